@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Iterable
@@ -40,22 +41,19 @@ def pytest_in(root: Path, tests: Iterable[str], limit: float) -> tuple[int | Non
         child = os.fork()
         if not child:
             _run(root, list(tests), out.fileno())
-        code: int | None = None
+        late = threading.Timer(limit, os.killpg, (child, signal.SIGKILL))
+        late.start()
         try:
-            while code is None and time.monotonic() - began < limit:
-                done, status = os.waitpid(child, os.WNOHANG)
-                if done:
-                    code = os.waitstatus_to_exitcode(status)
-                else:
-                    time.sleep(0.02)
+            _, status = os.waitpid(child, 0)
         finally:
+            late.cancel()
             # The nodes that the tests started, too.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child, signal.SIGKILL)
-            if code is None:
-                os.waitpid(child, 0)
+        seconds = time.monotonic() - began
+        code = None if seconds >= limit and os.WIFSIGNALED(status) else os.waitstatus_to_exitcode(status)
         out.seek(0)
-        return code, time.monotonic() - began, out.read()
+        return code, seconds, out.read()
 
 
 def _run(root: Path, tests: list[str], out: int) -> None:
