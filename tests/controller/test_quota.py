@@ -99,3 +99,29 @@ def test_a_filter_of_a_kind_that_no_quota_has_is_refused(cluster: Cluster) -> No
     with pytest.raises(KafkaError) as raised:
         found(cluster.image, ("group", 0, "g"))
     assert raised.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+@pytest.mark.parametrize(
+    ("components", "why"),
+    [
+        ([("", 0, "a")], "Invalid empty entity type"),
+        ([("user", 0, "a"), ("user", 0, "b")], "Entity type user cannot appear more than once"),
+        ([("user", 2, None), ("user", 0, "b")], "Entity type user cannot appear more than once"),
+        ([("user", 3, None)], "Unknown match type 3"),
+        ([("user", -1, None)], "Unknown match type -1"),
+        ([("user", 0, None)], "MATCH_TYPE_EXACT, but set match string to null"),
+        ([("user", 1, "a")], "MATCH_TYPE_DEFAULT, but also specified a match string"),
+        ([("user", 2, "a")], "MATCH_TYPE_SPECIFIED, but also specified a match string"),
+        ([("ip", 2, None), ("user", 2, None)], "IP filter component should not be used with user or clientId"),
+        (
+            [("client-id", 1, None), ("ip", 0, "10.0.0.1")],
+            "IP filter component should not be used with user or clientId",
+        ),
+    ],
+)
+def test_a_filter_that_cannot_be_is_refused_in_apaches_words(
+    cluster: Cluster, components: list[tuple[str, int, str | None]], why: str
+) -> None:
+    with pytest.raises(KafkaError, match=why) as raised:
+        found(cluster.image, *components)
+    assert raised.value.code is ErrorCode.INVALID_REQUEST

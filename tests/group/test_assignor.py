@@ -128,3 +128,12 @@ def test_the_range_assignor_serves_static_members_first_by_their_names() -> None
     }
     found = ASSIGNORS["range"](members, {topic: 5})
     assert found == {"c": {topic: (0, 1)}, "b": {topic: (2, 3)}, "a": {topic: (4,)}}
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_uniform_keeps_no_partition_that_a_topic_made_again_has_no_more(count: int) -> None:
+    one = topic(1)
+    members = {"a": Subscriber((one,), {one: (2, 3, 4, 5)}), "b": Subscriber((one,), {one: (0, 1)})}
+    found = ASSIGNORS["uniform"](members, {one: count})
+    assert sorted(each for target in found.values() for each in target[one]) == list(range(count))
+    assert set(found["b"][one]) == {0, 1} and 2 in found["a"][one]

@@ -153,6 +153,18 @@ def test_a_file_is_read_by_whichever_question_comes_first() -> None:
         assert ask(OffsetIndex(disk, _PATH, _BASE, 80)) == answer
 
 
+def test_a_file_is_cut_though_it_was_not_read_before() -> None:
+    for make, index_type in ((_offsets, OffsetIndex), (_times, TimeIndex)):
+        disk = SimDisk(Random(1))
+        make(disk).finish()
+        index = index_type(disk, _PATH, _BASE, 120)
+        index.truncate(1500)
+        assert len(index) == 3
+    disk = SimDisk(Random(1))
+    _times(disk, [(0, _BASE)]).finish()
+    assert TimeIndex(disk, _PATH, _BASE, 120).entries() == [(0, _BASE)]
+
+
 def test_an_index_that_was_never_read_leaves_its_file_alone() -> None:
     disk = SimDisk(Random(1))
     _offsets(disk).finish()

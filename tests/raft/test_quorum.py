@@ -4,7 +4,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from ottla.kernel.ids import Uuid
+from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.raft.checkpoint import VoterEndpoint, VoterNode, leader_change_record
 from ottla.raft.effect import (
     AppendControl,
@@ -235,3 +235,18 @@ def test_a_leader_that_is_not_asked_to_is_silent() -> None:
     assert scene.quorum.deadline_ms() is None
     scene.now_ms += 10_000
     assert scene.step(TimerExpired()) == []
+
+
+def test_a_request_is_for_the_voter_that_it_names_by_id_and_directory() -> None:
+    scene = Scene()
+    other = Uuid(b"o" * 16)
+    electing = scene.quorum._others.electing
+    assert [
+        electing._is_me(voter_id, directory)
+        for voter_id, directory in (
+            # Version 0 of the requests names no voter.
+            (-1, NO_UUID), (-1, other), (1, ME.directory_id), (1, NO_UUID),
+            # Voter 0 is a voter like any other.
+            (1, other), (0, ME.directory_id), (0, NO_UUID), (2, ME.directory_id),
+        )
+    ] == [True] * 4 + [False] * 4  # fmt: skip

@@ -125,3 +125,17 @@ def test_a_record_has_what_its_version_has_room_for(level: int) -> None:
     assert set(found.partitions) == set(whole.partitions)
     bare = {"previous_producer_id": -1, "next_producer_id": -1, "next_producer_epoch": -1, "client_version": 0}
     assert found == replace(whole, partitions=found.partitions, **({} if level else bare))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("state", "partitions", "written"),
+    [(State.EMPTY, (), None), (State.COMPLETE_COMMIT, (), []), (State.ONGOING, (_A1, _A0), [("a", [0, 1])])],
+)
+def test_only_an_id_that_has_begun_nothing_has_no_list_of_partitions(
+    state: State, partitions: tuple[TopicPartition, ...], written: list[tuple[str, list[int]]] | None
+) -> None:
+    key, value = parse(*replace(_OPEN, state=state, partitions=partitions).record())
+    assert isinstance(key, TransactionLogKey) and isinstance(value, TransactionLogValue)
+    found = value.transaction_partitions
+    assert (None if found is None else [(each.topic, each.partition_ids) for each in found]) == written
+    assert set(Transaction.of_record(key, value).partitions) == set(partitions)
