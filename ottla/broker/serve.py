@@ -5,6 +5,7 @@ Rules:
 - What a fresh node does not need is imported a second after it serves, on a thread, before a request needs it. The
   collector is off until then: it takes as long for what a start makes as thirty imports.
 - SIGTERM and SIGINT stop it cleanly: the next start has nothing to recover.
+- SIGUSR2 has it write the stacks of its threads (`ottla.host.stacks`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from ottla.broker.metadata_node import MetadataNode
 from ottla.broker.node import BrokerNode
 from ottla.host.descriptor import allow_many
 from ottla.host.loop import new_loop
+from ottla.host.stacks import tell_on_signal
 from ottla.kernel.error import OttlaError
 from ottla.kernel.lazy import LazyModule, load_all
 from ottla.settings.server.settings import ServerSettings
@@ -42,6 +44,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
     """
     started_at = time.monotonic() if started_at is None else started_at
     allow_many()
+    tell_on_signal()
     loop = new_loop()
     asyncio.set_event_loop(loop)
     failures: list[str] = []

@@ -263,11 +263,11 @@ def client_settings(bootstrap: str, client: tuple[str, ...]) -> dict[str, object
 
     said = pairs(client, "-X")
     check_command_line(said)
-    settings = {"client.id": "ottla-cli", **_profile(_is_named()), **said, "bootstrap.servers": bootstrap}
+    settings = {"client.id": "ottla-cli", **_profile(is_named()), **said, "bootstrap.servers": bootstrap}
     return dict(resolved(settings, _asked_for, os.environ))
 
 
-def _is_named() -> bool:
+def is_named() -> bool:
     """Was a cluster named by -b or the environment?"""
     here = click.get_current_context(silent=True)
     while here is not None:

@@ -48,6 +48,7 @@ _TOOLS = {
     "partitions": ("ottla.cli.ottla.partition:partitions", "Find partitions in trouble, move them, elect leaders."),
     "disks": ("ottla.cli.ottla.disk:disks", "Show the log directories and what takes room in them."),
     "features": ("ottla.cli.ottla.feature:features", "Show the features of the cluster, raise or lower their levels."),
+    "debug": ("ottla.cli.ottla.debug:debug", "Collect what support needs of a cluster or a node, without secrets."),
     "perf": ("ottla.cli.ottla.perf:perf", "Measure how fast a cluster takes and gives records."),
     "dump-log": ("ottla.cli.ottla.dump:dump_log", "Show what is in the files of a log."),
     "completion": (

@@ -1,0 +1,175 @@
+"""The archive of a bundle: bounded in bytes and in time, every text masked, with a list of what is missing.
+
+Rules:
+- Each part is made on a thread of its own, and given up when its time is over: a part that hangs (a broker that does
+  not answer, a disk that does not) costs its time and no other part.
+- A part that fails or is cut is listed with its error. Rows that were there when a part was given up are kept.
+- The file is made for its owner alone, never over one that is there, and is removed when it cannot be finished.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from threading import Thread
+from types import TracebackType
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+from ottla.operations.bundle.mask import Mask
+
+#: Seconds for one part, and bytes for one file.
+_PART_SECONDS, _FILE_BYTES_MAX = 15.0, 8 << 20
+#: Bytes that are kept for the list of contents.
+_RESERVE = 64 << 10
+_ERROR_CHARACTERS_MAX = 500
+
+
+class Bundle:
+    """A bundle that is being written to `path`; a context that ends with the list of contents."""
+
+    def __init__(self, path: Path, mask: Mask, *, bytes_max: int, seconds: float) -> None:
+        """OttlaError where the file is there already or cannot be made."""
+        self.path = path
+        self.mask = mask
+        #: Name to what it holds, and name to why it is not there or not whole.
+        self.contents: dict[str, str] = {}
+        self.missing: dict[str, str] = {}
+        self._bytes_left = bytes_max - _RESERVE
+        self._deadline = time.monotonic() + seconds
+        self._root = path.name.removesuffix(".tar.gz")
+        try:
+            self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+        except FileExistsError:
+            raise OttlaError(f"{path} is there already; name another file with -o") from None
+        self._tar = tarfile.open(fileobj=self._file, mode="w:gz")  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Bundle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._write("README.txt", self._readme().encode())
+                self._write("missing.json", _json(self.mask.value(self.missing)))
+                self._tar.close()
+        except BaseException:
+            self.path.unlink(missing_ok=True)
+            raise
+        finally:
+            # What the archive holds back cannot be written where the disk is full.
+            with suppress(OSError):
+                self._file.close()
+            if error is not None:
+                self.path.unlink(missing_ok=True)
+
+    def document(self, name: str, what: str, make: Callable[[], Any]) -> Any:
+        """A part that is one JSON document; what `make` returned, or None where it failed."""
+        found = self._made(name, lambda: [make()])
+        if found:
+            self._add(name, what, _json(self.mask.value(found[0])))
+        return found[0] if found else None
+
+    def text(self, name: str, what: str, make: Callable[[], str]) -> str | None:
+        """A part that is text; of one that is too long the end is kept. What was written, or None."""
+        found = self._made(name, lambda: [make()])
+        if not found:
+            return None
+        masked = self.mask.text(found[0])
+        self._add(name, what, masked.encode(errors="replace"), keep_end=True)
+        return masked
+
+    def rows(self, name: str, what: str, make: Callable[[], Iterable[Any]]) -> None:
+        """A part of many rows, a JSON document a line; as many as fit."""
+        found = self._made(name, make)
+        if found is None:
+            return
+        lines: list[bytes] = []
+        size, room = 0, min(_FILE_BYTES_MAX, self._bytes_left)
+        for each in found:
+            line = json.dumps(self.mask.value(each), ensure_ascii=False, default=str).encode(errors="replace") + b"\n"
+            if size + len(line) > room:
+                self._fail(name, f"cut: {len(lines)} of {len(found)} rows, the rest is too long")
+                break
+            lines.append(line)
+            size += len(line)
+        self._add(name, what, b"".join(lines))
+
+    def fail(self, name: str, why: object) -> None:
+        """List a part as missing."""
+        self._fail(name, why)
+
+    def _made(self, name: str, make: Callable[[], Iterable[Any]]) -> list[Any] | None:
+        """All that `make` gives within its time; None where it failed before it gave anything."""
+        seconds = min(_PART_SECONDS, self._deadline - time.monotonic())
+        if seconds <= 0:
+            self._fail(name, "the time for the bundle is over (--timeout)")
+            return None
+        found: list[Any] = []
+        failure: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                for each in make():
+                    found.append(each)  # noqa: PERF402 - what is there counts also when the time is over
+            except Exception as error:  # whatever it is, the other parts go on
+                failure.append(error)
+
+        thread = Thread(target=work, name=f"bundle {name}", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        if thread.is_alive():
+            self._fail(name, f"it took longer than {seconds:.0f} s")
+        elif failure:
+            error = failure[0]
+            told = str(error) if isinstance(error, OttlaError | OSError) else f"{type(error).__name__}: {error}"
+            self._fail(name, told)
+        elif not found:
+            return found
+        return list(found) or None
+
+    def _fail(self, name: str, why: object) -> None:
+        self.missing[name] = self.mask.text(str(why))[:_ERROR_CHARACTERS_MAX]
+
+    def _add(self, name: str, what: str, content: bytes, *, keep_end: bool = False) -> None:
+        room = min(_FILE_BYTES_MAX, self._bytes_left)
+        if len(content) > room:
+            if not keep_end or room <= 0:
+                return self._fail(name, f"{len(content)} bytes are too many (--max-bytes, {_FILE_BYTES_MAX} a file)")
+            self._fail(name, f"cut: the last {room} of {len(content)} bytes are there")
+            content = content[-room:]
+        self._bytes_left -= len(content)
+        self.contents[name] = what
+        self._write(name, content)
+
+    def _write(self, name: str, content: bytes) -> None:
+        entry = tarfile.TarInfo(f"{self._root}/{name}")
+        entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
+        self._tar.addfile(entry, io.BytesIO(content))
+
+    def _readme(self) -> str:
+        return "\n".join(_readme(self.contents, self.missing)) + "\n"
+
+
+def _readme(contents: dict[str, str], missing: dict[str, str]) -> Iterator[str]:
+    yield "What `ottla debug bundle` found. Secrets are masked as [hidden]: look for yourself before you send it."
+    yield ""
+    width = max(map(len, contents), default=0)
+    for name, what in contents.items():
+        yield f"{name:<{width}}  {what}"
+    yield ""
+    yield "Missing or not whole:" if missing else "Nothing is missing."
+    for name, why in missing.items():
+        yield f"  {name}: {why}"
+
+
+def _json(document: Any) -> bytes:
+    return (json.dumps(document, indent=2, ensure_ascii=False, default=str) + "\n").encode(errors="replace")

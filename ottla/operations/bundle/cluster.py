@@ -1,0 +1,218 @@
+"""The parts of a bundle that a cluster answers over the protocol, and over HTTP where its nodes show metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from http.client import HTTPConnection
+from typing import TYPE_CHECKING, Any
+
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.ids import uuid_text
+from ottla.operations.bundle.archive import Bundle
+from ottla.operations.bundle.mask import HIDDEN
+from ottla.operations.configs import own
+from ottla.operations.group_view import look
+from ottla.operations.health import WORDS, examine
+from ottla.settings.server.own import OwnSettings
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+    from ottla.client.admin.result import ClusterDescription, ConfigEntry, PartitionDescription
+    from ottla.client.connection.metadata import ClusterNode
+
+_HTTP_SECONDS = 5.0
+_HTTP_BYTES_MAX = 8 << 20
+_UUID_BYTES = 16
+#: Topics that are asked about at once.
+_MANY = 500
+
+
+def add_cluster(bundle: Bundle, ask: Admin) -> None:
+    """All parts of a cluster."""
+    described: list[ClusterDescription] = []
+
+    def describe() -> Any:
+        described.append(ask.describe_cluster(include_fenced=True))
+        return plain(described[0])
+
+    bundle.document("cluster.json", "id, nodes, which are fenced", describe)
+    bundle.document("quorum.json", "the controllers and how far each is", lambda: plain(ask.describe_quorum()))
+    bundle.document("health.json", "the verdict of `ottla cluster health`", lambda: _health(ask))
+    for each in described:
+        for node in each.nodes:
+            if node.id not in each.fenced:
+                _add_node(bundle, ask, node)
+    bundle.document("settings/all-nodes.json", "what was set for all nodes while they run", lambda: _settings(ask, ""))
+    bundle.rows("settings/topics.jsonl", "settings that topics have of their own", lambda: _topic_settings(ask))
+    bundle.rows("partitions.jsonl", "leader, replicas, in-sync replicas, offsets", lambda: _partitions(ask))
+    bundle.rows("log-dirs.jsonl", "log directories, room on their disks, sizes of replicas", lambda: _log_dirs(ask))
+    bundle.rows("reassignments.jsonl", "moves under way", lambda: _reassignments(ask))
+    bundle.rows("groups.jsonl", "groups with members, committed offsets and lag", lambda: _groups(ask))
+    bundle.rows("transactions.jsonl", "transactional ids and their states", lambda: map(plain, ask.list_transactions()))
+
+
+def _add_node(bundle: Bundle, ask: Admin, node: ClusterNode) -> None:
+    name = f"node-{node.id}"
+    entries = bundle.document(
+        f"settings/{name}.json",
+        "settings in force, and every place that gives them",
+        lambda: _settings(ask, str(node.id)),
+    )
+    bundle.document(f"settings/{name}-loggers.json", "levels of its loggers", lambda: _loggers(ask, str(node.id)))
+    bundle.document(f"features/{name}.json", "features and their levels", lambda: plain(ask.describe_features(node.id)))
+    setting = OwnSettings.metrics_listener.name
+    where = next((each["value"] for each in entries or () if each["name"] == setting), None)
+    if where is None:
+        return bundle.fail(f"metrics/{name}.txt", f"the node has no {setting}, or does not say it")
+    for file, path in ((f"metrics/{name}.txt", "/metrics"), (f"metrics/{name}-health.json", "/health")):
+        bundle.text(file, f"{path} of the node", lambda path=path: _got(where, node.host, path))  # type: ignore[misc]
+
+
+def plain(value: Any) -> Any:
+    """Results of the admin client as JSON takes them."""
+    if isinstance(value, KafkaError):
+        return {"error": value.code.name, "message": value.message}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(each) for each in value]
+    if isinstance(value, bytes):
+        return uuid_text(value) if len(value) == _UUID_BYTES else HIDDEN
+    names = getattr(type(value), "__dataclass_fields__", None)
+    return {name: plain(getattr(value, name)) for name in names} if names else value
+
+
+def _health(ask: Admin) -> dict[str, Any]:
+    reasons, looked_at = examine(ask)
+    told = [{"level": WORDS[each.level], "what": each.what, "do": each.do} for each in reasons]
+    return {"verdict": WORDS[max((each.level for each in reasons), default=0)], "reasons": told, **looked_at}
+
+
+def _settings(ask: Admin, node: str) -> list[dict[str, Any]]:
+    from ottla.client import ConfigResource, ResourceType
+
+    entries = ask.describe_config(ConfigResource(ResourceType.BROKER, node), synonyms=True)
+    return [_setting(each) for _, each in sorted(entries.items())]
+
+
+def _setting(each: ConfigEntry) -> dict[str, Any]:
+    # A broker sends no value of a sensitive setting; one that does is not trusted.
+    hidden = HIDDEN if each.sensitive else None
+    return {
+        "name": each.name,
+        "value": hidden or each.value,
+        "source": each.source.name,
+        "read_only": each.read_only,
+        "from": [{"name": one.name, "value": hidden or one.value, "source": one.source.name} for one in each.synonyms],
+    }
+
+
+def _loggers(ask: Admin, node: str) -> dict[str, str | None]:
+    from ottla.client import ConfigResource, ResourceType
+
+    entries = ask.describe_config(ConfigResource(ResourceType.BROKER_LOGGER, node))
+    return {name: each.value for name, each in sorted(entries.items())}
+
+
+def _topics(ask: Admin) -> list[str]:
+    return sorted(each.name for each in ask.list_topics(internal=True))
+
+
+def _topic_settings(ask: Admin) -> Iterator[dict[str, Any]]:
+    from ottla.client import ConfigResource, ResourceType
+
+    names = _topics(ask)
+    for at in range(0, len(names), _MANY):
+        resources = [ConfigResource(ResourceType.TOPIC, each) for each in names[at : at + _MANY]]
+        for resource, entries in ask.describe_configs(resources).succeeded.items():
+            if mine := own(entries, resource):
+                yield {"topic": resource.name, "settings": {name: each.value for name, each in mine.items()}}
+
+
+def _partitions(ask: Admin) -> Iterator[dict[str, Any]]:
+    names = _topics(ask)
+    for at in range(0, len(names), _MANY):
+        described = ask.describe_topics(names[at : at + _MANY])
+        for name, topic in sorted(described.succeeded.items()):
+            led = [each.partition for each in topic.partitions if each.leader is not None]
+            ends = _offsets(ask, name, led)
+            for each in topic.partitions:
+                yield {"topic": name, "id": uuid_text(topic.id), **_partition(each), **ends.get(each.partition, {})}
+        for name, error in sorted(described.errors.items()):
+            yield {"topic": name, **plain(error)}
+
+
+def _partition(each: PartitionDescription) -> dict[str, Any]:
+    def ids(nodes: tuple[ClusterNode, ...] | None) -> list[int] | None:
+        return None if nodes is None else [node.id for node in nodes]
+
+    return {
+        "partition": each.partition,
+        "leader": None if each.leader is None else each.leader.id,
+        "leader_epoch": each.leader_epoch,
+        "replicas": ids(each.replicas),
+        "isr": ids(each.isr),
+        "offline": ids(each.offline),
+        "elr": ids(each.elr),
+        "last_known_elr": ids(each.last_known_elr),
+    }
+
+
+def _offsets(ask: Admin, topic: str, partitions: list[int]) -> dict[int, dict[str, Any]]:
+    from ottla.client import OffsetSpec, TopicPartition
+
+    found: dict[int, dict[str, Any]] = {}
+    asked = [TopicPartition(topic, each) for each in partitions]
+    for name, spec in (("start_offset", OffsetSpec.EARLIEST), ("end_offset", OffsetSpec.LATEST)):
+        results = ask.list_offsets(dict.fromkeys(asked, spec)) if asked else None
+        for where, one in (results.succeeded if results else {}).items():
+            found.setdefault(where.partition, {})[name] = one.offset
+        for where, error in (results.errors if results else {}).items():
+            found.setdefault(where.partition, {})[name] = error.code.name
+    return found
+
+
+def _log_dirs(ask: Admin) -> Iterator[dict[str, Any]]:
+    found = ask.describe_log_dirs()
+    for node, directories in sorted(found.succeeded.items()):
+        for each in directories:
+            about = {"node": node, "path": each.path}
+            error = None if each.error is None else each.error.code.name
+            yield {**about, "error": error, "total_bytes": each.total_bytes, "usable_bytes": each.usable_bytes}
+            for replica in each.replicas:
+                at = {"topic": replica.partition.topic, "partition": replica.partition.partition}
+                size = {"bytes": replica.size, "offset_lag": replica.offset_lag, "future": replica.future}
+                yield {**about, **at, **size}
+    for node, failure in sorted(found.errors.items()):
+        yield {"node": node, **plain(failure)}
+
+
+def _reassignments(ask: Admin) -> Iterator[dict[str, Any]]:
+    for where, each in sorted(ask.list_partition_reassignments().items()):
+        yield {"topic": where.topic, "partition": where.partition, **plain(each)}
+
+
+def _groups(ask: Admin) -> Iterator[dict[str, Any]]:
+    for each in ask.list_groups():
+        about = {"group": each.id, "type": each.type.value}
+        try:
+            view = look(ask, each.id, each.type)
+        except (KafkaError, OttlaError) as error:
+            yield {**about, "error": str(error)}
+        else:
+            yield {**about, "lag": view.lag, **asdict(view)}
+
+
+def _got(where: str, node_host: str, path: str) -> str:
+    """An answer over HTTP from a node that listens at `where`; one that listens everywhere is asked at its own host."""
+    host, _, port = where.rpartition(":")
+    host = host.strip("[]")
+    if port == "0":
+        raise OttlaError(f"the node took any port ({where}), and its log says which")
+    connection = HTTPConnection(node_host if host in ("", "0.0.0.0", "::") else host, int(port), timeout=_HTTP_SECONDS)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().read(_HTTP_BYTES_MAX).decode(errors="replace")
+    finally:
+        connection.close()

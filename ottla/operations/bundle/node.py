@@ -1,0 +1,228 @@
+"""The parts of a bundle that one machine has: its versions, a node's directories and files, and its process if it runs.
+
+Rules:
+- Files are read and never changed. The memory file of thread stacks is emptied (`ottla.operations.bundle.process`).
+- No file with records is read: of those the names and sizes are listed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import resource
+import shutil
+import stat
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+from ottla.operations.bundle.archive import Bundle
+from ottla.operations.bundle.process import LocalNode, NodeFiles, find, stacks, state
+from ottla.settings.properties import read
+from ottla.settings.server.settings import ServerSettings
+
+_TAIL_BYTES = 2 << 20
+_SMALL_BYTES_MAX = 256 << 10
+_FILES_MAX = 100_000
+_SLOW = "slow request"
+#: The name at the head of a requirement: `click` of `click>=8.1`.
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
+#: Text files of a log directory, by the ends of their names.
+_TEXTS = ("meta.properties", "-checkpoint", "quorum-state")
+
+
+def versions() -> dict[str, Any]:
+    """What runs here, and on which machine."""
+    import ssl
+
+    names = sorted({name[0] for each in metadata.requires("ottla") or () if (name := _NAME.match(each))})
+    return {
+        "ottla": _version("ottla"),
+        "python": sys.version,
+        "implementation": platform.python_implementation(),
+        "executable": sys.executable,
+        "system": platform.platform(),
+        "kernel": platform.uname()._asdict(),
+        "os": _os_release(),
+        "openssl": ssl.OPENSSL_VERSION,
+        "cpus": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "open_files_limits": resource.getrlimit(resource.RLIMIT_NOFILE),
+        "libraries": {name: found for name in names if (found := _version(name)) is not None},
+        "made_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _os_release() -> dict[str, str]:
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}
+
+
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def add_node(bundle: Bundle, directories: Sequence[str], properties: str | None, log: str | None) -> None:
+    """All parts of the node of these log directories, or of this server.properties; of its process if it runs."""
+    texts = _add_settings(bundle, properties) if properties else None
+    if not directories and texts is not None:
+        directories = _directories(bundle, texts)
+    found: list[LocalNode] = []
+    if directories:
+        what = "the process that runs, and what it was started with"
+        bundle.document("node/process.json", what, lambda: _process(bundle, found, directories))
+    files = found[0].files if found else NodeFiles(None, None)
+    if found:
+        pid = found[0].pid
+        bundle.document("node/process-state.json", "its threads, memory and limits", lambda: state(pid))
+        bundle.text("node/stacks.txt", "where each of its threads stands", lambda: stacks(pid))
+    if texts is None and files.properties:
+        _add_settings(bundle, files.properties)
+    _add_log(bundle, log or files.log)
+    for number, each in enumerate(directories):
+        _add_directory(bundle, Path(each), f"node/directory-{number}")
+
+
+def _process(bundle: Bundle, found: list[LocalNode], directories: Sequence[str]) -> dict[str, Any]:
+    running = find(directories)
+    if running is None:
+        raise OttlaError("the node does not run, or its process cannot be seen from here; so there are no stacks")
+    bundle.mask.learn_settings(dict(each.split("=", 1) for each in running.command if "=" in each))
+    found.append(running)
+    return {"pid": running.pid, "command": running.command, **running.files._asdict()}
+
+
+def _add_settings(bundle: Bundle, path: str) -> Mapping[str, str] | None:
+    texts: dict[str, str] = {}
+
+    def given() -> str:
+        texts.update(read(_small(Path(path))))
+        bundle.mask.learn_settings(texts)
+        return "".join(f"{name}={bundle.mask.setting(name, value)}\n" for name, value in texts.items())
+
+    bundle.text("node/server.properties", f"{path}, settings as they were given", given)
+    if texts:
+        bundle.document("node/settings.json", "the same, typed, with defaults", lambda: _effective(bundle, texts))
+    return texts or None
+
+
+def _effective(bundle: Bundle, texts: Mapping[str, str]) -> list[dict[str, Any]]:
+    settings = ServerSettings.parse(texts)
+    found = [
+        {"name": name, "value": bundle.mask.setting(name, settings.text(name)), "source": settings.source_of(name).name}
+        for name in settings.declared()
+    ]
+    more = [{"name": name, "value": bundle.mask.setting(name, texts.get(name))} for name in settings.undeclared()]
+    return [*found, *more]
+
+
+def _directories(bundle: Bundle, texts: Mapping[str, str]) -> list[str]:
+    try:
+        return list(ServerSettings.parse(texts).log_dirs)
+    except OttlaError as error:
+        bundle.fail("node/directory-0", f"the settings do not say where: {error}")
+        return []
+
+
+def _add_log(bundle: Bundle, path: str | None) -> None:
+    if path is None:
+        return bundle.fail("node/log.txt", "no file with the node's log is known; name it with --node-log")
+    tail = bundle.text("node/log.txt", f"the last lines of {path}", lambda: _tail(Path(path)))
+    if tail is not None:
+        slow = [line for line in tail.splitlines(keepends=True) if _SLOW in line]
+        bundle.text("node/slow-requests.txt", "those of them about slow requests", lambda: "".join(slow))
+
+
+def _add_directory(bundle: Bundle, directory: Path, name: str) -> None:
+    bundle.document(f"{name}/disk.json", f"room on the disk of {directory}", lambda: _disk(directory))
+    bundle.text(
+        f"{name}/files.txt", "its files: bytes, time of the last change, name", lambda: "".join(_files(directory))
+    )
+    try:
+        texts = sorted(each for each in _texts(directory))
+    except OSError as error:
+        return bundle.fail(f"{name}/meta.properties", error)
+    for each in texts:
+        bundle.text(f"{name}/{each.relative_to(directory)}", "as it stands there", lambda each=each: _small(each))  # type: ignore[misc]
+
+
+def _texts(directory: Path) -> Iterator[Path]:
+    places = [directory, directory / "__cluster_metadata-0"]
+    for place in places:
+        if place == directory or place.is_dir():
+            yield from (each for each in place.iterdir() if each.name.endswith(_TEXTS))
+
+
+def _disk(directory: Path) -> dict[str, Any]:
+    usage, volume = shutil.disk_usage(directory), os.statvfs(directory)
+    return {
+        "path": str(directory.absolute()),
+        "total_bytes": usage.total,
+        "free_bytes": usage.free,
+        "inodes": volume.f_files,
+        "inodes_free": volume.f_ffree,
+        "file_system": _file_system(directory.resolve()),
+    }
+
+
+def _file_system(path: Path) -> str | None:
+    """Type and options of the mount that holds a path, from Linux's /proc/mounts."""
+    try:
+        mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
+    except OSError:
+        return None
+    holding = [each for each in mounts if path.is_relative_to(each[1])]
+    best = max(holding, key=lambda each: len(each[1]), default=None)
+    return None if best is None else f"{best[2]} {best[3]}"
+
+
+def _files(directory: Path) -> Iterator[str]:
+    left = _FILES_MAX
+    for path, _, names in os.walk(directory, onerror=_raise):
+        for name in sorted(names):
+            left -= 1
+            if left < 0:
+                yield f"... there are more than {_FILES_MAX} files\n"
+                return
+            full = os.path.join(path, name)
+            try:
+                found = os.lstat(full)
+            except OSError as error:  # a node that runs deletes files
+                yield f"{'?':>14}  {error.strerror}  {os.path.relpath(full, directory)}\n"
+                continue
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.st_mtime))
+            yield f"{found.st_size:>14}  {at}  {os.path.relpath(full, directory)}\n"
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _small(path: Path) -> str:
+    return _read(path, _SMALL_BYTES_MAX, from_end=False)
+
+
+def _tail(path: Path) -> str:
+    """The last lines of a file, whole."""
+    text = _read(path, _TAIL_BYTES, from_end=True)
+    return text.partition("\n")[2] if len(text.encode()) >= _TAIL_BYTES else text
+
+
+def _read(path: Path, bytes_max: int, *, from_end: bool) -> str:
+    # A pipe in its place would be waited for.
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OttlaError(f"{path} is no regular file")
+    with path.open("rb") as file:
+        if from_end:
+            file.seek(max(0, path.stat().st_size - bytes_max))
+        return file.read(bytes_max).decode(errors="replace")

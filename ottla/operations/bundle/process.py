@@ -1,0 +1,109 @@
+"""The process of a node on this machine, found by the directory that it holds, and where its threads stand.
+
+Rules:
+- The process is the one that has `.lock` of the directory open, as Linux's /proc shows it to its own user and to root.
+- A node writes its stacks into a memory file when SIGUSR2 comes (`ottla.host.stacks`). The signal is sent to a process
+  that has such a file, and to no other: it ends one that does not expect it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ottla.host.stacks import NAME
+from ottla.kernel.error import OttlaError
+from ottla.log.checkpoint import LOCK
+
+_PROC = Path("/proc")
+_STACKS_SECONDS, _LOOK_SECONDS = 5.0, 0.05
+_STACKS_BYTES_MAX = 1 << 20
+#: What is shown of /proc/PID.
+_SHOWN = ("status", "limits", "sched", "io", "smaps_rollup")
+
+
+class NodeFiles(NamedTuple):
+    """The files that the process was started with; None: not known."""
+
+    properties: str | None
+    log: str | None
+
+
+class LocalNode(NamedTuple):
+    """A node's process."""
+
+    pid: int
+    command: list[str]
+    files: NodeFiles
+
+
+def find(directories: Sequence[str]) -> LocalNode | None:
+    """The process that holds one of these log directories; None where none can be seen."""
+    wanted = {os.path.realpath(os.path.join(each, LOCK)) for each in directories}
+    for pid in sorted(int(each.name) for each in _PROC.iterdir() if each.name.isdigit()):
+        if any(target in wanted for _, target in _open_files(pid)):
+            command = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")[:-1]
+            return LocalNode(pid, command, _files(pid, command))
+    return None
+
+
+def _open_files(pid: int) -> Iterator[tuple[Path, str]]:
+    """(link, what it leads to) of each open file; nothing for processes of others, and for those that end."""
+    with suppress(OSError):
+        for each in (_PROC / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                yield each, os.readlink(each)
+
+
+def _files(pid: int, command: Sequence[str]) -> NodeFiles:
+    with suppress(OSError):
+        place = os.readlink(_PROC / str(pid) / "cwd")
+        properties = next((os.path.join(place, each) for each in command if each.endswith(".properties")), None)
+        log = next((command[at + 1] for at, each in enumerate(command[:-1]) if each == "--log-file"), None)
+        log = log or next((each.partition("=")[2] for each in command if each.startswith("--log-file=")), None)
+        stderr = _PROC / str(pid) / "fd/2"
+        if log is None and stderr.is_file():
+            log = os.readlink(stderr)
+        return NodeFiles(properties, log and os.path.join(place, log))
+    return NodeFiles(None, None)
+
+
+def state(pid: int) -> dict[str, Any]:
+    """What Linux tells of the process: memory, limits, open files, what each thread waits for."""
+    about: dict[str, Any] = {}
+    for name in _SHOWN:
+        with suppress(OSError):
+            about[name] = (_PROC / str(pid) / name).read_text().splitlines()
+    about["open_files"] = sum(1 for _ in _open_files(pid))
+    about["threads"] = {each.name: _thread(each) for each in (_PROC / str(pid) / "task").iterdir()}
+    return about
+
+
+def _thread(task: Path) -> dict[str, str]:
+    found = {}
+    for name in ("comm", "wchan", "schedstat"):
+        with suppress(OSError):
+            found[name] = (task / name).read_text().strip()
+    return found
+
+
+def stacks(pid: int) -> str:
+    """Where each thread of a node stands, the innermost call first. OttlaError where the process does not tell."""
+    link = next((link for link, target in _open_files(pid) if target.startswith(f"/memfd:{NAME} ")), None)
+    if link is None:
+        raise OttlaError(f"process {pid} has no memory file for its stacks: it is no node of this version, or no Linux")
+    with link.open("r+b") as file:
+        file.truncate(0)
+        os.kill(pid, signal.SIGUSR2)
+        until, size = time.monotonic() + _STACKS_SECONDS, -1
+        while time.monotonic() < until:
+            before, size = size, os.fstat(file.fileno()).st_size
+            if size == before > 0:
+                return file.read(_STACKS_BYTES_MAX).decode(errors="replace")
+            time.sleep(_LOOK_SECONDS)
+    raise OttlaError(f"process {pid} did not write its stacks within {_STACKS_SECONDS:.0f} s")
