@@ -39,6 +39,11 @@ def is_secret(name: str) -> bool:
     return bool(_SECRET.search(name))
 
 
+def is_reference(value: str) -> bool:
+    """Is it `${env:NAME}`, `${file:PATH}` or `${prompt}`?"""
+    return bool(_REFERENCE.fullmatch(value))
+
+
 def default_path(environment: Mapping[str, str]) -> Path:
     """Where the file is when no option says so."""
     if named := environment.get("OTTLA_CONFIG"):

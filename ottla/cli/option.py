@@ -264,7 +264,7 @@ def client_settings(bootstrap: str, client: tuple[str, ...]) -> dict[str, object
     said = pairs(client, "-X")
     check_command_line(said)
     settings = {"client.id": "ottla-cli", **_profile(is_named()), **said, "bootstrap.servers": bootstrap}
-    return dict(resolved(settings, _asked_for, os.environ))
+    return dict(resolved(settings, asked_for, os.environ))
 
 
 def is_named() -> bool:
@@ -277,7 +277,7 @@ def is_named() -> bool:
     return "OTTLA_BOOTSTRAP_SERVERS" in os.environ
 
 
-def _asked_for(name: str) -> str:
+def asked_for(name: str) -> str:
     """A secret from the terminal, asked for once a run."""
     context = click.get_current_context()
     key = f"ottla.secret.{name}"
@@ -301,7 +301,7 @@ def other_cluster(where: str) -> dict[str, object]:
     file = opened_config()
     own = file.profile(where) if where in file.profiles else {"bootstrap.servers": _with_ports(where)}
     return dict(
-        resolved({"client.id": "ottla-cli", "bootstrap.servers": DEFAULT_BOOTSTRAP} | own, _asked_for, os.environ)
+        resolved({"client.id": "ottla-cli", "bootstrap.servers": DEFAULT_BOOTSTRAP} | own, asked_for, os.environ)
     )
 
 

@@ -265,6 +265,10 @@ _WORDS = {
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read it now; stop them first",
     ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "no transaction has used it",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "the nodes have no delegation.token.secret.key, so there are no tokens",
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
+        "tokens are for users who have signed in with a password or a certificate (SASL or SSL), and not with a token"
+    ),
     ErrorCode.SECURITY_DISABLED: (
         "the nodes of this cluster have no authorizer, so every client may do everything; for rules, set "
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer and super.users on each node"

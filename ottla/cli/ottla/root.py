@@ -38,6 +38,7 @@ _TOOLS = {
     "quotas": ("ottla.cli.ottla.quota:quotas", "Show and change how much users and clients may do."),
     "users": ("ottla.cli.ottla.user:users", "Show who logs in with a password, set and delete passwords."),
     "acls": ("ottla.cli.ottla.acls.acl:acls", "Show and change the rules (ACLs) of principals."),
+    "tokens": ("ottla.cli.ottla.token:tokens", "Create, renew, expire and describe delegation tokens."),
     "profile": ("ottla.cli.ottla.profile:profile", "Names for clusters, with the settings that reach them."),
     "cluster": (
         "ottla.cli.ottla.cluster.cluster:cluster",

@@ -1,0 +1,210 @@
+"""`ottla tokens`: delegation tokens (KIP-48), with which programs sign in as a user without its password.
+
+Rules:
+- The HMAC of a token is its password. It is shown once, by `create`, and taken from no command line: `renew` and
+  `expire` find a token by its id, or take the HMAC as ${file:PATH}, ${env:NAME} or ${prompt}.
+- Options have Kafka's names, too (kafka-delegation-tokens): a number alone is milliseconds, -1 what the brokers say.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+from base64 import b64decode, b64encode
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ottla.cli.amount import instant, span_ms
+from ottla.cli.option import Commands, admin, as_json, asked_for, cluster
+from ottla.kernel.error import OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client import Admin, DelegationToken
+
+_hmac = click.option(
+    "--hmac", metavar="REFERENCE", help="The token's HMAC: ${file:PATH}, ${env:NAME} or ${prompt}, instead of ID."
+)
+_id = click.argument("token", required=False, metavar="[ID]")
+
+
+def _period_ms(context: click.Context, parameter: click.Parameter, value: str) -> int:
+    """Milliseconds of a time span, of a number alone, or -1."""
+    text = value.strip()
+    found = int(text) if text == "-1" or text.isdecimal() else span_ms(text)
+    if found is None:
+        raise click.UsageError(
+            f"{text}: it takes a time span (7d, 12h), milliseconds, or -1 for what the brokers allow"
+        )
+    return found
+
+
+@click.group(cls=Commands, invoke_without_command=True)
+@cluster
+@as_json
+@click.pass_context
+def tokens(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
+    """Create, renew, expire and describe delegation tokens. Alone it describes."""
+    if context.invoked_subcommand is None:
+        context.invoke(describe, bootstrap=bootstrap, client=client, as_json=as_json)
+
+
+@tokens.command()
+@cluster
+@click.option("--owner", "--owner-principal", metavar="PRINCIPAL", help="Whose token it is (default: this user).")
+@click.option(
+    "--renewer", "--renewer-principal", "renewers", metavar="PRINCIPAL", multiple=True, help="Who else may renew it."
+)
+@click.option(
+    "--max-life-time",
+    "--max-life-time-period",
+    "life_ms",
+    metavar="SPAN",
+    callback=_period_ms,
+    default="-1",
+    help="When it ends for good.",
+)
+@as_json
+def create(
+    bootstrap: str, client: tuple[str, ...], owner: str | None, renewers: tuple[str, ...], life_ms: int, as_json: bool
+) -> None:
+    """Make a token, and show its HMAC, which is shown never again.
+
+    A program signs in with SCRAM, the id as user name, the HMAC as password, and tokenauth=true.
+    """
+    from ottla.cli import screen
+
+    with admin(bootstrap, client) as ask:
+        token = ask.create_delegation_token(
+            owner=None if owner is None else _principal(owner),
+            renewers=[_principal(each) for each in renewers],
+            max_lifetime_ms=life_ms,
+        )
+    about = {**_about(token), "hmac": b64encode(token.hmac).decode()}
+    if as_json:
+        screen.document(about)
+        return
+    columns = [screen.Column("id", "name", whole=True), screen.Column("hmac", whole=True), screen.Column("owner")]
+    columns += [screen.Column("expires", whole=True), screen.Column("ends", whole=True)]
+    screen.table(columns, [tuple(about[each] for each in ("id", "hmac", "owner", "expires", "ends"))])
+    screen.hint("the hmac is the token's password: keep it, it is not shown again")
+
+
+@tokens.command()
+@cluster
+@click.argument("owners", nargs=-1, metavar="[PRINCIPAL...]")
+@click.option("--owner-principal", "more", metavar="PRINCIPAL", multiple=True, help="As PRINCIPAL.")
+@as_json
+def describe(
+    bootstrap: str, client: tuple[str, ...], as_json: bool, owners: tuple[str, ...] = (), more: tuple[str, ...] = ()
+) -> None:
+    """The tokens whose owner or renewer is one of these, or all that this user may see, without their HMACs."""
+    from ottla.cli import screen
+
+    wanted = [_principal(each) for each in (*owners, *more)]
+    with admin(bootstrap, client) as ask:
+        found = ask.describe_delegation_tokens(wanted or None)
+    rows = [_about(each) for each in sorted(found, key=lambda each: (each.owner, each.issued_timestamp))]
+    if as_json:
+        screen.document(rows)
+        return
+    columns = [screen.Column("id", "name", whole=True), screen.Column("owner"), screen.Column("requester")]
+    columns += [screen.Column("renewers"), *(screen.Column(each, whole=True) for each in ("issued", "expires", "ends"))]
+    cells = [[", ".join(each) if isinstance(each, list) else each for each in row.values()] for row in rows]
+    screen.table(columns, cells, empty="there is no token that this user may see; ottla tokens create")
+
+
+@tokens.command()
+@cluster
+@_id
+@_hmac
+@click.option(
+    "--period",
+    "--renew-time-period",
+    "period_ms",
+    metavar="SPAN",
+    callback=_period_ms,
+    default="-1",
+    help="From now on.",
+)
+@as_json
+def renew(
+    bootstrap: str, client: tuple[str, ...], token: str | None, hmac: str | None, period_ms: int, as_json: bool
+) -> None:
+    """Let a token live longer, up to its end."""
+    with admin(bootstrap, client) as ask:
+        expires = ask.renew_delegation_token(_secret(ask, token, hmac), renew_period_ms=period_ms)
+    _tell(token, expires, as_json=as_json)
+
+
+@tokens.command()
+@cluster
+@_id
+@_hmac
+@click.option(
+    "--period",
+    "--expiry-time-period",
+    "period_ms",
+    metavar="SPAN",
+    callback=_period_ms,
+    default="-1",
+    help="From now on; -1: now.",
+)
+@as_json
+def expire(
+    bootstrap: str, client: tuple[str, ...], token: str | None, hmac: str | None, period_ms: int, as_json: bool
+) -> None:
+    """Let a token end, at once or when a time is over."""
+    with admin(bootstrap, client) as ask:
+        expires = ask.expire_delegation_token(_secret(ask, token, hmac), expiry_period_ms=period_ms)
+    _tell(token, expires, as_json=as_json)
+
+
+def _tell(token: str | None, expires_ms: int, *, as_json: bool) -> None:
+    from ottla.cli import screen
+
+    when = instant(expires_ms)
+    screen.told(as_json, {"id": token, "expires": when}, f"{f'token {token}' if token else 'the token'}: ends {when}")
+
+
+def _secret(ask: Admin, token: str | None, hmac: str | None) -> bytes:
+    """The HMAC that is referred to, or that of the token of this id."""
+    if (token is None) == (hmac is None):
+        raise click.UsageError("name the token by its ID (`ottla tokens` lists them) or by --hmac, one of them")
+    if hmac is None:
+        found = next((each.hmac for each in ask.describe_delegation_tokens() if each.id == token), None)
+        if found is None:
+            raise OttlaError(f"there is no token {token} that this user may see; `ottla tokens` lists them")
+        return found
+    from ottla.cli.config_file import is_reference, resolved
+
+    if not is_reference(hmac):
+        raise click.UsageError(
+            "--hmac on the command line is seen by every user of this machine; write '${file:PATH}', '${env:NAME}' or "
+            "'${prompt}', or name the token by its ID"
+        )
+    try:
+        return b64decode(resolved({"hmac": hmac}, asked_for, os.environ)["hmac"], validate=True)
+    except binascii.Error as error:
+        raise OttlaError(
+            f"what {hmac} leads to is no HMAC: it takes base64, as `ottla tokens create` shows it"
+        ) from error
+
+
+def _principal(text: str) -> str:
+    kind, colon, name = text.partition(":")
+    if not (name if colon else kind):
+        raise click.UsageError(f"{text}: it takes User:NAME, or NAME")
+    return text if colon else f"User:{text}"
+
+
+def _about(token: DelegationToken) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "owner": token.owner,
+        "requester": token.requester,
+        "renewers": list(token.renewers),
+        "issued": instant(token.issued_timestamp),
+        "expires": instant(token.expiry_timestamp),
+        "ends": instant(token.max_timestamp),
+    }
