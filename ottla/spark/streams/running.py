@@ -11,7 +11,8 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.client.admin.client import Admin
 from ottla.flow.engine import Settings
@@ -78,6 +79,17 @@ class Running:
         self._heartbeat = Heartbeat(program.connection(), program.application_id, self._alive)
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"ottla-streams-{program.application_id}")
         self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop; raises what had ended the program, unless the block has failed itself."""
+        self.stop()
+        if error is None:
+            self.await_termination(0)
 
     def stop(self) -> None:
         """End after the transactions that are open now; returns when all workers have ended."""
