@@ -64,7 +64,7 @@ class StoreValues:
     """Values of a timestamped or versioned key-value store."""
 
     def __init__(self, context: Context, name: str) -> None:
-        self._store = context.get_state_store(name)
+        self.store = self._store = context.get_state_store(name)
         self.versioned = isinstance(self._store, VersionedStore)
         if not self.versioned:
             self.get = self._store.get  # type: ignore[method-assign]

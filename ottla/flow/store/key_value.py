@@ -6,7 +6,7 @@ In the changelog a timestamped value stands without its timestamp, which is the 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from ottla.flow.record import ValueAndTimestamp
@@ -158,6 +158,19 @@ class TimestampedKeyValueStore(KeyValueStore):
             self._recent[key] = (name, value)
         else:
             self._keep(key, name, value)
+
+    def read_many(self, names: Sequence[bytes]) -> list[bytes | None]:
+        """The entries of keys (their bytes): 8 bytes of timestamp, and the value's."""
+        return [self.entries.get(name) for name in names]
+
+    def write_many(self, names: Sequence[bytes], entries: Sequence[bytes]) -> None:
+        """Put entries under keys."""
+        self._recent.clear()
+        put, log = self.entries.put, self._log
+        for name, data in zip(names, entries, strict=True):
+            put(name, data)
+            if log is not None:
+                log(self.name, name, data[8:], int.from_bytes(data[:8], "big", signed=True))
 
     def _keep(self, key: Any, name: bytes, value: ValueAndTimestamp) -> None:
         if len(self._recent) >= RECENT_MAX:

@@ -13,14 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.flow.column.expression import LONG_MAX, LONG_MIN
 from ottla.flow.column.fold import FOLDS
 from ottla.flow.record import ValueAndTimestamp
 from ottla.flow.serde import LONG
+from ottla.flow.store.key_value import TimestampedKeyValueStore
 from ottla.flow.vector.encode import arrow_type, encode
 from ottla.flow.vector.evaluate import ARROW, Frame
 from ottla.kernel.named import NamedTuple
 
-#: The entry of a count that is not there: no time, no record.
+#: The entry of a group that is not there: no time, and 0.
 _NEW = (-1).to_bytes(8, "big", signed=True) + bytes(8)
 #: A group's value and its newest time so far; None: there is none.
 Found = tuple[Any, int] | None
@@ -101,6 +103,30 @@ def maxima(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
     return out, found[run.ends - 1]
 
 
+def minima(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
+    """The same of the smallest."""
+    if min(int(values.min()), int(before.min())) == LONG_MIN:
+        return None
+    found = maxima(run, -values, -before)
+    return None if found is None else (-found[0], -found[1])
+
+
+def sums(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
+    """The sum of its group up to each record, and in the end; None if one could be no long."""
+    largest, earlier = (max(int(each.max()), -int(each.min())) for each in (values, before))
+    if largest * len(values) + earlier > LONG_MAX:
+        return None
+    # What stands in front of a group in the running sum is taken off again.
+    totals = np.concatenate(([0], np.cumsum(values[run.order])))
+    found = totals[1:] - totals[run.begins][run.groups] + before[run.groups]
+    out = np.empty(len(found), dtype=np.int64)
+    out[run.order] = found
+    return out, found[run.ends - 1]
+
+
+_LONGS = {"sum": sums, "min": minima, "max": maxima}
+
+
 def fold(name: str, groups: Groups, values: Any, timestamps: Any, found: list[Found]) -> tuple[list[Any], list[int]]:
     """The value and time of each record's group behind it. `found` is changed to what the groups are in the end."""
     out: list[Any] = []
@@ -144,6 +170,13 @@ def by_key(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
     whole = pc.and_(pc.is_valid(frame.keys), pc.is_valid(frame.values))
     kept = frame.where(whole)
     groups = groups_of(kept.keys, None)
+    dropped = len(frame) - len(kept)
+    entries = store.store
+    places = _names(entries, groups) if isinstance(entries, TimestampedKeyValueStore) else None
+    arrays = None if places is None else _folded(name, groups, kept, entries.read_many(places))
+    if places is not None and arrays is not None:
+        made = Frame(kept.keys, pa.array(arrays.values, ARROW[kind]), arrays.times, kept.rows)
+        return Aggregated(made, dropped, lambda: entries.write_many(places, arrays.entries))
     names = groups.keys.to_pylist()
     found: list[Found] = [store.get(key) for key in names]
     values, times = fold(name, groups, kept.values, kept.timestamps, found)
@@ -154,7 +187,7 @@ def by_key(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
             store.put(key, pair[0], pair[1])
 
     made = Frame(kept.keys, pa.array(values, ARROW[kind]), np.array(times, dtype=np.int64), kept.rows)
-    return Aggregated(made, len(frame) - len(kept), apply)
+    return Aggregated(made, dropped, apply)
 
 
 def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
@@ -171,14 +204,18 @@ def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
     starts = starts[live]
     groups = groups_of(kept.keys, starts)
     dropped = len(frame) - len(keyed) + len(each) - len(kept)
-    counted = _counted(store, groups, kept.timestamps) if name == "count" and len(kept) else None
-    if counted is not None:
+    keys = _names(store, groups)
+    if keys is not None:
+        firsts = groups.starts.tolist()
+        places = store.places(keys, firsts)
+        arrays = _folded(name, groups, kept, store.read_many(places))
+        if arrays is not None:
 
-        def write() -> None:
-            time.value = int(newest[-1])
-            counted.write()
+            def write() -> None:
+                time.value = int(newest[-1])
+                store.write_many(places, firsts, arrays.entries)
 
-        return Aggregated(_windowed(kept, starts, counted.values, kind, counted.times), dropped, write)
+            return Aggregated(_windowed(kept, starts, arrays.values, kind, arrays.times), dropped, write)
     pairs = list(zip(groups.keys.to_pylist(), groups.starts.tolist(), strict=True))
     found: list[Found] = [store.fetch_one(key, start) for key, start in pairs]
     values, times = fold(name, groups, kept.values, kept.timestamps, found)
@@ -192,35 +229,45 @@ def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
     return Aggregated(_windowed(kept, starts, values, kind, times), dropped, apply)
 
 
-class Counted(NamedTuple):
-    """The count and time of each record's window behind it, and what stores the windows."""
+class Folded(NamedTuple):
+    """The value and time of each record's group behind it, and each group's entry of the store in the end."""
 
     values: Any
     times: Any
-    write: Callable[[], None]
+    entries: list[bytes]
 
 
-def _counted(store: Any, groups: Groups, timestamps: Any) -> Counted | None:
-    """A count whose entries are read, computed and written as arrays; None where their form does not allow it."""
-    key, starts = store.key_serde, groups.starts.tolist()
+def _names(store: Any, groups: Groups) -> list[bytes] | None:
+    """The bytes of each group's key; None where entries are not a time and a long, or keys have no array of bytes."""
+    key = store.key_serde
     if store.value_serde is not LONG or key.column_type is None or groups.keys.type != arrow_type(key.column_type):
         return None
-    places = store.places(encode(key, groups.keys).to_pylist(), starts)
-    entries = store.read_many(places)
-    # An entry is a time and a count; -1 and 0 of a window that is new.
+    names: list[bytes] = encode(key, groups.keys).to_pylist()
+    return names
+
+
+def _folded(name: str, groups: Groups, kept: Frame, entries: list[bytes | None]) -> Folded | None:
+    """A fold of longs whose entries are computed as arrays; None where their form does not allow it."""
+    counting = name == "count"
+    if not len(kept) or not (counting or (kept.values.type == pa.int64() and not kept.values.null_count)):
+        return None
+    # An entry is a time and a long; -1 and 0 of a group that is new.
     table = np.frombuffer(b"".join([_NEW if each is None else each for each in entries]), dtype=">i8").reshape(-1, 2)
     newest, before = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
-    run = running(groups.of, len(starts))
-    times = maxima(run, timestamps, newest)
-    if times is None:
+    run = running(groups.of, len(entries))
+    times = maxima(run, kept.timestamps, newest)
+    if counting:
+        folded: tuple[Any, Any] | None = counts(run, before)
+    else:
+        values = kept.values.to_numpy()
+        if name != "sum":  # the first value of a new group is its least and greatest so far
+            new = np.fromiter((each is None for each in entries), dtype=bool, count=len(entries))
+            before = np.where(new, values[run.order[run.begins]], before)
+        folded = _LONGS[name](run, values, before)
+    if times is None or folded is None:
         return None
-    values, sums = counts(run, before)
-    made = np.stack([times[1], sums], axis=1).astype(">i8").tobytes()
-    return Counted(
-        values,
-        times[0],
-        lambda: store.write_many(places, starts, [made[at : at + 16] for at in range(0, len(made), 16)]),
-    )
+    made = np.stack([times[1], folded[1]], axis=1).astype(">i8").tobytes()
+    return Folded(folded[0], times[0], [made[at : at + 16] for at in range(0, len(made), 16)])
 
 
 def windows_of(timestamps: Any, size: int, advance: int) -> tuple[Any | None, Any]:
