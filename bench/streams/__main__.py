@@ -51,7 +51,7 @@ class Size(NamedTuple):
 FULL = Size(2_000_000, (1_000, 1_000_000), (1_000, 10_000), 30)
 SHORT = Size(400_000, (1_000, 100_000), (1_000,), 12)
 QUICK = Size(20_000, (100, 10_000), (100, 1_000), 4)
-PROGRAMS = ("stateless", "windowed-count", "stream-table", "stream-stream", "table-aggregate")
+PROGRAMS = ("stateless", "count", "windowed-count", "stream-table", "stream-stream", "table-aggregate")
 HEAD = """{date}, commit {commit}; {processor}, {cores} cores, load average {load_average} before the start; {records:,}
 records of some 25 bytes, two partitions, an Ottla node on the same machine. Exactly once in all but PySpark, whose sink
 is at least once. Kafka Streams 4.3.1 with two threads and without a cache, so that it emits every change as the others

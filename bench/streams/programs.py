@@ -25,6 +25,17 @@ def stateless(builder: StreamsBuilder, lane: Lane, source: str, other: str, outp
         stream.filter(lambda key, text: len(text) > 3).map_values(lambda text: text.upper()).to(output)
 
 
+def count(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
+    """A count by key, of all time."""
+    groups = builder.stream(source, key_serde="string", value_serde="string").group_by_key()
+    if lane == "columns":
+        table = groups.count()
+    else:
+        longs = Materialized("counts", value_serde="long")
+        table = groups.aggregate(lambda: 0, lambda key, text, before: before + 1, materialized=longs)
+    table.to_stream().to(output, value_serde="long")
+
+
 def windowed_count(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
     """A count by key and minute."""
     windows = builder.stream(source, key_serde="string", value_serde="string").group_by_key().windowed_by(MINUTE)
@@ -57,13 +68,14 @@ def table_aggregate(builder: StreamsBuilder, lane: Lane, source: str, other: str
 
 PROGRAMS: dict[str, Callable[[StreamsBuilder, Lane, str, str, str], None]] = {
     "stateless": stateless,
+    "count": count,
     "windowed-count": windowed_count,
     "stream-table": stream_table,
     "stream-stream": stream_stream,
     "table-aggregate": table_aggregate,
 }
 #: Programs that have a form in columns.
-IN_COLUMNS = ("stateless", "windowed-count")
+IN_COLUMNS = ("stateless", "count", "windowed-count")
 
 
 def application(program: str, lane: Lane, application_id: str, source: str, other: str, output: str) -> Application:

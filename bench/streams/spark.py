@@ -36,7 +36,7 @@ def main() -> None:
         PROGRAMS[program](read, source, other)
         .writeStream.format("kafka")
         .options(**{"kafka.bootstrap.servers": servers, "topic": output, "checkpointLocation": checkpoint})
-        .outputMode("update" if program == "windowed-count" else "append")
+        .outputMode("update" if program.endswith("count") else "append")
         .trigger(availableNow=True)
         .start()
     )
@@ -52,6 +52,10 @@ def main() -> None:
 def _stateless(read: Any, source: str, other: str) -> Any:
     lines = read(source).selectExpr("key", "string(value) value")
     return lines.where("length(value) > 3").selectExpr("key", "upper(value) value")
+
+
+def _count(read: Any, source: str, other: str) -> Any:
+    return read(source).groupBy("key").count().selectExpr("key", "string(count) value")
 
 
 def _windowed_count(read: Any, source: str, other: str) -> Any:
@@ -71,7 +75,12 @@ def _stream_stream(read: Any, source: str, other: str) -> Any:
     return left.join(right, expr(near)).selectExpr("k1 key", "concat(v1, v2) value")
 
 
-PROGRAMS = {"stateless": _stateless, "windowed-count": _windowed_count, "stream-stream": _stream_stream}
+PROGRAMS = {
+    "stateless": _stateless,
+    "count": _count,
+    "windowed-count": _windowed_count,
+    "stream-stream": _stream_stream,
+}
 
 if __name__ == "__main__":
     main()

@@ -58,6 +58,10 @@ public final class Topologies {
                 builder.stream(input, read).filter((key, value) -> value.length() > 3)
                     .mapValues(value -> value.toUpperCase()).to(output);
                 break;
+            case "count":
+                builder.stream(input, read).groupByKey().count()
+                    .toStream().to(output, Produced.with(TEXT, Serdes.Long()));
+                break;
             case "windowed-count":
                 Duration size = Duration.ofMinutes(1);
                 builder.stream(input, read).groupByKey().windowedBy(TimeWindows.ofSizeWithNoGrace(size)).count()
