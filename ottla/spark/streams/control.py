@@ -22,6 +22,8 @@ from ottla.kernel.error import OttlaError
 
 Message = dict[str, Any]
 CONNECT_TIMEOUT_S = 30
+#: A worker opens its tasks again and again for so long without progress.
+PATIENCE_S = 60
 
 
 class Workers:

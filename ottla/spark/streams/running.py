@@ -23,13 +23,12 @@ from ottla.kernel.error import OttlaError
 from ottla.spark import driver
 from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
-from ottla.spark.streams.control import Message, Workers
+from ottla.spark.streams.control import PATIENCE_S, Message, Workers
 from ottla.spark.streams.http import HttpServer, Served
 from ottla.spark.streams.layout import Program, check_internal, check_outputs, create_topics, guarantee, lay_out
 from ottla.spark.streams.metric import prometheus
 from ottla.spark.streams.place import driver_address, ship, slots_of
 from ottla.spark.streams.query import QUERYABLE, NotReadable, StoreView
-from ottla.spark.streams.worker import PATIENCE_S, work
 
 if TYPE_CHECKING:
     import pyarrow
@@ -117,6 +116,9 @@ class Running:
         program, slots, address, secret = self.program, self.slots, self._workers.address, self._workers.secret
 
         def body(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+            # Only workers need Arrow, whose import (with that of pandas) is most of a start's CPU time in the driver.
+            from ottla.spark.streams.worker import work
+
             for batch in batches:
                 for slot in batch.column(0).to_pylist():
                     work(program, slot, slots, address, secret)

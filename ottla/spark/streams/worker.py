@@ -29,13 +29,12 @@ from ottla.kernel.client_error import Fenced
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams import last_run
-from ottla.spark.streams.control import DriverLine, Message
+from ottla.spark.streams.control import PATIENCE_S, DriverLine, Message
 from ottla.spark.streams.last_run import Replaced
 from ottla.spark.streams.layout import Program
 from ottla.spark.streams.query import QUERYABLE, answer
 from ottla.spark.streams.task import HostedTask
 
-PATIENCE_S = 60
 POLL_S = 0.1
 POLL_RECORDS = 20_000
 #: A partition of which so many records wait is not read on.
