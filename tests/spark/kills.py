@@ -7,7 +7,9 @@ Rules:
 - With `--nodes 3` it is a cluster with three replicas of everything. A killed node stays away until the next one is
   killed, or to the end: the program must go on with the others.
 - A round ends when a reader of committed records has seen each count exactly once and in order, as an oracle has it.
+- A round fails that shows no new result and no new phase of its program for `QUIET_S`: a slow machine fails none.
 - Each round that is done is a line of `--log`; `--resume` leaves those rounds out.
+- At the end: the median seconds from a kill to each phase of the program that followed, and to the first new result.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from statistics import median
 
 import ottla
 from ottla.client import Admin
@@ -31,6 +35,8 @@ from tests.spark.test_streams_kills import run
 ROUND = 6
 KINDS = ("worker", "driver", "all", "node")
 START_S = 60
+#: What was killed, and the seconds from there to each phase that followed.
+Recovery = tuple[str, dict[str, float]]
 
 
 class Node:
@@ -101,7 +107,7 @@ class Several:
         self._cluster.close()
 
 
-def round_of(seed: int, nodes: int = 1) -> Counter[str]:
+def round_of(seed: int, nodes: int = 1) -> list[Recovery]:
     """Play a round; AssertionError if a result is missing, doubled or wrong."""
     draw = random.Random(seed)
     names = draw.choices(KINDS, k=ROUND)
@@ -113,10 +119,21 @@ def round_of(seed: int, nodes: int = 1) -> Counter[str]:
         node = Node(directory / "node") if nodes == 1 else Several(directory / "nodes", nodes, seed)
         try:
             kills = [node.kill if name == "node" else name for name in names]
-            run(node.servers, f"round-{seed}", directory / "program", seed, kills, replicas=min(3, nodes))
+            return run(node.servers, f"round-{seed}", directory / "program", seed, kills, replicas=min(3, nodes))
         finally:
             node.close()
-    return Counter(names)
+
+
+def phases_of(recoveries: Iterable[Recovery]) -> Iterator[str]:
+    """A line for each kind of kill: its phases in their order, with the median seconds since the kill."""
+    for kind in KINDS:
+        found: dict[str, list[float]] = {}
+        for _, phases in [one for one in recoveries if one[0] == kind]:
+            for name, seconds in phases.items():
+                found.setdefault(name, []).append(seconds)
+        told = sorted((median(seconds), name) for name, seconds in found.items())
+        if told:
+            yield f"{kind}: {', '.join(f'{name} {seconds:.1f} s' for seconds, name in told)}"
 
 
 def main() -> int:
@@ -131,7 +148,7 @@ def main() -> int:
     if not asked.resume:
         asked.log.unlink(missing_ok=True)
     lines = asked.log.read_text().splitlines() if asked.log.exists() else []
-    done = {told["seed"]: Counter(told["kills"]) for told in map(json.loads, lines)}
+    done: dict[int, list[Recovery]] = {told["seed"]: told["recoveries"] for told in map(json.loads, lines)}
     total: Counter[str] = Counter()
     for seed in range(asked.seed * 1000, asked.seed * 1000 + -(-asked.kills // ROUND)):
         if seed not in done:
@@ -141,11 +158,13 @@ def main() -> int:
                 print(f"seed {seed}: {error}")
                 return 1
             with asked.log.open("a") as log:
-                log.write(json.dumps({"seed": seed, "kills": done[seed]}) + "\n")
-        total += done[seed]
+                log.write(json.dumps({"seed": seed, "recoveries": done[seed]}) + "\n")
+        total.update(kind for kind, _ in done[seed])
         print(
             f"{total.total()} kills ({', '.join(f'{kind} {total[kind]}' for kind in KINDS)}): no difference", flush=True
         )
+    for line in phases_of([each for one in done.values() for each in one]):
+        print(line)
     return 0
 
 

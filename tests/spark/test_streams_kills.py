@@ -18,9 +18,20 @@ from ottla.client import Admin, Consumer, Producer, TopicPartition
 pytestmark = pytest.mark.timeout(600)
 
 KEYS = 7
-WAIT_S = 90
+#: A program hangs that has shown no new result and no new phase for so long.
+QUIET_S = 90
 PROGRAM = """\
 import sys
+import time
+from pathlib import Path
+
+
+def phase(name):
+    with Path(__file__).with_name("phases").open("a") as file:
+        file.write(f"{time.time()} {name}\\n")
+
+
+phase("python")
 from ottla.streams import StreamsBuilder
 from words import word
 
@@ -34,8 +45,10 @@ builder = StreamsBuilder()
     .to(counts, value_serde="long")
 )
 app = builder.build(application_id=application_id, key_serde="string", value_serde="string")
+app.on_state_change(lambda new, old: phase(new.name))
 app.run(servers, master=master, workers=2)
 """
+FIRST_RESULT = "first result"
 #: A module beside the program, which no worker could import.
 WORDS = """\
 def word(key, value):
@@ -79,6 +92,10 @@ class Killed:
         (directory / "words.py").write_text(WORDS)
         self.master = master
         self.sent = 0
+        #: What was killed, and the seconds from there to each phase that followed.
+        self.recoveries: list[tuple[str, dict[str, float]]] = []
+        #: When that was, and where the results ended; None once a new one was seen.
+        self._killed: tuple[float, dict[TopicPartition, int]] | None = None
         with Admin(servers) as admin:
             for topic in (self.lines, self.counts):
                 admin.create_topic(topic, 2, replicas)
@@ -96,7 +113,13 @@ class Killed:
                 producer.send(self.lines, b"word-%d" % (number % KEYS), b"%d" % number)
         self.sent += count
 
-    def kill(self, what: str) -> None:
+    def kill(self, what: str | Callable[[], None]) -> None:
+        """`what`: processes of the program by name, or anything else that ends something."""
+        with Consumer(self.servers, isolation_level="read_committed") as consumer:
+            self._killed = time.time(), consumer.end_offsets(self._places())
+        self.recoveries.append((what if isinstance(what, str) else "node", {}))
+        if not isinstance(what, str):
+            return what()
         below = children(self.process.pid)
         if what == "worker":  # a Python worker is a leaf: Spark starts it again
             leaves = [pid for pid in below if not children(pid)]
@@ -105,23 +128,42 @@ class Killed:
         self.process.wait()
         self.start()
 
-    def results(self, deadline: float) -> Iterator[dict[str, list[int]]]:
-        """What a reader of committed records has seen so far, again and again."""
-        seen: dict[str, list[int]] = {}
-        with Consumer(self.servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
-            consumer.assign([TopicPartition(self.counts, number) for number in range(2)])
-            while time.monotonic() < deadline:
-                for record in consumer.poll(0.2):
-                    seen.setdefault(record.key.decode(), []).append(int.from_bytes(record.value, "big"))
-                assert self.process.poll() is None, "the program ended by itself"
-                yield seen
+    def phases(self) -> list[tuple[float, str]]:
+        """What the program has written down so far: its start and each new state, with the time."""
+        path = self.path.with_name("phases")
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [(float(at), name) for at, _, name in (line.partition(" ") for line in lines)]
+
+    def _places(self) -> list[TopicPartition]:
+        return [TopicPartition(self.counts, number) for number in range(2)]
 
     def wait(self, count: int) -> dict[str, list[int]]:
-        """What is seen once there are at least so many results."""
-        for seen in self.results(time.monotonic() + WAIT_S):
-            if sum(map(len, seen.values())) >= count:
-                return seen
-        raise AssertionError(f"{sum(map(len, seen.values()))} of {count} results within {WAIT_S} s")
+        """What a reader of committed records has seen once there are at least so many results."""
+        seen: dict[str, list[int]] = {}
+        quiet, phases = time.monotonic(), self.phases()
+        with Consumer(self.servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+            consumer.assign(self._places())
+            while sum(map(len, seen.values())) < count:
+                for record in (found := consumer.poll(0.2)):
+                    seen.setdefault(record.key.decode(), []).append(int.from_bytes(record.value, "big"))
+                    place = TopicPartition(record.topic, record.partition)
+                    if self._killed is not None and record.offset >= self._killed[1][place]:
+                        self._recovered(self._killed[0])
+                assert self.process.poll() is None, "the program ended by itself"
+                before, phases = phases, self.phases()
+                if found or phases != before:
+                    quiet = time.monotonic()
+                assert time.monotonic() - quiet < QUIET_S, (
+                    f"{sum(map(len, seen.values()))} of {count} results and nothing new for {QUIET_S} s; "
+                    f"the program's last phase: {phases[-1:]}"
+                )
+        return seen
+
+    def _recovered(self, killed: float) -> None:
+        """Note the phases since the kill, each when it came last."""
+        self._killed = None
+        after = {name: at - killed for at, name in [*self.phases(), (time.time(), FIRST_RESULT)] if at > killed}
+        self.recoveries[-1][1].update(after)
 
 
 def run(
@@ -132,8 +174,8 @@ def run(
     kills: Sequence[str | Callable[[], None]],
     master: str = "local[2]",
     replicas: int = 1,
-) -> None:
-    """`kills`: of this machine's processes by name, or anything else that ends one."""
+) -> list[tuple[str, dict[str, float]]]:
+    """`kills`: of this machine's processes by name, or anything else that ends one. Returns `Killed.recoveries`."""
     draw = random.Random(seed)
     program = Killed(servers, own, directory, master, replicas)
     try:
@@ -142,15 +184,13 @@ def run(
             program.send(draw.randrange(200, 3_000))
             program.wait(before + draw.randrange(1, program.sent - before))
             program.send(draw.randrange(200, 3_000))
-            if isinstance(what, str):
-                program.kill(what)
-            else:
-                what()
+            program.kill(what)
         seen = program.wait(program.sent)
         assert sorted(seen) == [f"word-{number}" for number in range(KEYS)]
         for number in range(KEYS):
             count = len(range(number, program.sent, KEYS))
             assert seen[f"word-{number}"] == list(range(1, count + 1))
+        return program.recoveries
     finally:
         kill(program.process.pid, *children(program.process.pid))
         program.process.wait()
