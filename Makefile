@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-cluster streams-kills sim world chaos broken crash interop interop-cluster suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim world chaos broken crash interop interop-cluster suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Streams program over it on Spark, checked and plotted'
@@ -48,6 +48,7 @@ help:
 	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
 	@echo 'make bench-streams  stream programs beside Kafka Streams and PySpark, an hour or two (ARGS=--short: ten minutes)'
+	@echo 'make bench-streams-state  what a state of 1 and 10 million keys costs (ARGS=--short: 200,000 keys)'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
 	@echo 'make scenes   text scenes of the quorum (REWRITE=1: write their traces down), and random histories of it (SEEDS=200)'
 	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1 PROFILE=replicated; RESUME=1 goes on)'
@@ -155,6 +156,10 @@ bench-cluster: $(VENV)/.dev
 # ARGS='--quick', '--rounds 1 --kind rate --only stateless': stream programs beside Kafka Streams' jar and PySpark.
 bench-streams: $(VENV)/.dev
 	@$(PY) -m bench.streams $(ARGS)
+
+# ARGS=--short: 200,000 keys; ARGS='--keys 1000000': others. Needs neither Spark nor Java.
+bench-streams-state: $(VENV)/.dev
+	@$(PY) -m bench.streams.state $(ARGS)
 
 # SEEDS=1-100 FAMILY=transaction,admin: random histories, on Apache Kafka and on a node.
 wander: $(VENV)/.dev
