@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import Any
 
 from ottla.kernel.error import ErrorCode
 from ottla.security.verify import Mechanism, SignInRefused, Verification, Verified
@@ -29,7 +30,7 @@ RENEWAL_MS_MIN = 1000
 class SignInFailed(Exception):
     """The connection has to go; `response` goes before it, if there is one."""
 
-    def __init__(self, why: str, response: SaslHandshakeResponse | SaslAuthenticateResponse | None = None) -> None:
+    def __init__(self, why: str, response: Any = None) -> None:
         super().__init__(why)
         self.response = response
 
@@ -86,7 +87,8 @@ class Authenticator:
     def handshake(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
         """The client names its mechanism."""
         if self.state is SignInState.EXCHANGING:
-            raise SignInFailed("a handshake in the middle of a sign-in")
+            told = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+            raise SignInFailed("a handshake in the middle of a sign-in", None if self.bare else told)
         offered = list(self._mechanisms)
         begin = self._mechanisms.get(request.mechanism)
         if begin is None:

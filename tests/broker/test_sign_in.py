@@ -96,6 +96,32 @@ def test_a_mechanism_that_is_not_enabled_is_refused_with_those_that_are(client: 
         client.receive_frame()
 
 
+@pytest.mark.parametrize(
+    ("request_", "version"),
+    [
+        (SaslHandshakeRequest(mechanism="PLAIN"), 1),
+        (MetadataRequest(topics=[]), 13),
+        (ConsumerGroupDescribeRequest(group_ids=["g"]), 1),
+    ],
+)
+def test_another_request_in_the_middle_of_a_sign_in_is_told_so(
+    client: WireClient, request_: object, version: int
+) -> None:
+    assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+    answer = client.ask(request_, version)
+    said = answer.groups[0] if hasattr(answer, "groups") else answer
+    assert said.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    with pytest.raises(ConnectionError):
+        client.receive_frame()
+
+
+def test_a_long_request_in_the_middle_of_a_sign_in_is_not_read(client: WireClient) -> None:
+    assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code == 0
+    client.send(ConsumerGroupDescribeRequest(group_ids=["g" * 100] * 50), 1)
+    with pytest.raises(ConnectionError):
+        client.receive_frame()
+
+
 def test_bare_tokens_follow_an_old_handshake(client: WireClient) -> None:
     assert client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 0).error_code == 0
     token = f"\0ann\0{PASSWORD}".encode()

@@ -24,6 +24,8 @@ groups           -> {"groups": [...]}
 committed        group, topic -> {"offsets": {partition: offset}}
 delete_group     group
 delete_records   topic, partition, offset -> {"low_watermark"}
+secured          topic, group, id, security (Kafka's security.protocol), mechanism, user, password, token, and the PEM
+                 files ca, certificate, key -> {"read"}: it writes a record whose value is the id, and reads it
 
 Rules:
 - A program that says nothing for `timeout_s` fails the test with the last lines of its stderr.
@@ -81,6 +83,8 @@ class PeerError(Exception):
     def __init__(self, peer: str, error: Json) -> None:
         super().__init__(f"{peer}: {error.get('name')} ({error.get('code')}): {error.get('message')}")
         self.code: int | None = error.get("code")
+        #: The class of the error by the client's own name, with what it wraps where the client tells that.
+        self.kind: str = error.get("name") or ""
 
 
 @dataclass(frozen=True)

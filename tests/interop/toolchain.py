@@ -142,7 +142,7 @@ def go_peer(name: str) -> list[str]:
 @cache
 def node_peer() -> list[str]:
     """The command of the kafkajs program."""
-    sources = [HERE / "node" / name for name in ("package.json", "package-lock.json", "peer.js")]
+    sources = [HERE / "node" / name for name in ("package.json", "package-lock.json", "peer.js", "secured.js")]
 
     def bring(into: Path) -> None:
         for source in sources:

@@ -2,7 +2,8 @@
 
 Rules:
 - Before that a connection may send ApiVersions, SaslHandshake and SaslAuthenticate, none longer than
-  `sasl.server.max.receive.size`. Anything else closes it.
+  `sasl.server.max.receive.size`. Anything else closes it; in the middle of a sign-in, a short request that can be read
+  is answered with ILLEGAL_SASL_STATE before, as by Apache Kafka.
 - After a failure nothing more of the connection is looked at; its answer waits for
   `connection.failed.authentication.delay.ms`, and then the connection is closed.
 - A session that has ended closes its connection at the next request, unless that renews it (KIP-368).
@@ -18,8 +19,9 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.call.error_response import refusal
 from ottla.broker.dispatch.dispatch import Dispatch
-from ottla.kernel.error import OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.net.inbound import Connection, PeerError, Slot
 from ottla.security.authenticator import Authenticator, SignInFailed, SignInState
 from ottla.security.jaas import parse_jaas
@@ -44,6 +46,8 @@ SERVED = ("PLAIN", *_SCRAM, _BEARER)
 _NAMED_FROM = 3
 _NONCE_BYTES = 24
 _SALT_BYTES = 20
+#: A longer request in the middle of a sign-in is not read to be refused.
+_ANSWERED_BYTES_MAX = 4096
 _HANDSHAKE = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 
 
@@ -204,7 +208,9 @@ class _SignIn:
         way = self._way
         if key == ApiKey.API_VERSIONS and way.may_ask_versions:
             return self._offer(frame, slot, version)
-        if key not in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE) or version not in API[key].versions:
+        is_sign_in = key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+        answered = is_sign_in or (way.state is SignInState.EXCHANGING and len(frame) <= _ANSWERED_BYTES_MAX)
+        if not answered or key not in API or version not in API[key].versions:
             raise PeerError(f"a request (API {key} v{version}) before it signed in")
         try:
             header, position = decode(RequestHeader, request_header_version(key, version), frame)
@@ -213,8 +219,12 @@ class _SignIn:
             raise PeerError(f"a sign-in that cannot be read: {error}") from error
         if key == ApiKey.SASL_HANDSHAKE:
             response: Any = way.handshake(request, version)
-        else:
+        elif key == ApiKey.SASL_AUTHENTICATE:
             response = way.authenticate(request, self._of.now_ms)
+        else:
+            # kafkajs takes the answer to a bad token for its success, and goes on with such a request.
+            told = refusal(request, API[key].response, version, KafkaError(ErrorCode.ILLEGAL_SASL_STATE))
+            raise SignInFailed(f"a request (API {key} v{version}) in the middle of its sign-in", told)
         slot.fill((_framed(key, version, header.correlation_id, response),))
 
     def _offer(self, frame: memoryview, slot: Slot, version: int) -> None:

@@ -83,6 +83,7 @@ public final class Peer {
             case "consume" -> consume(job);
             case "transact" -> transact(job);
             case "group" -> group(job);
+            case "secured" -> say(Secured.run(job));
             default -> admin(job);
         }
     }

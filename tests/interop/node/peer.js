@@ -3,6 +3,7 @@
 
 const readline = require('node:readline')
 const kafkajs = require('kafkajs')
+const { secured } = require('./secured.js')
 
 const { CompressionTypes, CompressionCodecs, ConfigResourceTypes, Kafka, logLevel } = kafkajs
 CompressionCodecs[CompressionTypes.Snappy] = require('kafkajs-snappy')
@@ -253,7 +254,7 @@ function codeOf(problem) {
 
 async function run(job) {
   try {
-    await ({ about, produce, transact, consume, group }[job.op] || admin)(job)
+    await ({ about, produce, transact, consume, group, secured: job => secured(job, say) }[job.op] || admin)(job)
     say({ done: true })
   } catch (problem) {
     console.error(problem)

@@ -160,6 +160,24 @@ SCENES: dict[str, list[tuple[str, int, dict[str, Any]]]] = {
         ("SaslHandshake", 1, {"mechanism": "PLAIN"}),
         ("SaslHandshake", 7, {"mechanism": "x"}),
     ],
+    "a handshake in the middle": [
+        ("SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}),
+        ("SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}),
+    ],
+    "a heartbeat in the middle": [
+        ("SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}),
+        ("SaslAuthenticate", 2, {"auth_bytes": first("ann")}),
+        ("Heartbeat", 4, {"group_id": "g"}),
+    ],
+    "brokers in the middle": [("SaslHandshake", 1, {"mechanism": "PLAIN"}), ("Metadata", 13, {"topics": []})],
+    "versions in the middle": [
+        ("SaslHandshake", 1, {"mechanism": "PLAIN"}),
+        ("ApiVersions", 3, {"client_software_name": "t", "client_software_version": "1"}),
+    ],
+    "a request of an unknown version in the middle": [
+        ("SaslHandshake", 1, {"mechanism": "PLAIN"}),
+        ("Metadata", 0, {"topics": []}),
+    ],
     "token without a handshake": [("SaslAuthenticate", 2, {"auth_bytes": b"\0ann\0wrong"})],
     "scram, unknown user": [
         ("SaslHandshake", 1, {"mechanism": "SCRAM-SHA-256"}),

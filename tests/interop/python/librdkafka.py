@@ -19,6 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.interop.python.job import Json, data, headers, record_line, run, told_to_leave, wait_to_leave
+from tests.interop.python.secured import secured
 
 
 def about(job: Json) -> Iterator[Json]:
@@ -255,6 +256,7 @@ OPS = (
     transact,
     consume,
     group,
+    secured,
     offsets,
     create,
     delete,

@@ -43,6 +43,8 @@ func do(j *job.Job) error {
 		return transact(ctx, j)
 	case "group":
 		return group(ctx, j)
+	case "secured":
+		return secured(ctx, j)
 	}
 	return admin(ctx, j)
 }

@@ -5,7 +5,6 @@ package job
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -38,6 +37,8 @@ type Job struct {
 	Configs    map[string]string `json:"configs"`
 	// Partitions is a count for the admin's ops and a list for consume.
 	Partitions json.RawMessage `json:"partitions"`
+	// Access is for the op secured.
+	Access
 }
 
 // Record is a record of the protocol. A []byte is base64 in JSON, and nil is null.
@@ -119,7 +120,7 @@ func Run(do func(*Job) error, code func(error) (int16, bool)) {
 			continue
 		}
 		fmt.Fprintln(os.Stderr, job.Op, err)
-		what := map[string]any{"code": nil, "name": fmt.Sprintf("%T", errors.Unwrap(err)), "message": err.Error()}
+		what := map[string]any{"code": nil, "name": Types(err), "message": err.Error()}
 		if number, known := code(err); known {
 			what["code"] = number
 		}

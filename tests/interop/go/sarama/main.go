@@ -46,6 +46,8 @@ func do(j *job.Job) error {
 		return transact(j)
 	case "group":
 		return group(j)
+	case "secured":
+		return secured(j)
 	}
 	return admin(j)
 }
