@@ -22,7 +22,7 @@ from ottla.client.connection.loop_thread import needs_loop
 from ottla.client.connection.telemetry import TelemetryPush
 from ottla.client.consumer.commit import CommitCalls
 from ottla.client.consumer.fetcher import Fetcher
-from ottla.client.consumer.handing_out import RecordCalls, starts_of
+from ottla.client.consumer.handing_out import RecordCalls, consumer_tracing, starts_of
 from ottla.client.consumer.listener import RebalanceListener
 from ottla.client.consumer.metric import ConsumerMeter, ConsumerMetrics, consumer_points
 from ottla.client.consumer.position import PartitionPosition
@@ -89,6 +89,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
         self._call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]] = call_here
         self._cluster.on_update.append(self._metadata_came)
+        self._tracing = consumer_tracing(self.settings)
         self._telemetry = TelemetryPush(
             self._cluster,
             lambda: consumer_points(self.metrics(), self._cluster),
@@ -115,7 +116,13 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
                 if failure is not None:
                     return self.before(records, bad, failure)
             if records or not raw:
+                self.handed_out(records)
                 return records
+
+    def handed_out(self, records: list[ConsumerRecord[K, V]]) -> None:
+        """A poll gives these to the program."""
+        if self._tracing is not None:
+            self._tracing.received(records)
 
     def records_max(self, asked: int | None) -> int:
         """The most records that a poll gives."""

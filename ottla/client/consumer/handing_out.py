@@ -24,6 +24,7 @@ from ottla.kernel.ids import TopicPartition
 if TYPE_CHECKING:
     from ottla.client.consumer.table import Taken, Unreadable
     from ottla.client.decode import DeadLetters
+    from ottla.client.tracing import ConsumerTracing
     from ottla.serde.serde import Serde
 
 
@@ -230,6 +231,15 @@ class RecordCalls:
                 if state is not None:
                     state.stop(offset, error)
         self._fetcher.signal()
+
+
+def consumer_tracing(settings: ConsumerSettings) -> ConsumerTracing | None:
+    """What makes a consumer's spans, with tracing.enable; OttlaError without opentelemetry-api."""
+    if not settings.tracing_enable:
+        return None
+    from ottla.client.tracing import ConsumerTracing
+
+    return ConsumerTracing(settings.client_id, settings.group_id)
 
 
 def starts_of(raw: Iterable[ConsumerRecord]) -> dict[TopicPartition, int]:

@@ -160,6 +160,7 @@ class Consumer(Generic[K, V]):
                 if failure is not None:
                     return half.before(records, bad, failure)
             if records:
+                half.handed_out(records)
                 return records
 
     def poll_table(

@@ -89,6 +89,10 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         self.append: Callable[..., Delivery | None] = (
             self._accumulator.append if self._transactions is None else self._append_open
         )
+        if self.settings.tracing_enable:
+            from ottla.client.tracing import ProducerTracing
+
+            self.append = ProducerTracing(self.settings.client_id, self.append).append
         self._closed = False
         self._waiting: list[asyncio.Future[None]] = []
         self._telemetry = TelemetryPush(

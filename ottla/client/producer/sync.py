@@ -62,7 +62,10 @@ class Producer(Generic[K, V]):
         read = self.settings
         self._transactions = self._half._transactions
         self._may_be_plain = (
-            read.key_serializer is None and read.value_serializer is None and read.partitioner == "default"
+            read.key_serializer is None
+            and read.value_serializer is None
+            and read.partitioner == "default"
+            and not read.tracing_enable
         )
         self._lock = self._half._lock
         self._acquire = self._lock.acquire

@@ -140,6 +140,13 @@ class ConsumerSettings(ClientSettings):
         differs="a function, not a class; Kafka has no default",
     )
 
+    tracing_enable: bool = setting(
+        "tracing.enable",
+        False,
+        flag,
+        "Make a span of OpenTelemetry for each record that has a traceparent among its headers (ottla[otel]).",
+        differs="Ottla's own",
+    )
     on_decode_error: str = setting(
         "on.decode.error",
         "raise",

@@ -81,6 +81,7 @@ class ProducerOptions(ClientOptions, total=False):
     max_request_size: int | str
     partitioner: Partitioner | Literal["default", "round_robin"]
     retries: int | str
+    tracing_enable: bool | str
     transaction_timeout_ms: int | str
     transaction_two_phase_commit_enable: bool | str
     transactional_id: str | None
@@ -115,6 +116,7 @@ class ConsumerOptions(ClientOptions, total=False):
     on_decode_error: str
     partition_assignment_strategy: str | Sequence[str]
     session_timeout_ms: int | str
+    tracing_enable: bool | str
     value_deserializer: Deserializer | Literal["bytes", "str", "json"] | None
 
 
@@ -137,6 +139,7 @@ class ShareConsumerOptions(ClientOptions, total=False):
     on_decode_error: str
     share_acknowledgement_mode: str
     share_acquire_mode: str
+    tracing_enable: bool | str
     value_deserializer: Deserializer | Literal["bytes", "str", "json"] | None
 
 

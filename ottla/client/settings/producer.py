@@ -101,6 +101,13 @@ class ProducerSettings(ClientSettings):
     enable_idempotence: bool = setting(
         "enable.idempotence", True, flag, "The broker drops what a retry sends twice, and keeps the order (KIP-98)."
     )
+    tracing_enable: bool = setting(
+        "tracing.enable",
+        False,
+        flag,
+        "Make a span of OpenTelemetry for each record and write W3C's traceparent into its headers (ottla[otel]).",
+        differs="Ottla's own",
+    )
     transactional_id: str | None = setting(
         "transactional.id",
         None,

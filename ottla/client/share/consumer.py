@@ -25,6 +25,7 @@ from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.loop_thread import needs_loop
 from ottla.client.connection.telemetry import TelemetryPush, connection_points
+from ottla.client.consumer.handing_out import consumer_tracing
 from ottla.client.settings.share import ShareConsumerSettings
 from ottla.client.share.fetcher import ShareFetcher
 from ottla.client.share.group import ShareGroupMember
@@ -73,6 +74,7 @@ class AsyncShareConsumer(Generic[K, V]):
         self._outcomes: dict[TopicPartition, KafkaError | None] = {}
         self._closed = False
         self._dead_letters: DeadLetters | None = None
+        self._tracing = consumer_tracing(self.settings)
         self._telemetry = TelemetryPush(
             self._cluster,
             lambda: connection_points("consumer", self._cluster, self._cluster.node_metrics()),
@@ -122,6 +124,8 @@ class AsyncShareConsumer(Generic[K, V]):
             while True:
                 joining = await self._maintain()
                 if found := await self._take():
+                    if self._tracing is not None:
+                        self._tracing.received(found)
                     return found
                 left_ms = deadline_ms - now_ms()
                 if left_ms <= 0:
