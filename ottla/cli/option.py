@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from ottla.cli.client_kind import settings_of
 from ottla.cli.reach import DEFAULT_BOOTSTRAP, reach
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 
@@ -311,7 +312,7 @@ def admin_of(settings: dict[str, object]) -> Iterator[Admin]:
     reach(str(settings["bootstrap.servers"]), settings)
     from ottla.client import Admin
 
-    with Admin(settings) as found:
+    with Admin(settings_of("admin", settings)) as found:
         try:
             yield found
         except KafkaError as error:

@@ -33,6 +33,8 @@ def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
         host, colon, port = address.rpartition("://")[2].rpartition(":")
         if not colon or not port.isdecimal() or not host:
             raise click.UsageError(f"-b {address}: it takes HOST:PORT, several separated by commas")
+        if int(port) not in range(1, 1 << 16):
+            raise click.UsageError(f"-b {address}: a port is a number from 1 to 65535")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_MS / 1000) as connection:
                 if _is_broker(connection) if plain else _speaks_tls(connection):

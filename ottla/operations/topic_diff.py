@@ -30,7 +30,9 @@ class TopicSide:
 
 def side(ask: Admin, topic: str, client: dict[str, object]) -> TopicSide:
     """Ask about a topic; its records are read later, with the settings of `client`."""
-    return TopicSide(own_of_topic(ask, topic), *bounds(ask, partitions_of(ask, topic)), client)
+    # Names a topic that is not there; the answer about its settings would not.
+    partitions = partitions_of(ask, topic)
+    return TopicSide(own_of_topic(ask, topic), *bounds(ask, partitions), client)
 
 
 def differences(ours: TopicSide, theirs: TopicSide) -> tuple[int, list[str]]:

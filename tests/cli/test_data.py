@@ -1,6 +1,9 @@
 """Tables in and out, topics copied, compared and looked into, patterns, and what is said of a wrong name."""
 
 import json
+import os
+import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -8,9 +11,10 @@ import pyarrow.parquet
 import pytest
 
 import ottla
-from ottla.client import Admin, Consumer, Producer, TopicPartition
+from ottla.client import Admin, Consumer, ErrorCode, Producer, TopicPartition
+from ottla.wire.api import ApiKey
 from tests.cli.test_loss import values
-from tests.cli.tool import Said, Tool, in_process
+from tests.cli.tool import OTTLA, Said, Tool, in_process
 
 
 @pytest.fixture
@@ -224,3 +228,80 @@ def test_settings_are_completed(bootstrap: str) -> None:
     assert "retention.ms=" in completed("ottla configs set topic x ret")
     assert "retention.ms" in completed("ottla configs unset topic x ret")
     assert "retention.ms=" in completed("ottla topics create x -s ret")
+
+
+def test_an_export_that_the_cluster_ends_keeps_what_it_read(tmp_path: Path) -> None:
+    lines = [json.dumps({"id": number, "pad": "x" * 5_000}) for number in range(2_000)]
+    with ottla.Node() as node:
+        run = Run(node.bootstrap_servers)
+        with Admin(node.bootstrap_servers) as admin:
+            admin.create_topic("orders", 1)
+        with Producer(node.bootstrap_servers) as producer:
+            for line in lines:
+                producer.send("orders", line)
+        fault = node.faults.error(ApiKey.FETCH, ErrorCode.TOPIC_AUTHORIZATION_FAILED, times=None, after=4)
+        said = run("export", "orders", str(tmp_path / "orders.jsonl"))
+        fault.remove()
+        (kept,) = tmp_path.iterdir()
+        begun = kept.read_text().splitlines()
+        assert 0 < len(begun) < 2_000
+        assert said.code == 1
+        assert f"{len(begun):,} records are in {kept}; go on with --from 0:{len(begun)}, into another" in said.err
+        rest = tmp_path / "rest.jsonl"
+        assert run("export", "orders", str(rest), "--from", f"0:{len(begun)}").code == 0
+    assert begun + rest.read_text().splitlines() == lines
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "json", "parquet"])
+def test_an_export_that_finds_no_room_leaves_nothing_and_does_not_say_to_go_on(
+    bootstrap: str, run: Run, topic: str, tmp_path: Path, ending: str
+) -> None:
+    run("produce", topic, stdin="\n".join(os.urandom(500).hex() for _ in range(300)))
+    to = tmp_path / f"all.{ending}"
+    command = f"ulimit -f 64; exec {shlex.join([*OTTLA, 'export', topic, str(to)])}"
+    done = subprocess.run(
+        ["bash", "-c", command],
+        env=os.environ | {"OTTLA_BOOTSTRAP_SERVERS": bootstrap},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert (done.returncode, done.stderr) == (1, f"ottla: {to} is not written: File too large\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_export_goes_to_a_place_where_a_file_can_be(run: Run, topic: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "whole.csv").write_text("before\n")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "whole.csv")
+    for place, sentence in (
+        (pipe, f"{pipe} is no file; to write there give - and redirect"),
+        (tmp_path, f"{tmp_path} is a directory"),
+        (tmp_path / "no" / "x.csv", f"there is no directory {tmp_path / 'no'}"),
+    ):
+        said = run("export", topic, str(place), "--force")
+        assert said.code == 1
+        assert sentence in said.err
+    assert pipe.is_fifo()
+    assert run("export", topic, str(tmp_path / "link.csv"), "--force").code == 0
+    assert (tmp_path / "whole.csv").read_text().startswith("partition,offset")
+    assert (tmp_path / "link.csv").is_symlink()
+
+
+def test_each_client_of_a_command_gets_its_own_settings(tool: Tool, topic: str, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"id":1}\n')
+    producer = ("-X", "linger.ms=0", "-X", "compression.type=gzip")
+    consumer = ("-X", "max.poll.records=5", "-X", "fetch.max.bytes=100000")
+    assert tool("import", str(rows), topic, *producer).code == 0
+    assert tool("produce", topic, "-f", str(rows), *producer).code == 0
+    assert tool("consume", topic, "-e", *consumer).out == '{"id":1}\n' * 2
+    assert tool("consume", topic, "-e", "--tail", "1", *consumer).out == '{"id":1}\n'
+    assert tool("consume", topic, "-e", "-g", topic, *consumer).out == '{"id":1}\n' * 2
+    assert tool("export", topic, *consumer, "-F", "jsonl").out == '{"id":1}\n' * 2
+    assert tool("topics", "copy", topic, f"{topic}.2", "--create", *consumer, *producer).code == 0
+    assert tool("topics", "diff", topic, f"{topic}.2", *consumer).code == 0
+    said = tool("consume", topic, "-e", "-X", "max.poll.record=5")
+    assert (said.code, said.out) == (1, "")
+    assert "there is no client setting max.poll.record: did you mean max.poll.records?" in said.err

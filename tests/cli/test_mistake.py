@@ -30,6 +30,9 @@ from tests.cli.tool import OTTLA, Said, Tool, in_process, on_terminal
             "speaks no TLS: is security.protocol right?); is it running, and is that",
         ),
         ("consume {topic} --share g -e", 2, "with --share no -g, --from, -p and -e"),
+        ("topics -b 127.0.0.1:99999", 2, "a port is a number from 1 to 65535"),
+        ("topics diff {topic} nothing-of-this-name", 1, "there is no topic nothing-of-this-name"),
+        ("import {topic} pyproject.toml", 2, "is no file; the file comes first: ottla import pyproject.toml"),
         ("groups reset g {topic}", 2, "where to? give --to WHERE, or --by N"),
     ],
 )

@@ -4,7 +4,8 @@ Rules:
 - Columns are fields of a record (`record_field`): partition, offset, timestamp, key, value and headers unless --columns
   names others. jsonl has the values alone, unless columns are named; json whole records, as `consume --json`.
 - A file is written beside its place and moved there when it is whole: one that is there under its name is complete.
-- What ends early says where to go on: the offsets of the partitions, for --from.
+- An export of text that the cluster ends early says where to go on: the offsets of the partitions, for --from. What a
+  file was to hold stays beside its place. Ctrl-C, a full disk and Parquet leave nothing: the last record may be torn.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _FORMATS = ("csv", "jsonl", "json", "parquet")
 _ENDINGS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".parquet": "parquet"}
 _COLUMNS = ("partition", "offset", "timestamp", "key", "value", "headers")
+#: The columns: a name, and what finds its value in a record.
+_Fields = list[tuple[str, Getter]]
 #: Rows of a Parquet row group.
 _ROWS = 50_000
 
@@ -77,8 +80,8 @@ def export(
     kind = form or _ENDINGS.get(Path(path).suffix.lower(), "json")
     if path == "-" and kind == "parquet":
         raise click.UsageError("Parquet is written to a file: give FILE")
-    if path != "-" and os.path.exists(path) and not force:
-        raise OttlaError(f"{path} is there already; --force replaces it")
+    if path != "-":
+        _check_place(path, force=force)
     if kind == "parquet":
         _check_parquet()
     named = tuple(filter(None, (columns or "").split(","))) or (() if kind in ("json", "jsonl") else _COLUMNS)
@@ -90,23 +93,27 @@ def export(
     begins, ends = bounds(bootstrap, client, (topic,), only, start or "earliest", until, committed=committed)
     progress = _Progress(begins)
     found = progress.over(chosen(settings, begins, ends, wants(grep, condition), limit))
-    delimiter = "\t" if path.endswith(".tsv") else ","
-    try:
-        _write(found, path, kind, fields, delimiter)
-    except (OttlaError, KafkaError, OSError, KeyboardInterrupt) as error:
-        if isinstance(error, BrokenPipeError):
-            raise
-        told = f"{progress.count:,} records were read; go on with --from {progress.places()}, into another file"
-        if isinstance(error, KeyboardInterrupt):
-            screen.note(told)
-            raise
-        words = screen.in_words(error) if isinstance(error, OttlaError | KafkaError) else str(error)
-        raise OttlaError(f"{words}; {told}") from error
+    if path == "-":
+        _onto_stdout(found, progress, kind, fields)
+    else:
+        _into_file(found, progress, path, kind, fields)
     screen.told(
         as_json and path != "-",
         {"topic": topic, "file": path, "format": kind, "records": progress.count, "next": progress.places()},
         f"{progress.count:,} records of {topic} written to {'stdout' if path == '-' else path}",
     )
+
+
+def _check_place(path: str, *, force: bool) -> None:
+    """Can a file stand there? What is there and is no file (a device, a directory) is never replaced."""
+    if os.path.isdir(path):
+        raise OttlaError(f"{path} is a directory; name a file in it")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OttlaError(f"{path} is no file; to write there give - and redirect: ottla export TOPIC - > {path}")
+    if os.path.exists(path) and not force:
+        raise OttlaError(f"{path} is there already; --force replaces it")
+    if not os.path.isdir(os.path.dirname(path) or "."):
+        raise OttlaError(f"{path} cannot be written: there is no directory {os.path.dirname(path)}")
 
 
 def _check_parquet() -> None:
@@ -130,32 +137,57 @@ class _Progress:
             self._next[record.partition] = record.offset + 1
             self.count += 1
 
+    def told(self, where: str) -> str:
+        """How many records are where, and how to read the rest."""
+        return f"{self.count:,} records are {where}; go on with --from {self.places()}, into another file"
+
     def places(self) -> str:
         return ",".join(f"{number}:{at}" for number, at in sorted(self._next.items()))
 
 
-def _write(
-    records: Iterator[ConsumerRecord], path: str, kind: str, fields: list[tuple[str, Getter]], delimiter: str
-) -> None:
-    if path == "-":
-        _write_text(records, sys.stdout.buffer, kind, fields, delimiter)
-        sys.stdout.buffer.flush()
-        return
-    beside = Path(f"{path}.part-{os.getpid()}")
+def _onto_stdout(found: Iterator[ConsumerRecord], progress: _Progress, kind: str, fields: _Fields) -> None:
+    from ottla.cli import screen
+
     try:
-        if kind == "parquet":
-            _write_parquet(records, beside, fields)
-        else:
-            with beside.open("wb") as file:
-                _write_text(records, file, kind, fields, delimiter)
-        beside.replace(path)
+        _write_text(found, sys.stdout.buffer, kind, fields)
+        sys.stdout.buffer.flush()
+    except KeyboardInterrupt:
+        screen.note(progress.told("written to stdout"))
+        raise
+    except (OttlaError, KafkaError) as error:
+        raise OttlaError(f"{screen.in_words(error)}; {progress.told('written to stdout')}") from error
+
+
+def _into_file(found: Iterator[ConsumerRecord], progress: _Progress, path: str, kind: str, fields: _Fields) -> None:
+    """Write beside the place, then move there. Text that the cluster ends early is kept where it was written."""
+    from ottla.cli import screen
+
+    place = os.path.realpath(path)
+    beside = Path(f"{place}.part-{os.getpid()}")
+    kept = False
+    try:
+        with beside.open("wb") as file:
+            if kind == "parquet":
+                _write_parquet(found, file, fields)
+            else:
+                _write_text(found, file, kind, fields, "\t" if path.endswith(".tsv") else ",")
+        beside.replace(place)
+    except KeyboardInterrupt:
+        screen.note(f"{path} is not written")
+        raise
+    except OSError as error:
+        raise OttlaError(f"{path} is not written: {error.strerror or error}") from error
+    except (OttlaError, KafkaError) as error:
+        kept = kind != "parquet" and progress.count > 0
+        told = progress.told(f"in {beside}") if kept else f"{path} is not written"
+        raise OttlaError(f"{screen.in_words(error)}; {told}") from error
     finally:
-        beside.unlink(missing_ok=True)
+        if not kept:
+            beside.unlink(missing_ok=True)
 
 
-def _write_text(
-    records: Iterator[ConsumerRecord], file: Any, kind: str, fields: list[tuple[str, Getter]], delimiter: str
-) -> None:
+def _write_text(records: Iterator[ConsumerRecord], file: Any, kind: str, fields: _Fields, delimiter: str = ",") -> None:
+
     from ottla.cli.records.show import json_line
 
     if kind == "csv":
@@ -197,7 +229,7 @@ def _cell(value: Any) -> Any:
     return _dumped(value) if isinstance(value, dict | list | bool) else value
 
 
-def _write_parquet(records: Iterator[ConsumerRecord], path: Path, fields: list[tuple[str, Getter]]) -> None:
+def _write_parquet(records: Iterator[ConsumerRecord], file: Any, fields: _Fields) -> None:
     from itertools import islice
 
     import pyarrow
@@ -214,7 +246,7 @@ def _write_parquet(records: Iterator[ConsumerRecord], path: Path, fields: list[t
                 if writer is None:
                     first = pyarrow.Table.from_pylist(rows) if rows else pyarrow.table({name: [] for name, _ in fields})
                     schema = _without_nulls(pyarrow, first.schema)
-                    writer = parquet.ParquetWriter(path, schema, compression="zstd")
+                    writer = parquet.ParquetWriter(file, schema, compression="zstd")
                 writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
             except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
                 raise OttlaError(f"a column has values of several types: {error}; leave it out of --columns") from error

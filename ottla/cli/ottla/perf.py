@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import click
 
+from ottla.cli.client_kind import settings_of
 from ottla.cli.measure import MEBIBYTE, Latencies, MeasuredWindow, Pace
 from ottla.cli.option import Commands, F, admin, as_json, client_settings, cluster, complete_topic, pairs
 from ottla.cli.reach import reach
@@ -66,7 +67,7 @@ def produce(
 
     window, latencies = MeasuredWindow(), Latencies(count)
     letters = bytes(random.Random(0).choices(range(65, 91), k=size + 65_536))
-    with Producer(settings) as producer, screen.progress(topic, count) as bar:
+    with Producer(settings_of("producer", settings)) as producer, screen.progress(topic, count) as bar:
         window = MeasuredWindow()
         pace = Pace(rate)
         for number in range(count):
@@ -130,7 +131,7 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
     if group:
         settings["group.id"] = group
     size = read = 0
-    with Consumer(settings) as consumer, screen.progress(topic, wanted) as bar:
+    with Consumer(settings_of("consumer", settings)) as consumer, screen.progress(topic, wanted) as bar:
         began = time.monotonic()
         if group:
             consumer.subscribe([topic])
@@ -198,8 +199,8 @@ def _round_trips(
     latencies, total_ns, most_ns = Latencies(count), 0, 0
     payload = b"x" * size
     with (
-        Consumer(shared) as consumer,
-        Producer({**shared, "linger.ms": 0, "acks": acks, **more}) as producer,
+        Consumer(settings_of("consumer", shared)) as consumer,
+        Producer(settings_of("producer", {**shared, "linger.ms": 0, "acks": acks, **more})) as producer,
     ):
         partitions = [TopicPartition(topic, each) for each in consumer.partitions_for(topic)]
         consumer.assign(partitions)

@@ -10,6 +10,7 @@ Rules:
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from ottla.cli.client_kind import settings_of
 from ottla.cli.option import F, Tool, as_json, client_settings, cluster, complete_topic, pairs
 from ottla.cli.records.input import Parse, Shape, from_json, from_json_line, from_line, records, unescaped
 from ottla.cli.records.table_input import TYPES
@@ -138,6 +140,8 @@ def import_(
     ottla import orders.jsonl orders --skip 4000          go on behind the first 4,000
     """  # noqa: D301 - click wants the backspace itself
     found = form or _ENDINGS.get(Path(path).suffix.lower())
+    if path != "-" and not os.path.exists(path) and os.path.exists(topic):
+        raise click.UsageError(f"{path} is no file; the file comes first: ottla import {topic} {path}")
     if found is None:
         raise click.UsageError(f"{path}: its ending says no format; give --format {'|'.join(FORMATS)}")
     if options["delimiter"] is None and Path(path).suffix.lower() == ".tsv":
@@ -216,7 +220,7 @@ def _write(
         raise OttlaError(f"{topic} has no partition {shape.partition}: it has 0 to {partitions - 1}")
     from ottla.client import Producer
 
-    with Producer(settings) as producer:
+    with Producer(settings_of("producer", settings)) as producer:
         if path is None and sys.stdin.isatty():
             if form not in _PARSERS:
                 raise click.UsageError(f"--format {form} reads a file: give -f FILE")

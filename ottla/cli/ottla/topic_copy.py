@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import click
 
+from ottla.cli.client_kind import settings_of
 from ottla.cli.option import Tool, admin, admin_of, as_json, client_settings, cluster, complete_topic, other_cluster
 from ottla.cli.place import offsets_at
 from ottla.kernel.error import KafkaError, OttlaError
@@ -63,7 +64,8 @@ def copy(
         count = prepare_target(there, target, len(partitions), own, append=append)
     keeps = count == len(partitions)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
-    under_way = TopicCopy(settings, destination, begins, ends, target, keeps=keeps)
+    reads, writes = settings_of("consumer", settings), settings_of("producer", destination)
+    under_way = TopicCopy(reads, writes, begins, ends, target, keeps=keeps)
     try:
         with screen.progress(target, under_way.total) as bar:
             under_way.run(lambda done: bar.update(bar.task_ids[0], completed=done, count=done))
@@ -94,9 +96,9 @@ def diff(bootstrap: str, client: tuple[str, ...], first: str, second: str, other
     left = client_settings(bootstrap, client)
     right = other_cluster(other) if other else left
     with admin(bootstrap, client) as ask:
-        ours = side(ask, first, left)
+        ours = side(ask, first, settings_of("consumer", left))
     with admin_of(right) as ask:
-        theirs = side(ask, second, right)
+        theirs = side(ask, second, settings_of("consumer", right))
     same, found = differences(ours, theirs)
     if as_json:
         screen.document({"same": not found, "equal_records": same, "differences": found})

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.client_kind import settings_of
 from ottla.cli.reach import reach
 from ottla.client import TopicPartition
 from ottla.operations.reading import POLL_S, polls, until_ends
@@ -44,7 +45,7 @@ def plainly(
     """Without a group, from `begins` on; to `ends`, or on and on."""
     from ottla.client import Consumer
 
-    with Consumer(settings) as consumer:
+    with Consumer(settings_of("consumer", settings)) as consumer:
         whole = sum(max(0, ends[each] - begins[each]) for each in begins)
         expected = None if follow else whole if count is None else min(whole, count)
         limits = None if follow else ends
@@ -63,7 +64,7 @@ def as_member(
     from ottla.cli.records.shown import Ledger
     from ottla.client import Consumer, RebalanceListener
 
-    with Consumer(settings) as consumer:
+    with Consumer(settings_of("consumer", settings)) as consumer:
         ledger = Ledger(consumer)
 
         class Leaving(RebalanceListener):
@@ -104,7 +105,7 @@ def share(
     reach(str(settings["bootstrap.servers"]), settings)
     settings |= {"group.id": group, "share.acknowledgement.mode": "explicit"}
 
-    with ShareConsumer(settings) as consumer:
+    with ShareConsumer(settings_of("share", settings)) as consumer:
         consumer.subscribe(list(topics))
 
         def found() -> Iterator[Sequence[ShareRecord]]:
@@ -132,7 +133,7 @@ def tail(
     """The last `count` of all partitions by time, then, with `follow`, what comes."""
     from ottla.client import Consumer
 
-    with Consumer(settings) as consumer:
+    with Consumer(settings_of("consumer", settings)) as consumer:
         last = _last(consumer, floor, ends, wanted, count)
         shown = show(iter([last]), write, None, None, len(last), "records", quiet=follow)
         if follow:
@@ -250,7 +251,7 @@ def chosen(
     from ottla.client import Consumer
 
     left = limit
-    with Consumer(settings) as consumer:
+    with Consumer(settings_of("consumer", settings)) as consumer:
         for records in polls(consumer, begins, ends):
             some, _ = _cut(records, wanted, left, ends)
             yield from some
