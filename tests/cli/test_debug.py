@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.client import Producer
+from ottla.operations.bundle import archive, process
 from tests.cli.test_start import running, server_properties
 from tests.cli.tool import Tool
 
@@ -20,9 +21,18 @@ _ID = "4L6g3nShT-eMCtK--X86sw"
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no reason for a part to be missing."""
+    monkeypatch.setattr(archive, "_PART_SECONDS", 50.0)
+    monkeypatch.setattr(process, "_STACKS_SECONDS", 40.0)
+
+
 def bundle(tool: Tool, path: Path, *arguments: str) -> dict[str, str]:
     """The files of a bundle; nothing that the tool said and nothing in it has a planted secret."""
-    said = tool("debug", "bundle", "-o", str(path), *arguments)
+    said = tool(
+        "debug", "bundle", "-o", str(path), "--timeout", "300", "-X", "default.api.timeout.ms=60000", *arguments
+    )
     assert said.code == 0, said
     with tarfile.open(path) as tar:
         members = [(each.name.partition("/")[2], tar.extractfile(each)) for each in tar]
@@ -50,7 +60,7 @@ def test_a_node_and_its_cluster_are_told_without_their_secrets(
     log.write_text(f"token={LOGGED}\nstore {STORE} of {PLUGIN}\n-----BEGIN PRIVATE KEY-----\n{LOGGED}\n")
     log.write_text(log.read_text() + f"-----END PRIVATE KEY-----\nlogin https://ann:{LOGGED}@host/\n{line}\n")
     assert tool("storage", "format", "-t", _ID, "-c", file, "-s").code == 0
-    with running("start", file, "--log-file", str(log), "--set", f"ssl.key.password={COMMAND}") as (process, port):
+    with running("start", file, "--log-file", str(log), "--set", f"ssl.key.password={COMMAND}") as (node, port):
         address = f"127.0.0.1:{port}"
         assert tool("topics", "create", "orders", "-p", "3", "-b", address).code == 0
         with Producer(address) as producer:
@@ -58,7 +68,7 @@ def test_a_node_and_its_cluster_are_told_without_their_secrets(
         change = f"listener.name.plaintext.ssl.key.password={DYNAMIC}"
         assert tool("configs", "set", "broker", "7", change, "-b", address).code == 0
         there = bundle(tool, tmp_path / "running.tar.gz", "-d", str(tmp_path / "data"), "-b", address)
-        assert str(process.pid) in there["node/process.json"]
+        assert str(node.pid) in there["node/process.json"]
     assert json.loads(there["missing.json"]) == {
         "metrics/node-7.txt": "the node took any port (127.0.0.1:0), and its log says which",
         "metrics/node-7-health.json": "the node took any port (127.0.0.1:0), and its log says which",

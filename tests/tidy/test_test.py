@@ -12,6 +12,7 @@ _MAY_START_PROGRAMS = (
     "tests/chaos/",
     "tests/interop/",
     "tests/crash/",
+    "tests/deploy/",
     "tests/docs/",
     "tests/world/",
     "tests/spark/",
