@@ -181,8 +181,10 @@ class MetadataNode(ABC):
                 authorizer = self.authorizer
                 authorizer.follow(self.quorum.image)
                 self.quorum.subscribe(lambda old, new: authorizer.follow(new))
-            if self.observation is not None and self.settings.is_controller:
-                self.observation.changes.watch(self.quorum)
+            if self.observation is not None:
+                self.observation.latency.watch(self.quorum, self.clock)
+                if self.settings.is_controller:
+                    self.observation.changes.watch(self.quorum)
             self.quorum.subscribe_leader(self.controllers.leader_changed)
             self.quorum.subscribe_leader(self._register_controller)
             self.quorum.subscribe(lambda old, new: self._register_controller())

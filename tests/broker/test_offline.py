@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
+from ottla.broker.observe.cluster_changes import ClusterChanges
+from ottla.broker.observe.metrics import lines
+from ottla.broker.observe.raft_latency import RaftLatency
+from ottla.broker.observe.requests import Requests
 from ottla.controller.placement import UNASSIGNED_DIRECTORY
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
@@ -36,7 +41,7 @@ def elect(scene: Scene, partition: int, kind: int) -> str:
 
 
 def offline(**settings: Any) -> tuple[Scene, int]:
-    """A partition in /b with one acknowledged record, and /b has failed."""
+    """Two partitions are in /b, which has failed; the first has one acknowledged record."""
     scene = Scene(**settings)
     scene.create()
     lost, _ = scene.in_b()
@@ -45,6 +50,15 @@ def offline(**settings: Any) -> tuple[Scene, int]:
     assert scene.write(lost, b"two") == "KAFKA_STORAGE_ERROR"
     scene.machine.settle()
     return scene, lost
+
+
+def offline_shown(scene: Scene) -> float:
+    """What the node's metrics say."""
+    pieces = lines(scene.node, Requests(lambda: 0.0, lambda _: None), ClusterChanges(), RaftLatency())
+    text = "\n".join(line for piece in pieces for line in piece) + "\n"
+    name = "kafka_server_replicamanager_offlinereplicacount"
+    [found] = [each for each in text_string_to_metric_families(text) if each.name == name]
+    return found.samples[0].value
 
 
 def mended(scene: Scene) -> None:
@@ -59,12 +73,25 @@ def mended(scene: Scene) -> None:
 )
 def test_no_election_leads_a_partition_whose_directory_has_failed(kind: int, code: str) -> None:
     scene, lost = offline()
+    assert offline_shown(scene) == 2
     assert elect(scene, lost, kind) == code
     assert scene.leader(lost) == (-1, [1])
     assert scene.write(lost, b"three") == "KAFKA_STORAGE_ERROR"
     mended(scene)
+    assert offline_shown(scene) == 0
     assert scene.write(lost, b"four") == "NONE"
     assert scene.read(lost) == [b"one", b"four"]
+
+
+def test_a_replica_is_shown_offline_after_a_start_without_its_directory_until_its_topic_is_gone() -> None:
+    scene, _ = offline()
+    scene.machine.stop()
+    scene.machine.start()
+    scene.machine.settle()
+    assert offline_shown(scene) == 2
+    scene.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=1000), 6)
+    scene.machine.settle()
+    assert offline_shown(scene) == 0
 
 
 @pytest.mark.parametrize("place", [None, UNASSIGNED_DIRECTORY])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isnan
 
 import pytest
 
+from ottla.broker.observe.raft_latency import RaftLatency
 from ottla.client import AsyncAdmin
 from ottla.sim.node import Clients, NodeHost
 from ottla.sim.world import World
@@ -61,8 +63,19 @@ def test_a_killed_leader_is_followed_in_a_tenth_of_the_fetch_timeout(seed: int, 
     with _running(seed, voters) as (world, nodes):
         leader = _leader(nodes)
         epoch = _epoch(leader)
+        others = [(each, RaftLatency()) for each in nodes if each is not leader]
+        for node, latency in others:
+            assert node.running is not None
+            latency.watch(node.running.quorum, node.host.clock)
         leader.kill()
-        assert _elected_after_ms(world, nodes, leader) < _FETCH_TIMEOUT_MS / 10
+        took_ms = _elected_after_ms(world, nodes, leader)
+        assert took_ms < _FETCH_TIMEOUT_MS / 10
+        for node, latency in others:
+            average, largest = latency.elections.measured(node.host.clock.monotonic_ms())
+            # A voter that was never prospective has seen no election.
+            assert isnan(average) or 0 <= average <= largest < took_ms
+            assert not (node.decides and isnan(average))
+            assert isnan(latency.commits.measured(node.host.clock.monotonic_ms())[0]) is not node.decides
         assert _epoch(_leader([each for each in nodes if each is not leader])) == epoch + 1
 
 

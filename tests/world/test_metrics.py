@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ottla.broker.observe.cluster_changes import ClusterChanges
 from ottla.broker.observe.metrics import lines
+from ottla.broker.observe.raft_latency import RaftLatency
 from ottla.broker.observe.requests import Requests
 from ottla.client import AsyncAdmin, AsyncProducer, ConfigResource, NewTopic, ResourceType, TopicPartition
 from ottla.sim.node import Clients, NodeHost
@@ -35,6 +36,7 @@ class Scene:
         self.controller, self.brokers = cluster(world, 3, _SETTINGS)
         self.client = world.host("client")
         self.changes = ClusterChanges()
+        self.latency = RaftLatency()
 
     def start(self) -> None:
         for node in (self.controller, *self.brokers):
@@ -42,6 +44,7 @@ class Scene:
         assert self.world.run_until(lambda: all(each.is_ready for each in self.brokers), limit_ms=10_000)
         assert self.controller.running is not None
         self.changes.watch(self.controller.running.quorum)
+        self.latency.watch(self.controller.running.quorum, self.controller.host.clock)
         self.client.boot()
         self.ask(self._make)
 
@@ -62,7 +65,7 @@ class Scene:
         """By name, and for labels by name and their values: `throttle_bytes_per_second leaderreplication`."""
         text: list[str] = []
         node: Any = host.running
-        for piece in lines(node, Requests(lambda: 0.0, lambda _: None), self.changes):
+        for piece in lines(node, Requests(lambda: 0.0, lambda _: None), self.changes, self.latency):
             text += piece
         return {
             " ".join((sample.name, *sample.labels.values())): sample.value
@@ -96,6 +99,10 @@ def test_what_brokers_and_controllers_show_follows_the_faults() -> None:
         assert before[_CONTROLLER + "controllerstats_uncleanleaderelections_total"] == 0
         assert before["ottla_controller_leader_elections_total"] == 0
         assert before["kafka_server_raftmetrics_number_of_observers"] >= 2
+        average, largest = (before[f"kafka_server_raftmetrics_commit_latency_{each}"] for each in ("avg", "max"))
+        assert 0 < average <= largest < 1_000
+        # The only voter elects itself in one step.
+        assert "kafka_server_raftmetrics_election_latency_avg" not in before
         # The last replica in sync dies, and the one that is behind is elected.
         leader.kill()
         scene.until(controller, _CONTROLLER + "kafkacontroller_fencedbrokercount", 2)

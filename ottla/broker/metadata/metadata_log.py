@@ -64,6 +64,7 @@ class MetadataLog:
         #: When that is due.
         self._timer_ms = 0
         self._on_leader: list[Callable[[], None]] = []
+        self._on_step: list[Callable[[], None]] = []
         #: The epoch in which this node's controller was activated last.
         self._led_epoch = -1
         #: This controller's incarnation, which lasts as long as the process.
@@ -145,6 +146,10 @@ class MetadataLog:
     def subscribe_leader(self, subscriber: Callable[[], None]) -> None:
         """Call `subscriber()` when another leader is known, or none is."""
         self._on_leader.append(subscriber)
+
+    def subscribe_step(self, subscriber: Callable[[], None]) -> None:
+        """Call `subscriber()` after each step of the quorum's machine: it may have another role, log or commit."""
+        self._on_step.append(subscriber)
 
     @property
     def membership(self) -> Membership:
@@ -276,6 +281,8 @@ class MetadataLog:
         elif controller.is_active and not quorum.leads:
             controller.resign()
             self._leader_changed()
+        for subscriber in self._on_step:
+            subscriber()
         self._plan()
 
     def _lead(self) -> None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.broker.observe import metrics
 from ottla.broker.observe.client_metrics import ClientFigures
 from ottla.broker.observe.cluster_changes import ClusterChanges
+from ottla.broker.observe.raft_latency import RaftLatency
 from ottla.broker.observe.requests import Requests
 from ottla.kernel.error import OttlaError
 from ottla.kernel.exposition import CONTENT_TYPE
@@ -55,6 +56,7 @@ class Observation:
         self.node = node
         self.requests = Requests(seconds, lambda topic_id: node.image.topic_names.get(topic_id))
         self.changes = ClusterChanges()
+        self.latency = RaftLatency()
         #: What clients push; only brokers are pushed to.
         self.clients: ClientFigures | None = None
         if node.settings.is_broker:
@@ -101,7 +103,7 @@ class Observation:
     def answer(self, path: str) -> tuple[int, str, Generator[list[str], None, None]]:
         """(status, content type, pieces of lines)."""
         if path == "/metrics":
-            return 200, CONTENT_TYPE, metrics.lines(self.node, self.requests, self.changes, self.clients)
+            return 200, CONTENT_TYPE, metrics.lines(self.node, self.requests, self.changes, self.latency, self.clients)
         if path in ("/health", "/ready"):
             state = self._state()
             status = 503 if path == "/ready" and state["state"] != "ready" else 200

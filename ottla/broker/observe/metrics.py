@@ -18,10 +18,12 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import suppress
+from math import isnan
 from typing import TYPE_CHECKING, cast
 
 from ottla.broker.observe.client_metrics import ClientFigures
 from ottla.broker.observe.cluster_changes import ClusterChanges
+from ottla.broker.observe.raft_latency import RaftLatency
 from ottla.broker.observe.requests import Requests
 from ottla.kernel.exposition import family, labels
 from ottla.kernel.ids import TopicPartition
@@ -44,10 +46,14 @@ Sample = tuple[str, float]
 
 
 def lines(
-    node: MetadataNode, requests: Requests, changes: ClusterChanges, clients: ClientFigures | None = None
+    node: MetadataNode,
+    requests: Requests,
+    changes: ClusterChanges,
+    latency: RaftLatency,
+    clients: ClientFigures | None = None,
 ) -> Generator[list[str], None, None]:
     """All families, a piece of lines at a time."""
-    yield [*_process(), *_requests(node, requests), *_connections(node), *_quorum(node)]
+    yield [*_process(), *_requests(node, requests), *_connections(node), *_quorum(node), *_latency(node, latency)]
     requests.keep(node.image.topics)
     yield _topics(requests)
     yield from _cluster(node)
@@ -143,6 +149,23 @@ def _quorum(node: MetadataNode) -> list[str]:
         found += family(f"kafka_server_raftmetrics_{name}", "gauge", text, [("", value)])
     name, text = "kafka_server_brokermetadatametrics_last_applied_record_offset", "Metadata that this node follows."
     return [*found, *family(name, "gauge", text, [("", node.image.offset)])]
+
+
+def _latency(node: MetadataNode, latency: RaftLatency) -> list[str]:
+    """How long commits and elections took; nothing of what has not been."""
+    now_ms = node.clock.monotonic_ms()
+    (commit, longest_commit), (election, longest_election) = (
+        each.measured(now_ms) for each in (latency.commits, latency.elections)
+    )
+    found: list[str] = []
+    for name, text, value in (
+        ("kafka_server_raftmetrics_commit_latency_avg", "Milliseconds to commit a record, on average.", commit),
+        ("kafka_server_raftmetrics_commit_latency_max", "Milliseconds to commit a record, at most.", longest_commit),
+        ("kafka_server_raftmetrics_election_latency_avg", "Milliseconds to elect a leader, on average.", election),
+        ("kafka_server_raftmetrics_election_latency_max", "Milliseconds to elect a leader, at most.", longest_election),
+    ):
+        found += family(name, "gauge", text, [] if isnan(value) else [("", value)])
+    return found
 
 
 def _state_name(node: MetadataNode) -> str:
@@ -251,6 +274,7 @@ def _replicas(node: BrokerNode) -> Generator[list[str], None, None]:
     yield _replication(node)
     counted: Counter[str] = Counter()
     logs: dict[str, list[Sample]] = {name: [] for name in _LOGS}
+    yield from _offline(node)
     for number, (each, replica) in enumerate(list(node.hosted.items()), 1):
         tp = TopicPartition(*each)
         counted["kafka_server_replicamanager_partitioncount"] += 1
@@ -284,6 +308,19 @@ def _replicas(node: BrokerNode) -> Generator[list[str], None, None]:
     yield family("kafka_log_logmanager_offlinelogdirectorycount", "gauge", "Failed log directories.", [("", failed)])
     for name, text in _LOGS.items():
         yield from _in_pieces(family(name, "gauge", text, logs[name]))
+
+
+def _offline(node: BrokerNode) -> Generator[list[str], None, None]:
+    """Replicas of this broker whose logs it cannot reach."""
+    offline = looked = 0
+    for topic in node.image.topics.values():
+        for index, known in enumerate(topic.partitions):
+            offline += (topic.name, index) not in node.hosted and node.leadership.is_offline(topic.name, index, known)
+            looked += 1
+            if not looked % _STEP:
+                yield []
+    name, text = "kafka_server_replicamanager_offlinereplicacount", "Replicas here whose log directory has failed."
+    yield family(name, "gauge", text, [("", offline)])
 
 
 def _state(node: BrokerNode, tp: TopicPartition) -> Iterator[str]:

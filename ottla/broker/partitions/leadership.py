@@ -86,12 +86,17 @@ class Leadership:
         image = self._node.image.topics.get(topic)
         if image is not None and 0 <= index < len(image.partitions):
             known, node_id = image.partitions[index], self._node.node_id
-            lost = (topic, index) in self._lost or is_offline(self._node.image, known, node_id)
-            if not lost and (topic in self._making or known.leader != node_id):
+            if not self.is_offline(topic, index, known) and (topic in self._making or known.leader != node_id):
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             # Its directory has failed, or it cannot be made (a full disk).
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def is_offline(self, topic: str, index: int, known: PartitionImage) -> bool:
+        """Is this broker a replica whose log lies in a directory that has failed?"""
+        node_id = self._node.node_id
+        is_lost = (topic, index) in self._lost or is_offline(self._node.image, known, node_id)
+        return is_lost and node_id in known.replicas
 
     def settings_of(self, tp: TopicPartition) -> LogSettings:
         """How the log of a partition is set."""
