@@ -21,7 +21,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import field
 from random import SystemRandom
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.controllers.controllers import Controllers
 from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS, HANDLERS, Dispatch
@@ -47,6 +47,7 @@ from ottla.settings.server.unserved import check_served, is_of_many, notices
 if TYPE_CHECKING:
     from ottla.broker.guard.authorizer import Authorizer
     from ottla.broker.metadata.registration import LogDirectories
+    from ottla.broker.node import BrokerNode
     from ottla.broker.node_security import NodeSecurity
     from ottla.broker.observe.endpoint import Observation
     from ottla.broker.partitions import clean_worker
@@ -171,6 +172,9 @@ class MetadataNode(ABC):
             where = self.settings.plain_text("metrics.listener")
             if where is not None:
                 self._observe(where)
+            url = self.settings.plain_text("client.metrics.otlp.url")
+            if url is not None and self.settings.is_broker:
+                self._hand_on_client_metrics(url)
             self._log_slow(strict=True)
             directories = self._take_directories()
             self.quorum = MetadataLog.open(
@@ -271,6 +275,16 @@ class MetadataNode(ABC):
         self._undo.callback(observation.close)
         self.dispatch.count_with(observation.requests, has_topics=True)
         self.controller_dispatch.count_with(observation.requests, has_topics=False)
+
+    def _hand_on_client_metrics(self, url: str) -> None:
+        """What clients push of themselves goes to a receiver of OTLP, too. OttlaError for an address that is none."""
+        from ottla.broker.observe.otlp_export import OtlpExport
+
+        export = OtlpExport(url)
+        self._undo.callback(export.close)
+        cast("BrokerNode", self).telemetry.export_to(export.take)
+        if self.observation is not None:
+            self.observation.more_lines.append(export.lines)
 
     def _log_slow(self, *, strict: bool = False) -> None:
         """Log slow requests from here on as the settings say. OttlaError where `strict` and it says no number."""

@@ -153,6 +153,36 @@ def test_a_program_on_spark_gives_what_the_engine_gives(
     assert by_key(found) == by_key(wanted)
 
 
+def test_a_trace_goes_through_a_program(
+    spark: SparkSession, bootstrap_servers: str, names: tuple[str, str, str]
+) -> None:
+    """The writer's traceparent stands beside what the program writes, through its internal topic."""
+    lines, words, application_id = names
+    create(bootstrap_servers, lines, words, partitions=1)
+    with Producer(bootstrap_servers, tracing_enable=True) as producer:
+        parents = {}
+        for number in range(3):
+            given = f"00-{number + 1:032x}-00f067aa0ba902b7-01"
+            producer.send(lines, f"w{number} again".encode(), b"k", headers={"traceparent": given})
+            parents[f"w{number}".encode()] = given.split("-")[1]
+    builder = StreamsBuilder()
+    source = builder.stream(lines, key_serde="string", value_serde="string")
+    source.flat_map_values(str.split).select_key(lambda _, word: word).repartition().to(words)
+    app = builder.build(application_id=application_id, key_serde="string", value_serde="string")
+    app.start(bootstrap_servers, spark=spark)
+    try:
+        with Consumer(bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition(words, 0)])
+            found: list[Any] = []
+            deadline = time.monotonic() + WAIT_S
+            while len(found) < 2 * len(parents) and time.monotonic() < deadline:
+                found += consumer.poll(1)
+    finally:
+        app.stop()
+    traces = {one.value: dict(one.headers)["traceparent"].decode().split("-")[1] for one in found}
+    assert {value: trace for value, trace in traces.items() if value != b"again"} == parents
+
+
 def test_column_expressions_on_spark_give_what_the_engine_gives(
     spark: SparkSession, bootstrap_servers: str, names: tuple[str, str, str]
 ) -> None:

@@ -16,7 +16,7 @@ import asyncio
 import json
 import logging
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.observe import metrics
@@ -62,6 +62,8 @@ class Observation:
         if node.settings.is_broker:
             self.clients = ClientFigures(node.loop, node.clock)
             cast("BrokerNode", node).telemetry.export_to(self.clients.take)
+        #: Called for families that other parts of the node show.
+        self.more_lines: list[Callable[[], list[str]]] = []
         self._peers: set[_Peer] = set()
         self._server: asyncio.Server | None = None
         self._sock = _bound(*parse(where))
@@ -103,12 +105,17 @@ class Observation:
     def answer(self, path: str) -> tuple[int, str, Generator[list[str], None, None]]:
         """(status, content type, pieces of lines)."""
         if path == "/metrics":
-            return 200, CONTENT_TYPE, metrics.lines(self.node, self.requests, self.changes, self.latency, self.clients)
+            return 200, CONTENT_TYPE, self._metrics()
         if path in ("/health", "/ready"):
             state = self._state()
             status = 503 if path == "/ready" and state["state"] != "ready" else 200
             return status, "application/json", _one(json.dumps(state))
         return 404, "text/plain; charset=utf-8", _one("there are /metrics, /health and /ready here")
+
+    def _metrics(self) -> Generator[list[str], None, None]:
+        yield from metrics.lines(self.node, self.requests, self.changes, self.latency, self.clients)
+        for lines in self.more_lines:
+            yield lines()
 
     def _state(self) -> dict[str, Any]:
         node = self.node

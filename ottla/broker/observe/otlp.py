@@ -7,7 +7,7 @@ Gauges and sums are read, of which Kafka's clients have nothing else. The depth 
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from typing import TypeVar
 
 from ottla.kernel.named import NamedTuple
@@ -25,6 +25,8 @@ _FIELDS_A_STEP = 500
 #: A point with its attributes; the description of a client.
 _POINT_BYTES_MAX = 4096
 _GAUGE, _SUM = 5, 7
+#: A push with the attributes that are added to each of its parts. The Java client has a part for each metric.
+_DESCRIBED_BYTES_MAX = 8 << 20
 
 
 _T = TypeVar("_T")
@@ -58,6 +60,34 @@ def read_points(data: bytes) -> Iterator[PushedPoint | None]:
     for number, resource_metrics in (yield from _collect(memoryview(data), budget)):
         if number == 1:
             yield from _resource_metrics(_message(resource_metrics), budget)
+
+
+def with_attributes(data: bytes, attributes: Mapping[str, str]) -> bytes:
+    """A MetricsData whose resources have these attributes, too. NotOtlp where its outermost fields cannot be read.
+
+    Protobuf merges a message that stands in a field twice: the attributes come as a second resource of each part.
+    """
+    added = b"".join(
+        _told(1, _told(1, name.encode()) + _told(2, _told(1, value.encode()))) for name, value in attributes.items()
+    )
+    found = bytearray()
+    for number, value in _fields(memoryview(data)):
+        if number == 1:
+            found += _told(1, bytes(_message(value)) + _told(1, added))
+            if len(found) > _DESCRIBED_BYTES_MAX:
+                raise NotOtlp(f"more than {_DESCRIBED_BYTES_MAX} bytes with the client's name in each part")
+    return bytes(found)
+
+
+def _told(field: int, value: bytes) -> bytes:
+    """A field of bytes."""
+    head = bytearray((field << 3 | _BYTES,))
+    size = len(value)
+    while size > 127:
+        head.append(size & 127 | 128)
+        size >>= 7
+    head.append(size)
+    return bytes(head) + value
 
 
 def _resource_metrics(data: memoryview, budget: list[int]) -> Steps[None]:

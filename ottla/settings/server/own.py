@@ -16,6 +16,14 @@ class OwnSettings(Settings):
 
     kind = "server setting"
 
+    client_metrics_otlp_url = string(
+        "client.metrics.otlp.url",
+        None,
+        "http(s)://HOST:PORT/v1/metrics of a receiver of OTLP, to which a broker hands on what clients push (KIP-714).",
+        None,
+        LOW,
+        READ_ONLY,
+    )
     metrics_listener = string(
         "metrics.listener",
         None,
