@@ -77,7 +77,9 @@ def days(axes: "Axes", order: list[tuple[str, list[Row]]]) -> None:
     axes.set_xticks(firsts, [months[int(dates[number][5:7]) - 1] for number in firsts], ha="left")
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_title("Average arrival delay of each day and carrier, in minutes", loc="left", fontweight="bold")
+    axes.set_title(
+        "Average arrival delay of each day and carrier, in minutes (white: none arrived)", loc="left", fontweight="bold"
+    )
     bar = axes.figure.colorbar(
         image, ax=axes, pad=0.012, fraction=0.018, ticks=[-60, -30, 0, 30, 60, 90], extend="both"
     )
@@ -88,7 +90,9 @@ def year(axes: "Axes", order: list[tuple[str, list[Row]]]) -> None:
     """The carriers' averages over the year."""
     names, averages = [name for name, _ in order], [average(rows, "arrived") for _, rows in order]
     bars = axes.barh(names, averages, color=[BAD if each > 0 else CALM for each in averages], height=0.72)
-    axes.bar_label(bars, [f"{each:+.1f}" for each in averages], padding=3, fontsize=8.5, color=INK)
+    axes.bar_label(
+        bars, [f"{each:+.1f}".replace("-", "\N{MINUS SIGN}") for each in averages], padding=3, fontsize=8.5, color=INK
+    )
     axes.invert_yaxis()
     axes.axvline(0, color=INK, linewidth=0.8)
     axes.margins(x=0.14)

@@ -61,7 +61,7 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
     for protocol in ("classic", "consumer"):
         if only in (None, "librdkafka"):
             show(f"librdkafka's tests, {protocol} protocol")
-            with serving(kind, librdkafka.BROKER_SETTINGS) as bootstrap:
+            with serving(kind, librdkafka.WHOLE_SETTINGS) as bootstrap:
                 yield librdkafka.run(bootstrap, protocol, numbers)
         if only in (None, "librdkafka") and not numbers:
             show(f"librdkafka's tests without auto-creation, {protocol} protocol")
@@ -78,7 +78,7 @@ def cited_reports(only: str | None) -> Iterator[Report]:
     """Run against Apache Kafka what reasons say of it."""
     for protocol, (scenario, settings) in product(
         ("classic", "consumer"),
-        (("default", librdkafka.BROKER_SETTINGS), ("noautocreate", librdkafka.NO_AUTO_CREATE_SETTINGS)),
+        (("default", librdkafka.WHOLE_SETTINGS), ("noautocreate", librdkafka.NO_AUTO_CREATE_SETTINGS)),
     ):
         numbers = sorted({name[:4] for name in cited_of(librdkafka.suite_name(protocol, scenario))})
         if scenario != "default":

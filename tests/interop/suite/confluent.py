@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.interop import toolchain
+from tests.interop.suite import librdkafka
 from tests.interop.suite.outcome import FAILED, LEAST, PASSED, SKIPPED, Outcome, Report, expected_of, judged
 from tests.interop.suite.process import run_whole
 
@@ -22,8 +23,12 @@ _TEST_TIMEOUT_S = 120
 #: What their own cluster is started with, beside one replica of everything. It is for the tests of share groups, and a
 #: test of settings with the consumer protocol expects that a group has none.
 BROKER_SETTINGS: Mapping[str, Mapping[str, str]] = {
-    "classic": {"group.share.record.lock.duration.ms": "1000", "group.share.min.record.lock.duration.ms": "1000"},
-    "consumer": {},
+    "classic": {
+        **librdkafka.AUTHORIZER_SETTINGS,
+        "group.share.record.lock.duration.ms": "1000",
+        "group.share.min.record.lock.duration.ms": "1000",
+    },
+    "consumer": librdkafka.AUTHORIZER_SETTINGS,
 }
 
 #: Directories below tests/integration, by the protocol of groups.

@@ -53,6 +53,14 @@ PATIENCE = 2
 #: What librdkafka's own cluster is started with, beside defaults.
 BROKER_SETTINGS = {"num.partitions": "4", "group.share.min.record.lock.duration.ms": "1000"}
 
+#: For whole runs: what it denies by ACL is denied, and who is named by no ACL may do all.
+AUTHORIZER_SETTINGS = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:admin",
+    "allow.everyone.if.no.acl.found": "true",
+}
+WHOLE_SETTINGS = {**BROKER_SETTINGS, **AUTHORIZER_SETTINGS}
+
 #: The tests of its other scenario: topics are not made by being asked for.
 NO_AUTO_CREATE = ("0045", "0107", "0111")
 NO_AUTO_CREATE_SETTINGS = {**BROKER_SETTINGS, "auto.create.topics.enable": "false"}
