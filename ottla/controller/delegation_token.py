@@ -84,7 +84,7 @@ class TokenControl:
             renewers=[f"{each.principal_type}:{each.principal_name}" for each in request.renewers],
             issue_timestamp=now_ms,
             max_timestamp=_sum(now_ms, lifetime_ms),
-            token_id=uuid_text(self._rng.randbytes(_ID_BYTES)),
+            token_id=self._new_id(),
         )
         record.expiration_timestamp = min(
             record.max_timestamp, _sum(now_ms, self._settings.delegation_token_expiry_time_ms)
@@ -93,6 +93,12 @@ class TokenControl:
         response.expiry_timestamp_ms, response.max_timestamp_ms = record.expiration_timestamp, record.max_timestamp
         response.token_id, response.hmac = record.token_id, self._keys.hmac(record.token_id)
         return Decision([record], response)
+
+    def _new_id(self) -> str:
+        """A random id that begins with no dash, as Apache Kafka's, so that no command takes it for an option."""
+        while (found := uuid_text(self._rng.randbytes(_ID_BYTES))).startswith("-"):
+            pass
+        return found
 
     def _found(
         self, image: Image, secret: bytes, requester: str, now_ms: int
