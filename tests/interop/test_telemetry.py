@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 import pytest
 
+import ottla
 from ottla.client import Admin, ConfigResource, Consumer, Producer, ResourceType
+from tests.broker.test_otlp_export import receiving
 from tests.client.conftest import eventually
 from tests.interop import server as servers
 from tests.interop import toolchain
@@ -50,8 +52,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def _pushed(broker: Server) -> list[Line]:
-    lines = Path(broker.output).read_text().splitlines()
-    return [Line(*line.split("\t")[1:]) for line in lines if line.startswith("pushed\t")]
+    return _lines(Path(broker.output).read_text())
+
+
+def _lines(text: str) -> list[Line]:
+    return [Line(*line.split("\t")[1:]) for line in text.splitlines() if line.startswith("pushed\t")]
 
 
 def _last(broker: Server, resource: str) -> list[Line]:
@@ -81,29 +86,20 @@ def test_apache_reads_what_our_clients_push(broker: Server) -> None:
     assert f"{_CONSUMER}fetch.manager.fetch.latency.avg" in read
 
 
+def _produce(bootstrap: str) -> None:
+    """Apache's producer sends 20 records in two seconds."""
+    what = ("--topic", "theirs", "--max-messages", "20", "--throughput", "10")
+    program = (*toolchain.java_peer()[:-1], "org.apache.kafka.tools.VerifiableProducer")
+    done = subprocess.run(
+        [*program, "--bootstrap-server", bootstrap, *what], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_names_and_kinds_are_those_of_apaches_producer(broker: Server) -> None:
     """Ours says nothing that Apache's does not: each has the same name, kind and labels there."""
     before = len(_pushed(broker))
-    done = subprocess.run(
-        [
-            *(*toolchain.java_peer()[:-1], "org.apache.kafka.tools.VerifiableProducer"),
-            *(
-                "--bootstrap-server",
-                broker.bootstrap,
-                "--topic",
-                "theirs",
-                "--max-messages",
-                "20",
-                "--throughput",
-                "10",
-            ),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    _produce(broker.bootstrap)
     theirs = {(line.name, line.kind, line.labels.replace("theirs", "t")) for line in _pushed(broker)[before:]}
     with Producer(broker.bootstrap) as producer:
         producer.send("ours", b"v").result()
@@ -111,3 +107,21 @@ def test_names_and_kinds_are_those_of_apaches_producer(broker: Server) -> None:
     ours = {(line.name, line.kind, line.labels.replace("ours", "t")) for line in _pushed(broker)[at:]}
     assert ours <= theirs
     assert len(ours) > 30
+
+
+def test_what_apaches_producer_pushes_to_our_node_reaches_a_receiver_of_otlp(tmp_path: Path) -> None:
+    """And Apache's classes of OpenTelemetry read what the node made of it."""
+    with receiving() as receiver, ottla.Node(settings={"client.metrics.otlp.url": receiver.url}) as node:
+        with Admin(node.bootstrap_servers) as admin:
+            resource = ConfigResource(ResourceType.CLIENT_METRICS, "all")
+            admin.alter_configs({resource: {"metrics": "*", "interval.ms": "200"}}).check()
+        _produce(node.bootstrap_servers)
+        files = []
+        while not receiver.posted.empty():
+            files.append(tmp_path / str(len(files)))
+            files[-1].write_bytes(receiver.posted.get()[2])
+    command = [*toolchain.java_peer("Telemetry"), *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    found = {line.name: line.resource for line in _lines(done.stdout)}
+    for part in ("client_software_name=apache-kafka-java", "client_software_version=4.3.1", "client_id=producer-1"):
+        assert part in found[f"{_PRODUCER}record.send.total"]

@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
@@ -24,16 +26,26 @@ public final class Telemetry implements MetricsReporter, ClientTelemetry, Client
     @Override
     public void exportMetrics(AuthorizableRequestContext context, ClientTelemetryPayload payload) {
         try {
-            MetricsData data = MetricsData.parseFrom(org.apache.kafka.common.utils.Utils.toArray(payload.data()));
-            String from = payload.clientInstanceId() + "\t" + payload.isTerminating();
-            data.getResourceMetricsList().forEach(of -> {
-                Map<String, String> resource = labels(of.getResource().getAttributesList());
-                of.getScopeMetricsList().forEach(scope -> scope.getMetricsList().forEach(
-                        each -> System.out.println("pushed\t" + from + "\t" + resource + "\t" + line(each))));
-            });
+            byte[] data = org.apache.kafka.common.utils.Utils.toArray(payload.data());
+            print(data, payload.clientInstanceId() + "\t" + payload.isTerminating());
         } catch (InvalidProtocolBufferException error) {
             System.out.println("pushed\tbroken\t" + error);
         }
+    }
+
+    /** Prints what stands in files of MetricsData. */
+    public static void main(String[] files) throws Exception {
+        for (String file : files) {
+            print(Files.readAllBytes(Path.of(file)), file + "\tfalse");
+        }
+    }
+
+    private static void print(byte[] data, String from) throws InvalidProtocolBufferException {
+        MetricsData.parseFrom(data).getResourceMetricsList().forEach(of -> {
+            Map<String, String> resource = labels(of.getResource().getAttributesList());
+            of.getScopeMetricsList().forEach(scope -> scope.getMetricsList().forEach(
+                    each -> System.out.println("pushed\t" + from + "\t" + resource + "\t" + line(each))));
+        });
     }
 
     private static String line(Metric metric) {
