@@ -164,3 +164,12 @@ def test_an_address_that_is_none_is_refused_at_the_start(url: str) -> None:
         ottla.Node(settings={"client.metrics.otlp.url": url}),
     ):
         pass
+
+
+def test_an_address_with_a_password_is_refused_and_not_told() -> None:
+    with (
+        pytest.raises(OttlaError, match=r"client.metrics.otlp.url has a user or a password") as refused,
+        ottla.Node(settings={"client.metrics.otlp.url": "http://ann:secret@collector:4318/v1/metrics"}),
+    ):
+        pass
+    assert "secret" not in str(refused.value)

@@ -41,8 +41,12 @@ class OtlpExport:
     """The way of one node's clients' metrics to a receiver. The node makes it, and ends it with `close`."""
 
     def __init__(self, url: str) -> None:
-        """OttlaError where `url` is no address of HTTP."""
+        """OttlaError where `url` is no address of HTTP, or holds a password: lines of the log tell it."""
         split = urlsplit(url)
+        if "@" in split.netloc:
+            raise OttlaError(
+                f"{SETTING} has a user or a password in its address: a receiver that asks for one is not served"
+            )
         if split.scheme not in ("http", "https") or not split.hostname:
             raise OttlaError(
                 f"invalid value {url} for configuration {SETTING}: http://HOST:PORT/v1/metrics is expected, or https"
