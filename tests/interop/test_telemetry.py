@@ -116,7 +116,7 @@ def test_what_apaches_producer_pushes_to_our_node_reaches_a_receiver_of_otlp(tmp
             resource = ConfigResource(ResourceType.CLIENT_METRICS, "all")
             admin.alter_configs({resource: {"metrics": "*", "interval.ms": "200"}}).check()
         _produce(node.bootstrap_servers)
-        files = []
+        files: list[Path] = []
         while not receiver.posted.empty():
             files.append(tmp_path / str(len(files)))
             files[-1].write_bytes(receiver.posted.get()[2])
