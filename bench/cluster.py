@@ -15,12 +15,11 @@ import logging
 import os
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,8 +28,8 @@ from bench.system import JVM, LOGGING, SERVER_HEAP, memory_bytes, run, settle
 from ottla.client import Admin, KafkaError, NewTopic, Producer, TopicPartition
 from ottla.kernel.error import OttlaError
 from ottla.settings.properties import write
-from tests.interop import toolchain
 from tests.interop.server import free_ports
+from tests.node_processes import NodeProcesses
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / "build" / "bench"
@@ -77,7 +76,10 @@ class ClusterSystem:
     directory: Path
     voters: int
     ports: list[int] = field(default_factory=list)
-    processes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+    processes: NodeProcesses = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.processes = NodeProcesses(self.directory, (*SERVER_HEAP, *JVM, LOGGING))
 
     @property
     def bootstrap(self) -> str:
@@ -89,7 +91,7 @@ class ClusterSystem:
         self.ports, controllers = ports[:_NODES], ports[_NODES:]
         voters = ",".join(f"{n + 1}@127.0.0.1:{controllers[n]}" for n in range(self.voters))
         for index, port in enumerate(self.ports):
-            home = self.directory / f"node-{index + 1}"
+            home = self.processes.home(index + 1)
             home.mkdir(parents=True)
             votes = index < self.voters
             own = {
@@ -101,17 +103,8 @@ class ClusterSystem:
                 "controller.quorum.voters": voters,
                 "log.dirs": str(home / "data"),
             }
-            (home / "server.properties").write_text(write({**_SETTINGS, **own}))
-            storage = ["storage"] if self.kind == "ottla" else ["kafka.tools.StorageTool"]
-            run([*self._program(), *storage, "format", "-t", _CLUSTER_ID, "-c", str(home / "server.properties")])
-
-    def launch(self, node: int) -> None:
-        """Start a node and return at once."""
-        home = self.directory / f"node-{node}"
-        start = ["start"] if self.kind == "ottla" else ["kafka.Kafka"]
-        with (home / "output").open("ab") as said:
-            command = [*self._program(), *start, str(home / "server.properties")]
-            self.processes[node] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+            self.processes.properties(index + 1).write_text(write({**_SETTINGS, **own}))
+            self.processes.format(index + 1, self.kind, _CLUSTER_ID)
 
     def until_topic(self, topic: str, partitions: int, nodes: list[int] | None = None) -> None:
         """Make a topic of three replicas and return when all are in sync and each partition took a record.
@@ -140,54 +133,24 @@ class ClusterSystem:
                 producer.send(topic, b"first", partition=partition)
             producer.flush()
 
-    def leader_of(self, topic: str) -> int:
-        """The node that leads partition 0."""
-        with Admin(self.bootstrap) as admin:
-            leader = admin.describe_topic(topic).partitions[0].leader
-        assert leader is not None
-        return leader.id
-
     def controller(self) -> int:
         """The active controller."""
         with Admin(self.bootstrap) as admin:
             return admin.describe_quorum().leader_id
 
-    def kill(self, node: int) -> None:
-        """SIGKILL."""
-        process = self.processes.pop(node)
-        process.kill()
-        process.wait()
-
     def cpu_s(self) -> float:
         """User and system time of all nodes so far."""
         ticks = 0
-        for process in self.processes.values():
-            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        for pid in self.processes.pids():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
     def memory(self) -> int:
-        return sum(memory_bytes(process.pid, "VmRSS") for process in self.processes.values())
+        return sum(memory_bytes(pid, "VmRSS") for pid in self.processes.pids())
 
     def said(self) -> str:
-        outputs = (self.directory / f"node-{n + 1}" / "output" for n in range(_NODES))
-        return "\n".join("\n".join(each.read_text(errors="replace").splitlines()[-6:]) for each in outputs)
-
-    def stop(self) -> None:
-        for process in self.processes.values():
-            process.send_signal(signal.SIGTERM)
-        for process in self.processes.values():
-            try:
-                process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self.processes.clear()
-
-    def _program(self) -> list[str]:
-        if self.kind == "ottla":
-            return [sys.executable, "-m", "ottla.cli"]
-        return ["java", *SERVER_HEAP, *JVM, LOGGING, "-cp", toolchain.classpath()]
+        return "\n".join(self.processes.tail(n + 1, 6) for n in range(_NODES))
 
 
 def _pass(kind: str, voters: int, size: Size) -> dict[str, float]:
@@ -201,7 +164,7 @@ def _pass(kind: str, voters: int, size: Size) -> dict[str, float]:
             system.format()
             began = time.perf_counter()
             for node in range(1, _NODES + 1):
-                system.launch(node)
+                system.processes.start(node, kind)
             system.until_topic("first", 1)
             found["start_s"] = time.perf_counter() - began
             for records, record_bytes, partitions in (
@@ -221,7 +184,7 @@ def _pass(kind: str, voters: int, size: Size) -> dict[str, float]:
             if voters == _NODES:
                 _controller_failover(system, found, size.partitions_at_rest)
         finally:
-            system.stop()
+            system.processes.stop_all()
     return found
 
 
@@ -271,43 +234,46 @@ def _catch_up(system: ClusterSystem, found: dict[str, float], records: int) -> N
         found["a new replica catches up: MiB/s"] = records / 1024 / (time.perf_counter() - began)
 
 
+@contextmanager
+def _led(system: ClusterSystem, topic: str) -> Iterator[tuple[int, Producer]]:
+    """A node that leads a new topic and is no active controller, and a producer whose first record it has taken.
+
+    At the end the node is started again, and has caught up.
+    """
+    controller = system.controller()
+    node = next(each for each in range(1, 1 + _NODES) if each != controller)
+    others = [each for each in range(1, 1 + _NODES) if each != node]
+    system.until_topic(topic, 1, [node, *others])
+    with Producer(system.bootstrap, acks="all", linger_ms=0, retry_backoff_ms=10) as producer:
+        producer.send(topic, b"before").result(30)
+        yield node, producer
+    system.processes.start(node, system.kind)
+    system.until_topic(topic, 1)
+
+
 def _shutdown(system: ClusterSystem, found: dict[str, float]) -> None:
     """SIGTERM to a leader, with a producer that has one record on its way at a time; the node comes back."""
-    node = next(each for each in system.processes if each != system.controller())
-    others = [each for each in range(1, 1 + _NODES) if each != node]
-    system.until_topic("stopped", 1, [node, *others])
-    with Producer(system.bootstrap, acks="all", linger_ms=0, retry_backoff_ms=10) as producer:
-        producer.send("stopped", b"before").result(30)
-        process = system.processes[node]
+    with _led(system, "stopped") as (node, producer):
         began = last = time.perf_counter()
         longest = 0.0
-        process.terminate()
-        while process.poll() is None:
+        system.processes.signal(node, signal.SIGTERM)
+        while system.processes.runs(node):
             producer.send("stopped", b"x").result(60)
             now = time.perf_counter()
             longest, last = max(longest, now - last), now
             if now - began > _STOP_S:
                 raise RuntimeError(f"{system.kind}: node {node} does not stop\n{system.said()}")
-    del system.processes[node]
     found["controlled shutdown of a leader: s"] = last - began
     found["controlled shutdown: longest wait for an ack, ms"] = 1000 * longest
-    system.launch(node)
-    system.until_topic("stopped", 1)
 
 
 def _failover(system: ClusterSystem, found: dict[str, float]) -> None:
     """From kill -9 of a leader to the first record that is acknowledged, less the session's timeout."""
-    node = next(each for each in system.processes if each != system.controller())
-    others = [each for each in range(1, 1 + _NODES) if each != node]
-    system.until_topic("failover", 1, [node, *others])
-    with Producer(system.bootstrap, acks="all", linger_ms=0, retry_backoff_ms=10) as producer:
-        producer.send("failover", b"before").result(30)
+    with _led(system, "failover") as (node, producer):
         began = time.perf_counter()
-        system.kill(node)
+        system.processes.kill(node)
         producer.send("failover", b"after").result(60)
         found["failover less session: s"] = time.perf_counter() - began - _SESSION_S
-    system.launch(node)
-    system.until_topic("failover", 1)
 
 
 def _controller_failover(system: ClusterSystem, found: dict[str, float], partitions: int) -> None:
@@ -316,7 +282,7 @@ def _controller_failover(system: ClusterSystem, found: dict[str, float], partiti
     with Admin({"bootstrap.servers": system.bootstrap, "default.api.timeout.ms": 60_000}) as admin:
         admin.list_topics()
         began = time.perf_counter()
-        system.kill(node)
+        system.processes.kill(node)
         admin.create_topics([NewTopic("changed", 1, 2)]).check()
         found[f"controller failover to a new topic, {partitions:,} partitions: s"] = time.perf_counter() - began
 

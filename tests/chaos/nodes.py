@@ -9,11 +9,9 @@ Rules:
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,12 +21,12 @@ from typing import Self
 from ottla.kernel.error import OttlaError
 from ottla.settings.properties import write
 from tests.chaos.network import Network
-from tests.interop import toolchain
+from tests.node_processes import NodeProcesses
 
 _CLUSTER_ID = "Ottla-Chaos-Cluster-01"
 _DISK_MIB = 192
 _LIBRARIES = Path("/usr/lib")
-_STOP_S = 60.0
+_JVM = ("-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 _PORT, _CONTROLLER_PORT = 9092, 9093
 _SETTINGS: Mapping[str, str] = {
     "controller.listener.names": "CONTROLLER",
@@ -66,9 +64,8 @@ class ChaosNodes:
         self._product = product
         self._library = _library() if moved_clocks else None
         self._network = network
-        self._directory = directory
         self._voters = range(1, voters + 1)
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._processes = NodeProcesses(directory, _JVM)
         self._mounted: list[Path] = []
         self.paused: set[int] = set()
         #: Nodes that ended without being told to.
@@ -82,7 +79,7 @@ class ChaosNodes:
         return self._home(node) / "disk" / "data"
 
     def output(self, node: int) -> Path:
-        return self._home(node) / "output"
+        return self._processes.output(node)
 
     # ---- life
 
@@ -100,65 +97,41 @@ class ChaosNodes:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._processes.values():
-            process.kill()
-            process.wait()
-        self._processes.clear()
+        self._processes.close()
         for disk in self._mounted:
             subprocess.run(["umount", str(disk)], capture_output=True, check=False)
         self._mounted.clear()
 
     def start(self, node: int) -> None:
         """Start its process and return at once."""
-        command = [*self._network.inside(node), *self._program(), *self._start_words(), str(self._file(node))]
-        with self.output(node).open("ab") as said:
-            self._processes[node] = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                env=os.environ | self._clock(node),
-                cwd=self._product,
-            )
+        self._processes.start(
+            node, self.kind, inside=self._network.inside(node), environment=self._clock(node), where=self._product
+        )
 
     def runs(self, node: int) -> bool:
-        process = self._processes.get(node)
-        return process is not None and process.poll() is None
+        return self._processes.runs(node)
 
     def kill(self, node: int) -> None:
         """kill -9."""
-        process = self._processes.pop(node, None)
-        if process is not None:
-            process.kill()
-            process.wait()
+        self._processes.kill(node)
         self.paused.discard(node)
 
     def stop(self, node: int) -> bool:
         """SIGTERM; False when it did not end in its time and was killed."""
-        process = self._processes.pop(node, None)
-        if process is None:
-            return True
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            return False
-        return True
+        return not self._processes.stop(node)
 
     def pause(self, node: int) -> None:
         self.paused.add(node)
-        self._processes[node].send_signal(signal.SIGSTOP)
+        self._processes.signal(node, signal.SIGSTOP)
 
     def resume(self, node: int) -> None:
         if node in self.paused:
             self.paused.discard(node)
-            self._processes[node].send_signal(signal.SIGCONT)
+            self._processes.signal(node, signal.SIGCONT)
 
     def revive(self) -> list[int]:
         """Start every node that does not run; return those that had ended by themselves."""
-        ended = [node for node, process in self._processes.items() if process.poll() is not None]
+        ended = self._processes.ended()
         self.ended += ended
         for node in self._network.nodes:
             if not self.runs(node):
@@ -203,19 +176,7 @@ class ChaosNodes:
     # ---- parts
 
     def _home(self, node: int) -> Path:
-        return self._directory / f"node-{node}"
-
-    def _file(self, node: int) -> Path:
-        return self._home(node) / "server.properties"
-
-    def _program(self) -> list[str]:
-        if self.kind == "ottla":
-            return [sys.executable, "-m", "ottla.cli"]
-        level = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-        return ["java", "-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", level, "-cp", toolchain.classpath()]
-
-    def _start_words(self) -> list[str]:
-        return ["start"] if self.kind == "ottla" else ["kafka.Kafka"]
+        return self._processes.home(node)
 
     def _make(self, node: int) -> None:
         home = self._home(node)
@@ -237,12 +198,8 @@ class ChaosNodes:
             "controller.quorum.voters": ",".join(voters),
             "log.dirs": str(self.data(node)),
         }
-        self._file(node).write_text(write({**_SETTINGS, **own}))
-        words = ["storage"] if self.kind == "ottla" else ["kafka.tools.StorageTool"]
-        command = [*self._program(), *words, "format", "-t", _CLUSTER_ID, "-c", str(self._file(node))]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        if done.returncode:
-            raise AssertionError(f"node {node} cannot be formatted: {done.stdout}{done.stderr}")
+        self._processes.properties(node).write_text(write({**_SETTINGS, **own}))
+        self._processes.format(node, self.kind, _CLUSTER_ID)
 
     def keep(self, where: Path) -> None:
         """Copy outputs and data to `where`, for who looks for what went wrong."""

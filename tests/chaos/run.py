@@ -24,6 +24,7 @@ from ottla.sim.workload import PARTITIONS, commit_in_turn, consume, produce, rea
 from tests.chaos.fault import CLOCK, KINDS, SLOW, Faults
 from tests.chaos.network import Network
 from tests.chaos.nodes import ChaosNodes
+from tests.replicas_on_disk import batches
 
 _TOPIC = "records"
 _GROUP = "group"
@@ -33,7 +34,6 @@ _CALM_S = 180.0
 _NODES = 3
 _PRODUCERS = 2
 _CONSUMERS = 2
-_HEADER_BYTES = 12
 
 
 @dataclass
@@ -152,24 +152,12 @@ async def _in_sync(servers: str) -> None:
 def _same_on_all_disks(directories: list[Path]) -> None:
     """Every replica holds the same batches; one may have them cut into other segments."""
     for partition in range(PARTITIONS):
-        batches = [_batches(each / f"{_TOPIC}-{partition}") for each in directories]
-        for other in batches[1:]:
-            if other != batches[0]:
-                at = next((n for n, (a, b) in enumerate(zip(batches[0], other, strict=False)) if a != b), None)
-                where = f"batch {at}" if at is not None else f"lengths {[len(each) for each in batches]}"
+        held = [batches(each / f"{_TOPIC}-{partition}") for each in directories]
+        for other in held[1:]:
+            if other != held[0]:
+                at = next((n for n, (a, b) in enumerate(zip(held[0], other, strict=False)) if a != b), None)
+                where = f"batch {at}" if at is not None else f"lengths {[len(each) for each in held]}"
                 raise Broken(f"the replicas of {_TOPIC}-{partition} differ: {where}")
-
-
-def _batches(directory: Path) -> list[bytes]:
-    data = b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
-    found, at = [], 0
-    while at + _HEADER_BYTES <= len(data):
-        size = int.from_bytes(data[at + 8 : at + 12], "big")
-        if size <= 0:
-            break  # room that was made ahead
-        found.append(data[at : at + _HEADER_BYTES + size])
-        at += _HEADER_BYTES + size
-    return found
 
 
 def _write_operations(path: Path, ledger: WorkloadLedger) -> None:

@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,12 +19,11 @@ from types import TracebackType
 from typing import Self
 
 from ottla.settings.properties import write
-from tests.interop import toolchain
 from tests.interop.server import free_ports, serves
+from tests.node_processes import NodeProcesses
 
 CLUSTER_ID = "Ottla-Interop-Mixed-01"
 WAIT_S = 180.0
-_STOP_S = 60.0
 #: Sessions that a busy machine can keep, and small internal topics.
 SETTINGS: Mapping[str, str] = {
     "controller.listener.names": "CONTROLLER",
@@ -84,7 +80,8 @@ class MixedCluster:
         self.nodes = {node.node_id: node for node in nodes}
         self._settings = {**SETTINGS, **_replicas(nodes), **(settings or {})}
         self._static = static
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        level = os.environ.get("OTTLA_INTEROP_LOG", "warn")
+        self._processes = NodeProcesses(directory, (*_JVM, f"-Dorg.slf4j.simpleLogger.defaultLogLevel={level}"))
         for node in nodes:
             node.port, node.controller_port = free_ports(2)
             node.directory_id = _uuid(node.node_id)
@@ -103,10 +100,10 @@ class MixedCluster:
         return f"127.0.0.1:{self.nodes[node_id].port}"
 
     def data(self, node_id: int) -> Path:
-        return self._home(node_id) / "data"
+        return self._processes.home(node_id) / "data"
 
     def properties(self, node_id: int) -> Path:
-        return self._home(node_id) / "server.properties"
+        return self._processes.properties(node_id)
 
     def brokers(self, kind: str | None = None) -> list[int]:
         """The brokers, of one kind or all."""
@@ -132,25 +129,16 @@ class MixedCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in self._processes.values():
-            process.kill()
-            process.wait()
-        self._processes.clear()
+        self._processes.close()
 
     def format(self, node: MixedNode) -> None:
         """Write its server.properties, and format its directory if it has none."""
-        home = self._home(node.node_id)
-        home.mkdir(parents=True, exist_ok=True)
+        self._processes.home(node.node_id).mkdir(parents=True, exist_ok=True)
         self.properties(node.node_id).write_text(write(self._properties(node)))
         how: list[str] = []
         if node.is_controller and not self._static:
             how = ["--no-initial-controllers"] if node.joins else ["--initial-controllers", self._founders()]
-        words = ["storage"] if node.kind == "ottla" else ["kafka.tools.StorageTool"]
-        command = [*_program(node.kind), *words, "format", "-t", CLUSTER_ID, "-c", str(self.properties(node.node_id))]
-        done = subprocess.run(
-            [*command, *how, *self.format_arguments], capture_output=True, text=True, check=False, timeout=WAIT_S
-        )
-        assert done.returncode == 0, f"node {node.node_id} cannot be formatted: {done.stdout}{done.stderr}"
+        self._processes.format(node.node_id, node.kind, CLUSTER_ID, *how, *self.format_arguments)
 
     def renew(self, node_id: int) -> None:
         """Give a node that does not run an empty disk; a controller joins again with it."""
@@ -161,11 +149,7 @@ class MixedCluster:
 
     def start(self, node_id: int) -> None:
         """Start its process and return at once."""
-        node = self.nodes[node_id]
-        words = ["start"] if node.kind == "ottla" else ["kafka.Kafka"]
-        command = [*_program(node.kind), *words, str(self.properties(node_id))]
-        with self.output(node_id).open("ab") as said:
-            self._processes[node_id] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said)
+        self._processes.start(node_id, self.nodes[node_id].kind)
 
     def until_ready(self, node_id: int) -> None:
         """Wait until a broker answers; a controller alone is not waited for."""
@@ -174,26 +158,16 @@ class MixedCluster:
 
     def runs(self, node_id: int) -> bool:
         """AssertionError with its last words when it has ended by itself."""
-        process = self._processes.get(node_id)
-        assert process is None or process.poll() is None, f"node {node_id} ended by itself:\n{self.tail(node_id)}"
-        return process is not None
+        assert node_id not in self._processes.ended(), f"node {node_id} ended by itself:\n{self.tail(node_id)}"
+        return self._processes.runs(node_id)
 
     def kill(self, node_id: int) -> None:
         """kill -9."""
-        process = self._processes.pop(node_id)
-        process.kill()
-        process.wait()
+        self._processes.kill(node_id)
 
     def stop(self, node_id: int) -> None:
         """SIGTERM; it must end by itself."""
-        process = self._processes.pop(node_id)
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise AssertionError(f"node {node_id} does not stop:\n{self.tail(node_id)}") from None
+        assert not self._processes.stop(node_id), f"node {node_id} does not stop:\n{self.tail(node_id)}"
 
     def restart(self, node_id: int) -> None:
         """In good order, and wait until it serves again."""
@@ -211,15 +185,11 @@ class MixedCluster:
     # ---- parts
 
     def output(self, node_id: int) -> Path:
-        return self._home(node_id) / "output"
+        return self._processes.output(node_id)
 
     def tail(self, node_id: int, lines: int = 30) -> str:
         """What it said last."""
-        text = self.output(node_id).read_text(errors="replace") if self.output(node_id).exists() else ""
-        return f"node {node_id}:\n" + "\n".join(text.splitlines()[-lines:])
-
-    def _home(self, node_id: int) -> Path:
-        return self.directory / f"node-{node_id}"
+        return self._processes.tail(node_id, lines)
 
     def _founders(self) -> str:
         founders = [each for each in self.nodes.values() if each.is_controller and not each.joins]
@@ -254,13 +224,6 @@ def until(done: Callable[[], bool], what: str | Callable[[], str], seconds: floa
         if time.monotonic() > deadline:
             raise AssertionError(what if isinstance(what, str) else what())
         time.sleep(0.05)
-
-
-def _program(kind: str) -> list[str]:
-    if kind == "ottla":
-        return [sys.executable, "-m", "ottla.cli"]
-    level = os.environ.get("OTTLA_INTEROP_LOG", "warn")
-    return ["java", *_JVM, f"-Dorg.slf4j.simpleLogger.defaultLogLevel={level}", "-cp", toolchain.classpath()]
 
 
 def _replicas(nodes: Sequence[MixedNode]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from ottla.sim.workload import PARTITIONS
 from tests.interop.apache_tool import ApacheTools
 from tests.interop.mixed.load import JavaClients, Load, create, judge, led_by, until_whole
 from tests.interop.mixed.nodes import MixedCluster, MixedNode
-from tests.interop.mixed.replicas import assert_same
+from tests.replicas_on_disk import assert_same
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -10,9 +10,9 @@ import pytest
 from ottla.client import Admin
 from tests.interop.apache_tool import ApacheTools
 from tests.interop.mixed.nodes import MixedCluster, until
-from tests.interop.mixed.replicas import assert_common_prefix
 from tests.interop.mixed.test_brokers import cluster
 from tests.interop.mixed.test_voters import Seen, create
+from tests.replicas_on_disk import assert_common_prefix
 
 _METADATA = "__cluster_metadata-0"
 #: At least, and at most when controllers of one kind have won all elections.

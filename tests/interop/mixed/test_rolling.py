@@ -22,8 +22,8 @@ from ottla.sim.workload import PARTITIONS, read_all, read_commits
 from tests.interop.mixed.librdkafka import Librdkafka
 from tests.interop.mixed.load import JavaClients, Load
 from tests.interop.mixed.nodes import until
-from tests.interop.mixed.replicas import assert_same
 from tests.interop.peer import KINDS, Crew, Peer, Record
+from tests.replicas_on_disk import assert_same
 
 pytestmark = pytest.mark.timeout(600)
 
