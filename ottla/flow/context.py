@@ -114,7 +114,7 @@ class NodeContext:
         return schedule
 
     def commit(self) -> None:
-        self.task.commit_requested = True
+        """Ask for a commit: each step of a program ends with one, so that there is nothing to do."""
 
     def record_metadata(self) -> RecordContext | None:
         return self.task.context(None)

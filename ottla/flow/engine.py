@@ -141,7 +141,6 @@ class Task:
         self.outputs: list[Any] = []
         self.dropped = 0
         self.dropped_at: dict[str, int] = {}
-        self.commit_requested = False
         self._current: Input | None = None
         self._rows: Rows | None = None
         self._row = 0

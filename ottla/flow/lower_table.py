@@ -114,7 +114,7 @@ def _table_source(lowering: Lowering, node: plan.TableSource) -> None:
     topology.add_processor(node.name, view, node.source, where=node.where)
     if isinstance(view, SourceTable) and view.materialized:
         reuse = "reuse.ktable.source.topics" in lowering.optimizations
-        topology.add_state_store(node.store.with_logging(False) if reuse else node.store, node.name, where=node.where)
+        topology.add_state_store(node.store.without_logging() if reuse else node.store, node.name, where=node.where)
         if reuse:
             topology.source_changelogs[node.store.name] = node.topic
 

@@ -224,7 +224,7 @@ class Topology:
             where=where,
         )
         self.add_processor(processor, supplier, source, where=where)
-        self.stores[spec.name] = spec.with_logging(False)
+        self.stores[spec.name] = spec.without_logging()
         self.processors[processor].stores.append(spec.name)
         self.global_sources[source] = spec.name
         self.global_stores.add(spec.name)
@@ -244,7 +244,7 @@ class Topology:
     ) -> Topology:
         """A store that is filled from a topic, which is its changelog (KIP-813)."""
         where = here()
-        spec = (spec.build() if hasattr(spec, "build") else spec).with_logging(False)
+        spec = (spec.build() if hasattr(spec, "build") else spec).without_logging()
         self.add_source(
             source,
             topic,

@@ -127,9 +127,9 @@ def seconds(value: object, what: str = "timeout") -> float:
     return min(float(value), 4_000_000.0)
 
 
-def optional_seconds(value: object, what: str = "timeout") -> float | None:
-    """The same, or None for no limit."""
-    return None if value is None else seconds(value, what)
+def optional_seconds(value: object) -> float | None:
+    """A timeout as `seconds` takes it, or None for no limit."""
+    return None if value is None else seconds(value)
 
 
 #: From here on a whole number of seconds is more likely meant as milliseconds.

@@ -214,10 +214,10 @@ class Setting(Generic[T]):
             return _split(text) if text else ()
         return Password(text) if kind is ConfigType.PASSWORD else text
 
-    def reject(self, text: str | None, why: str = "") -> NoReturn:
+    def reject(self, text: str | None) -> NoReturn:
         """Say what is wrong with a value and what would be right."""
         shown = "[hidden]" if self.sensitive else text
-        raise OttlaError(f"{self.name}={'' if shown is None else shown}: {why or f'it takes {self.takes}'}")
+        raise OttlaError(f"{self.name}={'' if shown is None else shown}: it takes {self.takes}")
 
     def write(self, value: object) -> str | None:
         """A typed value as Kafka writes it; `parse` reads it back."""

@@ -40,8 +40,8 @@ _act = cluster(AclOperation.CLUSTER_ACTION)
 _in_group = whole(AclOperation.READ, AclResource.GROUP, "group_id")
 
 
-def _topic_parts(operation: AclOperation, name: str, out: str = "topics", *, by_id: bool = False) -> Guard:
-    return parts(operation, AclResource.TOPIC, "topics", name, out, by_id=by_id)
+def _topic_parts(operation: AclOperation, name: str, *, by_id: bool = False) -> Guard:
+    return parts(operation, AclResource.TOPIC, "topics", name, "topics", by_id=by_id)
 
 
 GUARDS: dict[int, Guard] = {

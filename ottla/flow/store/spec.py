@@ -31,7 +31,6 @@ class StoreSpec:
     in_memory: hides the oldest moment that a persistent store still shows to emit-on-close (SEMANTICS of Kafka
     Streams).
     logging: writes go to the changelog topic `<application.id>-<name>-changelog`, with these topic settings.
-    source_topic: the input topic that is its changelog instead (read-only stores, `topology.optimization`).
     """
 
     name: str
@@ -47,15 +46,13 @@ class StoreSpec:
     logging: bool = True
     log_settings: Mapping[str, str] = field(default_factory=dict)
     caching: bool = False
-    source_topic: str | None = None
-    sliding: bool = False
 
     def with_serdes(self, key: Serde | None, value: Serde | None) -> StoreSpec:
         """The same with serdes where it has none of its own."""
         return replace(self, key=self.key or key, value=self.value or value)
 
-    def with_logging(self, enabled: bool, settings: Mapping[str, str] | None = None) -> StoreSpec:
-        return replace(self, logging=enabled, log_settings=dict(settings or {}))
+    def without_logging(self) -> StoreSpec:
+        return replace(self, logging=False, log_settings={})
 
     @property
     def windowed(self) -> bool:

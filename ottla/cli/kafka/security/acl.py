@@ -210,8 +210,8 @@ def _principal(text: str) -> str:
 # ---- in Java's words
 
 
-def _shown_resource(resource: Resource, kind: str = "ResourcePattern") -> str:
-    return f"{kind}(resourceType={resource[0]}, name={resource[1]}, patternType={resource[2]})"
+def _shown_resource(resource: Resource) -> str:
+    return f"ResourcePattern(resourceType={resource[0]}, name={resource[1]}, patternType={resource[2]})"
 
 
 def _shown_entry(entry: Entry) -> str:
