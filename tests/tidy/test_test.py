@@ -20,6 +20,7 @@ _MAY_START_PROGRAMS = (
     "tests/wire/",
     "tests/embedded/",
     "tests/evidence.py",
+    "tests/node_processes.py",
     "tests/example/",
     "tests/mutants/",
     "tests/client/certificate.py",
