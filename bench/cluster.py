@@ -133,6 +133,13 @@ class ClusterSystem:
                 producer.send(topic, b"first", partition=partition)
             producer.flush()
 
+    def leader_of(self, topic: str) -> int:
+        """The node that leads partition 0."""
+        with Admin(self.bootstrap) as admin:
+            leader = admin.describe_topic(topic).partitions[0].leader
+        assert leader is not None
+        return leader.id
+
     def controller(self) -> int:
         """The active controller."""
         with Admin(self.bootstrap) as admin:
