@@ -59,18 +59,27 @@ def add(nodes: MixedCluster, tools: ApacheTools, node_id: int) -> None:
     """By Apache's tool, which reads the joining controller's file and directory."""
     leader = f"127.0.0.1:{nodes.nodes[1].controller_port}"
     file = str(nodes.properties(node_id))
-    words = "--bootstrap-controller", leader, "--command-config", file, "add-controller"
+    # A controller that has only just come up may not be caught up yet.
+    said = repeated(
+        tools,
+        "TimeoutException: Aborted add voter operation",
+        *("--bootstrap-controller", leader, "--command-config", file, "add-controller"),
+    )
+    assert said.out.startswith(f"Added controller {node_id} with directory id")
+
+
+def repeated(tools: ApacheTools, refusal: str, *words: str) -> Said:
+    """Run kafka-metadata-quorum until it succeeds. `refusal`: what a quorum says that is not ready and did nothing."""
     said = Said(1, "", "")
 
-    def added() -> bool:
+    def done() -> bool:
         nonlocal said
         said = tools("kafka-metadata-quorum", *words)
-        # A controller that has only just come up may not be caught up yet.
-        assert said.code == 0 or "TimeoutException: Aborted add voter operation" in said.err, said.err
+        assert said.code == 0 or refusal in said.err, said.err
         return said.code == 0
 
-    until(added, lambda: said.err)
-    assert said.out.startswith(f"Added controller {node_id} with directory id")
+    until(done, lambda: said.err)
+    return said
 
 
 def until_observed(nodes: MixedCluster, ask: Admin, observers: set[int]) -> None:
@@ -160,9 +169,11 @@ def test_a_static_quorum_becomes_dynamic(tmp_path: Path, tools: ApacheTools, kin
         leader = Seen(ask).leader
         nodes.kill(leader)
         assert until_another_leads(ask, leader) != leader
-        removed = tools(
-            *("kafka-metadata-quorum", "--bootstrap-server", nodes.address(9), "remove-controller"),
+        # A new leader takes no change before it has committed a record of its own.
+        repeated(
+            tools,
+            "TimeoutException: Request timed out waiting for leader to establish HWM",
+            *("--bootstrap-server", nodes.address(9), "remove-controller"),
             *("--controller-id", str(leader), "--controller-directory-id", Seen(ask).voters[leader]),
         )
-        assert removed.code == 0, removed.err
         create(ask, "dynamic")
