@@ -1,4 +1,4 @@
-"""What all tests share: signals as a program expects them, a limit for each test, and Hypothesis.
+"""What all tests share: signals as a program expects them, a limit for each test, a node, and Hypothesis.
 
 - A shell starts its background jobs with SIGINT ignored, and every child inherits that: the tests take it back, so that
   they, and the programs they start, are interrupted as in the foreground.
@@ -6,10 +6,12 @@
 """
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import ottla
 from tests.limit import Limit
 
 settings.register_profile(
@@ -24,3 +26,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Limit(config), "ottla-limit")
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[ottla.Node]:
+    """An embedded node for the tests of one module."""
+    with ottla.Node() as node:
+        yield node

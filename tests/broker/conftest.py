@@ -1,4 +1,4 @@
-"""One embedded node a test module, and a raw client to it."""
+"""A raw client to the module's node."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ import pytest
 
 import ottla
 from tests.broker.wire_client import WireClient
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[ottla.Node]:
-    with ottla.Node() as node:
-        yield node
 
 
 @pytest.fixture

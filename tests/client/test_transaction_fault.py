@@ -62,12 +62,6 @@ BREAKING: dict[str, tuple[ApiKey, ErrorCode, type[KafkaError]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def node() -> Iterator[ottla.Node]:
-    with ottla.Node() as made:
-        yield made
-
-
 @pytest.fixture
 def name(node: ottla.Node) -> Iterator[str]:
     """A topic of two partitions, a transactional id and a group."""

@@ -84,12 +84,6 @@ GOOD = {
 }
 
 
-@pytest.fixture(scope="module")
-def node() -> Iterator[ottla.Node]:
-    with ottla.Node() as node:
-        yield node
-
-
 def good(method: str, parameter: inspect.Parameter) -> Any:
     if method == "create_topics":
         return [NewTopic("t")]

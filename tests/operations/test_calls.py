@@ -7,26 +7,33 @@ from collections.abc import Iterator
 import pytest
 
 import ottla
-from ottla.client import Admin, ConfigResource, ErrorCode, OffsetSpec, Producer, ResourceType, TopicPartition
+from ottla.client import (
+    Admin,
+    ConfigResource,
+    ErrorCode,
+    OffsetSpec,
+    Producer,
+    ResourceType,
+    ScramMechanism,
+    TopicPartition,
+)
 from ottla.kernel.error import OttlaError
 from ottla.operations.configs import alter, own, own_of_topic
 from ottla.operations.elections import elect
+from ottla.operations.features import levels_of, set_levels
 from ottla.operations.group_offsets import check_empty, plan_forgetting, plan_reset
 from ottla.operations.hanging import SearchFailed, find_hanging
 from ottla.operations.offsets import plan_trim
+from ottla.operations.passwords import name_of, plan_deletion, set_password
+from ottla.operations.quorum_view import members
 from ottla.operations.reassignment import begin_directory_move, begin_move, cancel, under_way
 from ottla.operations.throttle import unthrottle_all
 from ottla.operations.topic_copy import prepare_target
 from ottla.operations.topic_view import summaries, view
+from ottla.operations.transaction_view import transactions
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 TOPIC = ConfigResource(ResourceType.TOPIC, "a")
-
-
-@pytest.fixture(scope="module")
-def node() -> Iterator[ottla.Node]:
-    with ottla.Node() as node:
-        yield node
 
 
 @pytest.fixture
@@ -150,3 +157,61 @@ def test_a_search_for_hanging_transactions_says_what_it_could_not_do(node: ottla
     with pytest.raises(SearchFailed, match="cannot describe 1 topics") as failed:
         find_hanging(admin, "b", longer_than_ms=0)
     assert failed.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_an_open_transaction_is_seen_with_its_age(node: ottla.Node, admin: Admin) -> None:
+    settings: dict[str, object] = {"bootstrap.servers": node.bootstrap_servers, "transactional.id": "seen"}
+    with Producer(settings) as producer:
+        with producer.transaction():
+            producer.send("a", b"value", partition=1).result()
+            [during] = [each for each in transactions(admin) if each.id == "seen"]
+        [after] = [each for each in transactions(admin) if each.id == "seen"]
+    assert (during.state, during.partitions, during.coordinator) == ("Ongoing", 1, 1)
+    assert during.open_ms is not None
+    assert after.open_ms is None
+    assert after.producer == during.producer
+
+
+def test_a_password_is_set_for_every_mechanism_and_taken_away(admin: Admin) -> None:
+    first, second = ScramMechanism
+    assert set_password(admin, "alice", "secret", [second], iterations=5_000) == [second]
+    assert admin.describe_scram_credentials()["alice"] == {second: 5_000}
+    with pytest.raises(OttlaError, match="alice has no password for SCRAM-SHA-256"):
+        plan_deletion(admin, "alice", [second, first])
+    assert set_password(admin, "alice", "another") == [first, second]
+    deletion = plan_deletion(admin, "alice")
+    assert [name_of(each) for each in deletion.mechanisms] == ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+    assert admin.describe_scram_credentials()["alice"] == {first: 4_096, second: 4_096}
+    plan_deletion(admin, "alice", [first]).commit(admin)
+    assert admin.describe_scram_credentials()["alice"] == {second: 4_096}
+    plan_deletion(admin, "alice").commit(admin)
+    assert "alice" not in admin.describe_scram_credentials()
+    with pytest.raises(OttlaError, match="alice has no password; "):
+        plan_deletion(admin, "alice")
+
+
+def test_levels_of_features_go_down_only_when_they_may(admin: Admin) -> None:
+    def level() -> int | None:
+        return admin.describe_features()["share.version"].finalized
+
+    assert levels_of("4.0")["share.version"] == 0
+    assert levels_of()["metadata.version"] == levels_of("4.3")["metadata.version"]
+    with pytest.raises(OttlaError, match=r"Unknown metadata.version '0.1'"):
+        levels_of("0.1")
+    before = level()
+    assert before == 1
+    with pytest.raises(OttlaError, match=r"share\.version would go down"):
+        set_levels(admin, {"share.version": 0})
+    set_levels(admin, {"share.version": 0}, downgrade=True, dry_run=True)
+    assert level() == before
+    set_levels(admin, {"share.version": 0}, downgrade=True)
+    assert level() in (0, None)
+    set_levels(admin, {"share.version": 1})
+    assert level() == before
+
+
+def test_the_quorum_of_one_node_is_its_leader(admin: Admin) -> None:
+    found = admin.describe_quorum()
+    [leader] = members(found)
+    assert (leader.node, leader.role, leader.lag) == (found.leader_id, "leader", 0)
+    assert leader.end_offset >= found.high_watermark

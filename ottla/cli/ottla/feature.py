@@ -69,18 +69,13 @@ def set_(
 ) -> None:
     """Bring features to levels, all of them or none; level 0 disables one."""
     from ottla.cli import screen
-    from ottla.client.admin.result import Downgrade
+    from ottla.operations.features import levels_of, set_levels
 
     if bool(levels) == bool(release):
         raise click.UsageError("give FEATURE=LEVEL, or --release")
-    wanted = _of_release(release) if release else _levels(levels)
+    wanted = {name: level for name, level in levels_of(release).items() if level} if release else _levels(levels)
     with admin(bootstrap, client) as ask:
-        kind = Downgrade.SAFE if downgrade else Downgrade.NO
-        now = ask.describe_features()
-        lower = [name for name, level in wanted.items() if name in now and level < (now[name].finalized or 0)]
-        if lower and not downgrade:
-            raise OttlaError(f"{lower[0]} would go down; add --downgrade, and it does if no metadata gets lost by it")
-        ask.update_features(wanted, downgrade=kind, validate_only=dry_run).check()
+        set_levels(ask, wanted, downgrade=downgrade, dry_run=dry_run)
     would = " would work" if dry_run else ""
     screen.told(
         as_json,
@@ -96,9 +91,3 @@ def _levels(levels: tuple[str, ...]) -> dict[str, int]:
             raise OttlaError(f"{name}={level}: the level is a whole number")
         found[name] = int(level)
     return found
-
-
-def _of_release(release: str) -> dict[str, int]:
-    from ottla.metadata.feature import default_levels, release_level
-
-    return {name: level for name, level in default_levels(release_level(release)).items() if level > 0}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +12,6 @@ from ottla.cli.option import Commands, admin, as_json, cluster, confirm, yes_opt
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
-    from ottla.client.admin.result import QuorumDescription, QuorumReplica
     from ottla.kernel.ids import Uuid
 
 _ROLES = {"leader": "green", "voter": "", "observer": "dim"}
@@ -33,17 +33,18 @@ def quorum(context: click.Context, bootstrap: str, client: tuple[str, ...], as_j
 def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     """The leader, the voters and the observers of the metadata log, and how far each is behind."""
     from ottla.cli import screen
+    from ottla.operations.quorum_view import members
 
     with admin(bootstrap, client) as ask:
         found = ask.describe_quorum()
-    replicas = _replicas(found)
+    replicas = members(found)
     if as_json:
         screen.document(
             {
                 "leader": found.leader_id,
                 "epoch": found.leader_epoch,
                 "high_watermark": found.high_watermark,
-                "replicas": replicas,
+                "replicas": [asdict(each) for each in replicas],
             }
         )
         return
@@ -54,38 +55,17 @@ def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     columns += [screen.Column("directory id", "dim", whole=True), screen.Column("address")]
     rows = [
         (
-            each["node"],
-            screen.coloured(each["role"], _ROLES[each["role"]]),
-            each["end_offset"],
-            each["lag"],
-            _ago(each["last_fetch_timestamp"]),
-            each["directory_id"],
-            " ".join(each["endpoints"]) or None,
+            each.node,
+            screen.coloured(each.role, _ROLES[each.role]),
+            each.end_offset,
+            each.lag,
+            _ago(each.last_fetch_timestamp),
+            each.directory_id,
+            " ".join(each.endpoints) or None,
         )
         for each in replicas
     ]
     screen.table(columns, rows, sparse=True)
-
-
-def _replicas(found: QuorumDescription) -> list[dict[str, Any]]:
-    from ottla.kernel.ids import uuid_text
-
-    end = max((each.log_end_offset for each in found.voters if each.id == found.leader_id), default=0)
-
-    def about(replica: QuorumReplica, role: str) -> dict[str, Any]:
-        return {
-            "node": replica.id,
-            "role": role,
-            "end_offset": replica.log_end_offset,
-            "lag": max(0, end - replica.log_end_offset),
-            "last_fetch_timestamp": replica.last_fetch_timestamp,
-            "last_caught_up_timestamp": replica.last_caught_up_timestamp,
-            "directory_id": uuid_text(replica.directory_id),
-            "endpoints": list(found.endpoints.get(replica.id, ())),
-        }
-
-    voters = [about(each, "leader" if each.id == found.leader_id else "voter") for each in found.voters]
-    return [*voters, *(about(each, "observer") for each in found.observers)]
 
 
 def _ago(timestamp_ms: int) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,43 +39,26 @@ def _state(state: str) -> Text:
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     """All transactional ids with their states."""
     from ottla.cli import screen
+    from ottla.operations.transaction_view import transactions as summaries
 
     with admin(bootstrap, client) as ask:
-        listed = ask.list_transactions()
-        described = ask.describe_transactions(each.transactional_id for each in listed).succeeded
-    now = time.time_ns() // 1_000_000
-    found: list[dict[str, Any]] = []
-    for each in listed:
-        about = described.get(each.transactional_id)
-        began = about.start_timestamp if about is not None and each.state == "Ongoing" else None
-        found.append(
-            {
-                "id": each.transactional_id,
-                "state": each.state,
-                "producer": each.producer_id,
-                "coordinator": each.coordinator.id,
-                "partitions": 0 if about is None else len(about.partitions),
-                "open_ms": None if began is None else now - began,
-            }
-        )
+        found = summaries(ask)
     if as_json:
-        screen.document(found)
+        screen.document([asdict(each) for each in found])
         return
     columns = [screen.Column("transactional id", "name"), screen.Column("state")]
     columns += [screen.Column(title, numeric=True) for title in ("producer", "coordinator", "partitions", "open for")]
     rows = [
-        (each["id"], _state(each["state"]), each["producer"], each["coordinator"], each["partitions"], _open(each))
+        (each.id, _state(each.state), each.producer, each.coordinator, each.partitions, _open(each.open_ms))
         for each in found
     ]
     screen.table(columns, rows, empty="there are no transactions yet")
 
 
-def _open(listed: dict[str, Any]) -> object:
+def _open(open_ms: int | None) -> object:
     from ottla.cli import screen
 
-    if listed["open_ms"] is None:
-        return None
-    return screen.duration(max(0, listed["open_ms"])) if screen.on_terminal() else listed["open_ms"]
+    return open_ms if open_ms is None or not screen.on_terminal() else screen.duration(max(0, open_ms))
 
 
 @transactions.command()

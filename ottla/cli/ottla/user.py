@@ -48,11 +48,12 @@ def _constant(mechanism: str) -> ScramMechanism:
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     """All users that have a password. Passwords themselves cannot be shown."""
     from ottla.cli import screen
+    from ottla.operations.passwords import name_of
 
     with admin(bootstrap, client) as ask:
         found = ask.describe_scram_credentials().check()
     rows = [
-        {"user": user, "mechanism": mechanism.name.replace("_", "-"), "iterations": iterations}
+        {"user": user, "mechanism": name_of(mechanism), "iterations": iterations}
         for user, known in sorted(found.items())
         for mechanism, iterations in sorted(known.items())
     ]
@@ -85,15 +86,14 @@ def set_(
     option: other users of the machine could read it there.
     """
     from ottla.cli import screen
-    from ottla.client.admin.credential import ScramCredential
+    from ottla.operations.passwords import name_of, set_password
 
     password = _password(user)
-    chosen = mechanisms or _MECHANISMS
     with admin(bootstrap, client) as ask:
-        for mechanism in chosen:
-            ask.alter_scram_credentials([ScramCredential(user, _constant(mechanism), password, iterations)]).check()
-    about = {"user": user, "mechanisms": list(chosen), "iterations": iterations}
-    screen.told(as_json, about, f"{user} has that password ({' and '.join(chosen)}); listeners with SASL ask for it")
+        chosen = set_password(ask, user, password, [_constant(each) for each in mechanisms], iterations=iterations)
+    names = [name_of(each) for each in chosen]
+    about = {"user": user, "mechanisms": names, "iterations": iterations}
+    screen.told(as_json, about, f"{user} has that password ({' and '.join(names)}); listeners with SASL ask for it")
 
 
 def _password(user: str) -> str:
@@ -117,16 +117,11 @@ def delete(
 ) -> None:
     """Take the passwords of USER away, or one of them."""
     from ottla.cli import screen
-    from ottla.client.admin.credential import ScramDeletion
+    from ottla.operations.passwords import name_of, plan_deletion
 
     with admin(bootstrap, client) as ask:
-        known = ask.describe_scram_credentials().succeeded.get(user, {})
-        wanted = [_constant(each) for each in mechanisms] or sorted(known)
-        if not wanted or not known.keys() >= set(wanted):
-            of = f" for {mechanisms[0]}" if mechanisms else ""
-            raise OttlaError(f"{user} has no password{of}; `ottla users` lists who has")
+        found = plan_deletion(ask, user, [_constant(each) for each in mechanisms])
         confirm(f"take the password of {user} away?", yes=yes)
-        for mechanism in wanted:
-            ask.alter_scram_credentials([ScramDeletion(user, mechanism)]).check()
-    names = [each.name.replace("_", "-") for each in wanted]
+        found.commit(ask)
+    names = [name_of(each) for each in found.mechanisms]
     screen.told(as_json, {"user": user, "deleted": names}, f"{user} has no password any more ({' and '.join(names)})")

@@ -9,6 +9,7 @@ from ottla.cli.kafka.program.argument import CONTROLLER, SERVER, Command, Words,
 from ottla.cli.kafka.program.error import caused, message
 from ottla.cli.kafka.program.option import Option
 from ottla.cli.kafka.program.tool import Failed, admin, load, tell
+from ottla.operations.features import levels_of
 
 if TYPE_CHECKING:
     from ottla.client import Admin
@@ -140,11 +141,11 @@ def _wanted(words: Words) -> dict[str, int]:
     if words["release-version"] and (words["metadata"] or words["feature"]):
         raise Failed("Can not specify `release-version` with other feature flags.")
     if words["release-version"]:
-        levels = mapping(words["release-version"])
+        levels = levels_of(words["release-version"])
         return {name: level for name, level in levels.items() if words.command != "upgrade" or level > 0}
     if words["metadata"]:
         print(" `metadata` flag is deprecated and may be removed in a future release.")
-        wanted["metadata.version"] = mapping(words["metadata"])["metadata.version"]
+        wanted["metadata.version"] = levels_of(words["metadata"])["metadata.version"]
     for each in words["feature"] or ():
         name, level = (each, 0) if words.command == "disable" else name_and_level(each)
         if name in wanted:
@@ -164,18 +165,11 @@ def name_and_level(text: str) -> tuple[str, int]:
         raise Failed(f"Can't parse feature=level string {text}: unable to parse {level.strip()} as a short.") from None
 
 
-def mapping(release: str | None) -> dict[str, int]:
-    """The levels of a release, metadata.version first. Failed when there is no such release."""
-    from ottla.metadata.feature import METADATA_VERSION_LATEST, default_levels, release_level
-
-    return default_levels(METADATA_VERSION_LATEST if release is None else release_level(release))
-
-
 def print_mapping(release: str | None) -> None:
     """What `version-mapping` shows, here and in kafka-storage."""
     from ottla.metadata.feature import METADATA_VERSION_LATEST, METADATA_VERSIONS
 
-    levels = mapping(release)
+    levels = levels_of(release)
     named = release or METADATA_VERSIONS[METADATA_VERSION_LATEST].text
     for name, level in levels.items():
         print(f"{name}={level}" + (f" ({named})" if name == "metadata.version" else ""))

@@ -1,0 +1,47 @@
+"""The metadata quorum as `ottla quorum` shows it: its voters and observers, and how far each is behind (KIP-595)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ottla.kernel.ids import uuid_text
+
+if TYPE_CHECKING:
+    from ottla.client.admin.result import QuorumDescription, QuorumReplica
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumMember:
+    """A controller that votes, or a node that follows. Timestamps are milliseconds, -1 if not known."""
+
+    node: int
+    role: Literal["leader", "voter", "observer"]
+    end_offset: int
+    #: Records that the leader has and this one has not.
+    lag: int
+    last_fetch_timestamp: int
+    last_caught_up_timestamp: int
+    directory_id: str
+    #: Where a voter listens, LISTENER://HOST:PORT.
+    endpoints: list[str]
+
+
+def members(found: QuorumDescription) -> list[QuorumMember]:
+    """The voters and then the observers of what `admin.describe_quorum()` returned."""
+    end = max((each.log_end_offset for each in found.voters if each.id == found.leader_id), default=0)
+
+    def member(replica: QuorumReplica, role: Literal["leader", "voter", "observer"]) -> QuorumMember:
+        return QuorumMember(
+            replica.id,
+            role,
+            replica.log_end_offset,
+            max(0, end - replica.log_end_offset),
+            replica.last_fetch_timestamp,
+            replica.last_caught_up_timestamp,
+            uuid_text(replica.directory_id),
+            list(found.endpoints.get(replica.id, ())),
+        )
+
+    voters = [member(each, "leader" if each.id == found.leader_id else "voter") for each in found.voters]
+    return [*voters, *(member(each, "observer") for each in found.observers)]

@@ -1,0 +1,46 @@
+"""Transactional ids as `ottla transactions` shows them: producer, coordinator, and for how long each is open."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ottla.client import Admin
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionSummary:
+    """A transactional id. `coordinator`: the node's id; `partitions`: how many the transaction writes to."""
+
+    id: str
+    #: Kafka's word: Empty, Ongoing, PrepareCommit, CompleteAbort, ...
+    state: str
+    producer: int
+    coordinator: int
+    partitions: int
+    #: Since its begin; None while no transaction is open.
+    open_ms: int | None
+
+
+def transactions(ask: Admin) -> list[TransactionSummary]:
+    """All transactional ids of the cluster. One that goes meanwhile, or cannot be described, has no partitions."""
+    listed = ask.list_transactions()
+    described = ask.describe_transactions(each.transactional_id for each in listed).succeeded
+    now = time.time_ns() // 1_000_000
+    found = []
+    for each in listed:
+        about = described.get(each.transactional_id)
+        began = about.start_timestamp if about is not None and each.state == "Ongoing" else None
+        found.append(
+            TransactionSummary(
+                each.transactional_id,
+                each.state,
+                each.producer_id,
+                each.coordinator.id,
+                0 if about is None else len(about.partitions),
+                None if began is None else now - began,
+            )
+        )
+    return found
