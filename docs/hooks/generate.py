@@ -16,6 +16,10 @@ import click
 _DECISIONS = Path(__file__).parents[1] / "decisions"
 _PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]\n]+)\]\((?!\w+:|#|/)([^)#\s]+)[^)\s]*\)")
+_TABLE = re.compile(r"<table>\s*<thead>\s*<tr>\s*<th>setting</th>.*?</table>", re.DOTALL)
+_HEAD = re.compile(r"<th>(.*?)</th>")
+_CELL = re.compile(r"<td\b")
+_NAME = re.compile(r'<td data-label="setting"><code>[^<]*')
 
 
 def on_config(config: Any) -> Any:
@@ -54,6 +58,20 @@ def fenced(lines: list[str]) -> list[str]:
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
     """The page with its generated parts and without links that leave the site (MkDocs calls this)."""
     return expanded(_inside(markdown, page.file.src_uri))
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """The page with tables of settings as entries below each other, which site.css lays out (MkDocs calls this)."""
+    return _TABLE.sub(lambda found: as_entries(found[0]), html)
+
+
+def as_entries(table: str) -> str:
+    """A table of HTML with a class of its own; every cell knows its column's name, and a setting breaks at its dots."""
+    names = _HEAD.findall(table)
+    cells = iter(names * table.count("<tr>"))
+    labelled = _CELL.sub(lambda found: f'<td data-label="{next(cells)}"', table)
+    named = _NAME.sub(lambda found: found[0].replace(".", ".<wbr>"), labelled)
+    return named.replace("<table>", '<table class="settings">')
 
 
 def expanded(markdown: str) -> str:
