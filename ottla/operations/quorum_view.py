@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class QuorumMember:
+class QuorumMemberView:
     """A controller that votes, or a node that follows. Timestamps are milliseconds, -1 if not known."""
 
     node: int
@@ -27,12 +27,12 @@ class QuorumMember:
     endpoints: list[str]
 
 
-def members(found: QuorumDescription) -> list[QuorumMember]:
+def members(found: QuorumDescription) -> list[QuorumMemberView]:
     """The voters and then the observers of what `admin.describe_quorum()` returned."""
     end = max((each.log_end_offset for each in found.voters if each.id == found.leader_id), default=0)
 
-    def member(replica: QuorumReplica, role: Literal["leader", "voter", "observer"]) -> QuorumMember:
-        return QuorumMember(
+    def member(replica: QuorumReplica, role: Literal["leader", "voter", "observer"]) -> QuorumMemberView:
+        return QuorumMemberView(
             replica.id,
             role,
             replica.log_end_offset,
