@@ -28,8 +28,8 @@ from ottla.operations.passwords import name_of, plan_deletion, set_password
 from ottla.operations.quorum_view import members
 from ottla.operations.reassignment import begin_directory_move, begin_move, cancel, under_way
 from ottla.operations.throttle import unthrottle_all
-from ottla.operations.topic_copy import prepare_target
-from ottla.operations.topic_view import summaries, view
+from ottla.operations.topics.copy import prepare_target
+from ottla.operations.topics.view import summaries, view
 from ottla.operations.transaction_view import transactions
 
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)

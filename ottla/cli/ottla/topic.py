@@ -16,7 +16,7 @@ from ottla.cli.pattern import expand
 from ottla.cli.place import place, timely
 from ottla.kernel.error import OttlaError
 from ottla.operations.offsets import plan_trim
-from ottla.operations.topic_view import PartitionPlace, TopicDetails, TopicSummary, summaries, view
+from ottla.operations.topics.view import PartitionPlace, TopicDetails, TopicSummary, summaries, view
 
 if TYPE_CHECKING:
     from ottla.client import Admin

@@ -9,7 +9,7 @@ import click
 from ottla.cli.amount import duration, instant, size
 from ottla.cli.option import Tool, as_json, client_settings, cluster, complete_topic
 from ottla.cli.ottla.consume import bounds, reading, wants
-from ottla.operations.topic_analysis import Analysis
+from ottla.operations.topics.analysis import Analysis
 
 
 @click.command(cls=Tool)

@@ -49,7 +49,7 @@ def copy(
     """Copy the records of SOURCE to TARGET, in this cluster or another."""
     from ottla.cli import screen
     from ottla.operations.configs import own_of_topic
-    from ottla.operations.topic_copy import TopicCopy, prepare_target
+    from ottla.operations.topics.copy import TopicCopy, prepare_target
 
     if source == target and other in (None, bootstrap):
         raise click.UsageError("a topic is not copied into itself")
@@ -91,7 +91,7 @@ def copy(
 def diff(bootstrap: str, client: tuple[str, ...], first: str, second: str, other: str | None, as_json: bool) -> int:
     """Compare two topics, partition by partition: records and settings. Exit code 1 when they differ."""
     from ottla.cli import screen
-    from ottla.operations.topic_diff import differences, side
+    from ottla.operations.topics.diff import differences, side
 
     left = client_settings(bootstrap, client)
     right = other_cluster(other) if other else left

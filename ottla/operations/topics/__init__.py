@@ -1,0 +1,1 @@
+"""Topics as an administrator works with them: seen whole, copied, compared, analyzed."""
