@@ -15,6 +15,7 @@ import ottla
 from ottla.client import Admin, AuthenticationFailed, ConfigResource, ResourceType
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.security.sasl import bearer
+from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.metadata import MetadataRequest
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest
@@ -95,7 +96,7 @@ def test_our_client_comes_in_by_a_token_and_is_told_when_it_does_not(node: ottla
 def test_a_refused_token_is_told_and_the_connection_closed(node: ottla.Node) -> None:
     with WireClient(secured(node)) as client:
         assert bytes(sign_in(client, PROVIDER.token(exp=1)).auth_bytes) == INVALID
-        client.send(MetadataRequest(topics=[]), 12)
+        assert client.ask(HeartbeatRequest(group_id="g"), 4).error_code == ErrorCode.ILLEGAL_SASL_STATE
         with pytest.raises(ConnectionError):
             client.receive_frame()
     with WireClient(secured(node)) as client:

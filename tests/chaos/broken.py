@@ -64,8 +64,9 @@ BUGS = {
     "serve": Bug(
         "records are served before they are committed",
         "replica/hosted.py",
-        "        return self.high_watermark\n",
-        "        return self.log.end_offset\n",
+        "            bound = log.end_offset if isolation_level == TO_THE_END else high_watermark\n",
+        "            bound = log.end_offset\n",
+        "reads",
     ),
 }
 

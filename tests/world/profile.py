@@ -9,6 +9,7 @@ from tests.world.cluster import run_cluster_history
 from tests.world.commits import run_commits
 from tests.world.eos import run_eos
 from tests.world.history import History, run_history
+from tests.world.reads import run_reads
 from tests.world.replicated import run_replicated
 
 #: Name -> a history by a seed.
@@ -23,6 +24,8 @@ PROFILES: dict[str, Callable[[int], History]] = {
     "replicated": run_replicated,
     # The same without faults but one: the coordinator of a group dies right after it has confirmed a commit.
     "commits": run_commits,
+    # The same, and a leader dies right after a consumer was served records of its partition.
+    "reads": run_reads,
     # The replicated one, and clients that want every record once: transactions, groups of both protocols, share groups.
     "eos": run_eos,
 }
