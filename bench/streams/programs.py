@@ -8,6 +8,7 @@ runs one on Spark until its standard input ends.
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 from ottla.streams import JoinWindows, KStream, Materialized, StreamsBuilder, TimeWindows, value
 from ottla.streams.application import Application
@@ -28,23 +29,20 @@ def stateless(builder: StreamsBuilder, lane: Lane, source: str, other: str, outp
 def count(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
     """A count by key, of all time."""
     groups = builder.stream(source, key_serde="string", value_serde="string").group_by_key()
-    if lane == "columns":
-        table = groups.count()
-    else:
-        longs = Materialized("counts", value_serde="long")
-        table = groups.aggregate(lambda: 0, lambda key, text, before: before + 1, materialized=longs)
-    table.to_stream().to(output, value_serde="long")
+    _counted(groups, lane).to_stream().to(output, value_serde="long")
 
 
 def windowed_count(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
     """A count by key and minute."""
     windows = builder.stream(source, key_serde="string", value_serde="string").group_by_key().windowed_by(MINUTE)
+    _counted(windows, lane).to_stream().to(output, value_serde="long")
+
+
+def _counted(groups: Any, lane: Lane) -> Any:
     if lane == "columns":
-        table = windows.count()
-    else:
-        longs = Materialized("counts", value_serde="long")
-        table = windows.aggregate(lambda: 0, lambda key, text, count: count + 1, materialized=longs)
-    table.to_stream().to(output, value_serde="long")
+        return groups.count()
+    longs = Materialized("counts", value_serde="long")
+    return groups.aggregate(lambda: 0, lambda key, text, before: before + 1, materialized=longs)
 
 
 def stream_table(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:

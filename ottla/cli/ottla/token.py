@@ -11,6 +11,7 @@ from __future__ import annotations
 import binascii
 import os
 from base64 import b64decode, b64encode
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -39,6 +40,9 @@ def _period_ms(context: click.Context, parameter: click.Parameter, value: str) -
     return found
 
 
+_span = partial(click.option, metavar="SPAN", callback=_period_ms, default="-1")
+
+
 @click.group(cls=Commands, invoke_without_command=True)
 @cluster
 @as_json
@@ -55,15 +59,7 @@ def tokens(context: click.Context, bootstrap: str, client: tuple[str, ...], as_j
 @click.option(
     "--renewer", "--renewer-principal", "renewers", metavar="PRINCIPAL", multiple=True, help="Who else may renew it."
 )
-@click.option(
-    "--max-life-time",
-    "--max-life-time-period",
-    "life_ms",
-    metavar="SPAN",
-    callback=_period_ms,
-    default="-1",
-    help="When it ends for good.",
-)
+@_span("--max-life-time", "--max-life-time-period", "life_ms", help="When it ends for good.")
 @as_json
 def create(
     bootstrap: str, client: tuple[str, ...], owner: str | None, renewers: tuple[str, ...], life_ms: int, as_json: bool
@@ -118,15 +114,7 @@ def describe(
 @cluster
 @_id
 @_hmac
-@click.option(
-    "--period",
-    "--renew-time-period",
-    "period_ms",
-    metavar="SPAN",
-    callback=_period_ms,
-    default="-1",
-    help="From now on.",
-)
+@_span("--period", "--renew-time-period", "period_ms", help="From now on.")
 @as_json
 def renew(
     bootstrap: str, client: tuple[str, ...], token: str | None, hmac: str | None, period_ms: int, as_json: bool
@@ -141,15 +129,7 @@ def renew(
 @cluster
 @_id
 @_hmac
-@click.option(
-    "--period",
-    "--expiry-time-period",
-    "period_ms",
-    metavar="SPAN",
-    callback=_period_ms,
-    default="-1",
-    help="From now on; -1: now.",
-)
+@_span("--period", "--expiry-time-period", "period_ms", help="From now on; -1: now.")
 @as_json
 def expire(
     bootstrap: str, client: tuple[str, ...], token: str | None, hmac: str | None, period_ms: int, as_json: bool
