@@ -111,7 +111,8 @@ def test_a_consumer_tells_what_it_has_read_and_what_is_left(bootstrap: str, topi
 def test_a_batch_size_that_is_given_bounds_what_is_sent_of_records_and_tables(bootstrap: str, topic: str) -> None:
     table = pyarrow.table({"value": [b"v" * (10 + number % 90) for number in range(2_000)]})
     for sends_table in (False, True):
-        with Producer(bootstrap, batch_size=8_000) as producer:
+        # With time to fill them, batches become as large as they may.
+        with Producer(bootstrap, batch_size=8_000, linger_ms=60_000) as producer:
             if sends_table:
                 producer.send_table(topic, table)
             else:
