@@ -7,7 +7,7 @@ from itertools import count
 import pytest
 
 import ottla
-from ottla.client import Admin, ErrorCode, KafkaError
+from ottla.client import Admin, ErrorCode, KafkaError, OffsetSpec, TopicPartition
 from tests.interop import server as servers
 
 _names = count()
@@ -50,8 +50,9 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def topic(admin: Admin, name: str) -> str:
-    """A topic of three partitions."""
+    """A topic of three partitions, each served by its leader (metadata of Apache's broker names a leader earlier)."""
     admin.create_topic(name, 3)
+    admin.list_offsets({TopicPartition(name, number): OffsetSpec.LATEST for number in range(3)}).check()
     return name
 
 
