@@ -90,6 +90,32 @@ class Fleet(Cluster):
     def partition(self, name: str, index: int = 0) -> PartitionImage:
         return self.image.topics[name].partitions[index]
 
+    def _wanted(self, name: str, isr: list[int], index: int) -> alter.RequestPartitionData:
+        partition, brokers = self.partition(name, index), self.image.brokers
+        return alter.RequestPartitionData(
+            partition_index=index,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            new_isr=isr,
+            new_isr_with_epochs=[
+                alter.BrokerState(broker_id=each, broker_epoch=brokers[each].epoch if each in brokers else -1)
+                for each in isr
+            ],
+            leader_recovery_state=partition.leader_recovery_state,
+        )
+
+    def _alter(
+        self, name: str, asks: int, wanted: list[alter.RequestPartitionData], version: int
+    ) -> list[alter.ResponsePartitionData]:
+        brokers = self.image.brokers
+        request = alter.AlterPartitionRequest(
+            broker_id=asks,
+            broker_epoch=brokers[asks].epoch if asks in brokers else -1,
+            topics=[alter.RequestTopicData(topic_id=self.image.topics[name].topic_id, partitions=wanted)],
+        )
+        answers: list[alter.ResponsePartitionData] = self.ask(request, version).topics[0].partitions
+        return answers
+
     def alter(
         self,
         name: str,
@@ -101,29 +127,17 @@ class Fleet(Cluster):
         **fields: Any,
     ) -> alter.ResponsePartitionData:
         """The leader, or `asks`, wants this ISR."""
-        partition, brokers = self.partition(name, index), self.image.brokers
-        data = alter.RequestPartitionData(
-            partition_index=index,
-            leader_epoch=partition.leader_epoch,
-            partition_epoch=partition.partition_epoch,
-            new_isr=isr,
-            new_isr_with_epochs=[
-                alter.BrokerState(broker_id=each, broker_epoch=brokers[each].epoch if each in brokers else -1)
-                for each in isr
-            ],
-            leader_recovery_state=partition.leader_recovery_state,
-        )
+        data = self._wanted(name, isr, index)
         for field, value in fields.items():
             setattr(data, field, value)
-        asks = partition.leader if asks is None else asks
-        topic_id = self.image.topics[name].topic_id
-        request = alter.AlterPartitionRequest(
-            broker_id=asks,
-            broker_epoch=brokers[asks].epoch if asks in brokers else -1,
-            topics=[alter.RequestTopicData(topic_id=topic_id, partitions=[data])],
-        )
-        answer: alter.ResponsePartitionData = self.ask(request, version).topics[0].partitions[0]
-        return answer
+        asks = self.partition(name, index).leader if asks is None else asks
+        return self._alter(name, asks, [data], version)[0]
+
+    def alter_all(self, name: str, isr: list[int]) -> None:
+        """The leader of all partitions of a topic wants this ISR for each, in one request."""
+        wanted = [self._wanted(name, isr, index) for index in range(len(self.image.topics[name].partitions))]
+        answers = self._alter(name, self.partition(name).leader, wanted, NEWEST)
+        assert not any(each.error_code for each in answers)
 
     def refused(self, request: Any, version: int = NEWEST) -> ErrorCode:
         """The code with which a whole request fails; nothing is written."""
