@@ -133,6 +133,7 @@ docs: $(VENV)/.docs
 # SHORT=1 leaves out what `make test` has run: the scenes with Python's clients.
 interop: $(VENV)/.dev
 ifdef SHORT
+	@$(PY) -m tests.interop.toolchain
 	@$(PY) -m pytest -q -m 'interop$(MARK)' tests $(ARGS)
 else
 	@OTTLA_INTEROP_RESULTS=tests/interop/RESULTS.md $(PY) -m pytest -q -m '$(if $(LONG),interop or not interop,not long)' tests/interop $(ARGS)

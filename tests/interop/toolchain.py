@@ -15,14 +15,18 @@ import subprocess
 import sys
 import tarfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 CACHE = ROOT / ".cache" / "interop"
 TIMEOUT_S = 600
+#: Tools that fetch, and the pauses before they are run again: a registry may fail once, or be slow.
+_FETCHES = {"apt-get", "git", "go", "mvn", "npm"}
+_PAUSES_S = (2.0, 10.0)
 _making = threading.RLock()
 
 #: The npm package whose archive carries librdkafka's sources with their tests, and the digest of that archive.
@@ -281,6 +285,16 @@ def kafka_home() -> Path:
     return _made("kafka", [HERE / "java" / "pom.xml"], write, *KAFKA_SCRIPTS.values())
 
 
+def bring() -> None:
+    """Bring what the short form needs, so that no test waits for a registry. What cannot be had is named on stderr."""
+    short = (java_peer, node_peer, partial(go_peer, "franz"), kgo_tests, streams_peer, streams_driver, kafka_home)
+    for each in (*short, librdkafka_tests):
+        try:
+            each()
+        except (OSError, RuntimeError, subprocess.SubprocessError) as error:
+            print(error, file=sys.stderr)
+
+
 def _made(name: str, inputs: Iterable[Path], make: Callable[[Path], None], *also: str) -> Path:
     """What `make` makes of these files and these texts, made once."""
     digest = hashlib.sha256("\n".join(also).encode())
@@ -309,13 +323,23 @@ def _tool(name: str, needed_by: str) -> str:
 def _run(
     tool: str, arguments: Sequence[str], needed_by: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> str:
-    """Run a tool to its end; what it printed."""
+    """Run a tool to its end, one that fetches up to three times; what it printed."""
     command = [_tool(tool, needed_by), *arguments]
     environment = {**os.environ, **(env or {})}
-    done = subprocess.run(
-        command, cwd=cwd, env=environment, capture_output=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
-    )
+    pauses = iter(_PAUSES_S if tool in _FETCHES else ())
+    while True:
+        done = subprocess.run(
+            command, cwd=cwd, env=environment, capture_output=True, timeout=TIMEOUT_S, stdin=subprocess.DEVNULL
+        )
+        pause_s = next(pauses, None) if done.returncode else None
+        if pause_s is None:
+            break
+        time.sleep(pause_s)
     if done.returncode:
         said = (done.stdout + done.stderr).decode(errors="replace")
         raise RuntimeError(f"{tool} for {needed_by} ended with {done.returncode}:\n{said[-4000:]}")
     return done.stdout.decode(errors="replace")
+
+
+if __name__ == "__main__":
+    bring()
