@@ -211,7 +211,7 @@ def test_peers_that_say_nothing_or_too_much_take_nothing_from_the_others(node: o
 
 
 def _is_closed(sock: socket.socket) -> bool:
-    sock.settimeout(2)
+    sock.settimeout(20)
     try:
         return sock.recv(1) == b""
     except TimeoutError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from types import TracebackType
 from typing import Any
 
@@ -81,21 +82,20 @@ class WireClient:
 
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
-_ATTEMPTS = 5000
+_PATIENCE_S = 45.0
 
 
 def make_coordinators(client: Any, *key_types: int) -> None:
     """Ask for coordinators as a client does first: that makes the topics which hold them. `client` has an `ask`."""
     for key_type in key_types or (GROUP, TRANSACTION):
         key = "g:AAAAAAAAAAAAAAAAAAAAAA:0" if key_type == SHARE else "g"
-        for _ in range(_ATTEMPTS):
+        deadline = time.monotonic() + _PATIENCE_S
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        while code == ErrorCode.COORDINATOR_NOT_AVAILABLE and time.monotonic() < deadline:
             # Apache Kafka makes the topic after it has answered.
             answer = client.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), 6)
-            if answer.coordinators[0].error_code != ErrorCode.COORDINATOR_NOT_AVAILABLE:
-                assert answer.coordinators[0].error_code == 0, answer
-                break
-        else:
-            raise AssertionError(f"no coordinator of kind {key_type}")
+            code = answer.coordinators[0].error_code
+        assert code == 0, f"no coordinator of kind {key_type}: {code}"
 
 
 def _key_of(request: Any) -> ApiKey:

@@ -3,7 +3,6 @@
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 import uuid
@@ -16,6 +15,7 @@ from ottla.cli.kafka.server.server_stop import Process, server_words
 from ottla.client import Admin
 from tests.cli.kafka_tool import kafka
 from tests.cli.test_start import server_properties
+from tests.interop.server import free_ports
 
 _SECONDS_MAX = 30
 _START = (sys.executable, "-m", "ottla.cli.kafka.server.server_start")
@@ -39,18 +39,12 @@ def _ends(pid: int) -> bool:
         os.close(process)
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
 def _processes_of(file: str) -> list[Process]:
     return [each for each in server_stop.processes() if file in each.words and server_words(each.words)]
 
 
 def test_a_daemon_is_started_and_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    port = _free_port()
+    (port,) = free_ports(1)
     file, node_id = _formatted(tmp_path, port)
     monkeypatch.setenv("LOG_DIR", str(tmp_path / "logs"))
     began = subprocess.run([*_START, "-daemon", file], capture_output=True, timeout=_SECONDS_MAX, check=False)

@@ -1,7 +1,10 @@
 """The client suite runs against our node, and (marked `interop`) against Apache Kafka: one server of each a run."""
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 
 import pytest
@@ -28,7 +31,9 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
         with ottla.Node(settings=quick) as node:
             yield node.bootstrap_servers
         return
-    server = servers.Server(servers.apache(), tmp_path_factory.mktemp("apache"))
+    # Members that a busy machine holds up stay in their groups.
+    patient = {f"group.{kind}.session.timeout.ms": "45000" for kind in ("consumer", "share", "streams")}
+    server = servers.Server(servers.apache(), tmp_path_factory.mktemp("apache"), patient)
     server.start()
     try:
         yield server.bootstrap
@@ -56,11 +61,26 @@ def topic(admin: Admin, name: str) -> str:
     return name
 
 
-def eventually(holds: Callable[[], bool], timeout_s: float = 15.0) -> None:
+def eventually(holds: Callable[[], bool], timeout_s: float = 45.0) -> None:
     """Ask until it holds. Brokers learn of a change after the controller has confirmed it."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         assert time.monotonic() < deadline, "it did not come to hold"
+
+
+@contextmanager
+def ctrl_c(after_s: float) -> Iterator[None]:
+    """Ctrl-C, so long after the block began."""
+    program = threading.main_thread().ident
+    assert program is not None
+    press = threading.Timer(after_s, signal.pthread_kill, (program, signal.SIGINT))
+    press.start()
+    try:
+        yield
+    finally:
+        # A block that ended before is not interrupted any more.
+        press.cancel()
+        press.join()
 
 
 def serves(admin: Admin, api: str) -> bool:

@@ -66,7 +66,8 @@ def test_what_does_not_exist_is_said_at_once(admin: Admin, name: str) -> None:
     with pytest.raises(KafkaError) as error:
         admin.describe_group(name)
     assert code_of(error) == ErrorCode.GROUP_ID_NOT_FOUND
-    assert time.monotonic() - begin < 10
+    # A call that asks again does so for 60 s.
+    assert time.monotonic() - begin < 50
 
 
 def test_validate_only_creates_nothing(admin: Admin, name: str) -> None:

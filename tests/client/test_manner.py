@@ -1,7 +1,6 @@
 """How the client behaves in the programs of others: types, uvloop, Ctrl-C, threads, a program that just ends."""
 
 import asyncio
-import signal
 import socket
 import struct
 import subprocess
@@ -28,6 +27,7 @@ from ottla.client import (
 )
 from ottla.client.connection.cluster import Cluster
 from ottla.settings.client.client import ClientSettings
+from tests.client.conftest import ctrl_c
 from tests.serde import typed_sample
 
 
@@ -123,14 +123,9 @@ def _share(bootstrap: str) -> None:
 
 @pytest.mark.parametrize("wait", [_produce, _administer, _consume, _share])
 def test_ctrl_c_ends_whatever_waits_for_a_broker_at_once(wait: Callable[[str], None], silent: str) -> None:
-    program = threading.main_thread().ident
-    assert program is not None
-    press = threading.Timer(0.3, signal.pthread_kill, (program, signal.SIGINT))
-    press.start()
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), ctrl_c(0.3):
         wait(silent)
-    press.join()
     # Each would wait for ten seconds at least, for the connection alone.
     assert time.monotonic() - began < 8
 
@@ -141,14 +136,9 @@ def test_ctrl_c_ends_a_flush_at_once() -> None:
         producer.send("t", b"v").result(30)
         node.stop()
         producer.send("t", b"v")
-        program = threading.main_thread().ident
-        assert program is not None
-        press = threading.Timer(0.3, signal.pthread_kill, (program, signal.SIGINT))
-        press.start()
         began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt), ctrl_c(0.3):
             producer.flush()
-        press.join()
         producer.close(flush=False)
         assert time.monotonic() - began < 20
 

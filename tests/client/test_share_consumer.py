@@ -106,7 +106,9 @@ def topic(admin: Admin, name: str) -> str:
 @pytest.fixture
 def group(bootstrap: str, admin: Admin, topic: str, name: str) -> str:
     """A share group that begins with the topic's ten records."""
-    admin.alter_config(ConfigResource(ResourceType.GROUP, name), {"share.auto.offset.reset": "earliest"})
+    settings = ConfigResource(ResourceType.GROUP, name)
+    admin.alter_config(settings, {"share.auto.offset.reset": "earliest"})
+    eventually(lambda: admin.describe_config(settings)["share.auto.offset.reset"].value == "earliest")
     with Producer(bootstrap) as producer:
         for number in range(10):
             producer.send(topic, b"%d" % number, partition=0)

@@ -14,7 +14,8 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -58,9 +59,12 @@ SETTINGS: Mapping[str, str] = {
     "group.streams.session.timeout.ms": "10000",
     "group.streams.min.session.timeout.ms": "10000",
     "group.min.session.timeout.ms": "5000",
-    "broker.session.timeout.ms": "3000",
+    # A broker that a busy machine holds up is not fenced: clients would see its partitions without a leader.
+    "broker.session.timeout.ms": "120000",
     "broker.heartbeat.interval.ms": "500",
 }
+#: For a server that scenes kill: it is back when the session of its last life has ended.
+KILLED: Mapping[str, str] = {"broker.session.timeout.ms": "3000"}
 
 
 @dataclass(frozen=True)
@@ -267,15 +271,30 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on now. All are held while choosing, so that no two are the same."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
-    finally:
-        for one in held:
-            one.close()
+    """Ports that nothing has now, each given once by this process.
+
+    They lie below those that the kernel takes for outgoing connections: one of these could have the port before the
+    server listens on it.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = next(_PORTS)
+        with socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
+
+
+def _ports() -> Iterator[int]:
+    """The ports below the kernel's, from one that differs from process to process, again and again."""
+    text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+    first, last = 10_000, int(text.split()[0])
+    while True:
+        yield from range(first + os.getpid() * 97 % (last - first), last)
+        yield from range(first, last)
+
+
+_PORTS = _ports()
 
 
 def resident_bytes(pid: int) -> int:

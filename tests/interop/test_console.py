@@ -66,6 +66,7 @@ def test_acls_are_set_and_shown_as_by_apaches_tool(tools: ApacheTools, tmp_path:
     }
     server = Server(apache(), tmp_path, settings)
     server.start()
+    side = Side(server)
     try:
         for line in _ACLS.replace("\\\n", "").strip().splitlines():
             answers = []
@@ -76,7 +77,10 @@ def test_acls_are_set_and_shown_as_by_apaches_tool(tools: ApacheTools, tmp_path:
                 lines = sorted(each.strip() for each in said.out.replace(who, "{who}").splitlines())
                 answers.append((line, said.code, lines))
             assert answers[0] == answers[1]
+            # The next line finds what this one changed.
+            side.settle()
     finally:
+        side.close()
         server.kill()
 
 

@@ -56,7 +56,8 @@ def _pushed(broker: Server) -> list[Line]:
 
 
 def _lines(text: str) -> list[Line]:
-    return [Line(*line.split("\t")[1:]) for line in text.splitlines() if line.startswith("pushed\t")]
+    # The last line may not be there whole.
+    return [Line(*line.split("\t")[1:]) for line in text.split("\n")[:-1] if line.startswith("pushed\t")]
 
 
 def _last(broker: Server, resource: str) -> list[Line]:

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from ottla.log.dump.dump_log import DumpOptions, dump
 from ottla.log.log import Log, LogSettings
 from ottla.wire.batch import build, read
 from ottla.wire.codec import Codec
+from tests.interop.server import free_ports
 from tests.interop.toolchain import classpath
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
@@ -46,7 +46,7 @@ class Apache:
     def __init__(self, path: Path, **settings: str) -> None:
         self.path = path
         self.data = str(path / "data")
-        self.port, self._controller = _free_ports()
+        self.port, self._controller = free_ports(2)
         self._process: subprocess.Popen[bytes] | None = None
         self._config = path / "server.properties"
         self._config.write_text(
@@ -131,13 +131,6 @@ class Apache:
             except subprocess.TimeoutExpired:
                 self.kill()
             self._process = None
-
-
-def _free_ports() -> tuple[int, int]:
-    with socket.socket() as one, socket.socket() as two:
-        one.bind(("127.0.0.1", 0))
-        two.bind(("127.0.0.1", 0))
-        return one.getsockname()[1], two.getsockname()[1]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop import server as servers
-from tests.interop.oracle.side import Oracle
+from tests.interop.oracle.side import Oracle, Side
 from tests.interop.oracle.wander.catalogue import SETTINGS
 from tests.interop.server import Server
 
@@ -14,7 +14,7 @@ from tests.interop.server import Server
 def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """Apache Kafka."""
     one = Server(servers.apache(), tmp_path_factory.mktemp("reference"), SETTINGS)
-    one.start()
+    start(one)
     yield one
     one.stop()
 
@@ -23,9 +23,17 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server that is compared with Apache. It is not the scenes' server: both sides have seen the same requests."""
     one = Server(servers.kind(request.param), tmp_path_factory.mktemp("subject"), SETTINGS)
-    one.start()
+    start(one)
     yield one
     one.stop()
+
+
+def start(server: Server) -> None:
+    """Start it, and wait for its coordinators: which test asks them first must not decide what is answered."""
+    server.start()
+    side = Side(server)
+    side.await_coordinators()
+    side.close()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import re
 import socket
 import struct
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -11,12 +12,15 @@ from ottla.wire.api import API, ApiKey
 from ottla.wire.compile import decode, encode
 from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
 from ottla.wire.schema import Struct, fields
+from tests.client.conftest import eventually
 from tests.interop.oracle.allowed import allowed
 from tests.interop.server import Server
 
-TIMEOUT_S = 8.0
+TIMEOUT_S = 45.0
 CLOSED = "closed"
 COORDINATOR_LOAD_IN_PROGRESS = 14
+#: What a coordinator answers while it is not there yet.
+NOT_YET = (COORDINATOR_LOAD_IN_PROGRESS, 15, 16)
 # Servers are shared by all scripts: a topic's name must never come again.
 _SETTLED = count(1)
 #: Lists whose order says something. All others come in any order: Apache keeps much of it in hash maps, whose order
@@ -127,13 +131,14 @@ class Side:
     def await_topic(self, topic: str, partitions: int) -> bytes:
         """Wait until every partition has a leader, as a client would; the topic's id."""
         asked = [{"partition_index": partition, "timestamp": -1} for partition in range(partitions)]
-        for _ in range(5000):
+        topics = [{"name": topic, "partitions": asked}]
+
+        def served() -> bool:
             # Metadata may name a leader that does not know it yet: what ListOffsets can read is there.
-            listed = self.ask(
-                "ListOffsets", 7, note=False, replica_id=-1, topics=[{"name": topic, "partitions": asked}]
-            )
-            if all(one.error_code == 0 for one in listed.topics[0].partitions):
-                break
+            listed = self.ask("ListOffsets", 7, note=False, replica_id=-1, topics=topics)
+            return all(one.error_code == 0 for one in listed.topics[0].partitions)
+
+        eventually(served)
         response = self.ask("Metadata", 12, note=False, topics=[{"name": topic}], allow_auto_topic_creation=False)
         (found,) = response.topics
         assert len(found.partitions) == partitions, found
@@ -141,8 +146,30 @@ class Side:
         return topic_id
 
     def settle(self) -> None:
-        """Wait until the broker has seen what its controller wrote so far: a topic made now comes after that."""
-        self.create(f"settled-{next(_SETTLED):06}")
+        """Wait until the broker has applied what its controller wrote so far.
+
+        Apache's broker may take several of the controller's writes as one step, in which it applies topics first, then
+        settings, quotas, users, tokens and ACLs, then the coordinators' view. The first topic may share its step with
+        what is waited for; the second is in a later step, which begins after that one ended.
+        """
+        for _ in range(2):
+            self.create(f"settled-{next(_SETTLED):06}")
+
+    def await_coordinators(self) -> None:
+        """Wait until every group and every transactional id has a coordinator that has loaded."""
+        # Enough for one in each partition of the internal topics.
+        names = [f"wake-{number}" for number in range(64)]
+
+        def loaded(key_type: int) -> bool:
+            self.ask("FindCoordinator", 4, note=False, key_type=key_type, coordinator_keys=names)
+            if key_type:
+                found = self.ask("DescribeTransactions", 0, note=False, transactional_ids=names).transaction_states
+            else:
+                found = self.ask("DescribeGroups", 5, note=False, groups=names).groups
+            return not any(each.error_code in NOT_YET for each in found)
+
+        for key_type in (0, 1):
+            eventually(partial(loaded, key_type))
 
     def producer_id(self) -> int:
         """A new producer id. A server that has just started may not have a block of them yet."""

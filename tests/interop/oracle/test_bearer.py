@@ -150,8 +150,12 @@ UNSECURED: dict[str, Any] = {
 }
 
 
-def take(side: Side, listener: str, message: bytes) -> None:
-    """One sign-in by a message, the byte that ends a refused one, and what comes after it."""
+def take(side: Side, listener: str, message: bytes, *, over: bool = False) -> None:
+    """One sign-in by a message, the byte that ends a refused one, and what comes after it.
+
+    `over`: the token let the client in after its end. Its session is over a moment later, so whether a request still
+    comes in time depends on the machine.
+    """
     assert isinstance(side.server, TokenServer)
     way = Way(side, side.server.ports[listener])
     way.ask("SaslHandshake", 1, mechanism="OAUTHBEARER")
@@ -160,13 +164,13 @@ def take(side: Side, listener: str, message: bytes) -> None:
         return way.connection.close()
     if answer.auth_bytes and way.ask("SaslAuthenticate", 2, auth_bytes=b"\x01") == CLOSED:
         return way.connection.close()
-    return way.end()
+    return way.connection.close() if over else way.end()
 
 
 @pytest.mark.parametrize("name", SIGNED)
 def test_a_signed_token_has_the_same_answer(pair: Oracle, name: str) -> None:
     message = next(bearer(SIGNED[name](), {"group": "blue"}))
-    pair.compare(lambda side: take(side, "SIGNED", message))
+    pair.compare(lambda side: take(side, "SIGNED", message, over=name == "ended within the skew"))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +245,6 @@ def test_the_java_client_is_let_in_or_told_the_same(
                 "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\n"
                 f"sasl.jaas.config={jaas(_MODULE, {})}\nsasl.oauthbearer.token.endpoint.url={token_file.as_uri()}\n"
                 f"sasl.login.callback.handler.class={_PACKAGE}.OAuthBearerLoginCallbackHandler\n"
-                "default.api.timeout.ms=20000\nrequest.timeout.ms=10000\n"
             )
             said = []
             for each in both:

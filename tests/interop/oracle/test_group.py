@@ -298,6 +298,7 @@ def test_committed_offsets_are_deleted_or_refused(oracle: Oracle, name: str) -> 
 def test_a_member_of_the_new_protocol_beats_or_is_refused(oracle: Oracle, name: str, version: int) -> None:
     def script(side: Side) -> None:
         side.create(name, 2)
+        side.settle()
         find(side, name)
         chosen = "member-of-the-oracle"
 
@@ -339,6 +340,7 @@ def test_a_member_of_the_new_protocol_beats_or_is_refused(oracle: Oracle, name: 
 def test_a_group_of_one_protocol_refuses_the_other(oracle: Oracle, name: str) -> None:
     def script(side: Side) -> None:
         side.create(name)
+        side.settle()
         join_and_sync(side, name)
         side.ask("ConsumerGroupDescribe", 0, group_ids=[name])
         hello: dict[str, Any] = {

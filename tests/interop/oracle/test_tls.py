@@ -93,8 +93,7 @@ _RIGHT = {"right certificate", "right password"}
 def java_settings(files: Path, scene: str) -> dict[str, str]:
     listener, _, ca, own, password = SCENES[scene]
     found = {"security.protocol": listener, "ssl.truststore.type": "PEM"}
-    found |= {"ssl.truststore.location": str(files / f"{ca}.pem"), "default.api.timeout.ms": "20000"}
-    found["request.timeout.ms"] = "10000"
+    found["ssl.truststore.location"] = str(files / f"{ca}.pem")
     if own:
         found |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(files / f"{own}.pem")}
     if password:

@@ -7,6 +7,7 @@ import pytest
 
 from tests.interop.oracle.wander.catalogue import FAMILIES, history
 from tests.interop.oracle.wander.history import Step, load
+from tests.interop.oracle.wander.place import SILENCE
 from tests.interop.oracle.wander.shrink import again, is_chance, shrink
 from tests.interop.oracle.wander.walk import Walk
 from tests.interop.server import Server
@@ -16,12 +17,16 @@ FOUND = sorted((Path(__file__).parent / "wander" / "found").glob("*.json"))
 STEADY = [name for name in FAMILIES if name in ("record", "transaction", "admin")]
 #: In these Apache Kafka fails at nothing itself (in seed 2 it answers a WriteTxnMarkers with UNKNOWN_SERVER_ERROR).
 SEEDS = (1, 3)
+#: A reply that does not come in time is a difference if it does not in each run: a busy machine may be late once.
+_RUNS = 3
 
 
 def same(reference: Server, subject: Server, steps: list[Step]) -> None:
     """No difference, but for one that Apache shows beside itself: the order of its maps, which it leaves to chance."""
     walk = Walk(reference, subject)
-    found = walk.run(steps)
+    found, runs = walk.run(steps), 1
+    while found is not None and SILENCE in (found.expected, found.got) and runs < _RUNS:
+        found, runs = walk.run(steps), runs + 1
     assert not walk.failures, f"Apache failed, so the rest of the history was not compared: {walk.failures}"
     if found is None:
         return
