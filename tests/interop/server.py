@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -273,28 +274,33 @@ def _exactly(connection: socket.socket, size: int) -> bytes:
 def free_ports(count: int) -> list[int]:
     """Ports that nothing has now, each given once by this process.
 
-    They lie below those that the kernel takes for outgoing connections: one of these could have the port before the
-    server listens on it.
+    They lie below those that the kernel takes for outgoing connections, if there is room: one of these could have the
+    port before the server listens on it.
     """
     found: list[int] = []
     while len(found) < count:
-        port = next(_PORTS)
-        with socket.socket() as one, suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            found.append(port)
+        with _choosing, socket.socket() as one, suppress(OSError):
+            one.bind(("127.0.0.1", next(_PORTS)))
+            port: int = one.getsockname()[1]
+            if port not in found:
+                found.append(port)
     return found
 
 
 def _ports() -> Iterator[int]:
-    """The ports below the kernel's, from one that differs from process to process, again and again."""
-    text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
-    first, last = 10_000, int(text.split()[0])
+    """The ports below the kernel's again and again, from one that differs from process to process; else 0, for any."""
+    first, last = 10_000, 0
+    with suppress(OSError):
+        last = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    start = os.getpid() * 97 % 5_000
     while True:
-        yield from range(first + os.getpid() * 97 % (last - first), last)
-        yield from range(first, last)
+        yield from range(first + start, last) if last > 20_000 else (0,)
+        start = 0
 
 
 _PORTS = _ports()
+#: Servers are started on several threads.
+_choosing = threading.Lock()
 
 
 def resident_bytes(pid: int) -> int:
