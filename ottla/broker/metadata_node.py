@@ -166,8 +166,7 @@ class MetadataNode(ABC):
 
                 self.security = NodeSecurity(self.loop, self._ports.pool, self.settings)
                 self._undo.callback(self.security.close)
-                if is_of_many(self.settings):
-                    self.security.check_logins()
+                self.security.start_logins(needed=is_of_many(self.settings))
             self._bind()
             where = self.settings.plain_text("metrics.listener")
             if where is not None:

@@ -78,7 +78,9 @@ class NodeSecurity:
         return self._new_pool(1)
 
     def close(self) -> None:
-        """End the thread of handshakes."""
+        """End the thread of handshakes, and those that renew tokens."""
+        for login in self._logins.values():
+            login.close()
         if "_pool" in vars(self):
             self._pool.shutdown()
 
@@ -88,11 +90,11 @@ class NodeSecurity:
         """A connection to another node's listener; the arguments are those of `Outbound`."""
         return SecuredOutbound(*arguments, login=self._logins[listener], **options)
 
-    def check_logins(self) -> None:
-        """OttlaError if this node cannot sign in at others."""
+    def start_logins(self, *, needed: bool) -> None:
+        """Be ready to sign in at others. OttlaError if this node cannot; unless `needed`, that is told when it does."""
         for login in self._logins.values():
-            if login.problem:
-                raise OttlaError(login.problem)
+            if needed or not login.problem:
+                login.start()
 
     def _client_context(self, listener: str) -> ssl.SSLContext:
         return self._tls[listener].client

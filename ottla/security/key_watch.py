@@ -5,7 +5,6 @@ Rules:
   read leaves the keys as they were, and is tried again after `...retry.backoff.ms`, twice that, up to `....max.ms`.
 - A token that no key fits has an address asked at once, but not again within `...retry.backoff.max.ms` of the last
   time: those who make up key ids do not make this node ask without end.
-- An answer has 1 MiB at most. Redirections are not followed: the address that the settings allow is the one asked.
 
 `close` ends the thread. KIP-768.
 """
@@ -17,19 +16,16 @@ import logging
 import os
 import ssl
 import threading
-from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, build_opener
 
 from ottla.kernel.error import OttlaError
 from ottla.kernel.frozen import frozen
 from ottla.security.key_set import KeySet, NoSuchKey
+from ottla.security.provider import ask, bounded
 
 _log = logging.getLogger("ottla.security")
-_BYTES_MAX = 1 << 20
 _FILE_SECONDS = 1.0
-_TIMEOUT_SECONDS = 10.0
 #: What reading a source may raise.
 _ERRORS = (OSError, ValueError, http.client.HTTPException, OttlaError)
 
@@ -54,11 +50,9 @@ class KeySource:
         """The key set as it stands. Raises some of _ERRORS."""
         if self.path is not None:
             with open(self.path, "rb") as file:
-                return _bounded(file)
-        opener = build_opener(_NoRedirect, ProxyHandler({}), HTTPSHandler(context=self.context))
+                return bounded(file)
         try:
-            with opener.open(self.url, timeout=_TIMEOUT_SECONDS) as answer:
-                return _bounded(answer)
+            return ask(self.url, self.context)
         except HTTPError as error:
             error.close()
             raise OttlaError(f"it answers {error.code} {error.reason}") from None
@@ -69,18 +63,6 @@ class KeySource:
             return None
         status = os.stat(self.path)
         return status.st_mtime_ns, status.st_size, status.st_ino
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    def redirect_request(self, *arguments: Any, **named: Any) -> None:
-        """Leave the answer as it is: it is an error."""
-
-
-def _bounded(file: Any) -> bytes:
-    data: bytes = file.read(_BYTES_MAX + 1)
-    if len(data) > _BYTES_MAX:
-        raise ValueError("it has more than 1 MiB")
-    return data
 
 
 class KeyWatch:

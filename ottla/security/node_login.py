@@ -3,24 +3,38 @@
 Rules:
 - The mechanism between brokers is `sasl.mechanism.inter.broker.protocol`, that towards controllers
   `sasl.mechanism.controller.protocol`; user and password stand in the JAAS line of that listener and mechanism.
-- PLAIN and SCRAM are served.
+- PLAIN, SCRAM and OAUTHBEARER are served.
+- The token of OAUTHBEARER comes from a provider (`oauth`, `token_watch`). Its settings are those of the node's file,
+  and the address and files that they name must be allowed there: what is set while nodes run cannot lead a node's
+  secret elsewhere.
 - Settings that do not say it are a `problem`, which is told where the login is needed; once read they are kept until
   others can be read.
-- The password is in no text of this.
+- The password and the token are in no text of this.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import OttlaError
 from ottla.security.jaas import parse_jaas
-from ottla.security.sasl import plain
+from ottla.security.sasl import bearer, plain
 from ottla.security.scram import HASHES, scram
 from ottla.settings.server.settings import ServerSettings
 
-_MECHANISMS = ("PLAIN", *HASHES)
+if TYPE_CHECKING:
+    from ottla.security.oauth import TokenRequest
+    from ottla.security.token_watch import TokenWatch
+
+_BEARER = "OAUTHBEARER"
+_MECHANISMS = ("PLAIN", *HASHES, _BEARER)
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+#: Gives a node's token by the settings `sasl.oauthbearer.*`.
+LOGIN_HANDLER = f"{_PACKAGE}.OAuthBearerLoginCallbackHandler"
+_EXTENSION = "extension_"
 
 
 class NodeLogin:
@@ -32,6 +46,10 @@ class NodeLogin:
         #: The SASL mechanism; None without SASL.
         self.mechanism: str | None = None
         self.user = self._password = ""
+        self._file_settings = settings
+        self._token_request: TokenRequest | None = None
+        self._token_watch: TokenWatch | None = None
+        self._extensions: Mapping[str, str] = {}
         #: The complaint in the log, by host and port: the same is not told again.
         self.complaints: dict[tuple[str, int], str] = {}
         #: Why this node cannot sign in there; "" if it can.
@@ -58,9 +76,9 @@ class NodeLogin:
                 f"{name}={mechanism}: nodes sign in at the listener {listener} of others by {', '.join(_MECHANISMS)}; "
                 "give one of them"
             )
-        line = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
-        text = settings.of_mechanism(listener, mechanism, ServerSettings.sasl_jaas_config.name)
-        options = {} if text is None else parse_jaas(line, text).options
+        if mechanism == _BEARER:
+            return self._read_bearer(listener)
+        line, options = _options(settings, listener, mechanism)
         if not options.get("username") or "password" not in options:
             raise OttlaError(
                 f'{line} has no username="..." and password="...", by which this node signs in at the listener '
@@ -68,13 +86,86 @@ class NodeLogin:
             )
         self.mechanism = mechanism
         self.user, self._password = options["username"], options["password"]
+        return None
+
+    def _read_bearer(self, listener: str) -> None:
+        from ottla.security.oauth import TokenRequest
+        from ottla.security.provider import ALLOWED_FILES, ALLOWED_URLS, check_allowed
+        from ottla.security.tls import provider_context
+
+        if self._token_request is None:
+            settings = self._file_settings
+            of = partial(settings.of_mechanism, listener, _BEARER)
+            name = ServerSettings.sasl_login_callback_handler_class.name
+            if of(name) != LOGIN_HANDLER:
+                raise OttlaError(
+                    f"listener.name.{listener.lower()}.oauthbearer.{name}={of(name) or ''}: a node gets its token by "
+                    f"the settings sasl.oauthbearer.*; give {LOGIN_HANDLER}"
+                )
+            _, options = _options(settings, listener, _BEARER)
+            request = TokenRequest(
+                _BearerSettings(settings, listener), options, lambda: provider_context(options), for_node=True
+            )
+            check_allowed(settings, ALLOWED_URLS, ServerSettings.sasl_oauthbearer_token_endpoint_url.name, request.url)
+            for each, path in request.files.items():
+                check_allowed(settings, ALLOWED_FILES, each, path)
+            self._token_request, self.user = request, request.user
+            named = {
+                name.removeprefix(_EXTENSION): value for name, value in options.items() if name.startswith(_EXTENSION)
+            }
+            self._extensions = named
+        self.mechanism = _BEARER
+
+    def start(self) -> None:
+        """Have a token, if one is needed. OttlaError if this node cannot sign in. It may wait for the provider."""
+        if self.problem:
+            raise OttlaError(self.problem)
+        if self._token_request is None or self._token_watch is not None:
+            return
+        from ottla.security.token_watch import Renewal, TokenWatch
+
+        settings = self._file_settings
+        renewal = Renewal(
+            settings.sasl_login_refresh_window_factor,
+            settings.sasl_login_refresh_window_jitter,
+            settings.sasl_login_refresh_min_period_seconds,
+            settings.sasl_login_refresh_buffer_seconds,
+            settings.sasl_login_retry_backoff_ms,
+            settings.sasl_login_retry_backoff_max_ms,
+        )
+        self._token_watch = TokenWatch(self._token_request, renewal)
+
+    def close(self) -> None:
+        """Renew no token any more."""
+        if self._token_watch is not None:
+            self._token_watch.close()
 
     def exchange(self, nonce: str) -> Generator[bytes, bytes, None]:
         """The messages of one sign-in."""
         assert self.mechanism is not None
         if self.mechanism == "PLAIN":
             return plain(self.user, self._password)
+        if self.mechanism == _BEARER:
+            assert self._token_watch is not None
+            return bearer(self._token_watch.token, self._extensions)
         return scram(self.mechanism, self.user, self._password, nonce)
 
     def __repr__(self) -> str:
         return f"NodeLogin({self.mechanism}, {self.user!r})"
+
+
+class _BearerSettings:
+    """The settings of OAUTHBEARER at one listener, by their attributes."""
+
+    def __init__(self, settings: ServerSettings, listener: str) -> None:
+        self._of = partial(settings.of_mechanism, listener, _BEARER)
+
+    def __getattr__(self, attribute: str) -> Any:
+        return self._of(getattr(ServerSettings, attribute).name)
+
+
+def _options(settings: ServerSettings, listener: str, mechanism: str) -> tuple[str, Mapping[str, str]]:
+    """The JAAS line of a listener's mechanism: its name, and its options."""
+    line = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    text = settings.of_mechanism(listener, mechanism, ServerSettings.sasl_jaas_config.name)
+    return line, {} if text is None else parse_jaas(line, text).options

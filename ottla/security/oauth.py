@@ -1,59 +1,151 @@
-"""A token for a client's id and secret, from the endpoint that `sasl.oauthbearer.token.endpoint.url` names.
+"""Tokens from the endpoint that `sasl.oauthbearer.token.endpoint.url` names, for a client and for a node.
 
-The client credentials grant of OAuth 2.0 (RFC 6749, 4.4); KIPs 768 and 1139. It runs in a thread: it waits for a server
-that is not ours.
+Grants:
+- client credentials (RFC 6749, 4.4): an id and a secret, or an assertion in place of the secret (RFC 7523, 2.2);
+- JWT bearer (RFC 7523, 2.1), by `sasl.oauthbearer.jwt.retriever.class`: an assertion.
+A `file:` address names a file with the token itself.
+
+`fetch` waits for a server that is not ours: it runs in a thread. KIPs: 768, 1139.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
+import http.client
 import json
+import math
+import ssl
 import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import quote_plus, urlencode
-from urllib.request import Request, urlopen
+from urllib.parse import quote_plus, unquote, urlencode, urlsplit
+from urllib.request import Request
 
 from ottla.kernel.client_error import AuthenticationFailed, NotReachable
 from ottla.kernel.error import OttlaError
-from ottla.settings.client.security import SecuritySettings
+from ottla.security.assertion import Assertions
+from ottla.security.provider import ask
 
-_TIMEOUT_S = 10.0
-#: Answers of a token endpoint are a few KiB.
-_BYTES_MAX = 1 << 20
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+_BY_ADDRESS, _FILE = f"{_PACKAGE}.DefaultJwtRetriever", f"{_PACKAGE}.FileJwtRetriever"
+_CREDENTIALS, _BEARER = f"{_PACKAGE}.ClientCredentialsJwtRetriever", f"{_PACKAGE}.JwtBearerJwtRetriever"
+_RETRIEVERS = (_BY_ADDRESS, _CREDENTIALS, _BEARER, _FILE)
+_URL = "sasl.oauthbearer.token.endpoint.url"
+_GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+_ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+#: Answers that another try would not change. Others of 4xx may pass: 408, 429.
+_TRY_AGAIN = (408, 429)
 
 
-async def fetch(settings: SecuritySettings) -> tuple[str, float]:
-    """The token, and its end in s since 1970 (0 if the endpoint does not say).
+class TokenRequest:
+    """How a token is asked for. OttlaError if the settings do not say it.
 
-    NotReachable if the endpoint may give one later, AuthenticationFailed if it does not like the id or the secret.
+    `settings` has the attributes `sasl_oauthbearer_*`; `options` are those of the JAAS line, which hold what the
+    settings do not (`clientId`, `clientSecret`, `scope`). `context`: the TLS to the provider, made for https alone.
     """
-    return await asyncio.to_thread(_fetch, settings)
+
+    def __init__(
+        self, settings: Any, options: Mapping[str, str], context: Callable[[], ssl.SSLContext], *, for_node: bool
+    ) -> None:
+        self.url: str = (settings.sasl_oauthbearer_token_endpoint_url or "").strip()
+        self._for_node = for_node
+        kind = settings.sasl_oauthbearer_jwt_retriever_class
+        if kind not in _RETRIEVERS:
+            raise OttlaError(
+                f"sasl.oauthbearer.jwt.retriever.class={kind}: no Java class is run here; give one of "
+                f"{', '.join(_RETRIEVERS)}"
+            )
+        scheme = urlsplit(self.url).scheme.lower()
+        from_file = scheme == "file" and kind in (_BY_ADDRESS, _FILE)
+        if not from_file and (kind == _FILE or scheme not in ("https", "http")):
+            raise OttlaError(f"{_URL}={self.url} is no {'file:' if kind == _FILE else 'http or https'} address")
+        self._context = context() if scheme == "https" else None
+        self._file = Path(unquote(urlsplit(self.url).path)) if from_file else None
+        self._scope = (settings.sasl_oauthbearer_scope or options.get("scope") or "").strip()
+        self._id = settings.sasl_oauthbearer_client_credentials_client_id or options.get("clientId") or ""
+        self._secret = settings.sasl_oauthbearer_client_credentials_client_secret or options.get("clientSecret") or ""
+        self._is_bearer = kind == _BEARER
+        self._assertions: Assertions | None = None
+        asserts = settings.sasl_oauthbearer_assertion_file or settings.sasl_oauthbearer_assertion_claim_iss
+        if self._is_bearer or (asserts and not from_file):
+            self._assertions = Assertions(settings)
+        elif not from_file and (not self._id or not self._secret):
+            raise OttlaError(
+                f"{_URL} needs sasl.oauthbearer.client.credentials.client.id and .client.secret, or an assertion "
+                "(sasl.oauthbearer.assertion.*)"
+            )
+        #: The client or the node, for a log.
+        self.user: str = self._id or settings.sasl_oauthbearer_assertion_claim_sub or self.url
+
+    @property
+    def files(self) -> Mapping[str, str]:
+        """Setting -> a file that it names and that is read for a token."""
+        return {} if self._assertions is None else self._assertions.files
+
+    def fetch(self) -> tuple[str, float]:
+        """The token, and its end in s since 1970 (0 if neither it nor the endpoint says one).
+
+        NotReachable if the endpoint may give one later, AuthenticationFailed if it refuses who asks, OttlaError for
+        files that cannot be used.
+        """
+        began = time.time()
+        said = {"access_token": self._from_file()} if self._file is not None else self._ask(int(began))
+        try:
+            token: str = (said.get("access_token") or said["id_token"]).strip()
+            lifetime = float(said.get("expires_in") or 0)
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            raise NotReachable(f"{self.url} gives no token: its answer has no access_token") from None
+        return token, end_of(token) or (began + lifetime if math.isfinite(lifetime) and lifetime else 0.0)
+
+    def _from_file(self) -> str:
+        assert self._file is not None
+        try:
+            return self._file.read_text()
+        except (OSError, ValueError) as error:
+            raise NotReachable(f"{self.url} gives no token: {error}") from None
+
+    def _ask(self, now_s: int) -> Any:
+        headers = {"Accept": "application/json", "Cache-Control": "no-cache"}
+        form: dict[str, str] = {}
+        if self._is_bearer:
+            assert self._assertions is not None
+            form = {"grant_type": _GRANT, "assertion": self._assertions.make(now_s)}
+        else:
+            form = {"grant_type": "client_credentials"}
+            if self._assertions is not None:
+                form |= {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": self._assertions.make(now_s)}
+                form |= {"client_id": self._id} if self._id else {}
+            else:
+                headers["Authorization"] = f"Basic {self._basic()}"
+        if self._scope:
+            form["scope"] = self._scope
+        request = Request(self.url, urlencode(form).encode(), headers)
+        try:
+            return json.loads(ask(request, self._context, by_proxy=not self._for_node))
+        except HTTPError as error:
+            error.close()
+            why = f"{self.url} gives no token: it answers {error.code} {error.reason}"
+            refused = error.code < 500 and error.code not in _TRY_AGAIN
+            raise (AuthenticationFailed if refused else NotReachable)(why) from None
+        except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
+            raise NotReachable(f"{self.url} gives no token: {error}") from error
+
+    def _basic(self) -> str:
+        """RFC 6749, 2.3.1. Apache's broker sends both as they are (sasl.oauthbearer.header.urlencode=false)."""
+        if self._for_node:
+            said = f"{self._id.strip()}:{self._secret.strip()}"
+        else:
+            said = f"{quote_plus(self._id)}:{quote_plus(self._secret)}"
+        return base64.b64encode(said.encode()).decode()
 
 
-def _fetch(settings: SecuritySettings) -> tuple[str, float]:
-    url = settings.sasl_oauthbearer_token_endpoint_url or ""
-    if not url.startswith(("https://", "http://")):
-        raise OttlaError(f"sasl.oauthbearer.token.endpoint.url={url} is no http or https address")
-    client_id = settings.sasl_oauthbearer_client_credentials_client_id or ""
-    secret = settings.sasl_oauthbearer_client_credentials_client_secret or ""
-    form = {"grant_type": "client_credentials"}
-    if settings.sasl_oauthbearer_scope:
-        form["scope"] = settings.sasl_oauthbearer_scope
-    basic = base64.b64encode(f"{quote_plus(client_id)}:{quote_plus(secret)}".encode()).decode()
-    headers = {"Authorization": f"Basic {basic}", "Accept": "application/json"}
-    began = time.time()
+def end_of(token: str) -> float:
+    """The claim exp of a token, in s since 1970; 0 if it has none. Nothing of the token is checked."""
     try:
-        with urlopen(Request(url, urlencode(form).encode(), headers), timeout=_TIMEOUT_S) as answer:
-            said = json.loads(answer.read(_BYTES_MAX))
-        token = said["access_token"]
-        lifetime = float(said.get("expires_in", 0))
-    except HTTPError as error:
-        error.close()
-        why = f"{url} gives no token: it answers {error.code} {error.reason}"
-        raise (NotReachable(why) if error.code >= 500 else AuthenticationFailed(why)) from error
-    except OSError as error:
-        raise NotReachable(f"{url} gives no token: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotReachable(f"{url} gives no token: its answer has no access_token") from error
-    return token, began + lifetime if lifetime else 0.0
+        part = token.split(".")[1]
+        end = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))["exp"]
+        return float(end) if isinstance(end, int | float) and math.isfinite(end) else 0.0
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError):
+        return 0.0

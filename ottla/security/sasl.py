@@ -8,17 +8,20 @@ RFC 4616 (PLAIN), 5802 (SCRAM: `scram`), 7628 (OAUTHBEARER).
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import secrets
 import time
 from collections.abc import Generator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import OttlaError
-from ottla.security.oauth import fetch
 from ottla.security.scram import ScramRefused, scram
 from ottla.settings.client.security import SecuritySettings
+
+if TYPE_CHECKING:
+    from ottla.security.oauth import TokenRequest
 
 Exchange = Generator[bytes, bytes, None]
 
@@ -27,7 +30,7 @@ _TOKEN_LIFE_USED = 0.8
 
 
 class SignIn:
-    """How one client signs in, on each of its connections. The client's `Cluster` makes it."""
+    """How one client signs in, on each of its connections. The client's `Cluster` makes it. OttlaError."""
 
     def __init__(self, settings: SecuritySettings) -> None:
         self.mechanism = settings.sasl_mechanism or ""
@@ -35,6 +38,13 @@ class SignIn:
         self._token = ""
         #: When the token is to be fetched again, in s since 1970.
         self._renew_at = 0.0
+        self._request: TokenRequest | None = None
+        if self.mechanism == "OAUTHBEARER" and settings.sasl_oauthbearer_token is None:
+            from ottla.security.oauth import TokenRequest
+            from ottla.security.tls import provider_context
+
+            options = settings.jaas_options
+            self._request = TokenRequest(settings, options, lambda: provider_context(options), for_node=False)
 
     async def exchange(self) -> Exchange:
         """A new exchange. OttlaError if there is no token to be had."""
@@ -52,7 +62,7 @@ class SignIn:
         began = time.time()
         if isinstance(given, str):
             return given
-        found: Any = await fetch(self._settings) if given is None else given()
+        found: Any = await asyncio.to_thread(self._request.fetch) if self._request is not None else given()
         if inspect.isawaitable(found):
             found = await found
         token, ends_at = found if isinstance(found, tuple) else (found, 0.0)

@@ -12,7 +12,7 @@ import contextlib
 import os
 import ssl
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -36,6 +36,18 @@ def context(settings: SecuritySettings) -> ssl.SSLContext:
     made.minimum_version, made.maximum_version = versions[0], versions[-1]
     _show(settings, made)
     return made
+
+
+def provider_context(jaas_options: Mapping[str, str]) -> ssl.SSLContext:
+    """The TLS to a provider of tokens or keys: by the options ssl.* of a JAAS line. OttlaError."""
+    options = {name: value for name, value in jaas_options.items() if name.startswith("ssl.")}
+    if "ssl.truststore.location" in options:
+        from ottla.settings.server.settings import ServerSettings
+
+        # The line is read as Kafka reads it, whose default is Java's store.
+        kind = ServerSettings.ssl_truststore_type
+        options = {kind.name: str(kind.default), **options}
+    return context(SecuritySettings.read({"security.protocol": "SSL", **options}, {}))
 
 
 def _trusting(settings: SecuritySettings) -> ssl.SSLContext:

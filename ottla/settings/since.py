@@ -246,7 +246,13 @@ _RELEASES: Mapping[str, Mapping[str, str]] = {
         "3.8": "compression.gzip.level compression.lz4.level compression.zstd.level metadata.recovery.strategy",
         "4.0": "metadata.recovery.rebootstrap.trigger.ms",
         "4.1": """
-            sasl.oauthbearer.client.credentials.client.id sasl.oauthbearer.client.credentials.client.secret
+            sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+            sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+            sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+            sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file
+            sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
+            sasl.oauthbearer.assertion.template.file sasl.oauthbearer.client.credentials.client.id
+            sasl.oauthbearer.client.credentials.client.secret sasl.oauthbearer.jwt.retriever.class
             sasl.oauthbearer.scope share.acknowledgement.mode transaction.two.phase.commit.enable
         """,
         "4.2": "share.acquire.mode",

@@ -51,6 +51,8 @@ _OF_NODES = (
     "ottla/settings/server/settings.py",
     "ottla/security/listener_tls.py",
     "ottla/security/node_login.py",
+    "ottla/security/oauth.py",
+    "ottla/security/assertion.py",
 )
 _PATH = re.compile(r"(?<![\w/.-])((?:ottla|tests|docs|bench|examples|\.ci)/[\w./-]*\w)")
 _WORD = re.compile(r"\w+")

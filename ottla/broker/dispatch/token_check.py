@@ -6,14 +6,12 @@ Rules:
   `OAuthBearerUnsecuredValidatorCallbackHandler` takes unsigned tokens. Kafka's default is the second; here it must be
   named.
 - The settings are those of the node's file: what is set while nodes run cannot lead them to other keys.
-- An address of keys must stand in `org.apache.kafka.sasl.oauthbearer.allowed.urls`, Kafka's system property, which is
-  a line of the file here.
+- An address of keys must be allowed (`ottla.security.provider`).
 """
 
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any
@@ -23,8 +21,8 @@ from ottla.kernel.error import OttlaError
 from ottla.security.bearer import TOKEN_LENGTH_MAX, Bearer, TokenRefused
 from ottla.security.claims import ClaimRules, UnsecuredRules
 from ottla.security.jaas import parse_jaas
-from ottla.security.tls import context
-from ottla.settings.client.security import SecuritySettings
+from ottla.security.provider import ALLOWED_URLS, check_allowed
+from ottla.security.tls import provider_context
 from ottla.settings.server.settings import ServerSettings
 
 _log = logging.getLogger("ottla.security")
@@ -32,7 +30,6 @@ _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 SIGNED = f"{_PACKAGE}.OAuthBearerValidatorCallbackHandler"
 UNSECURED = f"{_PACKAGE}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 _VALIDATORS = (f"{_PACKAGE}.DefaultJwtValidator", f"{_PACKAGE}.BrokerJwtValidator")
-ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _MECHANISM = "OAUTHBEARER"
 _SCHEMES = ("https", "http", "file")
 
@@ -120,11 +117,7 @@ class TokenCheck:
         scheme = urlsplit(url).scheme.lower()
         if scheme not in _SCHEMES:
             raise OttlaError(f"{self._name(name)}={url}: it begins with https:// or file:")
-        allowed = (self._settings.plain_text(ALLOWED_URLS) or "").split(",")
-        if url not in {each.strip() for each in allowed}:
-            raise OttlaError(
-                f"{self._name(name)}={url} is not among the addresses that are allowed: {ALLOWED_URLS}={url}"
-            )
+        check_allowed(self._settings, ALLOWED_URLS, self._name(name), url)
         if scheme == "http":
             _log.warning("%s is not encrypted: whoever is between can give other keys", url)
         refresh_ms, backoff_ms, backoff_max_ms = (
@@ -137,17 +130,8 @@ class TokenCheck:
         )
         if min(refresh_ms, backoff_ms, backoff_max_ms) <= 0:
             raise OttlaError("sasl.oauthbearer.jwks.endpoint.refresh.ms and .retry.backoff* must be more than 0")
-        tls = self._context() if scheme == "https" else None
+        tls = provider_context(self._options()) if scheme == "https" else None
         return KeySource(url, tls, refresh_ms, backoff_ms, backoff_max_ms)
-
-    def _context(self) -> ssl.SSLContext:
-        """The TLS to the provider: by the options ssl.* of the JAAS line, as Kafka reads them."""
-        options = {name: value for name, value in self._options().items() if name.startswith("ssl.")}
-        kind = ServerSettings.ssl_truststore_type
-        if ServerSettings.ssl_truststore_location.name in options:
-            # The line is read as Kafka reads it, whose default is Java's store.
-            options = {kind.name: str(kind.default), **options}
-        return context(SecuritySettings.read({"security.protocol": "SSL", **options}, {}))
 
     # ---- settings
 

@@ -32,9 +32,21 @@ class ClientOptions(TypedDict, total=False):
     retry_backoff_ms: int | str
     sasl_jaas_config: str | None
     sasl_mechanism: str | None
+    sasl_oauthbearer_assertion_algorithm: str
+    sasl_oauthbearer_assertion_claim_aud: str | None
+    sasl_oauthbearer_assertion_claim_exp_seconds: int | str
+    sasl_oauthbearer_assertion_claim_iss: str | None
+    sasl_oauthbearer_assertion_claim_jti_include: bool | str
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int | str
+    sasl_oauthbearer_assertion_claim_sub: str | None
+    sasl_oauthbearer_assertion_file: str | None
+    sasl_oauthbearer_assertion_private_key_file: str | None
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None
+    sasl_oauthbearer_assertion_template_file: str | None
     sasl_oauthbearer_client_credentials_client_id: str | None
     sasl_oauthbearer_client_credentials_client_secret: str | None
     sasl_oauthbearer_extensions: Any
+    sasl_oauthbearer_jwt_retriever_class: str
     sasl_oauthbearer_scope: str | None
     sasl_oauthbearer_token: Any
     sasl_oauthbearer_token_endpoint_url: str | None

@@ -5,7 +5,7 @@ Rules:
 - Certificates and keys are PEM, in files or as text, or in Java's stores (PKCS12, JKS).
 - A setting without effect under the security.protocol at hand is refused: it must not give a false sense of safety.
 
-KIPs: 651 (PEM), 768 and 1139 (OAuth).
+KIP: 651 (PEM).
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import re
 from typing import Any
 
 from ottla.kernel.error import OttlaError
-from ottla.settings.client.schema import DeclaredSettings, anything, one_of, optional_text, reads, secret, setting
+from ottla.settings.client.oauth import OauthSettings
+from ottla.settings.client.schema import anything, one_of, optional_text, reads, secret, setting
 from ottla.settings.schema import ConfigType
 
 _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
-_JAAS = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_JAAS = re.compile(r'([\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 @reads(ConfigType.STRING)
@@ -38,14 +39,7 @@ def _versions(value: object) -> tuple[str, ...]:
     return found
 
 
-@reads(ConfigType.PASSWORD)
-def _token(value: object) -> object:
-    if value is None or isinstance(value, str) or callable(value):
-        return value
-    raise ValueError("a function that gives the token, or the token")
-
-
-class SecuritySettings(DeclaredSettings):
+class SecuritySettings(OauthSettings):
     """What every client can be told of its security."""
 
     security_protocol: str = setting(
@@ -148,32 +142,6 @@ class SecuritySettings(DeclaredSettings):
         secret,
         'Java\'s way to say both: ... required username="u" password="p"; with tokenauth="true" they are of a token.',
     )
-    sasl_oauthbearer_token: Any = setting(
-        "sasl.oauthbearer.token",
-        None,
-        _token,
-        "The token, or a function that gives one (or token and its end in s since 1970); it may be async.",
-        differs="Ottla's own",
-    )
-    sasl_oauthbearer_token_endpoint_url: str | None = setting(
-        "sasl.oauthbearer.token.endpoint.url", None, optional_text, "Where a token is had for a client's id and secret."
-    )
-    sasl_oauthbearer_client_credentials_client_id: str | None = setting(
-        "sasl.oauthbearer.client.credentials.client.id", None, optional_text, "The id to show there."
-    )
-    sasl_oauthbearer_client_credentials_client_secret: str | None = setting(
-        "sasl.oauthbearer.client.credentials.client.secret", None, secret, "The secret to show there."
-    )
-    sasl_oauthbearer_scope: str | None = setting(
-        "sasl.oauthbearer.scope", None, optional_text, "The scope to ask for there."
-    )
-    sasl_oauthbearer_extensions: Any = setting(
-        "sasl.oauthbearer.extensions",
-        None,
-        anything,
-        "Names to values, for the broker (KIP-342).",
-        differs="Ottla's own",
-    )
 
     @property
     def tls(self) -> bool:
@@ -186,12 +154,17 @@ class SecuritySettings(DeclaredSettings):
         return self.security_protocol.startswith("SASL")
 
     @property
+    def jaas_options(self) -> dict[str, str]:
+        """What stands in quotes in the JAAS line, by name."""
+        jaas = _JAAS.findall(self.sasl_jaas_config or "")
+        return {name: re.sub(r"\\(.)", r"\1", value) for name, value in jaas}
+
+    @property
     def user(self) -> tuple[str, str, bool]:
         """Name, password, and whether these are of a delegation token."""
-        jaas = dict(_JAAS.findall(self.sasl_jaas_config or ""))
-        unescaped = {name: re.sub(r"\\(.)", r"\1", value) for name, value in jaas.items()}
-        name = self.sasl_username if self.sasl_username is not None else unescaped.get("username", "")
-        password = self.sasl_password if self.sasl_password is not None else unescaped.get("password", "")
+        jaas = self.jaas_options
+        name = self.sasl_username if self.sasl_username is not None else jaas.get("username", "")
+        password = self.sasl_password if self.sasl_password is not None else jaas.get("password", "")
         token = bool(re.search(r'tokenauth\s*=\s*"?true', self.sasl_jaas_config or ""))
         return name, password, token
 
@@ -248,14 +221,6 @@ class SecuritySettings(DeclaredSettings):
                 raise OttlaError(
                     "OAUTHBEARER needs sasl.oauthbearer.token (a function that gives one) or "
                     "sasl.oauthbearer.token.endpoint.url, and not both"
-                )
-            if self.sasl_oauthbearer_token_endpoint_url is not None and (
-                self.sasl_oauthbearer_client_credentials_client_id is None
-                or self.sasl_oauthbearer_client_credentials_client_secret is None
-            ):
-                raise OttlaError(
-                    "sasl.oauthbearer.token.endpoint.url needs sasl.oauthbearer.client.credentials.client.id and "
-                    ".client.secret"
                 )
             return
         name, password, _ = self.user

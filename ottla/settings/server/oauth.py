@@ -12,10 +12,9 @@ class OauthDeclaration:
         "RS256",
         "The algorithm that an assertion is signed with.",
         OneOf("ES256", "RS256", any_case=True),
-        served=False,
     )
     sasl_oauthbearer_assertion_claim_aud = string(
-        "sasl.oauthbearer.assertion.claim.aud", None, "Whom an assertion is for (its claim aud).", served=False
+        "sasl.oauthbearer.assertion.claim.aud", None, "Whom an assertion is for (its claim aud)."
     )
     sasl_oauthbearer_assertion_claim_exp_seconds = integer(
         "sasl.oauthbearer.assertion.claim.exp.seconds",
@@ -23,16 +22,14 @@ class OauthDeclaration:
         "How long an assertion holds (its claim exp).",
         Between(0, 86_400),
         LOW,
-        served=False,
     )
     sasl_oauthbearer_assertion_claim_iss = string(
-        "sasl.oauthbearer.assertion.claim.iss", None, "Who makes the assertion (its claim iss).", served=False
+        "sasl.oauthbearer.assertion.claim.iss", None, "Who makes the assertion (its claim iss)."
     )
     sasl_oauthbearer_assertion_claim_jti_include = boolean(
         "sasl.oauthbearer.assertion.claim.jti.include",
         False,
         "Whether an assertion has an id of its own (its claim jti).",
-        served=False,
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds = integer(
         "sasl.oauthbearer.assertion.claim.nbf.seconds",
@@ -40,34 +37,29 @@ class OauthDeclaration:
         "How far back an assertion begins to hold (its claim nbf).",
         Between(0, 3600),
         LOW,
-        served=False,
     )
     sasl_oauthbearer_assertion_claim_sub = string(
-        "sasl.oauthbearer.assertion.claim.sub", None, "Whom an assertion speaks of (its claim sub).", served=False
+        "sasl.oauthbearer.assertion.claim.sub", None, "Whom an assertion speaks of (its claim sub)."
     )
-    sasl_oauthbearer_assertion_file = string(
-        "sasl.oauthbearer.assertion.file", None, "A file with a ready assertion.", served=False
-    )
+    sasl_oauthbearer_assertion_file = string("sasl.oauthbearer.assertion.file", None, "A file with a ready assertion.")
     sasl_oauthbearer_assertion_private_key_file = string(
         "sasl.oauthbearer.assertion.private.key.file",
         None,
         "The file with the key that assertions are signed with.",
-        served=False,
     )
     sasl_oauthbearer_assertion_private_key_passphrase = password(
-        "sasl.oauthbearer.assertion.private.key.passphrase", None, "The password of that key.", served=False
+        "sasl.oauthbearer.assertion.private.key.passphrase", None, "The password of that key."
     )
     sasl_oauthbearer_assertion_template_file = string(
-        "sasl.oauthbearer.assertion.template.file", None, "A file with claims that every assertion gets.", served=False
+        "sasl.oauthbearer.assertion.template.file", None, "A file with claims that every assertion gets."
     )
     sasl_oauthbearer_client_credentials_client_id = string(
-        "sasl.oauthbearer.client.credentials.client.id", None, "The client's id at the token's provider.", served=False
+        "sasl.oauthbearer.client.credentials.client.id", None, "The client's id at the token's provider."
     )
     sasl_oauthbearer_client_credentials_client_secret = password(
         "sasl.oauthbearer.client.credentials.client.secret",
         None,
         "The client's secret at the token's provider.",
-        served=False,
     )
     sasl_oauthbearer_clock_skew_seconds = integer(
         "sasl.oauthbearer.clock.skew.seconds",
@@ -113,22 +105,17 @@ class OauthDeclaration:
         "sasl.oauthbearer.jwt.retriever.class",
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever",
         "The Java class that fetches tokens.",
-        served=False,
     )
     sasl_oauthbearer_jwt_validator_class = class_name(
         "sasl.oauthbearer.jwt.validator.class",
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
         "The Java class that checks tokens.",
     )
-    sasl_oauthbearer_scope = string(
-        "sasl.oauthbearer.scope", None, "The scope that a token is asked for.", served=False
-    )
+    sasl_oauthbearer_scope = string("sasl.oauthbearer.scope", None, "The scope that a token is asked for.")
     sasl_oauthbearer_scope_claim_name = string(
         "sasl.oauthbearer.scope.claim.name", "scope", "The claim with a token's scope.", importance=LOW
     )
     sasl_oauthbearer_sub_claim_name = string(
         "sasl.oauthbearer.sub.claim.name", "sub", "The claim with a token's user.", importance=LOW
     )
-    sasl_oauthbearer_token_endpoint_url = string(
-        "sasl.oauthbearer.token.endpoint.url", None, "Where tokens come from.", served=False
-    )
+    sasl_oauthbearer_token_endpoint_url = string("sasl.oauthbearer.token.endpoint.url", None, "Where tokens come from.")

@@ -193,7 +193,9 @@ class SecurityDeclaration:
         "sasl.server.max.receive.size", 524_288, "The largest message of a sign-in in bytes."
     )
     sasl_login_callback_handler_class = class_name(
-        "sasl.login.callback.handler.class", None, "A Java class that answers a login.", served=False
+        "sasl.login.callback.handler.class",
+        None,
+        "The Java class that answers a login; Kafka's OAuthBearerLoginCallbackHandler is served.",
     )
     sasl_login_class = class_name("sasl.login.class", None, "A Java class that logs in.", served=False)
     sasl_login_connect_timeout_ms = integer(
@@ -215,42 +217,36 @@ class SecurityDeclaration:
         300,
         "How long before its end a credential is renewed at the latest.",
         mode=PER_BROKER,
-        served=False,
     )
     sasl_login_refresh_min_period_seconds = short(
         "sasl.login.refresh.min.period.seconds",
         60,
         "How long a credential is used before it is renewed at the earliest.",
         mode=PER_BROKER,
-        served=False,
     )
     sasl_login_refresh_window_factor = double(
         "sasl.login.refresh.window.factor",
         0.8,
         "Which part of a credential's life passes before it is renewed.",
         mode=PER_BROKER,
-        served=False,
     )
     sasl_login_refresh_window_jitter = double(
         "sasl.login.refresh.window.jitter",
         0.05,
         "How much of a credential's life is added to that at random.",
         mode=PER_BROKER,
-        served=False,
     )
     sasl_login_retry_backoff_max_ms = long(
         "sasl.login.retry.backoff.max.ms",
         10_000,
         "The longest pause between two tries to reach the token's provider.",
         importance=LOW,
-        served=False,
     )
     sasl_login_retry_backoff_ms = long(
         "sasl.login.retry.backoff.ms",
         100,
         "The first pause between two tries to reach the token's provider.",
         importance=LOW,
-        served=False,
     )
     sasl_kerberos_kinit_cmd = string(
         "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", "The path of Kerberos' kinit.", mode=PER_BROKER, served=False

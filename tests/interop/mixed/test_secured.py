@@ -15,6 +15,8 @@ from tests.client import certificate
 from tests.interop.mixed.nodes import MixedCluster, MixedNode, until
 from tests.interop.secured import jaas
 from tests.interop.server import free_ports
+from tests.security.token_endpoint import SECRETS, TokenEndpoint
+from tests.security.token_scene import AUDIENCE, ISSUER, Provider
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -89,6 +91,38 @@ class ScramCluster(SecuredCluster):
             "listener.name.nodes.scram-sha-512.sasl.jaas.config": login,
             "delegation.token.secret.key": "a secret of all nodes",
         }
+
+
+class BearerCluster(SecuredCluster):
+    """Nodes sign in at each other by tokens of a provider, which end soon; clients by PLAIN."""
+
+    def __init__(self, directory: Path, nodes: list[MixedNode], endpoint: TokenEndpoint) -> None:
+        self.endpoint = endpoint
+        self.keys = endpoint.provider.write(directory / "keys.json", "rsa")
+        super().__init__(directory, nodes, "SASL_PLAINTEXT")
+
+    def _common(self) -> Mapping[str, str]:
+        package = "org.apache.kafka.common.security.oauthbearer"
+        found = {
+            **super()._common(),
+            "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+            "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+            "sasl.mechanism.controller.protocol": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": self.endpoint.url,
+            "sasl.oauthbearer.jwks.endpoint.url": self.keys,
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+            # A session ends with its token.
+            "connections.max.reauth.ms": "3600000",
+            "org.apache.kafka.sasl.oauthbearer.allowed.urls": f"{self.endpoint.url},{self.keys}",
+        }
+        login = {"clientId": "node", "clientSecret": SECRETS["node"]}
+        for name in ("nodes", "controller"):
+            own = f"listener.name.{name}.oauthbearer.sasl"
+            found[f"{own}.jaas.config"] = jaas("oauthbearer.OAuthBearerLoginModule", login)
+            found[f"{own}.login.callback.handler.class"] = f"{package}.OAuthBearerLoginCallbackHandler"
+            found[f"{own}.server.callback.handler.class"] = f"{package}.OAuthBearerValidatorCallbackHandler"
+        return found
 
 
 def line(options: Mapping[str, str]) -> str:
@@ -188,3 +222,31 @@ def test_brokers_sign_in_by_scram_and_a_token_is_good_at_every_node(tmp_path: Pa
             admin.expire_delegation_token(token.hmac)
             until(lambda: not lets_in(3), "node 3 lets in by a token that has ended")
         works(cluster, "after", 3)
+
+
+def test_nodes_sign_in_by_tokens_that_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with TokenEndpoint(Provider(), lifetime_s=20) as endpoint:
+        kinds = nodes("ottla", "ottla", "ottla", "apache")
+        made = BearerCluster(tmp_path, kinds, endpoint)
+        allowed = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", f"-D{allowed}={endpoint.url},{made.keys}")
+        with made as cluster:
+            works(cluster, "first", 4)
+            begun = len(endpoint.asked)
+            assert {each.form["grant_type"] for each in endpoint.asked} == {"client_credentials"}
+            # Three nodes at two listeners, Apache's at two: every session of the beginning has ended by then.
+            until(lambda: len(endpoint.asked) >= begun + 24, "the nodes do not renew their tokens")
+            works(cluster, "renewed", 4)
+            endpoint.status = 503
+            cluster.stop(2)
+            cluster.start(2)
+            refused = f"{endpoint.url} gives no token: it answers 503"
+            until(lambda: refused in cluster.output(2).read_text(), lambda: cluster.tail(2))
+            until(lambda: 2 in cluster._processes.ended(), "a node without a token goes on")
+            endpoint.status = 0
+            cluster.start(2)
+            cluster.until_ready(2)
+            works(cluster, "again", 4)
+        said = "".join(cluster.output(each).read_text() for each in (1, 2, 3))
+        assert SECRETS["node"] not in said
+        assert "Traceback" not in said

@@ -1,0 +1,118 @@
+"""Where a client's tokens come from, with `sasl.mechanism=OAUTHBEARER`. KIPs: 342, 768, 1139."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.settings.client.schema import (
+    DeclaredSettings,
+    anything,
+    flag,
+    integer,
+    one_of,
+    optional_text,
+    reads,
+    secret,
+    setting,
+)
+from ottla.settings.schema import ConfigType
+
+_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
+
+
+@reads(ConfigType.PASSWORD)
+def _token(value: object) -> object:
+    if value is None or isinstance(value, str) or callable(value):
+        return value
+    raise ValueError("a function that gives the token, or the token")
+
+
+class OauthSettings(DeclaredSettings):
+    """What every client can be told of its tokens."""
+
+    sasl_oauthbearer_token: Any = setting(
+        "sasl.oauthbearer.token",
+        None,
+        _token,
+        "The token, or a function that gives one (or token and its end in s since 1970); it may be async.",
+        differs="Ottla's own",
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = setting(
+        "sasl.oauthbearer.token.endpoint.url", None, optional_text, "Where tokens come from; a file: holds one."
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = setting(
+        "sasl.oauthbearer.client.credentials.client.id",
+        None,
+        optional_text,
+        "The client's id there, with the client credentials grant.",
+    )
+    sasl_oauthbearer_client_credentials_client_secret: str | None = setting(
+        "sasl.oauthbearer.client.credentials.client.secret",
+        None,
+        secret,
+        "Its secret; an assertion may take its place.",
+    )
+    sasl_oauthbearer_scope: str | None = setting(
+        "sasl.oauthbearer.scope", None, optional_text, "The scope to ask for there."
+    )
+    sasl_oauthbearer_extensions: Any = setting(
+        "sasl.oauthbearer.extensions",
+        None,
+        anything,
+        "Names to values, for the broker (KIP-342).",
+        differs="Ottla's own",
+    )
+    sasl_oauthbearer_jwt_retriever_class: str = setting(
+        "sasl.oauthbearer.jwt.retriever.class",
+        f"{_PACKAGE}.DefaultJwtRetriever",
+        one_of(
+            f"{_PACKAGE}.DefaultJwtRetriever",
+            f"{_PACKAGE}.ClientCredentialsJwtRetriever",
+            f"{_PACKAGE}.JwtBearerJwtRetriever",
+            f"{_PACKAGE}.FileJwtRetriever",
+        ),
+        "The grant, by the names of Kafka's classes: client credentials, JWT bearer, or a token in a file.",
+        differs="these four alone",
+    )
+    sasl_oauthbearer_assertion_algorithm: str = setting(
+        "sasl.oauthbearer.assertion.algorithm", "RS256", one_of("RS256", "ES256"), "How an assertion is signed."
+    )
+    sasl_oauthbearer_assertion_claim_aud: str | None = setting(
+        "sasl.oauthbearer.assertion.claim.aud", None, optional_text, "Whom an assertion is for."
+    )
+    sasl_oauthbearer_assertion_claim_exp_seconds: int = setting(
+        "sasl.oauthbearer.assertion.claim.exp.seconds", 300, integer(0, 86_400), "How long an assertion holds."
+    )
+    sasl_oauthbearer_assertion_claim_iss: str | None = setting(
+        "sasl.oauthbearer.assertion.claim.iss",
+        None,
+        optional_text,
+        "Who makes it; with client credentials it takes the place of the secret.",
+    )
+    sasl_oauthbearer_assertion_claim_jti_include: bool = setting(
+        "sasl.oauthbearer.assertion.claim.jti.include", False, flag, "Whether an assertion has an id of its own."
+    )
+    sasl_oauthbearer_assertion_claim_nbf_seconds: int = setting(
+        "sasl.oauthbearer.assertion.claim.nbf.seconds", 60, integer(0, 3600), "How far back an assertion begins."
+    )
+    sasl_oauthbearer_assertion_claim_sub: str | None = setting(
+        "sasl.oauthbearer.assertion.claim.sub", None, optional_text, "Whom an assertion speaks of."
+    )
+    sasl_oauthbearer_assertion_file: str | None = setting(
+        "sasl.oauthbearer.assertion.file", None, optional_text, "A file with a ready assertion, in place of a key."
+    )
+    sasl_oauthbearer_assertion_private_key_file: str | None = setting(
+        "sasl.oauthbearer.assertion.private.key.file",
+        None,
+        optional_text,
+        "The PEM file of the key that signs assertions; needs ottla[oauth].",
+    )
+    sasl_oauthbearer_assertion_private_key_passphrase: str | None = setting(
+        "sasl.oauthbearer.assertion.private.key.passphrase", None, secret, "The passphrase of that key."
+    )
+    sasl_oauthbearer_assertion_template_file: str | None = setting(
+        "sasl.oauthbearer.assertion.template.file",
+        None,
+        optional_text,
+        "A JSON file with a header and a payload that every assertion gets.",
+    )
