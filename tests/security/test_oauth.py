@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 
 from ottla.kernel.client_error import AuthenticationFailed, NotReachable
 from ottla.kernel.error import OttlaError
@@ -58,20 +57,10 @@ def by_secret(user: str = "ann", secret: str = "anns secret") -> dict[str, Any]:
     return {f"{own}.id": user, f"{own}.secret": secret}
 
 
-def key_file(directory: Path, name: str = "new", passphrase: str = "") -> str:
-    how: Any = serialization.NoEncryption()
-    if passphrase:
-        how = serialization.BestAvailableEncryption(passphrase.encode())
-    pem = PROVIDER.keys[name].private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, how)
-    path = directory / f"{name}.pem"
-    path.write_bytes(pem)
-    return str(path)
-
-
 def by_assertion(endpoint: TokenEndpoint, directory: Path, **more: Any) -> dict[str, Any]:
     found = {
         "sasl.oauthbearer.jwt.retriever.class": f"{_PACKAGE}.JwtBearerJwtRetriever",
-        f"{_ASSERTION}.private.key.file": key_file(directory),
+        f"{_ASSERTION}.private.key.file": PROVIDER.key_file(directory, "new"),
         f"{_ASSERTION}.claim.aud": endpoint.url,
         f"{_ASSERTION}.claim.iss": "ann's program",
         f"{_ASSERTION}.claim.sub": "ann",
@@ -136,7 +125,7 @@ def test_an_assertion_may_be_of_an_elliptic_curve_and_its_key_may_have_a_passphr
     endpoint: TokenEndpoint, tmp_path: Path
 ) -> None:
     endpoint.assertion_key = "ec"
-    own = {"private_key_file": key_file(tmp_path, "ec", "open"), "algorithm": "ES256"}
+    own = {"private_key_file": PROVIDER.key_file(tmp_path, "ec", "open"), "algorithm": "ES256"}
     given = by_assertion(endpoint, tmp_path, **own) | {f"{_ASSERTION}.private.key.passphrase": "open"}
     assert request(endpoint, given).fetch()[0]
     with pytest.raises(OttlaError, match=r"ec\.pem signs no ES256") as error:

@@ -10,6 +10,12 @@ from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+)
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 ISSUER, AUDIENCE = "https://provider.example", "kafka"
@@ -45,6 +51,13 @@ class Provider:
         """The key set in a file; its address."""
         path.write_bytes(self.key_set(*ids))
         return path.as_uri()
+
+    def key_file(self, directory: Path, name: str, passphrase: str = "") -> str:
+        """The path of a private key in a file."""
+        how: Any = BestAvailableEncryption(passphrase.encode()) if passphrase else NoEncryption()
+        path = directory / f"{name}.pem"
+        path.write_bytes(self.keys[name].private_bytes(Encoding.PEM, PrivateFormat.PKCS8, how))
+        return str(path)
 
     def token(
         self, key: str = "rsa", algorithm: str = "RS256", header: dict[str, Any] | None = None, **claims: Any

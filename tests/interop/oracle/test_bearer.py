@@ -8,12 +8,14 @@ from typing import Any
 import confluent_kafka.admin
 import pytest
 
+from ottla.client import Admin
 from ottla.security.sasl import bearer
 from tests.interop import server as servers
 from tests.interop.apache_tool import ApacheTools
 from tests.interop.oracle.side import CLOSED, Oracle, Side
 from tests.interop.oracle.test_sign_in import Way
 from tests.interop.secured import jaas
+from tests.security.token_endpoint import Asked, TokenEndpoint
 from tests.security.token_scene import AUDIENCE, ISSUER, Provider, made_claims, part, unsecured
 
 pytestmark = pytest.mark.interop
@@ -22,6 +24,7 @@ PROVIDER = Provider()
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 _MODULE = "oauthbearer.OAuthBearerLoginModule"
 _ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+_ALLOWED_FILES = "org.apache.kafka.sasl.oauthbearer.allowed.files"
 
 
 class TokenServer(servers.Server):
@@ -253,3 +256,73 @@ def test_the_java_client_is_let_in_or_told_the_same(
                 said.append((found.code, found.out.splitlines()[:1], found.err.splitlines()[:1]))
             assert said[0] == said[1], name
             assert (said[0][0] == 0) is (name == "right"), said
+
+
+def test_java_and_our_client_ask_for_a_token_in_the_same_way(
+    both: tuple[TokenServer, TokenServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By assertions (KIP-1139): JWT bearer, and client credentials with an assertion in place of the secret."""
+    with TokenEndpoint(PROVIDER) as endpoint:
+        template = tmp_path / "template.json"
+        template.write_text('{"header": {"kid": "mine"}, "payload": {"role": "reader", "iss": "over"}}')
+        keys = {each: PROVIDER.key_file(tmp_path, each) for each in ("new", "ec")}
+        allowed = f"-D{_ALLOWED}={endpoint.url} -D{_ALLOWED_FILES}={keys['new']},{keys['ec']},{template}"
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", allowed)
+        own = "sasl.oauthbearer"
+        common = {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            f"{own}.token.endpoint.url": endpoint.url,
+            f"{own}.assertion.claim.aud": endpoint.url,
+            f"{own}.assertion.claim.iss": "a program",
+            f"{own}.assertion.claim.sub": "ann",
+        }
+        ways = {
+            "new": {
+                f"{own}.jwt.retriever.class": f"{_PACKAGE}.JwtBearerJwtRetriever",
+                f"{own}.assertion.template.file": str(template),
+                f"{own}.assertion.claim.exp.seconds": "100",
+                f"{own}.assertion.claim.nbf.seconds": "7",
+                f"{own}.scope": "a b",
+            },
+            "ec": {
+                f"{own}.assertion.algorithm": "ES256",
+                f"{own}.assertion.claim.jti.include": "true",
+                f"{own}.client.credentials.client.id": "the client",
+            },
+        }
+        file = tmp_path / "client.properties"
+        java = {
+            "sasl.jaas.config": jaas(_MODULE, {}),
+            "sasl.login.callback.handler.class": f"{_PACKAGE}.OAuthBearerLoginCallbackHandler",
+        }
+        with ApacheTools() as tool:
+            for key, way in ways.items():
+                endpoint.assertion_key = key
+                settings = common | way | {f"{own}.assertion.private.key.file": keys[key]}
+                file.write_text("".join(f"{name}={value}\n" for name, value in (settings | java).items()))
+                for server in both:
+                    address = f"127.0.0.1:{server.ports['SIGNED']}"
+                    found = tool("kafka-topics", "--bootstrap-server", address, "--list", "--command-config", str(file))
+                    assert found.code == 0, found.err
+                    with Admin({**settings, "bootstrap.servers": address}) as admin:
+                        admin.list_topics()
+                seen = [_shape(each) for each in endpoint.asked]
+                endpoint.asked.clear()
+                assert len(seen) >= 4
+                assert all(each == seen[0] for each in seen), key
+
+
+def _shape(asked: Asked) -> dict[str, Any]:
+    """What was asked, without what is new each time."""
+    issued = asked.claims["iat"]
+    times = {name: asked.claims[name] - issued for name in ("exp", "nbf", "iat")}
+    random = {"jti": len(asked.claims["jti"])} if "jti" in asked.claims else {}
+    form = {name: value for name, value in asked.form.items() if not name.endswith("assertion")}
+    return {
+        "authorization": asked.authorization,
+        "form": form,
+        "names": sorted(asked.form),
+        "header": asked.header,
+        "claims": asked.claims | times | random,
+    }
