@@ -2,6 +2,7 @@
 
 The code stands at the top of the response where its version has a place for it. Elsewhere the response mirrors the
 request: one element for each that was asked about, with the code in each, as Apache Kafka's error responses have it.
+No node is -1 at port -1.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ def _say(struct: Any, version: int, error: KafkaError) -> bool:
             said = True
         elif error.message and field.name == "error_message":
             struct.error_message = error.message
+    if said and {"node_id", "port"} <= {field.name for field in fields(type(struct))}:
+        struct.node_id = struct.port = -1
     return said
 
 

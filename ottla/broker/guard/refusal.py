@@ -60,9 +60,8 @@ def _delete_records(request: Any, version: int, error: KafkaError, response: Any
 
 
 def _find_coordinator(request: Any, version: int, error: KafkaError, response: Any) -> None:
-    for each in response.coordinators if version >= _BATCHED_FROM else (response,):
-        each.node_id = each.port = -1
-        if request.key_type == _SHARE:
+    if request.key_type == _SHARE:
+        for each in response.coordinators if version >= _BATCHED_FROM else (response,):
             each.error_message = standard(error.code)
 
 

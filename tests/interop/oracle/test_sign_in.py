@@ -170,6 +170,14 @@ SCENES: dict[str, list[tuple[str, int, dict[str, Any]]]] = {
         ("SaslAuthenticate", 2, {"auth_bytes": first("ann")}),
         ("Heartbeat", 4, {"group_id": "g"}),
     ],
+    "a coordinator in the middle": [
+        ("SaslHandshake", 1, {"mechanism": "PLAIN"}),
+        ("FindCoordinator", 6, {"coordinator_keys": ["g", "h"]}),
+    ],
+    "a coordinator in the middle, old": [
+        ("SaslHandshake", 1, {"mechanism": "PLAIN"}),
+        ("FindCoordinator", 3, {"key": "g"}),
+    ],
     "brokers in the middle": [("SaslHandshake", 1, {"mechanism": "PLAIN"}), ("Metadata", 13, {"topics": []})],
     "versions in the middle": [
         ("SaslHandshake", 1, {"mechanism": "PLAIN"}),
