@@ -26,13 +26,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a server of the kind that the parameter names can be reached."""
     if request.param == "ottla":
-        kinds = ("consumer", "share")
-        quick = {f"group.{kind}.{least}heartbeat.interval.ms": 1000 for kind in kinds for least in ("", "min.")}
+        quick = {
+            f"group.{kind}.{least}heartbeat.interval.ms": 1000
+            for kind in ("consumer", "share")
+            for least in ("", "min.")
+        }
         with ottla.Node(settings=quick) as node:
             yield node.bootstrap_servers
         return
     # Members that a busy machine holds up stay in their groups.
-    patient = {f"group.{kind}.session.timeout.ms": "45000" for kind in ("consumer", "share", "streams")}
+    kinds = ("consumer", "share", "streams")
+    patient = {**servers.HELD, **{f"group.{each}.session.timeout.ms": "45000" for each in kinds}}
     server = servers.Server(servers.apache(), tmp_path_factory.mktemp("apache"), patient)
     server.start()
     try:

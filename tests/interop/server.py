@@ -60,12 +60,12 @@ SETTINGS: Mapping[str, str] = {
     "group.streams.session.timeout.ms": "10000",
     "group.streams.min.session.timeout.ms": "10000",
     "group.min.session.timeout.ms": "5000",
-    # A broker that a busy machine holds up is not fenced: clients would see its partitions without a leader.
-    "broker.session.timeout.ms": "120000",
+    # A broker that was killed is back when the session of its last life has ended.
+    "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
-#: For a server that scenes kill: it is back when the session of its last life has ended.
-KILLED: Mapping[str, str] = {"broker.session.timeout.ms": "3000"}
+#: For a server that nothing kills: a broker that a busy machine holds up is not fenced, and keeps its partitions.
+HELD: Mapping[str, str] = {"broker.session.timeout.ms": "120000"}
 
 
 @dataclass(frozen=True)

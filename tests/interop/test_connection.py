@@ -36,6 +36,7 @@ def node(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     listeners = f"PLAINTEXT://127.0.0.1:{plain},CLIENTS://127.0.0.1:{clients}"
     settings = {
         **SETTINGS,
+        **servers.HELD,
         "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
         "advertised.listeners": listeners,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENTS:PLAINTEXT,CONTROLLER:PLAINTEXT",

@@ -15,7 +15,7 @@ from tests.cli.kafka_tool import kafka
 from tests.interop.apache_tool import ApacheTools
 from tests.interop.oracle.side import Side
 from tests.interop.oracle.test_streams import beat, counts, join
-from tests.interop.server import Server, apache
+from tests.interop.server import HELD, Server, apache
 
 pytestmark = pytest.mark.interop
 
@@ -60,6 +60,7 @@ _ACLS = """
 
 def test_acls_are_set_and_shown_as_by_apaches_tool(tools: ApacheTools, tmp_path: Path) -> None:
     settings = {
+        **HELD,
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
         "allow.everyone.if.no.acl.found": "true",

@@ -40,7 +40,9 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     classes = command[command.index("-cp") + 1]
     start = tuple(classes if part == toolchain.classpath() else part for part in plain.start)
     broker = Server(
-        replace(plain, start=start), tmp_path_factory.mktemp("telemetry"), {"metric.reporters": "Telemetry"}
+        replace(plain, start=start),
+        tmp_path_factory.mktemp("telemetry"),
+        {**servers.HELD, "metric.reporters": "Telemetry"},
     )
     broker.start()
     with Admin(broker.bootstrap) as admin:

@@ -26,6 +26,7 @@ SEEDS = tuple(map(int, os.environ.get("OTTLA_AUTHORIZER_SEEDS", "1,2").split(","
 
 PREFIXED = ("--resource-pattern-type", "prefixed")
 AUTHORIZER = {
+    **servers.HELD,
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS;User:admin",
     "auto.create.topics.enable": "false",

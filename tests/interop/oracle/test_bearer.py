@@ -72,7 +72,7 @@ def both(tmp_path_factory: pytest.TempPathFactory, token_file: Path) -> Iterator
     directory = tmp_path_factory.mktemp("bearer")
     key_url = f"file:{directory}/keys.json"
     PROVIDER.write(directory / "keys.json", "rsa", "ec", "weak")
-    found = [TokenServer(kind, directory / kind.name) for kind in (servers.apache(), servers.ottla())]
+    found = [TokenServer(kind, directory / kind.name, servers.HELD) for kind in (servers.apache(), servers.ottla())]
     with pytest.MonkeyPatch.context() as patch:
         # Of Java's server, and of Java's client, which reads its token from a file.
         patch.setenv("JAVA_TOOL_OPTIONS", f"-D{_ALLOWED}={key_url},{token_file.as_uri()}")

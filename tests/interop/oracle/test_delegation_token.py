@@ -53,7 +53,9 @@ class DelegatingServer(servers.Server):
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[DelegatingServer, DelegatingServer]]:
     directory = tmp_path_factory.mktemp("tokens")
-    found = [DelegatingServer(kind, directory / kind.name) for kind in (servers.apache(), servers.ottla())]
+    found = [
+        DelegatingServer(kind, directory / kind.name, servers.HELD) for kind in (servers.apache(), servers.ottla())
+    ]
     try:
         for server in found:
             server.start()

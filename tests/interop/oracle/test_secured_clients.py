@@ -158,7 +158,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def both(files: Path, crew: Crew, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[SecuredServer]]:
     directory = tmp_path_factory.mktemp("secured")
-    found = [SecuredServer(kind, directory / kind.name) for kind in (servers.apache(), servers.ottla())]
+    found = [SecuredServer(kind, directory / kind.name, servers.HELD) for kind in (servers.apache(), servers.ottla())]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", f"-D{_ALLOWED}={(files / 'keys.json').as_uri()}")
         try:

@@ -25,7 +25,7 @@ MECHANISMS = ("PLAIN", "SCRAM-SHA-256")
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SaslServer, SaslServer]]:
     directory = tmp_path_factory.mktemp("sasl")
-    found = [SaslServer(kind, directory / kind.name) for kind in (servers.apache(), servers.ottla())]
+    found = [SaslServer(kind, directory / kind.name, servers.HELD) for kind in (servers.apache(), servers.ottla())]
     try:
         for server in found:
             server.start()

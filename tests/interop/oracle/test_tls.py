@@ -59,7 +59,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def both(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[TlsServer]]:
     directory = tmp_path_factory.mktemp("tls")
-    found = [TlsServer(kind, directory / kind.name) for kind in (servers.apache(), servers.ottla())]
+    found = [TlsServer(kind, directory / kind.name, servers.HELD) for kind in (servers.apache(), servers.ottla())]
     try:
         for server in found:
             server.files = files

@@ -12,6 +12,7 @@ from tests.interop.oracle.wander.raw import raw
 from tests.interop.oracle.wander.record import record
 from tests.interop.oracle.wander.share import share
 from tests.interop.oracle.wander.transaction import transaction
+from tests.interop.server import HELD
 
 FAMILIES: dict[str, Callable[[Draw], None]] = {
     "record": record,
@@ -27,8 +28,8 @@ FAMILIES: dict[str, Callable[[Draw], None]] = {
 
 #: Nothing expires while a history runs, and what a server may do at leisure it does at once.
 SETTINGS = {
-    # A broker that a busy machine holds up is not fenced: that would raise the epochs of all its leaders.
-    "broker.session.timeout.ms": "120000",
+    # Being fenced would raise the epochs of all that the broker leads.
+    **HELD,
     "controller.quorum.append.linger.ms": "0",
     "group.coordinator.append.linger.ms": "0",
     "share.coordinator.append.linger.ms": "0",
