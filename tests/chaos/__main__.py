@@ -7,7 +7,8 @@
 one of the bugs of `tests.chaos.broken` in it, at which the checker is to cry.
 
 One line at the end: what was acknowledged and which faults there were. A promise that was not kept ends it with exit
-code 1; what the nodes said and held is kept.
+code 1, and so does a wait for the cluster that has no end in its time; what the nodes said and held is kept. SIGTERM,
+as `timeout` sends it, stops the nodes, removes their network and names what the run waited for.
 """
 
 from __future__ import annotations
@@ -15,15 +16,27 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import signal
 import sys
 import tempfile
+from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
 
 from ottla.kernel.error import OttlaError
 from ottla.sim.checker import Broken
 from tests.chaos.broken import planted
-from tests.chaos.run import chaos
+from tests.chaos.run import ChaosResult, chaos
+from tests.chaos.wait import Waits
+
+_ENDED_FROM_OUTSIDE = 128 + signal.SIGTERM
+
+
+async def _until_told(run: Coroutine[None, None, ChaosResult]) -> ChaosResult:
+    """Run it; SIGTERM cancels it, so that it takes its nodes and its network along."""
+    task = asyncio.ensure_future(run)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await task
 
 
 def main() -> int:
@@ -40,10 +53,14 @@ def main() -> int:
     logging.getLogger("ottla").setLevel(logging.CRITICAL)
     directory = Path(tempfile.mkdtemp(prefix=f"ottla-chaos-{asked.nodes}-{asked.seed}-"))
     names = [each for each in asked.faults.split(",") if each]
+    waits = Waits()
     run = partial(chaos, asked.nodes, directory, asked.seed, asked.minutes * 60, names, asked.voters)
     try:
         product = planted(asked.broken, directory / "product") if asked.broken != "none" else None
-        result = asyncio.run(run(history=asked.history, product=product))
+        result = asyncio.run(_until_told(run(history=asked.history, product=product, waits=waits)))
+    except asyncio.CancelledError:
+        print(f"seed {asked.seed}: ended from outside, waiting for {waits.now}\nhistory and outputs: {directory}")
+        return _ENDED_FROM_OUTSIDE
     except Broken as broken:
         print(f"seed {asked.seed}: {broken}\nhistory, outputs and data: {directory}")
         return 1

@@ -5,6 +5,8 @@ Rules:
   end, read by a client and from the disks of all nodes.
 - After the faults end the cluster must be whole again within `_CALM_S`: every partition with a leader and all replicas
   in sync, every client at its end.
+- Every wait for the cluster has a bound and a name (`tests.chaos.wait`); each of them takes up to `_CALM_S`, so that a
+  run that fails may take several times as long as its faults.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from ottla.sim.workload import PARTITIONS, commit_in_turn, consume, produce, rea
 from tests.chaos.fault import CLOCK, KINDS, SLOW, Faults
 from tests.chaos.network import Network
 from tests.chaos.nodes import ChaosNodes
+from tests.chaos.wait import Waits
 from tests.replicas_on_disk import batches
 
 _TOPIC = "records"
@@ -54,12 +57,14 @@ async def chaos(
     *,
     history: Path | None = None,
     product: Path | None = None,
+    waits: Waits | None = None,
 ) -> ChaosResult:
     """Run and judge. `Broken` says which promise was not kept; `directory` keeps outputs, data and the history.
 
     `names`: faults, none for all. `history`: a file for all operations in the shape of Jepsen's kafka workload.
-    `product`: where Ottla is run from, if not here.
+    `product`: where Ottla is run from, if not here. `waits` is told what the run waits for.
     """
+    waits = waits or Waits()
     names = names or list(KINDS)
     if unknown := [each for each in names if each not in KINDS]:
         raise OttlaError(f"FAULTS={unknown[0]} is unknown; these are known: {','.join(KINDS)}")
@@ -73,34 +78,42 @@ async def chaos(
         servers = nodes.bootstrap_servers
         faults = Faults(nodes, network, rng, names, ledger.history)
         try:
-            await until_it_works(lambda: _create(servers))
-            await _in_sync(servers)
+            async with waits.within(_CALM_S, "the nodes to start and make a topic"):
+                await until_it_works(lambda: _create(servers))
+            await _in_sync(servers, waits, "before the faults")
             going = True
-            tasks = [
-                asyncio.create_task(produce(f"p{n}", servers, ledger, Random(f"{seed} p{n}"), lambda: going))
-                for n in range(_PRODUCERS)
-            ] + [
-                asyncio.create_task(consume(f"c{n}", _GROUP, servers, ledger, Random(f"{seed} c{n}"), lambda: going))
-                for n in range(_CONSUMERS)
-            ]
-            tasks.append(
-                asyncio.create_task(
-                    commit_in_turn(_ALONE, servers, commits, Random(f"{seed} alone"), lambda: going, lambda: None)
-                )
-            )
-            await faults.run(asyncio.get_running_loop().time() + seconds)
+
+            def goes() -> bool:
+                return going
+
+            work = {
+                **{f"p{n}": produce(f"p{n}", servers, ledger, Random(f"{seed} p{n}"), goes) for n in range(_PRODUCERS)},
+                **{
+                    f"c{n}": consume(f"c{n}", _GROUP, servers, ledger, Random(f"{seed} c{n}"), goes)
+                    for n in range(_CONSUMERS)
+                },
+                _ALONE: commit_in_turn(_ALONE, servers, commits, Random(f"{seed} alone"), goes, lambda: None),
+            }
+            clients = {name: asyncio.create_task(each) for name, each in work.items()}
+            async with waits.within(seconds + _CALM_S, "the last fault to end"):
+                await faults.run(asyncio.get_running_loop().time() + seconds)
             going = False
             nodes.revive()
-            await _end(tasks)
-            await _in_sync(servers)
-            logs = await read_all(servers, _TOPIC)
+            async with waits.within(_CALM_S, "the clients to come to their end"):
+                await _end(clients, waits)
+            await _in_sync(servers, waits, "after the faults")
+            async with waits.within(_CALM_S, "a client to read all records and commits"):
+                logs = await read_all(servers, _TOPIC)
+                committed = await read_commits(servers, _GROUP, _TOPIC)
+                alone = await read_commits(servers, _ALONE, _TOPIC)
             if ledger.history is not None:
                 ledger.history.read_to_the_end("last", logs)
-            committed = await read_commits(servers, _GROUP, _TOPIC)
             check(ledger, logs, committed)
-            check_commits(commits, await read_commits(servers, _ALONE, _TOPIC))
+            check_commits(commits, alone)
+            waits.now = "the nodes to stop"
             for node in network.nodes:
                 nodes.stop(node)
+            waits.now = "the comparison of the disks"
             _same_on_all_disks([nodes.data(node) for node in network.nodes])
         except BaseException:
             nodes.keep(directory / "kept")
@@ -120,33 +133,36 @@ async def _create(servers: str) -> None:
             made.check()
 
 
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    done, pending = await asyncio.wait(tasks, timeout=_CALM_S)
-    if pending:
-        for each in pending:
-            each.cancel()
-        raise Broken(f"{len(pending)} of {len(tasks)} clients did not come to their end within {_CALM_S:.0f} s")
-    for each in done:
-        each.result()
+async def _end(clients: dict[str, asyncio.Task[None]], waits: Waits) -> None:
+    """Return when all have ended; raise the error of the first that failed."""
+    left = {task: name for name, task in clients.items()}
+    while left:
+        waits.now = f"clients to come to their end: {', '.join(left.values())}"
+        done, _ = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+        for each in done:
+            del left[each]
+            each.result()
 
 
-async def _in_sync(servers: str) -> None:
+async def _in_sync(servers: str, waits: Waits, when: str) -> None:
     """Return when every partition has a leader and all its replicas in sync. Broken when that takes too long."""
-    loop = asyncio.get_running_loop()
-    until, last = loop.time() + _CALM_S, "no answer"
-    while loop.time() < until:
-        try:
-            async with AsyncAdmin(servers) as admin:
-                topic = await admin.describe_topic(_TOPIC)
-        except (KafkaError, OttlaError) as error:
-            last = str(error)
-        else:
-            behind = [each for each in topic.partitions if each.leader is None or len(each.isr) < len(each.replicas)]
-            if not behind:
-                return
-            last = ", ".join(f"{each.partition}: ISR {[node.id for node in each.isr]}" for each in behind)
-        await asyncio.sleep(0.5)
-    raise Broken(f"after the faults the cluster did not become whole within {_CALM_S:.0f} s: {last}")
+    what = f"all replicas to be in sync {when}"
+    async with waits.within(_CALM_S, what):
+        while True:
+            try:
+                async with AsyncAdmin(servers) as admin:
+                    topic = await admin.describe_topic(_TOPIC)
+            except (KafkaError, OttlaError) as error:
+                last = str(error)
+            else:
+                behind = [
+                    each for each in topic.partitions if each.leader is None or len(each.isr) < len(each.replicas)
+                ]
+                if not behind:
+                    return
+                last = ", ".join(f"{each.partition}: ISR {[node.id for node in each.isr]}" for each in behind)
+            waits.now = f"{what}; last seen: {last}"
+            await asyncio.sleep(0.5)
 
 
 def _same_on_all_disks(directories: list[Path]) -> None:
