@@ -155,6 +155,8 @@ class ChaosNodes:
             "FAKETIME_TIMESTAMP_FILE": str(self._home(node) / "clock"),
             "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            # Its default, 1, lets every timed wait of a JVM return at once: Apache's nodes spin and hardly start.
+            "FAKETIME_FORCE_MONOTONIC_FIX": "0",
         }
 
     # ---- disks
