@@ -4,6 +4,8 @@ Rules:
 - A token belongs to its owner, who may be another than the requester. Its owner and its renewers may renew and end it.
 - A token ends at its expiry timestamp, which renewing moves, and at the latest at its max timestamp. Tokens that have
   ended are removed every `delegation.token.expiry.check.interval.ms`.
+- A principal has at most `TOKENS_MAX` tokens that it asked for, of `NAMES_LENGTH_MAX` characters of names each; more is
+  POLICY_VIOLATION. Apache Kafka has no bound: one client could fill the memory of every node.
 - Without `delegation.token.secret.key` every request is answered with DELEGATION_TOKEN_AUTH_DISABLED.
 
 Timestamps are wall time in ms. KIPs: 48, 373, 900.
@@ -33,6 +35,8 @@ _ID_BYTES = 16
 _REQUESTER_FROM = 3
 #: Tokens that one step removes.
 REMOVED_AT_ONCE = 1000
+TOKENS_MAX = 10_000
+NAMES_LENGTH_MAX = 4096
 
 
 class TokenCommand(NamedTuple):
@@ -61,16 +65,18 @@ class TokenControl:
             refusal = ErrorCode.UNSUPPORTED_VERSION
         request = command.request
         if isinstance(request, create.CreateDelegationTokenRequest):
-            return self._create(command, now_ms, refusal)
+            return self._create(image, command, now_ms, refusal)
         if isinstance(request, RenewDelegationTokenRequest):
             return self._renew(image, request, command.requester, now_ms, refusal)
         return self._expire(image, request, command.requester, now_ms, refusal)
 
-    def _create(self, command: TokenCommand, now_ms: int, refusal: ErrorCode) -> Decision:
+    def _create(self, image: Image, command: TokenCommand, now_ms: int, refusal: ErrorCode) -> Decision:
         request, requester, version = command
         response = create_response(request, requester, version)
         if not refusal and any(each.principal_type != "User" for each in request.renewers):
             refusal = ErrorCode.INVALID_PRINCIPAL_TYPE
+        if not refusal and _is_too_much(image, response, request, requester):
+            refusal = ErrorCode.POLICY_VIOLATION
         if refusal:
             response.error_code = refusal
             return Decision([], response)
@@ -159,6 +165,22 @@ def create_response(
         response.principal_type = request.owner_principal_type or ""
         response.principal_name = request.owner_principal_name
     return response
+
+
+def _is_too_much(
+    image: Image,
+    response: create.CreateDelegationTokenResponse,
+    request: create.CreateDelegationTokenRequest,
+    requester: str,
+) -> bool:
+    names = [requester, response.principal_type, response.principal_name]
+    names += [f"{each.principal_type}:{each.principal_name}" for each in request.renewers]
+    if sum(map(len, names)) > NAMES_LENGTH_MAX:
+        return True
+    return (
+        len(image.tokens) >= TOKENS_MAX
+        and sum(each.requester == requester for each in image.tokens.values()) >= TOKENS_MAX
+    )
 
 
 def ended_tokens(image: Image, now_ms: int) -> list[Any]:

@@ -56,6 +56,15 @@ def test_settings_without_effect_are_named_in_one_line_without_their_values() ->
     assert notices(ServerSettings.parse(COMBINED | given)) == [f"settings that have no effect on this node: {named}"]
 
 
+def test_a_controller_alone_says_that_clients_push_nothing_to_it() -> None:
+    url = {"client.metrics.otlp.url": "http://127.0.0.1:4318/v1/metrics"}
+    alone = COMBINED | {"process.roles": "controller", "listeners": "CONTROLLER://127.0.0.1:9093"}
+    assert notices(ServerSettings.parse(alone | url)) == [
+        "settings that have no effect on this node: client.metrics.otlp.url"
+    ]
+    assert notices(ServerSettings.parse(COMBINED | url)) == []
+
+
 def test_names_that_kafka_does_not_know_are_told_and_not_refused() -> None:
     given = {
         "foo.bar": "1",

@@ -12,7 +12,6 @@ Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
@@ -24,9 +23,9 @@ from ottla.security.acl import AclOperation, AclResource
 from ottla.security.token_keys import TokenKeys
 from ottla.wire.api import BOTH, CONTROLLER, ApiKey
 from ottla.wire.api import create_acls as creation
-from ottla.wire.api import create_delegation_token as creation_of_token
 from ottla.wire.api import delete_acls as deletion
 from ottla.wire.api import describe_delegation_token as described
+from ottla.wire.api.create_delegation_token import CreateDelegationTokenRequest
 from ottla.wire.api.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from ottla.wire.api.describe_delegation_token import DescribeDelegationTokenRequest, DescribeDelegationTokenResponse
 from ottla.wire.api.describe_user_scram_credentials import (
@@ -140,9 +139,39 @@ def _may_not(call: Call) -> bool:
     return call.principal == ANONYMOUS or call.connection.signed_in_by_token
 
 
-def _token_reply(call: Call, request: Any, refused: Callable[[ErrorCode], Any], *, here: bool) -> Reply:
+def _refused(call: Call, request: Any, code: ErrorCode) -> Any:
+    """The answer to a request about a token that is refused here."""
+    if isinstance(request, RenewDelegationTokenRequest):
+        return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=-1)
+    if isinstance(request, ExpireDelegationTokenRequest):
+        return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=-1)
+    response = delegation_token.create_response(request, call.principal, call.version)
+    response.error_code = code
+    response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = -1
+    return response
+
+
+def _why_not(call: Call, request: Any, *, here: bool) -> ErrorCode:
+    """Why the principal may not change or make this token; NONE if it may ask the controller."""
     if _may_not(call):
-        return refused(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
+        return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    if isinstance(request, CreateDelegationTokenRequest):
+        asked = delegation_token.create_response(request, call.principal, call.version)
+        owner = f"{asked.principal_type}:{asked.principal_name}"
+        authorizer = call.node.authorizer
+        if authorizer is not None and owner != call.principal:
+            may = authorizer.allows(call, AclOperation.CREATE_TOKENS, AclResource.USER, owner)
+            if not may:
+                return ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+        if not here and any(each.principal_type != "User" for each in request.renewers):
+            return ErrorCode.INVALID_PRINCIPAL_TYPE
+    return ErrorCode.NONE
+
+
+def _change_token(call: Call, request: Any, *, here: bool) -> Reply:
+    code = _why_not(call, request, here=here)
+    if code:
+        return _refused(call, request, code)
     later = Later()
     command = delegation_token.TokenCommand(request, call.principal, call.version)
     if here:
@@ -152,68 +181,20 @@ def _token_reply(call: Call, request: Any, refused: Callable[[ErrorCode], Any], 
     return later
 
 
-def _create_token(call: Call, request: creation_of_token.CreateDelegationTokenRequest, *, here: bool) -> Reply:
-    def refused(code: ErrorCode) -> creation_of_token.CreateDelegationTokenResponse:
-        response = delegation_token.create_response(request, call.principal, call.version)
-        response.error_code = code
-        response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = -1
-        return response
-
-    asked = delegation_token.create_response(request, call.principal, call.version)
-    owner = f"{asked.principal_type}:{asked.principal_name}"
-    authorizer = call.node.authorizer
-    if not _may_not(call):
-        if authorizer is not None and owner != call.principal:
-            may = authorizer.allows(call, AclOperation.CREATE_TOKENS, AclResource.USER, owner)
-            if not may:
-                return refused(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-        if not here and any(each.principal_type != "User" for each in request.renewers):
-            return refused(ErrorCode.INVALID_PRINCIPAL_TYPE)
-    return _token_reply(call, request, refused, here=here)
-
-
 @handles(ApiKey.CREATE_DELEGATION_TOKEN)
-def create_token(call: Call, request: creation_of_token.CreateDelegationTokenRequest) -> Reply:
-    """The active controller makes the token."""
-    return _create_token(call, request, here=False)
+@handles(ApiKey.RENEW_DELEGATION_TOKEN)
+@handles(ApiKey.EXPIRE_DELEGATION_TOKEN)
+def change_token(call: Call, request: Any) -> Reply:
+    """The active controller makes the token, moves its end or ends it."""
+    return _change_token(call, request, here=False)
 
 
 @handles(ApiKey.CREATE_DELEGATION_TOKEN, on=CONTROLLER)
-def create_token_here(call: Call, request: creation_of_token.CreateDelegationTokenRequest) -> Reply:
-    """This node's controller makes the token."""
-    return _create_token(call, request, here=True)
-
-
-def _not_renewed(code: ErrorCode) -> RenewDelegationTokenResponse:
-    return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=-1)
-
-
-@handles(ApiKey.RENEW_DELEGATION_TOKEN)
-def renew_token(call: Call, request: RenewDelegationTokenRequest) -> Reply:
-    """The active controller moves the token's end."""
-    return _token_reply(call, request, _not_renewed, here=False)
-
-
 @handles(ApiKey.RENEW_DELEGATION_TOKEN, on=CONTROLLER)
-def renew_token_here(call: Call, request: RenewDelegationTokenRequest) -> Reply:
-    """This node's controller moves the token's end."""
-    return _token_reply(call, request, _not_renewed, here=True)
-
-
-def _not_expired(code: ErrorCode) -> ExpireDelegationTokenResponse:
-    return ExpireDelegationTokenResponse(error_code=code, expiry_timestamp_ms=-1)
-
-
-@handles(ApiKey.EXPIRE_DELEGATION_TOKEN)
-def expire_token(call: Call, request: ExpireDelegationTokenRequest) -> Reply:
-    """The active controller ends the token."""
-    return _token_reply(call, request, _not_expired, here=False)
-
-
 @handles(ApiKey.EXPIRE_DELEGATION_TOKEN, on=CONTROLLER)
-def expire_token_here(call: Call, request: ExpireDelegationTokenRequest) -> Reply:
-    """This node's controller ends the token."""
-    return _token_reply(call, request, _not_expired, here=True)
+def change_token_here(call: Call, request: Any) -> Reply:
+    """This node's controller makes the token, moves its end or ends it."""
+    return _change_token(call, request, here=True)
 
 
 @handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, on=BOTH)

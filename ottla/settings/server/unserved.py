@@ -31,6 +31,8 @@ STOPS = {
 
 #: Kafka takes these without declaring them: an authorizer's.
 _OF_AUTHORIZERS = ("super.users", "allow.everyone.if.no.acl.found")
+#: A controller is pushed nothing by clients.
+_OF_BROKERS = ("client.metrics.otlp.url",)
 
 #: What Kafka 4 no longer has.
 REMOVED = {
@@ -111,6 +113,8 @@ def _without_effect(settings: ServerSettings) -> list[str]:
     ]
     given = settings.undeclared()
     found += [name for name in given if (of := settings.behind(name)) is not None and not of.served]
+    if not settings.is_broker:
+        found += [name for name in _OF_BROKERS if name in given]
     if not settings.authorizer_class_name:
         found += [name for name in _OF_AUTHORIZERS if name in given]
     return sorted(found)
