@@ -14,7 +14,7 @@ from tests.interop import server as servers
 from tests.interop.apache_tool import ApacheTools
 from tests.interop.oracle.side import Oracle, Side, message
 from tests.interop.oracle.test_sign_in import Way
-from tests.interop.secured import PASSWORD, USERS, jaas
+from tests.interop.secured import PASSWORD, USERS, SaslServer, jaas
 
 pytestmark = pytest.mark.interop
 
@@ -22,25 +22,18 @@ _HOUR_MS = 3_600_000
 _PLAIN = {"username": "ann", "password": PASSWORD, **{f"user_{user}": password for user, password in USERS.items()}}
 
 
-class DelegatingServer(servers.Server):
-    """A server with PLAINTEXT and SASL_PLAINTEXT, whose controller takes PLAIN as well, and a secret key."""
-
-    sasl_port: int
+class DelegatingServer(SaslServer):
+    """One whose controller takes PLAIN as well, with a secret key."""
 
     def _properties(self, controller_port: int) -> str:
-        (self.sasl_port,) = servers.free_ports(1)
-        listeners = f"PLAINTEXT://127.0.0.1:{self.port},SASL_PLAINTEXT://127.0.0.1:{self.sasl_port}"
+        login = jaas("plain.PlainLoginModule", _PLAIN)
         lines = {
-            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": listeners,
             # Apache's controller refuses requests about tokens that come over PLAINTEXT, forwarded ones as well.
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,"
             "CONTROLLER:SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
             "sasl.mechanism.controller.protocol": "PLAIN",
-            "listener.name.sasl_plaintext.plain.sasl.jaas.config": jaas("plain.PlainLoginModule", _PLAIN),
-            "listener.name.controller.plain.sasl.jaas.config": jaas("plain.PlainLoginModule", _PLAIN),
-            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": jaas("scram.ScramLoginModule", {}),
+            "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+            "listener.name.controller.plain.sasl.jaas.config": login,
             "listener.name.controller.scram-sha-256.sasl.jaas.config": jaas("scram.ScramLoginModule", {}),
             "delegation.token.secret.key": "a secret of all nodes",
             "delegation.token.expiry.time.ms": str(_HOUR_MS),
