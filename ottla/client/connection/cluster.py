@@ -306,21 +306,30 @@ class Cluster:
         on_error: Callable[[KafkaError | NotReachable], None] | None = None,
         backoff: Backoff | None = None,
     ) -> T:
-        """Run `attempt` until it succeeds, fails for good, or `timeout_ms` are over (then the last error)."""
+        """Run `attempt` until it succeeds, fails for good, or `timeout_ms` are over (then the last error).
+
+        After a broker that cannot be reached, and after a time that ran out, the next attempt (of this call or of
+        another) begins with a newer view of the cluster.
+        """
         deadline_ms = now_ms() + timeout_ms
         backoff = backoff or Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
         last: KafkaError | NotReachable | None = None
         while True:
             try:
                 async with asyncio.timeout(max(0, deadline_ms - now_ms()) / 1000):
+                    if self.metadata.version and self.metadata.update_due_ms() <= now_ms():
+                        await self.update()
                     return await attempt()
             except TimeoutError:
+                self.metadata.request_update(now_ms())
                 raise last or RequestTimedOut(f"not done within {timeout_ms} ms") from last
             except KafkaError as error:
                 if not error.code.retriable:
                     raise
                 last = error
             except NotReachable as error:
+                # A partition of that broker may have another leader by now.
+                self.metadata.request_update(now_ms())
                 last = error
             if on_error is not None:
                 on_error(last)
