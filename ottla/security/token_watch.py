@@ -66,8 +66,8 @@ class TokenWatch:
         while not self.token:
             try:
                 self._fetch()
-            except AuthenticationFailed:
-                raise
+            except AuthenticationFailed as error:
+                raise OttlaError(str(error)) from error
             except OttlaError:
                 self._failures += 1
                 wait_s = self._renewal.backoff_s(self._failures)
@@ -96,7 +96,7 @@ class TokenWatch:
         try:
             self._fetch()
             _log.info("this node has a new token of %s", self._request.url)
-        except OttlaError as error:
+        except (OttlaError, AuthenticationFailed) as error:
             if not self._failures:
                 _log.warning("this node keeps its token until it ends: %s", error)
             self._failures += 1
