@@ -14,6 +14,7 @@ from ottla.wire.api.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ottla.wire.api.add_raft_voter import AddRaftVoterRequest
 from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.api.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from ottla.wire.api.describe_cluster import DescribeClusterRequest
 from ottla.wire.api.describe_quorum import DescribeQuorumRequest, RequestPartitionData, RequestTopicData
 from ottla.wire.api.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from ottla.wire.api.list_config_resources import ListConfigResourcesRequest
@@ -116,6 +117,37 @@ def test_topics_are_described_a_page_at_a_time(client: WireClient, topic: str) -
     assert (numbers, cursor) == ([0, 1, 2], None)
     (missing,) = client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name="not-there")]), 0).topics
     assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_full_page_ends_before_the_first_topic_that_is_not_there(client: WireClient, topic: str) -> None:
+    missing = [f"{topic}-missing-1", f"{topic}-missing-2"]
+
+    def page(cursor: Cursor | None) -> Any:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in (topic, *missing)], response_partition_limit=3, cursor=cursor
+        )
+        return client.ask(request, 0)
+
+    first = page(None)
+    assert [(each.name, len(each.partitions)) for each in first.topics] == [(topic, 3)]
+    assert (first.next_cursor.topic_name, first.next_cursor.partition_index) == (missing[0], 0)
+    second = page(first.next_cursor)
+    assert [each.name for each in second.topics] == missing
+    assert second.next_cursor is None
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "code"),
+    [
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
+        (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+    ],
+)
+def test_a_broker_describes_brokers_only(client: WireClient, endpoint_type: int, code: ErrorCode) -> None:
+    answer = client.ask(DescribeClusterRequest(endpoint_type=endpoint_type), 1)
+    assert answer.error_code == code
+    assert [each.broker_id for each in answer.brokers] == ([1] if code is ErrorCode.NONE else [])
 
 
 def test_config_resources_are_listed_by_their_type(client: WireClient, topic: str) -> None:

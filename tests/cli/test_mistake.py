@@ -123,3 +123,18 @@ def _on_a_full_disk(command: list[str], **environment: str) -> Said:
 def test_a_file_of_properties_that_is_not_there_is_named() -> None:
     said = kafka("kafka-topics", "--bootstrap-server", "127.0.0.1:1", "--list", "--command-config", "/nowhere")
     assert (said.code, said.err) == (1, "java.nio.file.NoSuchFileException: /nowhere\n")
+
+
+def test_a_topic_id_that_is_none_is_told_before_any_topic_is_described(bootstrap: str, topic: str) -> None:
+    said = kafka("kafka-topics", "--bootstrap-server", bootstrap, "--describe", "--topic-id", "no/id")
+    assert said.code == 1
+    assert "Input string `no/id`" in said.out + said.err
+    assert topic not in said.out
+
+
+@pytest.mark.parametrize(("states", "code"), [("stable", 0), ("Stable, EMPTY", 0), ("bogus", 1), ("stable,bogus", 1)])
+def test_share_groups_are_listed_by_states_that_there_are(bootstrap: str, states: str, code: int) -> None:
+    said = kafka("kafka-share-groups", "--bootstrap-server", bootstrap, "--list", "--state", states)
+    assert said.code == code
+    assert (f"Invalid state list '{states}'" in said.out + said.err) is (code == 1)
+    assert ("STATE" in said.out.split()) is (code == 0)

@@ -10,12 +10,14 @@ from ottla.client import (
     ConfigResource,
     Consumer,
     ErrorCode,
+    KafkaError,
     Producer,
     ProducerFenced,
     Replica,
     ResourceType,
     TopicPartition,
 )
+from ottla.kernel.ids import Uuid
 from tests.client.conftest import eventually, refusal, serves
 
 UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION
@@ -128,3 +130,17 @@ def test_members_are_removed_from_their_group(bootstrap: str, admin: Admin, topi
         assert [one.instance_id for one in admin.describe_group(name).members] == ["one"]
         admin.remove_group_members(name, ["one"])
         assert admin.describe_group(name).members == ()
+
+
+def test_a_controller_that_cannot_vote_is_refused_with_the_reason(admin: Admin) -> None:
+    """Controllers of another cluster get no vote, and none is taken from them."""
+    endpoints = {"CONTROLLER": ("127.0.0.1", 1)}
+    directory_id = Uuid(b"d" * 16)
+    for asked in (
+        lambda: admin.add_raft_voter(77, directory_id, endpoints, cluster_id="another"),
+        lambda: admin.remove_raft_voter(77, directory_id, cluster_id="another"),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            asked()
+        assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert "another" in str(refused.value)

@@ -1,10 +1,14 @@
 """Share consumers: what is acknowledged, without a socket; and two of them against a real cluster."""
 
+import asyncio
+from unittest.mock import Mock
+
 import pytest
 
 from ottla.client import (
     Acknowledge,
     Admin,
+    AsyncShareConsumer,
     ConfigResource,
     KafkaError,
     OttlaError,
@@ -91,6 +95,27 @@ def test_settings_that_are_the_groups_are_refused() -> None:
         ShareConsumer("127.0.0.1:1", group_id="g", auto_offset_reset="earliest")  # type: ignore[call-arg]
     with pytest.raises(OttlaError, match=r"needs group\.id"):
         ShareConsumer("127.0.0.1:1")
+
+
+def test_a_request_that_cannot_be_sent_ends_its_session_and_is_told() -> None:
+    """The connection closes between its choice and the request: its acknowledgements fail, and a new session begins."""
+
+    async def lost() -> None:
+        async with AsyncShareConsumer("127.0.0.1:1", group_id="g") as consumer:
+            fetcher = consumer._fetcher
+            told: list[tuple[TopicPartition, list[int], KafkaError | None]] = []
+            consumer.on_acknowledged = lambda *said: told.append(said)
+            error = KafkaError(ErrorCode.NETWORK_EXCEPTION, "closed")
+            connection = Mock(closed=None, send=Mock(side_effect=error))
+            fetcher._session(7, connection).answered(ErrorCode.NONE)
+            consumer.acknowledgements.give([record(4), record(5)])
+            consumer.acknowledgements.settle(for_poll=True)
+            fetcher._ask(7, connection, {ONE: ID})
+            assert told == [(ONE, [4, 5], error)]
+            assert fetcher.idle
+            assert not fetcher._session(7, connection).began
+
+    asyncio.run(lost())
 
 
 # ---- with a cluster

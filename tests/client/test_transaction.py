@@ -301,3 +301,19 @@ def test_who_waits_for_a_record_of_a_locked_out_producer_is_told_at_once(bootstr
         for delivery in deliveries:
             with pytest.raises(Fenced):
                 delivery.result(60)
+
+
+def test_callers_that_wait_for_batches_hear_of_those_that_an_abort_gives_up(
+    bootstrap: str, name: str, topic: str
+) -> None:
+    async def scene() -> list[bool]:
+        async with AsyncProducer(bootstrap, transactional_id=name, linger_ms=60_000) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            delivery = await producer.send(topic, b"v")
+            told: list[bool] = []
+            producer._sender.on_progress.append(lambda: told.append(delivery.done))
+            producer._sender.abort(TransactionAborted("given up"))
+            return list(told)
+
+    assert asyncio.run(scene()) == [True]

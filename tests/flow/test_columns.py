@@ -1,6 +1,7 @@
 """Records that come as columns give what the same records give one by one."""
 
 import pickle
+import struct
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from ottla.flow.record import Input
 from ottla.flow.runner import Runner
 from ottla.flow.serde import _NAMED, STRING
 from ottla.streams import StreamsBuilder
+from ottla.streams.grouped import Fold
 from tests.flow.columns import ColumnRunner, batch, by_topic
 from tests.flow.test_task import records, settings
 from tests.streams.generate import program
@@ -122,3 +124,32 @@ def test_values_kept_as_objects_are_those_that_the_serde_would_read() -> None:
 def test_a_serde_of_kafka_is_the_same_one_in_another_process() -> None:
     for one in _NAMED.values():
         assert pickle.loads(pickle.dumps(one)) is one
+
+
+@pytest.mark.parametrize(
+    ("fold", "serde", "in_columns"),
+    [
+        ("count", "long", True),
+        ("sum", "long", True),
+        ("sum", "double", True),
+        ("max", "string", True),
+        ("sum", "string", False),
+        ("max", "json", False),
+    ],
+)
+def test_an_aggregate_takes_columns_of_the_kinds_that_it_can_fold(fold: str, serde: str, in_columns: bool) -> None:
+    builder = StreamsBuilder()
+    grouped = builder.stream("a", value_serde=serde).group_by_key()
+    table = grouped.count() if fold == "count" else grouped.reduce(Fold(fold))
+    table.to_stream().to("out")
+    topology = builder.build(application_id="app", key_serde="string").topology
+    write = {"long": lambda n: n.to_bytes(8, "big"), "double": lambda n: struct.pack(">d", n)}.get(
+        serde, lambda n: b"%d" % n
+    )
+    rows = [Input("a", 0, number, number, b"%d" % (number % 3), write(number)) for number in range(100)]
+    one, many = Runner(topology, settings(), drain="batch"), ColumnRunner(topology, settings())
+    expected = one.run(list(rows))
+    assert len(expected) == 100
+    assert many.run(rows) == expected
+    assert many.state() == one.state()
+    assert many.columns == (100 if in_columns else 0)

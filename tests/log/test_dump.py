@@ -7,11 +7,18 @@ from pathlib import Path
 import pytest
 
 from ottla.host.disk import HostDisk
-from ottla.log.dump.decoder import as_json, reading
+from ottla.log.dump.decoder import DECODERS, as_json, reading
 from ottla.log.dump.dump_index import Complaints, CorruptIndex
 from ottla.log.dump.dump_log import DumpOptions, dump
 from ottla.log.log import Log, LogSettings
-from ottla.wire.batch import build, headers
+from ottla.wire.batch import Record, build, headers
+from ottla.wire.record.consumer_protocol import (
+    AssignedTopicPartition,
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    pack,
+)
+from ottla.wire.record.offset import RECORDS, GroupMetadataKey, GroupMetadataValue, MemberMetadata
 
 _GOLDEN = "tests/golden/log"
 
@@ -161,3 +168,20 @@ def test_a_file_of_another_kind_is_ignored(tmp_path: Path) -> None:
     complaints = Complaints()
     assert list(dump(HostDisk(), f"{tmp_path}/x.txt", complaints=complaints)) == [f"Dumping {tmp_path}/x.txt"]
     assert complaints.lines() == [f"Ignoring unknown file {tmp_path}/x.txt"]
+
+
+def test_what_the_members_of_a_consumer_group_said_is_read_and_what_cannot_be_read_stays_as_it_is() -> None:
+    subscription = ConsumerProtocolSubscription(topics=["t", "u"])
+    assignment = ConsumerProtocolAssignment(assigned_partitions=[AssignedTopicPartition(topic="t", partitions=[3, 1])])
+    members = [
+        MemberMetadata(member_id="good", subscription=pack(subscription), assignment=pack(assignment)),
+        MemberMetadata(member_id="cut", subscription=pack(subscription)[:-1], assignment=pack(assignment)),
+    ]
+    group = GroupMetadataValue(protocol_type="consumer", generation=1, members=members)
+    key = RECORDS.key_bytes(GroupMetadataKey(group="g"))
+    _, shown = DECODERS["offsets"](Record(0, 1, key, RECORDS.value_bytes(group, 3), []))
+    found = json.loads(shown or "")["data"]["members"]
+    assert [each["memberId"] for each in found] == ["good", "cut"]
+    assert found[0]["subscription"]["topics"] == ["t", "u"]
+    assert [each["assignment"]["assignedPartitions"][0]["partitions"] for each in found] == [[3, 1], [3, 1]]
+    assert isinstance(found[1]["subscription"], str)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.producer.marker import read_marker
 from ottla.log.producer.producer import Producers
+from ottla.wire.batch import build, header_at
 
 _ME = 9
 _EPOCH_MAX = 32767
@@ -147,3 +149,19 @@ def test_a_batch_of_an_older_epoch_is_no_duplicate_in_a_newer_one() -> None:
         else:
             assert code is ErrorCode.NONE
             assert (None if sent is None else sent.last_offset) == (3 if sequence == 0 else None)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\0\0\0"])
+@pytest.mark.parametrize("value", [None, b"\0\0\0\0\0\7"])
+def test_a_control_record_without_a_whole_key_is_refused_as_a_record(key: bytes | None, value: bytes | None) -> None:
+    data = build([(1, key, value, [])], producer_id=_ME, producer_epoch=0, transactional=True, control=True)
+    with pytest.raises(KafkaError, match="a transaction marker is cut off") as refused:
+        read_marker(data, header_at(data))
+    assert refused.value.code is ErrorCode.INVALID_RECORD
+
+
+def test_a_marker_says_how_its_transaction_ends_and_who_decided() -> None:
+    for kind, aborted in ((0, True), (1, False)):
+        records = [(5, bytes([0, 0, 0, kind]), b"\0\0\0\0\0\7", [])]
+        data = build(records, producer_id=_ME, producer_epoch=0, transactional=True, control=True)
+        assert read_marker(data, header_at(data)) == (aborted, 7, 5)

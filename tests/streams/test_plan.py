@@ -185,3 +185,12 @@ def test_a_plan_is_explained_and_drawn() -> None:
         assert part in text
     drawing = ElementTree.fromstring(app.plan.svg())
     assert len(drawing.findall("{http://www.w3.org/2000/svg}g")) == len(app.plan.nodes)
+
+
+def test_tables_of_streams_have_the_names_of_kafka_or_those_that_are_given() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a").to_table()
+    builder.stream("b").to_table(name="mine")
+    described = builder.build().describe()
+    assert "Processor: KSTREAM-TOTABLE-0000000001 " in described
+    assert "Processor: mine " in described
