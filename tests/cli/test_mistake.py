@@ -130,6 +130,10 @@ def test_a_topic_id_that_is_none_is_told_before_any_topic_is_described(bootstrap
     assert said.code == 1
     assert "Input string `no/id`" in said.out + said.err
     assert topic not in said.out
+    # The id of no topic counts as no id.
+    said = kafka("kafka-topics", "--bootstrap-server", bootstrap, "--describe", "--topic-id", "A" * 22)
+    assert said.code == 0
+    assert f"Topic: {topic}" in said.out
 
 
 @pytest.mark.parametrize(("states", "code"), [("stable", 0), ("Stable, EMPTY", 0), ("bogus", 1), ("stable,bogus", 1)])

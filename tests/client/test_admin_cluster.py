@@ -1,6 +1,7 @@
 """Replicas, transactions, features and groups of all kinds through the admin client."""
 
 import time
+from collections.abc import Callable
 from functools import partial
 
 import pytest
@@ -136,10 +137,11 @@ def test_a_controller_that_cannot_vote_is_refused_with_the_reason(admin: Admin) 
     """Controllers of another cluster get no vote, and none is taken from them."""
     endpoints = {"CONTROLLER": ("127.0.0.1", 1)}
     directory_id = Uuid(b"d" * 16)
-    for asked in (
+    calls: tuple[Callable[[], object], ...] = (
         lambda: admin.add_raft_voter(77, directory_id, endpoints, cluster_id="another"),
         lambda: admin.remove_raft_voter(77, directory_id, cluster_id="another"),
-    ):
+    )
+    for asked in calls:
         with pytest.raises(KafkaError) as refused:
             asked()
         assert refused.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID

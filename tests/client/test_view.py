@@ -113,6 +113,17 @@ def test_a_session_that_the_broker_lost_begins_anew() -> None:
     assert (again.session_id, again.epoch, list(again.send)) == (0, 0, [PARTITION])
 
 
+def test_a_session_goes_on_behind_its_last_epoch() -> None:
+    """Epoch 0 would begin another session, -1 end this one."""
+    session = FetchSession()
+    session.next_request({PARTITION: want(0)})
+    session.answered(0, 77)
+    session.epoch = 0x7FFFFFFF
+    session.answered(0, 77)
+    going_on = session.next_request({PARTITION: want(0)})
+    assert (going_on.session_id, going_on.epoch, going_on.send) == (77, 1, {})
+
+
 def chunk(offset: int, count: int, at: int | None = None) -> Chunk:
     data = build([(0, None, b"%d" % n, ()) for n in range(count)], base_offset=offset)
     return Chunk(data, offset if at is None else at, None, check_crcs=True)

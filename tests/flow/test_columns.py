@@ -2,6 +2,7 @@
 
 import pickle
 import struct
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -143,9 +144,11 @@ def test_an_aggregate_takes_columns_of_the_kinds_that_it_can_fold(fold: str, ser
     table = grouped.count() if fold == "count" else grouped.reduce(Fold(fold))
     table.to_stream().to("out")
     topology = builder.build(application_id="app", key_serde="string").topology
-    write = {"long": lambda n: n.to_bytes(8, "big"), "double": lambda n: struct.pack(">d", n)}.get(
-        serde, lambda n: b"%d" % n
-    )
+    writers: dict[str, Callable[[int], bytes]] = {
+        "long": lambda n: n.to_bytes(8, "big"),
+        "double": lambda n: struct.pack(">d", n),
+    }
+    write: Callable[[int], bytes] = writers.get(serde, lambda n: b"%d" % n)
     rows = [Input("a", 0, number, number, b"%d" % (number % 3), write(number)) for number in range(100)]
     one, many = Runner(topology, settings(), drain="batch"), ColumnRunner(topology, settings())
     expected = one.run(list(rows))

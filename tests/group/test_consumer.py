@@ -151,14 +151,18 @@ def test_a_lost_answer_is_given_again() -> None:
     assert answer.error_code == NONE and answer.member_epoch == 3 and answer.assignment is not None
 
 
-def test_a_wrong_epoch_is_fenced() -> None:
+@pytest.mark.parametrize("instance_id", [None, "i"])
+def test_a_wrong_epoch_is_fenced(instance_id: str | None) -> None:
     host = Host()
-    (member,) = settled(host, "a")
+    member = Consumer(host, "a", instance_id=instance_id)
+    member.join()
     for epoch in (member.epoch + 1, member.epoch - 1):
         request = member.request(full=False)
         request.member_epoch = epoch
         assert host.call(request, 1).error_code == ErrorCode.FENCED_MEMBER_EPOCH
-    assert member.join().error_code == NONE and member.partitions() == [0, 1, 2, 3]
+    assert member.beat().error_code == NONE
+    if instance_id is None:
+        assert member.join().error_code == NONE and member.partitions() == [0, 1, 2, 3]
 
 
 def test_a_member_with_the_epoch_before_and_more_than_it_has_is_fenced() -> None:
@@ -172,6 +176,9 @@ def test_a_member_with_the_epoch_before_and_more_than_it_has_is_fenced() -> None
     request = first.request(full=True)
     request.member_epoch = first.epoch - 1
     request.topic_partitions = [TopicPartitions(topic_id=topic_id, partitions=second.partitions())]
+    assert host.call(request, 1).error_code == ErrorCode.FENCED_MEMBER_EPOCH
+    # The same in two entries of the topic.
+    request.topic_partitions.append(TopicPartitions(topic_id=topic_id, partitions=first.partitions()))
     assert host.call(request, 1).error_code == ErrorCode.FENCED_MEMBER_EPOCH
     request.topic_partitions = [TopicPartitions(topic_id=topic_id, partitions=first.partitions())]
     assert host.call(request, 1).error_code == NONE

@@ -55,7 +55,11 @@ def test_epochs_are_those_of_the_records(seed: int) -> None:
             epochs.dirty = epochs.dirty or known
         elif records.records:
             at = rng.randint(records.start, records.end - 1)
+            before, known = epochs.entries(), epochs.dirty
+            epochs.dirty = False
             epochs.truncate_start(at)
+            assert epochs.dirty is (epochs.entries() != before)
+            epochs.dirty = epochs.dirty or known
             del records.records[: at - records.start]
             records.start = at
         assert epochs.entries() == records.entries()

@@ -162,6 +162,16 @@ def test_a_control_record_without_a_whole_key_is_refused_as_a_record(key: bytes 
 
 def test_a_marker_says_how_its_transaction_ends_and_who_decided() -> None:
     for kind, aborted in ((0, True), (1, False)):
-        records = [(5, bytes([0, 0, 0, kind]), b"\0\0\0\0\0\7", [])]
-        data = build(records, producer_id=_ME, producer_epoch=0, transactional=True, control=True)
+        record = (5, bytes([0, 0, 0, kind]), b"\0\0\0\0\0\7", ())
+        data = build([record], producer_id=_ME, producer_epoch=0, transactional=True, control=True)
         assert read_marker(data, header_at(data)) == (aborted, 7, 5)
+
+
+def test_a_batch_that_waits_for_its_coordinator_is_not_let_in_behind_a_marker() -> None:
+    """Appended after the marker it would begin a transaction that nothing ends."""
+    producers = Producers()
+    _add(producers, 4)
+    token = producers.verify_from(_ME, 0, 5, False, 1)
+    assert producers.is_verifying(_ME, token)
+    producers.end(_ME, 0, 0, 1, 1, aborted=True)
+    assert not producers.is_verifying(_ME, token)

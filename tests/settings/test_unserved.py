@@ -1,8 +1,6 @@
 """What a node says of settings that it does not serve."""
 
 import logging
-import re
-from pathlib import Path
 
 import pytest
 
@@ -112,18 +110,3 @@ def test_several_controllers_do_not_sign_in_at_each_other_by_scram(quorum: dict[
         check_served(ServerSettings.parse(one | scram | quorum))
     check_served(ServerSettings.parse(one | scram | quorum | {"sasl.mechanism.controller.protocol": "PLAIN"}))
     check_served(ServerSettings.parse(one | scram | {"controller.quorum.bootstrap.servers": "one:9093"}))
-
-
-def test_a_setting_that_counts_as_served_is_read_by_the_product() -> None:
-    product = Path(ottla.__file__).parent
-    files = [path for path in product.rglob("*.py") if product / "settings" / "server" not in path.parents]
-    text = "\n".join(path.read_text() for path in files)
-    words = {*re.findall(r"[a-z0-9_]+", text), *re.findall(r"[a-z0-9.]+", text)}
-    # What a share coordinator reads has names without this beginning.
-    prefix = "share_coordinator_"
-    found = [
-        name
-        for name, setting in ServerSettings.declared().items()
-        if setting.served and not {name, name.replace(".", "_"), name.replace(".", "_").removeprefix(prefix)} & words
-    ]
-    assert found == []

@@ -1,0 +1,85 @@
+"""A produce request that is held for its coordinators: when it goes on, and that its connection is read again."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.coordinators.held_produce import Verified, hold
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TopicPartition
+from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.batch import build
+
+
+class _Scene:
+    """Two producers' batches in one request, and what its connection and coordinators are told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.questions: list[Any] = []
+        connection = SimpleNamespace(
+            closed=False, pause=lambda: self.told.append("pause"), resume=lambda: self.told.append("resume")
+        )
+        transactions = SimpleNamespace(
+            prepare=lambda partition, *producer, **_: (partition.tp, producer),
+            verification=SimpleNamespace(ask=self.questions.append),
+        )
+        self.call: Any = SimpleNamespace(
+            version=11, connection=connection, node=SimpleNamespace(transactions=transactions)
+        )
+        batches = [
+            build([(1, b"k", b"v", [])], producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
+            for producer in (7, 8)
+        ]
+        data = [PartitionProduceData(index=index, records=batch) for index, batch in enumerate(batches)]
+        self.request = ProduceRequest(
+            transactional_id="x", topic_data=[TopicProduceData(name="t", partition_data=data)]
+        )
+
+    def hold(self, go_on: Any) -> Any:
+        def partition_of(call: Any, topic: Any, index: int) -> Any:
+            return SimpleNamespace(tp=TopicPartition(topic.name, index))
+
+        return hold(self.call, self.request, partition_of, go_on)
+
+
+def test_a_request_of_two_producers_waits_for_both_answers() -> None:
+    scene, passed = _Scene(), list[Verified]()
+    scene.hold(lambda verified: passed.append(dict(verified)))
+    assert scene.told == ["pause"]
+    first, second = scene.questions
+    first.done({TopicPartition("t", 0): ErrorCode.NONE})
+    assert (passed, scene.told) == ([], ["pause"])
+    second.done({TopicPartition("t", 1): ErrorCode.INVALID_TXN_STATE})
+    (verified,) = passed
+    assert {tp: code for tp, (_, code) in verified.items()} == {
+        TopicPartition("t", 0): ErrorCode.NONE,
+        TopicPartition("t", 1): ErrorCode.INVALID_TXN_STATE,
+    }
+    assert scene.told == ["pause", "resume"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (KafkaError(ErrorCode.KAFKA_STORAGE_ERROR), ErrorCode.KAFKA_STORAGE_ERROR),
+        (ZeroDivisionError(), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_held_request_that_fails_is_answered_and_its_connection_is_read_again(
+    error: Exception, code: ErrorCode
+) -> None:
+    scene = _Scene()
+
+    def go_on(verified: Verified) -> Any:
+        raise error
+
+    answers: list[Any] = []
+    scene.hold(go_on).then(answers.append)
+    for question, index in zip(scene.questions, (0, 1), strict=True):
+        question.done({TopicPartition("t", index): ErrorCode.NONE})
+    (answer,) = answers
+    assert (answer.code, scene.told) == (code, ["pause", "resume"])
