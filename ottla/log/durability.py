@@ -5,6 +5,8 @@ Rules:
   only. The name of the log's own directory is synced once, for all logs beside it at a stop of the store.
 - Segments below the recovery point are synced already; of the active one only the records are, as its indexes are
   rebuilt after a crash. At a clean end those of a small one are written and not synced: a clean start makes them again.
+- A clean end takes a snapshot of the producers only where a start would not know them without, or would have to read
+  more than a small active segment to know them.
 - What is found dirty stays dirty when a sync fails.
 - At a stop of many logs their volume is synced, not each file (`ottla/log/directory/closing.py`).
 """
@@ -61,8 +63,10 @@ def begin_close(log: "Log") -> bool:
     """Write what a clean shutdown leaves behind. Is there something to sync?"""
     if _is_whole(log) or _never_held_anything(log):
         return False
-    if log.end_offset > log.start_offset:
+    if snapshot_is_due(log):
         log.snapshots.take(log.producers)
+    elif log.producers.by_id:
+        log.snapshots.needed()
     log.active.deactivate()
     if log.producers.by_id or not log.active.is_small or log.active.transaction_index.exists:
         # A snapshot, or the names of indexes, that a start would miss.
@@ -81,6 +85,20 @@ def let_go(log: "Log") -> None:
     for segment in log.segments:
         segment.close()
     log.due.clear()
+
+
+def snapshot_is_due(log: "Log") -> bool:
+    """Does a clean start need a snapshot at the end, or does it find out from what is there?
+
+    It reads on from the last snapshot. Where there is none, it takes it that there are no producers, as Kafka does.
+    """
+    if log.end_offset <= log.start_offset:
+        return False
+    latest = log.snapshots.latest
+    if latest is None or latest <= log.start_offset:
+        # A basis at or below the start is none.
+        return bool(log.producers.by_id) or len(log.segments) > 1 or not log.active.is_small
+    return latest < log.active.base_offset or not log.active.is_small
 
 
 def _is_whole(log: "Log") -> bool:

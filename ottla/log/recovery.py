@@ -19,6 +19,7 @@ from ottla.kernel.error import KafkaError
 from ottla.kernel.ports import Disk
 from ottla.log.append_replica import replay
 from ottla.log.checkpoint import CorruptCheckpoint, read_epochs
+from ottla.log.durability import snapshot_is_due
 from ottla.log.epoch import LeaderEpochs
 from ottla.log.path import (
     CLEANED,
@@ -104,10 +105,11 @@ def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool =
     """The producers' state at `end_offset`: the last snapshot below it, and the batches since."""
     producers, snapshots = log.producers, log.snapshots
     if clean and snapshots.latest is None and end_offset > 0:
-        # Left by a version that took no snapshots: there were no producers to note.
+        # A clean end notes producers if there are any.
         producers.clear()
         producers.end_offset = end_offset
-        snapshots.take(producers)
+        if snapshot_is_due(log):
+            snapshots.take(producers)
         return
     snapshots.keep_between(log.start_offset, end_offset)
     snapshots.load(producers, now_ms, log.settings.producer_expiration_ms, log.start_offset)
@@ -122,7 +124,8 @@ def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool =
             # The transaction index is there already: it is rebuilt with its segment, not here.
             replay(producers, None, header, data)
     producers.end_offset = end_offset
-    _take_snapshot(log)
+    if not clean or snapshot_is_due(log):
+        _take_snapshot(log)
 
 
 def _take_snapshot(log: "Log") -> None:

@@ -16,7 +16,8 @@ from ottla.kernel.ids import TopicPartition
 from ottla.log.directory.store import Store
 from ottla.log.dump.dump_log import DumpOptions, dump
 from ottla.log.log import Log, LogSettings
-from ottla.wire.batch import build, read
+from ottla.log.producer.snapshot import decode
+from ottla.wire.batch import NewRecord, build, read
 from ottla.wire.codec import Codec
 from tests.interop.server import free_ports
 from tests.interop.toolchain import classpath
@@ -178,6 +179,10 @@ def _produce(apache: Apache) -> dict[str, list[tuple[bytes | None, bytes]]]:
             producer.poll(0)
         assert producer.flush(30) == 0
         expected[topic] = wanted
+    producer = apache.producer(**{"enable.idempotence": False})
+    producer.produce("bare", b"theirs")
+    assert producer.flush(30) == 0
+    expected["bare"] = [(None, b"theirs")]
     producer = apache.producer(**{"transactional.id": "t", "compression.type": "zstd"})
     producer.init_transactions(30)
     expected["transactions"] = []
@@ -244,8 +249,19 @@ def test_both_serve_every_record_of_the_other(apache: Apache) -> None:
             records = [(now_ms, b"ours", b"%d.%d" % (round_, index) * 30, [("a", None)]) for index in range(100)]
             log.append(bytearray(build(records, codec=codec)), leader_epoch=log.epochs.latest, now_ms=now_ms)
             expected[topic] += [(key, value) for _, key, value, _ in records]
+    # A producer that no snapshot holds yet, and a log that never had one: the stop writes no snapshot of either.
+    sent: list[NewRecord] = [(now_ms, None, b"numbered", [])]
+    data = bytearray(build(sent, producer_id=4001, producer_epoch=0, base_sequence=0))
+    transactions.append(data, leader_epoch=transactions.epochs.latest, now_ms=now_ms)
+    bare = store.get(TopicPartition("bare", 0))
+    assert bare is not None
+    bare.restart_at(0, now_ms)
+    bare.append(bytearray(build([(now_ms, None, b"ours", [])])), leader_epoch=1, now_ms=now_ms)
+    expected["bare"] = [(None, b"ours")]
     kept = {topic: _records(log) for topic in expected if (log := store.get(TopicPartition(topic, 0)))}
     store.close()
+    assert not list(Path(apache.data, "bare-0").glob("*.snapshot"))
+    assert not Path(transactions.snapshots.path(transactions.end_offset)).exists()
     for topic in ("plain-none", "plain-zstd", "transactions"):
         _shown_alike(f"{apache.data}/{topic}-0")
 
@@ -260,6 +276,9 @@ def test_both_serve_every_record_of_the_other(apache: Apache) -> None:
 
     # Once more ours, after its clean end: nothing is recovered, and its last record is there.
     assert Path(apache.data, ".kafka_cleanshutdown").exists()
+    # Apache's own snapshot has the producer that it found in the batches alone.
+    noted = decode(Path(transactions.snapshots.path(transactions.end_offset)).read_bytes())
+    assert [each.sent[-1].last_sequence for producer_id, each in noted if producer_id == 4001] == [0]
     store = _store(apache)
     log = store.get(TopicPartition("plain-none", 0))
     assert log is not None

@@ -160,6 +160,14 @@ class LogMachine(RuleBasedStateMachine):
         self.open()
         assert self.log.end_offset == self.synced
 
+    @rule()
+    def stop_and_lose_power(self) -> None:
+        self.store.close()
+        self.synced = self.log.end_offset
+        self.disk.crash()
+        self.open()
+        assert self.log.end_offset == self.synced
+
     @rule(after=st.integers(0, 12), what=st.sampled_from(["append", "flush", "roll", "truncate", "retain", "restart"]))
     def crash(self, after: int, what: str) -> None:
         self.disk.crash_at = self.disk.effects + after
@@ -295,6 +303,12 @@ class LogMachine(RuleBasedStateMachine):
         for producer_id, (sequence, offset) in last.items():
             sent = producers.by_id[producer_id].sent[-1]
             assert (sent.last_sequence, sent.last_offset) == (sequence, offset)
+        written = {
+            (batch.producer_id, batch.sequence + len(batch.values) - 1, batch.last_offset) for batch in self.batches
+        }
+        for producer_id, producer in producers.by_id.items():
+            for sent in producer.sent:
+                assert (producer_id, sent.last_sequence, sent.last_offset) in written, "of a batch that is gone"
 
 
 def test_a_log_survives_crashes_before_any_effect() -> None:

@@ -138,6 +138,97 @@ def test_a_coordinator_that_was_replaced_stays_locked_out(disk: SimDisk, how: st
     assert refused.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
+def _put_as(log: Log, producer_id: int, sequence: int, records: int = 1) -> None:
+    _put(log, records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def _last_of(log: Log) -> dict[int, tuple[int, int]]:
+    """The last sequence number and offset of each producer."""
+    return {
+        producer_id: (each.sent[-1].last_sequence, each.sent[-1].last_offset)
+        for producer_id, each in log.producers.by_id.items()
+    }
+
+
+def _snapshots(disk: SimDisk) -> list[int]:
+    return [int(name.partition(".")[0]) for name in disk.list("/d/t-0") if name.endswith(".snapshot")]
+
+
+def test_a_stop_leaves_the_snapshot_that_a_start_can_read_on_from(disk: SimDisk) -> None:
+    log = _open(disk)
+    _put(log, 1)
+    log = _again(disk, log, "closed")
+    assert _snapshots(disk) == [], "no producers are to be noted"
+    for number in range(3):
+        _put_as(log, 7, number)
+        log = _again(disk, log, "closed")
+        assert _snapshots(disk) == [2]
+        assert _last_of(log) == {7: (number, number + 1)}
+    before = disk.effects
+    _open(disk, clean=True)
+    assert disk.effects == before, "a start neither writes nor removes one"
+    while log.active.is_small:
+        _put(log, 100)
+    end = log.end_offset
+    log = _again(disk, log, "closed")
+    assert _snapshots(disk) == [end], "more than a small segment is not read again"
+    _put_as(log, 7, 3)
+    log.truncate(end - 100)
+    log = _again(disk, log, "closed")
+    assert _last_of(log) == {7: (2, 3)}
+
+
+def test_producers_whose_records_are_all_deleted_are_noted_at_a_stop(disk: SimDisk) -> None:
+    log = _open(disk)
+    _put_as(log, 7, 0)
+    log = _again(disk, log, "closed")
+    _put(log, 2)
+    log.high_watermark = 3
+    log.advance_start_offset(2)
+    log.close()
+    log = Log.open(disk, "/d/t-0", log.settings, now_ms=_NOW_MS, clean=True, log_start_offset=2)
+    assert (log.start_offset, _snapshots(disk)) == (2, [3])
+    assert _last_of(log) == {7: (0, 0)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_snapshot_of_what_was_truncated_is_not_believed_after_a_power_failure(seed: int) -> None:
+    disk = SimDisk(random.Random(seed))
+    disk.make_directory("/d")
+    disk.sync_directory("/")
+    log = _open(disk)
+    _put_as(log, 6, 0)
+    _put_as(log, 7, 0)
+    log = _again(disk, log, "closed")
+    assert _snapshots(disk) == [2]
+    log.truncate(1)
+    _put_as(log, 8, 0, records=3)
+    log.close()
+    disk.crash()
+    log = _open(disk, clean=True)
+    assert _last_of(log) == {6: (0, 0), 8: (2, 3)}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_snapshot_that_a_start_reads_on_from_survives_a_power_failure(seed: int) -> None:
+    disk = SimDisk(random.Random(seed))
+    disk.make_directory("/d")
+    disk.sync_directory("/")
+    log = _open(disk)
+    _put(log, 2)
+    log.roll(_NOW_MS)
+    assert _snapshots(disk) == [2]
+    log.flush(_NOW_MS)
+    _put_as(log, 7, 0)
+    log.close()
+    assert _snapshots(disk) == [2]
+    disk.crash()
+    assert disk.open("/d/t-0/00000000000000000002.snapshot").size() == 10
+    log = _open(disk, clean=True)
+    assert _snapshots(disk) == [2]
+    assert _last_of(log) == {7: (0, 2)}
+
+
 @HOW
 def test_leader_epochs_are_those_of_the_log(disk: SimDisk, how: str) -> None:
     log = _open(disk, segment_bytes=300)

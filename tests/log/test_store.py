@@ -85,7 +85,6 @@ def test_what_a_clean_end_leaves_is_kafkas(disk: SimDisk) -> None:
         "00000000000000000000.index",
         "00000000000000000000.log",
         "00000000000000000000.timeindex",
-        "00000000000000000003.snapshot",
         "leader-epoch-checkpoint",
         "partition.metadata",
     ]
@@ -101,7 +100,7 @@ def test_an_active_segment_has_no_index_files_before_a_clean_end(disk: SimDisk) 
     assert disk.list("/a/t-0") == disk.list("/a/empty-0") == names
     store.close()
     more = ["00000000000000000000.index", "00000000000000000000.timeindex", "leader-epoch-checkpoint"]
-    assert disk.list("/a/t-0") == sorted([*names, *more, "00000000000000000003.snapshot"])
+    assert disk.list("/a/t-0") == sorted([*names, *more])
     assert disk.list("/a/empty-0") == names
     store = _open(disk)
     log = store.get(TopicPartition("empty", 0))

@@ -5,7 +5,8 @@ sequence, int64 last offset, int32 offset delta, int64 timestamp, int32 coordina
 transaction under way (-1).
 
 Rules:
-- A snapshot is taken on roll and on close; recovery starts from the last one at or below where it has to.
+- A snapshot is taken on roll, and on close unless the one before still does (`ottla/log/durability.py`).
+- Recovery starts from the last one at or below where it has to.
 - One that does not read is deleted, and the one before it is taken: a snapshot only saves reading the log.
 """
 
@@ -148,6 +149,10 @@ class Snapshots:
         for offset in strays:
             if offset not in kept:
                 self.remove(offset)
+
+    def needed(self) -> None:
+        """The last one is to be durable: a clean start reads on from it, even if it holds no producers itself."""
+        self._unsynced = True
 
     def synced(self) -> None:
         """All are durable: their volume was synced."""
