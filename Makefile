@@ -132,6 +132,11 @@ docs: $(VENV)/.docs
 
 # SHORT=1 leaves out what `make test` has run: the scenes with Python's clients.
 interop: $(VENV)/.dev
+# Only the long form has Kerberos: its library is built where it is installed.
+ifdef LONG
+	@$(PY) -c 'import gssapi' 2>/dev/null || $(INSTALL) -e '.[kerberos]' || \
+	    echo 'ottla: ottla[kerberos] cannot be built, so its tests will fail (Debian: apt-get install gcc libkrb5-dev)'
+endif
 ifdef SHORT
 	@$(PY) -m tests.interop.toolchain
 	@$(PY) -m pytest -q -m 'interop$(MARK)' tests $(ARGS)

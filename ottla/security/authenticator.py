@@ -117,7 +117,7 @@ class Authenticator:
             )
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             response = SaslAuthenticateResponse(error_code=code, error_message=told)
-            raise SignInFailed(f"its {self.mechanism} sign-in failed", response) from None
+            raise SignInFailed(self._failed(refused), response) from None
         lifetime_ms = 0
         if self.state is SignInState.DONE and self.ends_at_ms is not None:
             lifetime_ms = self.ends_at_ms - now_ms
@@ -127,8 +127,11 @@ class Authenticator:
         """A token without a request around it (after SaslHandshake v0), and what answers it in the same way."""
         try:
             return self._take(data, now_ms)
-        except SignInRefused:
-            raise SignInFailed(f"its {self.mechanism} sign-in failed") from None
+        except SignInRefused as refused:
+            raise SignInFailed(self._failed(refused)) from None
+
+    def _failed(self, refused: SignInRefused) -> str:
+        return f"its {self.mechanism} sign-in failed" + (f": {refused.why}" if refused.why else "")
 
     def _take(self, data: bytes, now_ms: int) -> bytes:
         if self.state is not SignInState.EXCHANGING:

@@ -6,11 +6,27 @@ Rules:
 - Rules are tried in turn; the first whose pattern matches the whole name gives the user. DEFAULT gives the name itself.
 - `$1` is a group, L and U turn the result into small or large letters, "\/" stands for a slash.
 - A reference to a group that the pattern has not is text.
+
+`sasl.kerberos.principal.to.local.rules`: users' names from Kerberos principals.
+
+    RULE:[1:$1@$0](.*@EXAMPLE\.COM)s/@.*///L     one component, in the realm EXAMPLE.COM, in small letters
+    RULE:[2:$1-$2]                               service/host@REALM becomes service-host
+    DEFAULT                                      the first component, in the default realm
+
+Rules:
+- Rules are tried in turn; the first that applies gives the user. A principal to which none applies has no user.
+- `[n:format]` applies to principals of n components; `$0` is the realm, `$1` and `$2` are the components.
+- `(pattern)` must match the whole of what the format gives, `s/from/to/g` replaces, L and U change the letters.
+- A user's name with "/" or "@" is refused, and no other rule is tried.
+
+Grammar and order are those of Kafka's KerberosName, KerberosShortNamer and KerberosRule. One thing is stricter: a
+format that refers to a component which there is not stops the start; Kafka refuses each client then.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ottla.kernel.error import OttlaError
 
@@ -24,7 +40,7 @@ _PIECE = re.compile(r"\\(.)|\$(\d+)|\$\{(\w+)\}", re.DOTALL)
 
 class _Rule:
     def __init__(self, pattern: str, replacement: str, case: str) -> None:
-        self._pattern = re.compile(_NAMED.sub("(?P<", pattern))
+        self._pattern = java_pattern(pattern)
         self._replacement = replacement
         self._case = case
 
@@ -32,18 +48,26 @@ class _Rule:
         if self._pattern.fullmatch(name) is None:
             return None
         # As Java's replaceAll: what matches again at the end is replaced again.
-        found = self._pattern.sub(self._expanded, name)
+        found = self._pattern.sub(lambda match: expanded(self._replacement, match), name)
         return {"L": found.lower(), "U": found.upper()}.get(self._case, found)
 
-    def _expanded(self, match: re.Match[str]) -> str:
-        def piece(each: re.Match[str]) -> str:
-            if each[1] is not None:
-                return each[1]
-            if each[3] is not None:
-                return match[each[3]] or ""
-            return _referred(match, each[2])
 
-        return _PIECE.sub(piece, self._replacement)
+def java_pattern(text: str) -> re.Pattern[str]:
+    """A pattern as Java writes it. re.error if it cannot be read."""
+    return re.compile(_NAMED.sub("(?P<", text))
+
+
+def expanded(replacement: str, match: re.Match[str]) -> str:
+    """What Java's replaceAll puts in a match's place."""
+
+    def piece(each: re.Match[str]) -> str:
+        if each[1] is not None:
+            return each[1]
+        if each[3] is not None:
+            return match[each[3]] or ""
+        return _referred(match, each[2])
+
+    return _PIECE.sub(piece, replacement)
 
 
 def _referred(match: re.Match[str], digits: str) -> str:
@@ -84,3 +108,88 @@ class PrincipalMapping:
 
 def _unreadable(rule: str, why: str) -> OttlaError:
     return OttlaError(f"ssl.principal.mapping.rules: {rule!r} cannot be read: {why}")
+
+
+# ---- Kerberos
+
+_LOCAL_RULES = "sasl.kerberos.principal.to.local.rules"
+_PRINCIPAL = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
+_LOCAL_RULE = re.compile(
+    r"(?P<default>DEFAULT)|RULE:\[(?P<components>\d*):(?P<format>[^\]]*)\](?:\((?P<match>[^)]*)\))?"
+    r"(?P<replace>s/(?P<source>[^/]*)/(?P<target>[^/]*)/(?P<all>g)?)?/?(?P<case>[LU])?"
+)
+_REFERENCE = re.compile(r"\$(\d*)")
+
+
+class NoUser(Exception):
+    """A principal has no user's name; the text says why."""
+
+
+class PrincipalToLocal:
+    """The rules of a node. OttlaError for one that cannot be read."""
+
+    def __init__(self, rules: Sequence[str], default_realm: str) -> None:
+        self._rules = [_LocalRule(rule, default_realm) for rule in rules]
+
+    def user(self, principal: str) -> str:
+        """The user of a principal such as `ann@EXAMPLE.COM` or `kafka/host@EXAMPLE.COM`. NoUser."""
+        match = _PRINCIPAL.fullmatch(principal)
+        if match is None:
+            if "@" in principal:
+                raise NoUser("its name is no name[/host]@REALM")
+            return principal
+        name, host, realm = match.groups()
+        parts = [realm, name] if host is None else [realm, name, host]
+        for rule in self._rules:
+            found = rule.apply(parts)
+            if found is not None:
+                return found
+        raise NoUser(f"no rule of {_LOCAL_RULES} applies to it")
+
+
+class _LocalRule:
+    def __init__(self, text: str, default_realm: str) -> None:
+        match = _LOCAL_RULE.match(text)
+        if match is None or match.end() != len(text) or match["components"] == "":
+            raise _unreadable_local(text, "it is neither DEFAULT nor RULE:[n:format](pattern)s/from/to/g/L")
+        self._text = text
+        self._default_realm = default_realm if match["default"] else None
+        self._components = int(match["components"] or 0)
+        self._format = match["format"] or ""
+        for digits in _REFERENCE.findall(self._format):
+            if not digits or int(digits) > self._components:
+                raise _unreadable_local(text, f"${digits} is no part of a principal of {self._components} components")
+        try:
+            self._match = None if match["match"] is None else java_pattern(match["match"])
+            self._source = java_pattern(match["source"]) if match["replace"] else None
+        except re.error as error:
+            raise _unreadable_local(text, str(error)) from error
+        self._target = match["target"] or ""
+        self._count = 0 if match["all"] else 1
+        self._case = match["case"]
+
+    def apply(self, parts: list[str]) -> str | None:
+        """The user of realm and components; None if the rule is about others."""
+        if self._default_realm is not None:
+            found = parts[1] if parts[0] == self._default_realm else None
+        else:
+            found = self._replaced(parts)
+        if found is None:
+            return None
+        if "/" in found or "@" in found:
+            raise NoUser(f"{self._text} makes {found!r} of it, and a user has no / and no @")
+        return {"L": found.lower(), "U": found.upper()}.get(self._case, found)
+
+    def _replaced(self, parts: list[str]) -> str | None:
+        if len(parts) - 1 != self._components:
+            return None
+        base = _REFERENCE.sub(lambda each: parts[int(each[1])], self._format)
+        if self._match is not None and self._match.fullmatch(base) is None:
+            return None
+        if self._source is None:
+            return base
+        return self._source.sub(lambda match: expanded(self._target, match), base, self._count)
+
+
+def _unreadable_local(rule: str, why: str) -> OttlaError:
+    return OttlaError(f"{_LOCAL_RULES}: {rule!r} cannot be read: {why}")

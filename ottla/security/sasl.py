@@ -3,7 +3,7 @@
 An exchange is a generator: it yields what to send, is sent what came, and ends when the broker may be believed.
 `Connection` carries it out after ApiVersions and again before the session's end (KIP-368).
 
-RFC 4616 (PLAIN), 5802 (SCRAM: `scram`), 7628 (OAUTHBEARER).
+RFC 4616 (PLAIN), 5802 (SCRAM: `scram`), 7628 (OAUTHBEARER), 4752 (GSSAPI: `gss`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import OttlaError
+from ottla.security.gss import sign_in_gssapi
 from ottla.security.scram import ScramRefused, scram
 from ottla.settings.client.security import SecuritySettings
 
 if TYPE_CHECKING:
+    from ottla.security.kerberos import Initiator
     from ottla.security.oauth import TokenRequest
 
 Exchange = Generator[bytes, bytes, None]
@@ -45,9 +47,22 @@ class SignIn:
 
             options = settings.jaas_options
             self._request = TokenRequest(settings, options, lambda: provider_context(options), for_node=False)
+        self._kerberos: Initiator | None = None
+        if self.mechanism == "GSSAPI":
+            from ottla.security.kerberos import Initiator
 
-    async def exchange(self) -> Exchange:
-        """A new exchange. OttlaError if there is no token to be had."""
+            self._kerberos = Initiator(
+                settings.sasl_kerberos_service_name,
+                settings.sasl_jaas_config,
+                settings.sasl_kerberos_keytab,
+                settings.sasl_kerberos_principal,
+            )
+
+    async def exchange(self, host: str) -> Exchange:
+        """A new exchange with the broker at `host`. OttlaError if there is no token or ticket to be had."""
+        if self._kerberos is not None:
+            # The KDC is asked.
+            return sign_in_gssapi(*await asyncio.to_thread(self._kerberos.begin, host))
         if self.mechanism == "OAUTHBEARER":
             return bearer(await self._bearer_token(), self._settings.sasl_oauthbearer_extensions or {})
         user, password, token = self._settings.user

@@ -8,6 +8,7 @@ from typing import Any
 
 from ottla.kernel.client_error import AuthenticationFailed, error_of
 from ottla.kernel.error import ErrorCode
+from ottla.security.gss import GssFailed
 from ottla.security.sasl import SignIn
 from ottla.security.scram import ScramRefused
 from ottla.security.tls import context
@@ -29,15 +30,16 @@ class Security:
         self.sign_in = SignIn(settings) if settings.sasl else None
 
 
-async def authenticate(ask: Ask, sign_in: SignIn, where: str) -> int:
-    """Sign in; returns how long the session lives in ms, 0 forever. AuthenticationFailed."""
+async def authenticate(ask: Ask, sign_in: SignIn, host: str, port: int) -> int:
+    """Sign in at a broker; returns how long the session lives in ms, 0 forever. AuthenticationFailed."""
+    where = f"{host}:{port}"
     hello: SaslHandshakeResponse = await ask(SaslHandshakeRequest(mechanism=sign_in.mechanism))
     if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         offered = ", ".join(hello.mechanisms) or "nothing"
         raise AuthenticationFailed(f"{where} does not take sasl.mechanism={sign_in.mechanism}: it offers {offered}")
     if hello.error_code:
         raise AuthenticationFailed(f"{where} wants no sign-in on this port: is security.protocol right?")
-    exchange = await sign_in.exchange()
+    exchange = await sign_in.exchange(host)
     lifetime_ms = 0
     try:
         token = next(exchange)
@@ -52,5 +54,5 @@ async def authenticate(ask: Ask, sign_in: SignIn, where: str) -> int:
             token = exchange.send(bytes(answer.auth_bytes))
     except StopIteration:
         return lifetime_ms
-    except ScramRefused as error:
+    except (ScramRefused, GssFailed) as error:
         raise AuthenticationFailed(f"{where}: signing in by {sign_in.mechanism} failed: {error}") from None

@@ -40,11 +40,12 @@ _CLIENT_FINAL = re.compile(
 
 
 class SignInRefused(Exception):
-    """The sign-in failed. `told`: the text that the client may see, None for Kafka's general words."""
+    """The sign-in failed. `told`: what the client may see, None for Kafka's general words; `why`: for the log."""
 
-    def __init__(self, told: str | None = None) -> None:
+    def __init__(self, told: str | None = None, why: str = "") -> None:
         super().__init__(told or "invalid credentials")
         self.told = told
+        self.why = why
 
 
 class Verified(NamedTuple):

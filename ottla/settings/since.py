@@ -220,12 +220,13 @@ _RELEASES: Mapping[str, Mapping[str, str]] = {
         "0.9": """
             acks auto.commit.interval.ms auto.offset.reset batch.size bootstrap.servers buffer.memory check.crcs
             client.id compression.type connections.max.idle.ms enable.auto.commit fetch.max.wait.ms
-            fetch.min.bytes group.id heartbeat.interval.ms key.deserializer key.serializer linger.ms max.block.ms
-            max.in.flight.requests.per.connection max.partition.fetch.bytes max.request.size metadata.max.age.ms
-            partition.assignment.strategy reconnect.backoff.ms request.timeout.ms retries retry.backoff.ms
-            security.protocol session.timeout.ms ssl.enabled.protocols ssl.endpoint.identification.algorithm
-            ssl.key.password ssl.keystore.location ssl.keystore.password ssl.keystore.type ssl.truststore.location
-            ssl.truststore.password ssl.truststore.type value.deserializer value.serializer
+            fetch.min.bytes group.id heartbeat.interval.ms key.deserializer key.serializer linger.ms
+            max.block.ms max.in.flight.requests.per.connection max.partition.fetch.bytes max.request.size
+            metadata.max.age.ms partition.assignment.strategy reconnect.backoff.ms request.timeout.ms retries
+            retry.backoff.ms sasl.kerberos.service.name security.protocol session.timeout.ms
+            ssl.enabled.protocols ssl.endpoint.identification.algorithm ssl.key.password ssl.keystore.location
+            ssl.keystore.password ssl.keystore.type ssl.truststore.location ssl.truststore.password
+            ssl.truststore.type value.deserializer value.serializer
         """,
         "0.10.0": "exclude.internal.topics max.poll.records sasl.mechanism",
         "0.10.1": "fetch.max.bytes max.poll.interval.ms",

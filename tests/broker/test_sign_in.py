@@ -324,8 +324,9 @@ def test_users_of_a_line_may_change_while_the_node_runs(node: ottla.Node) -> Non
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, "does not serve GSSAPI; it serves PLAIN, SCRAM"),
-        ({"listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "does not serve GSSAPI"),
+        ({"sasl.enabled.mechanisms": "DIGEST-MD5"}, "does not serve DIGEST-MD5; it serves PLAIN, SCRAM"),
+        ({"sasl.enabled.mechanisms": "GSSAPI"}, r"gssapi\.sasl\.jaas\.config is missing: the listener"),
+        ({"listener.name.sasl_plaintext.sasl.enabled.mechanisms": "PLAIN,NTLM"}, "does not serve NTLM"),
         ({"listener.name.sasl_plaintext.plain.sasl.jaas.config": "x"}, r"plain\.sasl\.jaas\.config: a JAAS line is"),
     ],
 )

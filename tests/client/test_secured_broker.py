@@ -214,9 +214,9 @@ def test_a_session_that_ends_is_renewed_in_the_middle_of_the_work(
     exchanges = []
     before = SignIn.exchange
 
-    async def counted(sign_in: SignIn) -> Any:
+    async def counted(sign_in: SignIn, host: str) -> Any:
         exchanges.append(sign_in)
-        return await before(sign_in)
+        return await before(sign_in, host)
 
     monkeypatch.setattr(SignIn, "exchange", counted)
     topic = f"renewed-{next(_names)}"

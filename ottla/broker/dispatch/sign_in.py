@@ -42,7 +42,8 @@ _KEY_AND_VERSION = struct.Struct(">hh")
 #: Mechanism -> its number in the metadata.
 _SCRAM = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _BEARER = "OAUTHBEARER"
-SERVED = ("PLAIN", *_SCRAM, _BEARER)
+_KERBEROS = "GSSAPI"
+SERVED = ("PLAIN", *_SCRAM, _BEARER, _KERBEROS)
 _NAMED_FROM = 3
 _NONCE_BYTES = 24
 _SALT_BYTES = 20
@@ -108,6 +109,8 @@ class SignIns:
             return partial(self._verify_scram, mechanism)
         if mechanism == _BEARER:
             return self._bearer()
+        if mechanism == _KERBEROS:
+            return _kerberos(settings, self._name)
         return partial(verify_plain, _passwords(settings, self._name))
 
     def _bearer(self) -> Mechanism:
@@ -165,15 +168,34 @@ def _check_handler(settings: ServerSettings, listener: str, mechanism: str) -> N
         )
 
 
-def _passwords(settings: ServerSettings, listener: str) -> Mapping[str, str]:
-    name = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
-    text = settings.of_mechanism(listener, "PLAIN", ServerSettings.sasl_jaas_config.name)
+def _jaas_line(settings: ServerSettings, listener: str, mechanism: str, example: str) -> tuple[str, str]:
+    """(name of the setting, JAAS line) of a listener's mechanism. OttlaError shows an example of a missing line."""
+    name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    text: str | None = settings.of_mechanism(listener, mechanism, ServerSettings.sasl_jaas_config.name)
     if text is None:
         raise OttlaError(
-            f"{name} is missing: the listener {listener} offers PLAIN, and this line names its users "
-            '(org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME="PASSWORD";)'
+            f"{name} is missing: the listener {listener} offers {mechanism}, and this line names {example}"
         )
-    return parse_jaas(name, text).users
+    return name, text
+
+
+def _passwords(settings: ServerSettings, listener: str) -> Mapping[str, str]:
+    example = 'its users (org.apache.kafka.common.security.plain.PlainLoginModule required user_NAME="PASSWORD";)'
+    return parse_jaas(*_jaas_line(settings, listener, "PLAIN", example)).users
+
+
+def _kerberos(settings: ServerSettings, listener: str) -> Mechanism:
+    from ottla.security.gss import verify_gssapi
+    from ottla.security.kerberos import MODULE, Acceptor, default_realm, options_of, service_name
+    from ottla.security.principal_mapping import PrincipalToLocal
+
+    example = f'its keytab ({MODULE} required useKeyTab=true keyTab="FILE" principal="kafka/HOST@REALM";)'
+    name, text = _jaas_line(settings, listener, _KERBEROS, example)
+    acceptor = Acceptor(name, text)
+    setting = partial(settings.of_mechanism, listener, _KERBEROS)
+    service_name(setting(ServerSettings.sasl_kerberos_service_name.name), options_of(name, text))
+    rules = setting(ServerSettings.sasl_kerberos_principal_to_local_rules.name)
+    return partial(verify_gssapi, acceptor.begin, PrincipalToLocal(rules, default_realm()).user)
 
 
 class _SignIn:

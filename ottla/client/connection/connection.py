@@ -145,7 +145,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             api = api_of(request)
             return self._transmit(api, self.version_of(api.key), request, timeout_ms, aside=True)
 
-        lifetime_ms = await authenticate(ask, self._sign_in, f"{self.host}:{self.port}")
+        lifetime_ms = await authenticate(ask, self._sign_in, self.host, self.port)
         if lifetime_ms > 0:
             self._sign_in_at = self._loop.time() + lifetime_ms / 1000 * randomness().uniform(*_SESSION_USED)
 

@@ -31,6 +31,9 @@ class ClientOptions(TypedDict, total=False):
     retry_backoff_max_ms: int | str
     retry_backoff_ms: int | str
     sasl_jaas_config: str | None
+    sasl_kerberos_keytab: str | None
+    sasl_kerberos_principal: str | None
+    sasl_kerberos_service_name: str | None
     sasl_mechanism: str | None
     sasl_oauthbearer_assertion_algorithm: str
     sasl_oauthbearer_assertion_claim_aud: str | None

@@ -22,14 +22,6 @@ _TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 _JAAS = re.compile(r'([\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
-@reads(ConfigType.STRING)
-def _mechanism(value: object) -> str:
-    if isinstance(value, str) and value.upper() == "GSSAPI":
-        raise ValueError("PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; Kerberos (GSSAPI) is not there")
-    named: str = one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")(value)
-    return named
-
-
 @reads(ConfigType.LIST)
 def _versions(value: object) -> tuple[str, ...]:
     words = value.split(",") if isinstance(value, str) else value
@@ -126,9 +118,9 @@ class SecuritySettings(OauthSettings):
     sasl_mechanism: str | None = setting(
         "sasl.mechanism",
         None,
-        _mechanism,
-        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, with SASL_*.",
-        differs="Kafka's default is GSSAPI, which is not there",
+        one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"),
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI (Kerberos, with ottla[kerberos]), with SASL_*.",
+        differs="Kafka's default is GSSAPI; here it must be given",
     )
     sasl_username: str | None = setting(
         "sasl.username", None, optional_text, "Who signs in (librdkafka's name).", differs="librdkafka's, not Kafka's"
@@ -140,7 +132,25 @@ class SecuritySettings(OauthSettings):
         "sasl.jaas.config",
         None,
         secret,
-        'Java\'s way to say both: ... required username="u" password="p"; with tokenauth="true" they are of a token.',
+        'Java\'s way to say both: ... required username="u" password="p"; with tokenauth="true" they are of a token. '
+        'For GSSAPI Krb5LoginModule with useKeyTab=true keyTab="FILE" principal="P", or with useTicketCache=true.',
+    )
+    sasl_kerberos_service_name: str | None = setting(
+        "sasl.kerberos.service.name", None, optional_text, "The first part of the brokers' principal, with GSSAPI."
+    )
+    sasl_kerberos_keytab: str | None = setting(
+        "sasl.kerberos.keytab",
+        None,
+        optional_text,
+        "The file of the client's Kerberos key; none: its ticket cache (kinit).",
+        differs="librdkafka's, not Kafka's",
+    )
+    sasl_kerberos_principal: str | None = setting(
+        "sasl.kerberos.principal",
+        None,
+        optional_text,
+        "The Kerberos principal that signs in.",
+        differs="librdkafka's, not Kafka's",
     )
 
     @property
@@ -213,8 +223,8 @@ class SecuritySettings(OauthSettings):
     def _check_sasl(self) -> None:
         if self.sasl_mechanism is None:
             raise OttlaError(
-                f"security.protocol={self.security_protocol} needs sasl.mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 "
-                "or OAUTHBEARER"
+                f"security.protocol={self.security_protocol} needs sasl.mechanism: PLAIN, SCRAM-SHA-256, "
+                "SCRAM-SHA-512, OAUTHBEARER or GSSAPI"
             )
         if self.sasl_mechanism == "OAUTHBEARER":
             if (self.sasl_oauthbearer_token is None) == (self.sasl_oauthbearer_token_endpoint_url is None):
@@ -222,6 +232,8 @@ class SecuritySettings(OauthSettings):
                     "OAUTHBEARER needs sasl.oauthbearer.token (a function that gives one) or "
                     "sasl.oauthbearer.token.endpoint.url, and not both"
                 )
+            return
+        if self.sasl_mechanism == "GSSAPI":
             return
         name, password, _ = self.user
         if not name or not password:

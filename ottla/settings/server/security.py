@@ -264,14 +264,12 @@ class SecurityDeclaration:
         "Rules that make a user's name from a Kerberos principal.",
         LIST,
         mode=PER_BROKER,
-        served=False,
     )
     sasl_kerberos_service_name = string(
         "sasl.kerberos.service.name",
         None,
         "The Kerberos name that the brokers run under.",
         mode=PER_BROKER,
-        served=False,
     )
     sasl_kerberos_ticket_renew_jitter = double(
         "sasl.kerberos.ticket.renew.jitter",
