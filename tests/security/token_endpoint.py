@@ -38,6 +38,8 @@ class TokenEndpoint:
         self.assertion_key = "new"
         #: Given in place of a token, if it is not 0.
         self.status = 0
+        #: The same for one request each, before that.
+        self.first: list[int] = []
         self.asked: list[Asked] = []
         #: What goes beside the token into the answer.
         self.more: dict[str, Any] = {}
@@ -85,8 +87,8 @@ class TokenEndpoint:
             except jwt.PyJWTError:
                 claims = {}
         self.asked.append(Asked(authorization, form, header, claims))
-        if self.status:
-            return self.status, {}
+        if status := self.first.pop(0) if self.first else self.status:
+            return status, {}
         user = self._user(authorization, form, claims)
         if user is None:
             return 401, {"error": "invalid_client"}
