@@ -226,6 +226,17 @@ def test_replicas_come_and_go_with_the_metadata() -> None:
     leader.validate()
 
 
+def test_a_replica_that_the_metadata_adds_is_not_waited_for_until_it_has_caught_up() -> None:
+    leader = _leader((1, 2))
+    leader.brokers = {1: 101, 2: 102, 4: 104}
+    leader.step(MetadataFollowed(PartitionState(_EPOCH, 8, (1, 2, 4), (1, 2)), 1), 5_000)
+    leader.step(Appended(12), 5_000)
+    assert _fetch(leader, 2, 12, 5_000) == [RaiseHighWatermark(12)]
+    assert _fetch(leader, 4, 0, 5_000) == []
+    leader.step(Appended(13), 5_000)
+    assert _fetch(leader, 2, 13, 5_000) == [RaiseHighWatermark(13)]
+
+
 def test_an_answer_of_another_leader_epoch_counts_for_nothing() -> None:
     leader = _leader((1,))
     (proposal,) = _fetch(leader, 2, 10, 5_000)

@@ -80,6 +80,29 @@ def test_a_proof_for_another_nonce_channel_or_length_is_refused() -> None:
     bent("p=", "q=")
 
 
+def test_a_header_that_was_changed_on_its_way_is_refused() -> None:
+    """The proof covers the header in `c=` alone, so the server compares that with the one that came (RFC 5802, 5.1)."""
+    known = {"ann": credential("SCRAM-SHA-256", "ann", "secret")}
+    for header, fine in (("n,,", True), ("n,a=ann,", False)):
+        server = verify_scram("SCRAM-SHA-256", known.get, "ours")
+        client = scram("SCRAM-SHA-256", "ann", "secret", "theirs")
+        next(server)
+        first = next(client).decode()
+        final = client.send(server.send(first.replace("n,,", header, 1).encode()))
+        with pytest.raises(StopIteration if fine else SignInRefused):
+            server.send(final)
+
+
+@pytest.mark.parametrize("header", ["y,,", "p=tls-unique,,", "p=tls-server-end-point,,"])
+def test_a_client_that_speaks_of_channel_binding_is_refused_at_its_first_message(header: str) -> None:
+    """As in Apache Kafka, which knows the header `n` alone."""
+    known = {"ann": credential("SCRAM-SHA-256", "ann", "secret")}
+    server = verify_scram("SCRAM-SHA-256", known.get, "ours")
+    next(server)
+    with pytest.raises(SignInRefused):
+        server.send(f"{header}n=ann,r=x".encode())
+
+
 def test_an_authorization_id_must_be_the_users_own() -> None:
     known = {"ann": credential("SCRAM-SHA-256", "ann", "secret")}
     for authzid, fine in (("ann", True), ("bob", False)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -16,7 +17,7 @@ from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
 from ottla.txn.coordinator import TransactionCoordinator, TransactionSettings
 from ottla.txn.event import AddPartitions, MarkersWritten, VerifyPartitions, WriteMarkers
-from ottla.txn.transaction import EPOCH_MAX, PREPARED, State
+from ottla.txn.transaction import EPOCH_MAX, NO_EPOCH, PREPARED, State
 from ottla.wire.api.end_txn import EndTxnRequest, EndTxnResponse
 from ottla.wire.api.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -199,6 +200,22 @@ def test_a_crash_between_the_decision_and_the_markers_writes_them_again() -> Non
     assert markers.partitions == (A0,)
 
 
+def test_a_report_of_markers_completes_only_what_was_decided() -> None:
+    scene = Scene()
+    producer: Any = scene.init()
+    for commit in (True, False):
+        scene.add(producer, A0)
+        producer = scene.end(producer, commit=commit)
+    scene.add(producer, A0)
+    before, length = scene.machine.transactions["t"], len(scene.log)
+    assert scene.machine.step(MarkersWritten("t"), Now(scene.now_ms, scene.now_ms)) == []
+    assert scene.machine.transactions["t"] is before
+    assert (scene.state(), len(scene.log)) == (State.ONGOING, length)
+    scene.end(producer)
+    assert scene.machine.step(MarkersWritten("t"), Now(scene.now_ms, scene.now_ms)) == []
+    assert scene.state() is State.COMPLETE_COMMIT
+
+
 def test_a_transaction_older_than_its_timeout_is_aborted() -> None:
     scene = Scene()
     producer = scene.init(timeout_ms=5_000)
@@ -221,6 +238,18 @@ def test_a_silent_transactional_id_is_forgotten() -> None:
     scene.carry_out(scene.machine.step(TimePassed(), Now(scene.now_ms, scene.now_ms)))
     assert not scene.machine.transactions
     assert scene.log[-1][1] is None
+
+
+def test_a_transactional_id_that_was_forgotten_leaves_no_epoch_to_retry() -> None:
+    scene = Scene()
+    first = scene.init()
+    scene.init(first.producer_id, first.producer_epoch)
+    known = scene.machine.transactions["t"]
+    assert known.last_epoch == first.producer_epoch
+    key, value = scene.log[-1]
+    scene.machine.replay(key, None)
+    scene.machine.replay(key, value)
+    assert scene.machine.transactions["t"] == replace(known, last_epoch=NO_EPOCH)
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, 900_001])
