@@ -9,13 +9,13 @@ Rules:
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from types import TracebackType
@@ -48,7 +48,8 @@ class Bundle:
             self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         except FileExistsError:
             raise OttlaError(f"{path} is there already; name another file with -o") from None
-        self._tar = tarfile.open(fileobj=self._file, mode="w:gz")  # noqa: SIM115 - closed by __exit__
+        self._gzip = gzip.GzipFile(fileobj=self._file, mode="wb")
+        self._tar = tarfile.open(fileobj=self._gzip, mode="w")  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Bundle:
         return self
@@ -56,20 +57,27 @@ class Bundle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        finished = False
         try:
             if error is None:
                 self._write("README.txt", self._readme().encode())
                 self._write("missing.json", _json(self.mask.value(self.missing)))
                 self._tar.close()
-        except BaseException:
-            self.path.unlink(missing_ok=True)
-            raise
+                self._gzip.flush()
+                self._file.flush()
+                finished = True
         finally:
-            # What the archive holds back cannot be written where the disk is full.
-            with suppress(OSError):
-                self._file.close()
-            if error is not None:
+            if not finished:
                 self.path.unlink(missing_ok=True)
+                self._discard()
+            self._gzip.close()
+            self._file.close()
+
+    def _discard(self) -> None:
+        """Let what the archive holds back go nowhere: a full disk could not take it, and closing must not fail."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._file.fileno())
+        os.close(nowhere)
 
     def document(self, name: str, what: str, make: Callable[[], Any]) -> Any:
         """A part that is one JSON document; what `make` returned, or None where it failed."""
