@@ -6,11 +6,12 @@ import pytest
 
 import ottla
 from tests.cli.tool import Tool
+from tests.interop.server import KEPT
 
 
 @pytest.fixture(scope="session")
 def bootstrap() -> Iterator[str]:
-    with ottla.Node() as node:
+    with ottla.Node(settings=KEPT) as node:
         yield node.bootstrap_servers
 
 

@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 
 import ottla
-from ottla.client import Admin, ErrorCode, KafkaError, OffsetSpec, TopicPartition
+from ottla.client import Admin, ConfigResource, ErrorCode, KafkaError, OffsetSpec, ResourceType, TopicPartition
 from tests.interop import server as servers
 
 _names = count()
@@ -27,11 +27,11 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     """Where a server of the kind that the parameter names can be reached."""
     if request.param == "ottla":
         quick = {
-            f"group.{kind}.{least}heartbeat.interval.ms": 1000
+            f"group.{kind}.{least}heartbeat.interval.ms": "1000"
             for kind in ("consumer", "share")
             for least in ("", "min.")
         }
-        with ottla.Node(settings=quick) as node:
+        with ottla.Node(settings={**servers.KEPT, **quick}) as node:
             yield node.bootstrap_servers
         return
     # Members that a busy machine holds up stay in their groups.
@@ -63,6 +63,13 @@ def topic(admin: Admin, name: str) -> str:
     admin.create_topic(name, 3)
     admin.list_offsets({TopicPartition(name, number): OffsetSpec.LATEST for number in range(3)}).check()
     return name
+
+
+def share_from_the_start(admin: Admin, group: str) -> None:
+    """Return when the broker has it that this share group begins with the oldest records."""
+    settings = ConfigResource(ResourceType.GROUP, group)
+    admin.alter_config(settings, {"share.auto.offset.reset": "earliest"})
+    eventually(lambda: admin.describe_config(settings)["share.auto.offset.reset"].value == "earliest")
 
 
 def eventually(holds: Callable[[], bool], timeout_s: float = 45.0) -> None:

@@ -21,6 +21,7 @@ from ottla.client import (
     serde,
 )
 from ottla.client.decode import DeadLetters
+from tests.client.conftest import share_from_the_start
 
 STAMP_MS = 1_700_000_000_000
 GOOD = [b'{"n":%d}' % number for number in range(5)]
@@ -348,9 +349,7 @@ def test_settings_that_do_not_fit_are_refused(given: dict[str, Any], wrong: str)
 
 
 def share(admin: Admin, bootstrap: str, name: str, **more: Any) -> ShareConsumer:
-    from ottla.client import ConfigResource, ResourceType
-
-    admin.alter_config(ConfigResource(ResourceType.GROUP, name), {"share.auto.offset.reset": "earliest"})
+    share_from_the_start(admin, name)
     return ShareConsumer(bootstrap, group_id=name, value_deserializer="json", **more)
 
 

@@ -9,11 +9,9 @@ from ottla.client import (
     Acknowledge,
     Admin,
     AsyncShareConsumer,
-    ConfigResource,
     KafkaError,
     OttlaError,
     Producer,
-    ResourceType,
     ShareConsumer,
     ShareRecord,
     TopicPartition,
@@ -22,7 +20,7 @@ from ottla.client.acknowledgement import GAP, Acknowledgements, Range, ranges
 from ottla.client.share.session import ShareFetchSession
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
-from tests.client.conftest import eventually
+from tests.client.conftest import eventually, share_from_the_start
 
 ONE = TopicPartition("t", 0)
 ID = Uuid(b"i" * 16)
@@ -131,9 +129,7 @@ def topic(admin: Admin, name: str) -> str:
 @pytest.fixture
 def group(bootstrap: str, admin: Admin, topic: str, name: str) -> str:
     """A share group that begins with the topic's ten records."""
-    settings = ConfigResource(ResourceType.GROUP, name)
-    admin.alter_config(settings, {"share.auto.offset.reset": "earliest"})
-    eventually(lambda: admin.describe_config(settings)["share.auto.offset.reset"].value == "earliest")
+    share_from_the_start(admin, name)
     with Producer(bootstrap) as producer:
         for number in range(10):
             producer.send(topic, b"%d" % number, partition=0)

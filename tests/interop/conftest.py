@@ -85,7 +85,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """The server under test, one for the session. A scene may restart it."""
-    one = Server(servers.kind(request.param), tmp_path_factory.mktemp(request.param))
+    one = Server(servers.kind(request.param), tmp_path_factory.mktemp(request.param), servers.KEPT)
     one.start()
     yield one
     one.stop()
