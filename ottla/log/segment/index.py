@@ -108,6 +108,7 @@ class _Index(ABC):
         self._written = min(self._written, keep)
 
     def _loaded(self) -> "array[int]":
+        """The first column. An append looks at `_first` itself: code that serves both kinds is slower in CPython."""
         if self._first is None:
             try:
                 self._first, self._second = self.decoded(_read(self._disk, self.path, self.entry_bytes))
@@ -132,7 +133,7 @@ class OffsetIndex(_Index):
 
     @property
     def is_full(self) -> bool:
-        return len(self._loaded()) >= self.entries_max
+        return len(self._first if self._first is not None else self._loaded()) >= self.entries_max
 
     @property
     def never_had_content(self) -> bool:
@@ -151,7 +152,7 @@ class OffsetIndex(_Index):
         return [(base + offset, position) for offset, position in zip(self._loaded(), self._second, strict=True)]
 
     def append(self, offset: int, position: int) -> None:
-        offsets = self._loaded()
+        offsets = self._first if self._first is not None else self._loaded()
         relative = offset - self.base_offset
         assert not offsets or relative > offsets[-1], "offsets in an index rise"
         offsets.append(relative)
@@ -214,7 +215,7 @@ class TimeIndex(_Index):
     @property
     def is_full(self) -> bool:
         """A place is kept for the last entry of all, written on roll."""
-        return len(self._loaded()) >= self.entries_max - 1
+        return len(self._first if self._first is not None else self._loaded()) >= self.entries_max - 1
 
     @property
     def last(self) -> tuple[int, int]:
@@ -228,7 +229,7 @@ class TimeIndex(_Index):
 
     def append(self, timestamp: int, offset: int) -> None:
         """Add an entry, unless the last one has as great a timestamp."""
-        timestamps = self._loaded()
+        timestamps = self._first if self._first is not None else self._loaded()
         if timestamp > (timestamps[-1] if timestamps else -1):
             timestamps.append(timestamp)
             self._second.append(offset - self.base_offset)
