@@ -1,6 +1,6 @@
-"""Scenes: text in, the whole trace out. `python -m tests.raft.scene --rewrite` writes the traces down as they are now.
+"""Scenes of the quorum (`tests/play.py`): `python -m tests.raft.scene --rewrite` writes the traces down.
 
-A file of `tests/raft/scenes` has blocks: a command, `----`, what it brings. Lines that begin with `#` are prose.
+The commands of a file of `tests/raft/scenes`:
 
     nodes 1 2 3 [spare 4] [broker 10] [kraft=0] [setting=number ...]   the first command
     start N ...            crash N [keep=OFFSET]      wipe N
@@ -21,10 +21,8 @@ A file of `tests/raft/scenes` has blocks: a command, `----`, what it brings. Lin
 
 from __future__ import annotations
 
-import argparse
 import random
 import sys
-from collections.abc import Callable
 from dataclasses import fields, replace
 from itertools import groupby
 from pathlib import Path
@@ -35,21 +33,18 @@ from ottla.raft.effect import Effect
 from ottla.raft.event import Event, RequestReceived, ResignRequested, Submitted, VersionRaised
 from ottla.raft.quorum import QuorumSettings
 from ottla.raft.role import Leader
+from tests import play
+from tests.play import NothingThere
 from tests.raft.cluster import Cluster, Message, Node
 from tests.raft.node_disk import LISTENER
 from tests.raft.outside import answer_of, request_of
 from tests.raft.trace import effect_words, membership_words, role_words, value_words, voter_words
 
 FOLDER = Path(__file__).parent / "scenes"
-_RULE = "----"
 #: Enough for everything that a scene lets happen by itself.
 _ROUNDS_MAX = 60
 _STEP_MS = 100
 _SERVERS_MAX = 10
-
-
-class NothingThere(Exception):
-    """A command finds nothing to do: the trace says so."""
 
 
 class ScriptedRng(random.Random):
@@ -64,26 +59,18 @@ class ScriptedRng(random.Random):
         return min(stop - 1, self._node_id * 100) if stop > _SERVERS_MAX else self._node_id % stop
 
 
-class Scene:
-    """A cluster, and the lines that the running command has brought."""
+class Scene(play.Scene):
+    """A cluster whose messages travel when a command says so."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.cluster = Cluster([], [])
-        self.lines: list[str] = []
         self._roles: dict[int, str] = {}
         self._asked = 0
 
-    def run(self, command: str) -> list[str]:
-        """What the command brings, line by line."""
-        self.lines = []
-        name, *words = command.split()
-        handler: Callable[..., None] = getattr(self, "do_" + name.replace("-", "_"))
-        try:
-            handler(*words)
-        except NothingThere as error:
-            self.lines.append(str(error))
+    def check(self) -> None:
+        """What a quorum never does."""
         self.cluster.check()
-        return self.lines
 
     # ---- commands
 
@@ -262,40 +249,5 @@ def _log_words(node: Node) -> str:
     return f"{start}[{'; '.join(parts)}] to {log.end_offset}"
 
 
-def played(text: str) -> str:
-    """The scene with the trace that it brings now."""
-    scene, out, skipping = Scene(), [], False
-    for line in text.splitlines():
-        if line == _RULE:
-            skipping = True
-            continue
-        if skipping and line:
-            continue
-        skipping = False
-        out.append(line)
-        if line and not line.startswith("#"):
-            out += [_RULE, *scene.run(line)]
-    return "\n".join(out) + "\n"
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--rewrite", action="store_true", help="write the traces down as they are now")
-    parser.add_argument("names", nargs="*", help="scenes; all of them if none is named")
-    given = parser.parse_args(arguments)
-    failed = 0
-    for path in sorted(FOLDER.glob("*.txt")):
-        if given.names and path.stem not in given.names:
-            continue
-        text = path.read_text()
-        now = played(text)
-        if now != text:
-            failed += 1
-            print(f"{path.stem}: {'rewritten' if given.rewrite else 'brings another trace'}")
-            if given.rewrite:
-                path.write_text(now)
-    return 0 if given.rewrite else min(failed, 1)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(play.main(FOLDER, Scene))

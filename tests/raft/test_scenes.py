@@ -2,20 +2,19 @@
 
 import pytest
 
-from tests.raft.scene import FOLDER, played
+from tests.play import names, played
+from tests.raft.scene import FOLDER, Scene
 
-SCENES = sorted(path.stem for path in FOLDER.glob("*.txt"))
 
-
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", names(FOLDER))
 def test_a_scene_brings_the_trace_that_is_written_down(name: str) -> None:
     text = (FOLDER / f"{name}.txt").read_text()
-    assert played(text) == text
+    assert played(Scene, text) == text
 
 
 def test_a_trace_that_is_not_written_down_is_added() -> None:
     scene = "# One.\n\nnodes 1\n\nstart 1\n"
-    first = played(scene)
+    first = played(Scene, scene)
     assert first.startswith("# One.\n\nnodes 1\n----\n\nstart 1\n----\n1 leads epoch 1\n")
-    assert played(first) == first
-    assert played(first.replace("leads", "follows")) == first
+    assert played(Scene, first) == first
+    assert played(Scene, first.replace("leads", "follows")) == first

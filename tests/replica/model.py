@@ -91,6 +91,25 @@ class Broker:
     eligible: dict[int, int] = field(default_factory=dict)
 
 
+def refusal(broker: Broker, asked: Position) -> FetchAnswered | None:
+    """What a broker answers a fetch that it does not serve; None where it does."""
+    log = broker.log
+    epoch = broker.known.leader_epoch if broker.known else -1
+    if asked.current_leader_epoch < epoch:
+        return FetchAnswered(asked, ErrorCode.FENCED_LEADER_EPOCH)
+    if asked.current_leader_epoch > epoch:
+        return FetchAnswered(asked, ErrorCode.UNKNOWN_LEADER_EPOCH)
+    if broker.leader is None:
+        return FetchAnswered(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if asked.last_fetched_epoch >= 0:
+        there, end = log.end_offset_for_epoch(asked.last_fetched_epoch)
+        if there != asked.last_fetched_epoch or end < asked.offset:
+            return FetchAnswered(asked, diverging=(there, end), high_watermark=log.high_watermark)
+    if not log.start_offset <= asked.offset <= log.end_offset:
+        return FetchAnswered(asked, ErrorCode.OFFSET_OUT_OF_RANGE)
+    return None
+
+
 class Model:
     """The brokers, the controller and the messages between them."""
 
@@ -253,20 +272,11 @@ class Model:
         self.messages.append(arrive)
 
     def _serve(self, broker: Broker, replica_id: int, life: int, asked: Position) -> tuple[FetchAnswered, list[Record]]:
+        refused = refusal(broker, asked)
+        if refused is not None:
+            return refused, []
         leader, log = broker.leader, broker.log
-        epoch = broker.known.leader_epoch if broker.known else -1
-        if asked.current_leader_epoch < epoch:
-            return FetchAnswered(asked, ErrorCode.FENCED_LEADER_EPOCH), []
-        if asked.current_leader_epoch > epoch:
-            return FetchAnswered(asked, ErrorCode.UNKNOWN_LEADER_EPOCH), []
-        if leader is None:
-            return FetchAnswered(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER), []
-        if asked.last_fetched_epoch >= 0:
-            there, end = log.end_offset_for_epoch(asked.last_fetched_epoch)
-            if there != asked.last_fetched_epoch or end < asked.offset:
-                return FetchAnswered(asked, diverging=(there, end), high_watermark=log.high_watermark), []
-        if asked.offset > log.end_offset:
-            return FetchAnswered(asked, ErrorCode.OFFSET_OUT_OF_RANGE), []
+        assert leader is not None
         fetched = Fetched(replica_id, life, asked.offset, asked.log_start_offset)
         self._carry_out(broker, leader.step(fetched, self.now_ms))
         data = log.records[asked.offset : asked.offset + 1 + self.rng.randrange(4)]
