@@ -28,11 +28,11 @@ _KEYS = {api.name: api.key for api in API.values()}
 
 
 class Scene:
-    """A machine with two directories, and one client."""
+    """A machine with two directories, and one client; `release` as of `Machine`."""
 
-    def __init__(self, seed: int = 1, **settings: str) -> None:
+    def __init__(self, seed: int = 1, release: str | None = None, **settings: str) -> None:
         own = {name.replace("_", "."): text for name, text in settings.items()}
-        self.machine = Machine(Random(seed), DURABLE | own)
+        self.machine = Machine(Random(seed), DURABLE | own, release)
         self.machine.start()
         #: What was acknowledged, by partition.
         self.written: dict[int, list[bytes]] = {}

@@ -137,16 +137,22 @@ def test_a_full_page_ends_before_the_first_topic_that_is_not_there(client: WireC
 
 
 @pytest.mark.parametrize(
-    ("endpoint_type", "code"),
+    ("endpoint_type", "code", "words"),
     [
-        (1, ErrorCode.NONE),
-        (2, ErrorCode.MISMATCHED_ENDPOINT_TYPE),
-        (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE),
+        (1, ErrorCode.NONE, None),
+        (
+            2,
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+        ),
+        (7, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "Unsupported endpoint type 7"),
     ],
 )
-def test_a_broker_describes_brokers_only(client: WireClient, endpoint_type: int, code: ErrorCode) -> None:
+def test_a_broker_describes_brokers_only(
+    client: WireClient, endpoint_type: int, code: ErrorCode, words: str | None
+) -> None:
     answer = client.ask(DescribeClusterRequest(endpoint_type=endpoint_type), 1)
-    assert answer.error_code == code
+    assert (answer.error_code, answer.error_message) == (code, words)
     assert [each.broker_id for each in answer.brokers] == ([1] if code is ErrorCode.NONE else [])
 
 

@@ -121,10 +121,30 @@ def test_a_brokers_value_is_written_again_so_that_it_reads_its_files(cluster: Cl
         ("1", "node.id", "INVALID_REQUEST"),
         ("", "advertised.listeners", "INVALID_REQUEST"),
         ("", "a.plugins.own", "NONE"),
+        ("", "listener.name.plaintext.max.connections", "NONE"),
     ],
 )
 def test_which_settings_of_a_broker_change_while_it_runs(cluster: Cluster, name: str, key: str, code: str) -> None:
     assert change(cluster, BROKER, name, (key, SET, "1"))[0] == code
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "words"),
+    [
+        ("1", "ssl.keystore.location", "These security configs can be dynamically updated only per-listener"),
+        ("1", "ssl.key.password", "These security configs can be dynamically updated only per-listener"),
+        ("", "ssl.truststore.location", "These security configs can be dynamically updated only per-listener"),
+        ("", "listener.name.plaintext.ssl.keystore.location", "Cannot update these configs at default cluster level"),
+        ("", "listener.name.plaintext.connections.max.idle.ms", "Cannot update these configs at default cluster level"),
+    ],
+)
+def test_a_listeners_settings_are_set_for_one_listener_of_one_broker(
+    cluster: Cluster, name: str, key: str, words: str
+) -> None:
+    before = len(cluster.log)
+    code, message = change(cluster, BROKER, name, (key, SET, "1"))
+    assert (code, (message or "")[: len(words)]) == ("INVALID_REQUEST", words)
+    assert len(cluster.log) == before
 
 
 def test_a_bad_value_of_a_broker_is_an_invalid_request(cluster: Cluster) -> None:

@@ -1,5 +1,7 @@
 """A topic's and a group's settings, with the server's behind them."""
 
+import re
+
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -102,6 +104,14 @@ def test_a_groups_setting_lies_between_the_servers_bounds() -> None:
     assert GroupSettings.resolve(overrides, server()).consumer_session_timeout_ms == 60_000
     with pytest.raises(KafkaError, match="this cluster takes 45000 to 60000"):
         GroupSettings.check_together(overrides, server())
+    for kind in ("consumer", "share", "streams"):
+        name, bounds = f"{kind}.session.timeout.ms", f"group.{kind}"
+        for value, words in (
+            ("1", f"{name} must be greater than or equal to {bounds}.min.session.timeout.ms"),
+            ("1000000", f"{name} must be less than or equal to {bounds}.max.session.timeout.ms"),
+        ):
+            with pytest.raises(KafkaError, match=f"^INVALID_CONFIG: {re.escape(words)}; "):
+                GroupSettings.check_together({name: value}, server())
     GroupSettings.check_together({"consumer.session.timeout.ms": "60000"}, server())
 
 
