@@ -1,7 +1,8 @@
 """Scenes of a machine: text in, the whole trace out. `make scenes REWRITE=1` writes the traces down as they are now.
 
 A file has blocks: a command, `----`, what it brings. Lines that begin with `#` are prose. The commands are listed in
-`tests/raft/scene.py` (the quorum) and `tests/replica/scene.py` (a partition's leader and followers).
+`tests/raft/scene.py` (the quorum), `tests/replica/scene.py` (the leader and followers of a partition) and
+`tests/txn/scene.py` (a transaction coordinator).
 """
 
 from __future__ import annotations
