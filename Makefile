@@ -51,7 +51,7 @@ help:
 	@echo 'make bench-streams  stream programs beside Kafka Streams and PySpark, an hour or two (ARGS=--short: ten minutes)'
 	@echo 'make bench-streams-state  what a state of 1 and 10 million keys costs (ARGS=--short: 200,000 keys)'
 	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
-	@echo 'make scenes   text scenes of quorum, replicas, transactions (REWRITE=1: write their traces down), and random histories of it (SEEDS=200)'
+	@echo 'make scenes   text scenes of quorum, controller, replicas, transactions (REWRITE=1: write their traces down), and random histories of it (SEEDS=200)'
 	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1 PROFILE=replicated; RESUME=1 goes on)'
 	@echo 'make chaos    three nodes as processes, cut off, killed, paused, disks full (MINUTES=5 SEED=1 NODES=ottla FAULTS=)'
 	@echo 'make broken   brokers that are wrong on purpose, at which the checker must cry'
@@ -182,8 +182,8 @@ sim: $(VENV)/.dev
 	@$(PY) -m tests.crash.seeds --seeds $(SEEDS)
 
 scenes: $(VENV)/.dev
-	@$(if $(REWRITE),for kind in raft replica txn; do $(PY) -m tests.$$kind.scene --rewrite; done)
-	@$(PY) -m pytest -q tests/raft/test_scenes.py tests/replica/test_scenes.py tests/txn/test_scenes.py $(ARGS)
+	@$(if $(REWRITE),for kind in raft.scene replica.scene txn.scene controller.played; do $(PY) -m tests.$$kind --rewrite; done)
+	@$(PY) -m pytest -q $(wildcard tests/*/test_scenes.py) $(ARGS)
 	@$(PY) -m tests.raft.random_history --seeds 1-$(SEEDS)
 
 world: $(VENV)/.dev

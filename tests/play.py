@@ -2,7 +2,7 @@
 
 A file has blocks: a command, `----`, what it brings. Lines that begin with `#` are prose. The commands are listed in
 `tests/raft/scene.py` (the quorum), `tests/replica/scene.py` (the leader and followers of a partition) and
-`tests/txn/scene.py` (a transaction coordinator).
+`tests/txn/scene.py` (a transaction coordinator), and in `tests/controller/played.py`.
 """
 
 from __future__ import annotations
