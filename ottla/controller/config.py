@@ -12,7 +12,6 @@ KIPs: 133, 226 dynamic brokers, 339 incremental, 714 client metrics, 848 groups.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.topic_name import check_name
+from ottla.kernel.validators import whole_number
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, METADATA_VERSIONS
 from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC, Image
 from ottla.settings.client_metrics import ClientMetricsSettings
@@ -255,9 +255,10 @@ def _check_node(image: Image, settings: ServerSettings, resource: Resource) -> N
     """A broker's own settings are those of a broker that there is."""
     kind, name = resource
     if kind == BROKER and name:
-        if not re.fullmatch(r"[+-]?\d+", name):
+        node_id = whole_number(name, 32)
+        if node_id is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
-        if int(name) != settings.node_id and int(name) not in image.brokers:
+        if node_id != settings.node_id and node_id not in image.brokers:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {settings.node_id}, but received {name}"
             )
@@ -303,10 +304,11 @@ def _check_client_metrics(name: str, after: Mapping[str, str]) -> None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {key}")
     interval = after.get("interval.ms")
     if interval is not None:
-        if not re.fullmatch(r"[+-]?\d+", interval):
+        interval_ms = whole_number(interval, 32)
+        if interval_ms is None:
             why = f"Invalid value {interval} for configuration interval.ms: Not a number of type INT"
             raise KafkaError(ErrorCode.INVALID_CONFIG, why)
-        if not declared["interval.ms"].accepts(int(interval)):
+        if not declared["interval.ms"].accepts(interval_ms):
             why = f"Invalid value {interval} for interval.ms, interval must be between 100 and 3600000 (1 hour)"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
     for pattern in filter(None, after.get("match", "").split(",")):

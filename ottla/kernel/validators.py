@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+_WHOLE_NUMBER = re.compile(r"[+-]?(?=[0-9])0*+([0-9]{0,19})")
 _THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
 _DURATION = re.compile(
     r"P(?!$)((?P<days>\d+)D)?(T(?=\d)((?P<hours>\d+)H)?((?P<minutes>\d+)M)?((?P<seconds>\d+(\.\d{1,9})?)S)?)?",
@@ -14,13 +15,45 @@ _DURATION = re.compile(
 )
 
 
+def whole_number(text: str, bits: int = 64) -> int | None:
+    """The number in a text of decimal digits; None when it is no such text, or does not fit into so many bits.
+
+    `int` raises for a text of more than 4,300 digits, and a client may send one.
+    """
+    match = _WHOLE_NUMBER.fullmatch(text)
+    if match is None:
+        return None
+    value = int(match[1] or "0") * (-1 if text[0] == "-" else 1)
+    half = 1 << bits - 1
+    return value if -half <= value < half else None
+
+
 def duration_ms(text: str) -> int:
-    """Java's text form of a duration (ISO 8601: P1DT2H3M4.5S) in milliseconds. ValueError."""
+    """Java's text form of a duration (ISO 8601: P1DT2H3M4.5S) in milliseconds.
+
+    ValueError when it is none, or one of more than 64 bits.
+    """
     match = _DURATION.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no duration")
     days, hours, minutes, seconds = (float(match[unit] or 0) for unit in ("days", "hours", "minutes", "seconds"))
-    return int(((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000)
+    total_ms = ((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000
+    if not total_ms < LONG_MAX:
+        raise ValueError(f"{text[:40]!r} is too long a duration")
+    return int(total_ms)
+
+
+def _is_below(digits: str, bits: int) -> bool:
+    """Is this a number without a sign that fits into so many bits, the one of its sign included?"""
+    return digits.isdecimal() and whole_number(digits, bits) is not None
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        duration_ms(text)
+    except ValueError:
+        return False
+    return True
 
 
 class Check(Protocol):
@@ -140,10 +173,10 @@ class Addresses:
 
     def _fits(self, entry: str) -> bool:
         identity, at, address = entry.rpartition("@")
-        if self.with_id != bool(at) or (self.with_id and not identity.isdecimal()):
+        if self.with_id != bool(at) or (self.with_id and not _is_below(identity, 32)):
             return False
         host, _, port = address.rpartition(":")
-        return bool(host) and port.isdecimal() and int(port) < 1 << 16
+        return bool(host) and _is_below(port, 17)
 
     def __str__(self) -> str:
         return "non-empty list"
@@ -191,7 +224,7 @@ class OffsetReset:
             return False
         kind, colon, duration = value.partition(":")
         if kind.lower() == "by_duration":
-            return bool(colon) and _DURATION.fullmatch(duration) is not None
+            return bool(colon) and _is_duration(duration)
         return value.lower() in ("latest", "earliest")
 
     def __str__(self) -> str:

@@ -14,7 +14,7 @@ from math import ceil
 
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.rate import Rate
-from ottla.kernel.validators import LONG_MAX
+from ottla.kernel.validators import LONG_MAX, whole_number
 
 #: Every partition of a topic.
 ALL = None
@@ -83,13 +83,18 @@ class Throttle:
 
 
 def partitions_of(text: str, broker_id: int) -> Collection[int] | None:
-    """The partitions of `broker_id` in a list of throttled replicas: `*` (ALL) or `partition:broker,...`."""
+    """The partitions of `broker_id` in a list of throttled replicas: `*` (ALL) or `partition:broker,...`.
+
+    A number of more than 32 bits, which the setting takes, is that of no partition and no broker.
+    """
     if text.strip() == "*":
         return ALL
-    entries = (each.strip().split(":") for each in text.split(",") if each.strip())
-    return frozenset(int(partition) for partition, broker in entries if int(broker) == broker_id)
+    entries = (each.strip().partition(":") for each in text.split(",") if each.strip())
+    found = (whole_number(partition, 32) for partition, _, broker in entries if whole_number(broker, 32) == broker_id)
+    return frozenset(each for each in found if each is not None)
 
 
 def bound_of(name: str, own: Mapping[str, str], all_brokers: Mapping[str, str]) -> int:
-    """The rate that was set for a broker, else for all brokers, else none."""
-    return int(own.get(name, all_brokers.get(name, LONG_MAX)))
+    """The rate that was set for a broker, else for all brokers; none if that is no number."""
+    rate = whole_number(own.get(name, all_brokers.get(name, "")))
+    return LONG_MAX if rate is None else rate

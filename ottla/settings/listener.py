@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ottla.kernel.error import OttlaError
 from ottla.kernel.named import NamedTuple
+from ottla.kernel.validators import whole_number
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
@@ -73,7 +74,8 @@ def parse_listeners(
 
 def _parse(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
     match = _ENTRY.fullmatch(entry)
-    if match is None or not 0 <= int(match[3]) < 1 << 16:
+    port = None if match is None else whole_number(match[3], 17)
+    if match is None or port is None or port < 0:
         raise OttlaError(f"{key}: {entry!r} is not NAME://host:port, for example PLAINTEXT://127.0.0.1:9092")
     name = match[1].upper()
     protocol = protocols.get(name)
@@ -82,7 +84,7 @@ def _parse(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
             f"{key}: the listener {name} has no protocol; add {name}:PLAINTEXT (or SSL, SASL_PLAINTEXT, SASL_SSL) to "
             f"listener.security.protocol.map"
         )
-    return Listener(name, match[2], int(match[3]), protocol)
+    return Listener(name, match[2], port, protocol)
 
 
 def _check_ports(key: str, listeners: Sequence[Listener]) -> None:

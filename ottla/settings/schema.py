@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Final, Generic, Literal, NoReturn, TypeVar, ca
 
 from ottla.kernel.error import OttlaError
 from ottla.kernel.named import NamedTuple
-from ottla.kernel.validators import Check
+from ottla.kernel.validators import Check, whole_number
 
 T = TypeVar("T")
 S = TypeVar("S", bound="Settings")
@@ -37,7 +37,6 @@ CLUSTER_WIDE: Final = "cluster-wide"
 
 #: What Java's regular expressions call white space.
 _SPACE = " \t\n\v\f\r"
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?")
 
 
@@ -199,12 +198,8 @@ class Setting(Generic[T]):
     def _typed(self, text: str) -> Any:
         kind = self.type
         if kind in _BITS:
-            if _WHOLE_NUMBER.fullmatch(text):
-                value = int(text)
-                half = 1 << _BITS[kind] - 1
-                if -half <= value < half:
-                    return value
-            self.reject(text)
+            value = whole_number(text, _BITS[kind])
+            return self.reject(text) if value is None else value
         if kind is ConfigType.BOOLEAN:
             lower = text.lower()
             return lower == "true" if lower in ("true", "false") else self.reject(text)

@@ -80,6 +80,7 @@ def test_at_most_as_much_is_copied_at_once_as_the_windows_remember() -> None:
         ("0:1,1:2,2:1", frozenset({0, 2})),
         ("0:2", frozenset()),
         ("0:1, 3:1", frozenset({0, 3})),
+        (f"{'9' * 5000}:1,0:{'9' * 5000},{1 << 31}:1,2:1", frozenset({2})),
     ],
 )
 def test_a_list_of_throttled_replicas_is_read_for_one_broker(text: str, found: frozenset[int] | None) -> None:
@@ -102,3 +103,4 @@ def test_a_broker_s_own_rate_goes_before_that_of_all_brokers() -> None:
     assert bound_of(NAME, {}, {}) == LONG_MAX
     assert bound_of(NAME, {}, {NAME: "5"}) == 5
     assert bound_of(NAME, {NAME: "7"}, {NAME: "5"}) == 7
+    assert bound_of(NAME, {NAME: "abc"}, {NAME: "5"}) == LONG_MAX

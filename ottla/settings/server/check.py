@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ottla.kernel.error import OttlaError
+from ottla.kernel.validators import whole_number
 
 if TYPE_CHECKING:
     from ottla.settings.server.settings import ServerSettings
@@ -156,7 +157,7 @@ def _check_limits(settings: ServerSettings) -> None:
     for each in filter(None, settings.max_connections_per_ip_overrides.split(",")):
         address, _, count = each.strip().rpartition(":")
         _require(
-            bool(address) and count.strip().isdecimal(),
+            bool(address) and count.strip().isdecimal() and whole_number(count.strip(), 32) is not None,
             f"max.connections.per.ip.overrides: {each.strip()} is not address:count",
         )
     _require(

@@ -209,7 +209,7 @@ class ServerSettings(
     @classmethod
     def check(cls, name: str, value: str | None, *, per_broker: bool) -> None:
         """May this be set while nodes run? Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG) when it may not."""
-        setting = cls.known(name)
+        setting = cls.known(name) or ReplicationRates.declared().get(name)
         own = _OF_LISTENER.fullmatch(name)
         if setting is not None:  # What Kafka does not know may belong to a plug-in.
             if setting.name == name and setting.mode == READ_ONLY:

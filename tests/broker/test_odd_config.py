@@ -1,0 +1,54 @@
+"""Values of settings that are no numbers, or numbers of thousands of digits: the node goes on, and starts again."""
+
+import pytest
+
+from ottla.kernel.error import ErrorCode
+from ottla.metadata.image import BROKER, CLIENT_METRICS, GROUP, TOPIC
+from ottla.wire.api import incremental_alter_configs as incremental
+from tests.broker.disk_scene import Scene
+
+#: `int` converts no text of so many digits.
+NINES = "9" * 5000
+RATE = "leader.replication.throttled.rate"
+REPLICAS = "leader.replication.throttled.replicas"
+
+
+def alter(scene: Scene, kind: int, name: str, key: str, value: str) -> ErrorCode:
+    config = incremental.AlterableConfig(name=key, config_operation=0, value=value)
+    resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[config])
+    (answer,) = scene.ask(incremental.IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+    return ErrorCode(answer.error_code)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "key", "value", "code"),
+    [
+        (BROKER, "1", RATE, "abc", "INVALID_REQUEST"),
+        (BROKER, "", RATE, "-1", "INVALID_REQUEST"),
+        (BROKER, "", "follower.replication.throttled.rate", "1.5", "INVALID_REQUEST"),
+        (BROKER, "1", "replica.alter.log.dirs.io.max.bytes.per.second", NINES, "INVALID_REQUEST"),
+        (BROKER, "1", RATE, "0" * 5000 + "1", "NONE"),
+        (BROKER, "1", "log.cleaner.threads", NINES, "INVALID_REQUEST"),
+        (BROKER, "1", "listener.name.plaintext.max.connections", NINES, "INVALID_REQUEST"),
+        (BROKER, "1", "listeners", f"PLAINTEXT://127.0.0.1:{NINES}", "INVALID_REQUEST"),
+        (BROKER, "", "max.connections.per.ip.overrides", f"127.0.0.1:{NINES}", "INVALID_REQUEST"),
+        (BROKER, NINES, "log.cleaner.threads", "1", "INVALID_REQUEST"),
+        (TOPIC, "t", "retention.ms", NINES, "INVALID_CONFIG"),
+        (TOPIC, "t", REPLICAS, f"{NINES}:1", "NONE"),
+        (TOPIC, "t", REPLICAS, f"0:{NINES}", "NONE"),
+        (TOPIC, "t", "follower.replication.throttled.replicas", f"0:{1 << 31}", "NONE"),
+        (GROUP, "g", "consumer.session.timeout.ms", NINES, "INVALID_CONFIG"),
+        (GROUP, "g", "share.auto.offset.reset", f"by_duration:P{NINES}D", "INVALID_CONFIG"),
+        (CLIENT_METRICS, "m", "interval.ms", NINES, "INVALID_CONFIG"),
+    ],
+)
+def test_an_odd_value_stops_no_node(kind: int, name: str, key: str, value: str, code: str) -> None:
+    scene = Scene()
+    scene.create()
+    assert alter(scene, kind, name, key, value).name == code
+    for index in range(2):
+        assert alter(scene, TOPIC, "t", "retention.ms", f"{index + 1000}") is ErrorCode.NONE
+        scene.machine.stop()
+        scene.machine.start()
+        scene.machine.settle()
+        assert scene.machine.failure is None
