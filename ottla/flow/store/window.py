@@ -62,9 +62,9 @@ class WindowStore(Store):
         #: By key and start the values that were put last, and the bytes that they stand under.
         self._recent: dict[tuple[Any, int], tuple[ValueAndTimestamp, bytes]] = {}
 
-    def put(self, key: Any, value: Any, start: int, headers: Headers = ()) -> None:
+    def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
         """Set the value of a window; None deletes it (nothing, where duplicates are kept). `headers` stand in the
-        changelog.
+        changelog, and `deleted_ms` as the time of a delete: without it, that of the record which is processed.
         """
         late = start < self._observed.value - self.spec.retention_ms
         number = 0
@@ -74,7 +74,7 @@ class WindowStore(Store):
         time, sequence = start.to_bytes(8, "big"), number.to_bytes(4, "big")
         place = name + time + sequence
         if value is None or (isinstance(value, ValueAndTimestamp) and value[0] is None):
-            data, logged, timestamp = None, None, self._now()
+            data, logged, timestamp = None, None, self._now() if deleted_ms is None else deleted_ms
         else:
             data, logged, timestamp = self._write(value)
         # Kafka Streams logs also what the store then does not take.
@@ -276,9 +276,9 @@ class TimestampedWindowStore(WindowStore):
                 return known[0]
         return super().fetch_one(key, start)
 
-    def put(self, key: Any, value: Any, start: int, headers: Headers = ()) -> None:
+    def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
         if value is None or value[0].__class__ not in self._exact or key.__class__ not in FIXED:
-            super().put(key, value, start, headers)
+            super().put(key, value, start, headers, deleted_ms)
             return
         known = self._recent.get((key, start))
         if known is not None and start >= self._observed.value - self.spec.retention_ms:

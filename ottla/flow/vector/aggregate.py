@@ -222,9 +222,12 @@ def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
 
     def apply() -> None:
         time.value = int(newest[-1])
-        for (key, start), pair in zip(pairs, found, strict=True):
+        # A window without a value is deleted, at the time of its last record.
+        last = np.empty(len(pairs), dtype=np.int64)
+        last[groups.of] = kept.timestamps
+        for (key, start), pair, deleted_ms in zip(pairs, found, last.tolist(), strict=True):
             assert pair is not None
-            store.put(key, ValueAndTimestamp(*pair), start)
+            store.put(key, ValueAndTimestamp(*pair), start, deleted_ms=deleted_ms)
 
     return Aggregated(_windowed(kept, starts, values, kind, times), dropped, apply)
 
