@@ -12,6 +12,7 @@ KIPs: 133, 226 dynamic brokers, 339 incremental, 714 client metrics, 848 groups.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -179,12 +180,18 @@ def _result(
         )
     base = _default(kind, settings, key) if old is None else old
     parts = [part for part in base.split(",") if part]
-    for value in (given or "").split(","):
-        if operation == _APPEND and value not in parts:
-            parts.append(value)
-        elif operation == _SUBTRACT and value in parts:
-            parts.remove(value)
-    return ",".join(parts)
+    values = Counter((given or "").split(","))
+    if operation == _APPEND:
+        there = set(parts)
+        return ",".join([*parts, *(value for value in values if value not in there)])
+    # Each value goes as often as it is given, from the front.
+    kept = []
+    for part in parts:
+        if values[part]:
+            values[part] -= 1
+        else:
+            kept.append(part)
+    return ",".join(kept)
 
 
 # ---- the checks

@@ -10,6 +10,7 @@ KIPs: 4 admin, 195 more partitions, 464 defaults, 516 topic ids, 525 the respons
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from ottla.controller.config import check_topic, clear_elr, effective_topic_configs
@@ -46,7 +47,7 @@ def create_topics(
 ) -> Decision:
     """Make the topics of a request."""
     names = [topic.name for topic in request.topics]
-    twice = list(dict.fromkeys(name for name in names if names.count(name) > 1)) if len(set(names)) < len(names) else []
+    twice = dict.fromkeys(name for name, times in Counter(names).items() if times > 1)
     wanted = [topic for topic in request.topics if topic.name not in twice and topic.name != METADATA_TOPIC]
     if _total(wanted, settings.num_partitions) > PARTITIONS_MAX:
         return Decision([], CreateTopicsResponse(topics=[_too_many(topic.name) for topic in request.topics]))
@@ -209,7 +210,7 @@ def create_partitions(
 ) -> Decision:
     """Give topics more partitions."""
     names = [topic.name for topic in request.topics]
-    twice = {name for name in names if names.count(name) > 1}
+    twice = {name for name, times in Counter(names).items() if times > 1}
     records: list[Any] = []
     response = CreatePartitionsResponse(
         results=[

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import Counter
 from typing import Any
 
 from ottla.controller.decision import Decision
@@ -109,10 +110,10 @@ def describe_user_scram_credentials(
     """The mechanisms and iterations of each user asked for, of all when none is; no keys and no salt."""
     asked = [each.name for each in request.users or ()] or sorted({user for user, _ in image.scram})
     results = []
-    for user in dict.fromkeys(asked):
+    for user, times in Counter(asked).items():
         result = describe.DescribeUserScramCredentialsResult(user=user)
         found = [mechanism for mechanism in _HASHES if (user, mechanism) in image.scram]
-        if request.users and asked.count(user) > 1:
+        if request.users and times > 1:
             result.error_code = ErrorCode.DUPLICATE_RESOURCE
             result.error_message = (
                 f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"

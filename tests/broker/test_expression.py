@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
@@ -78,3 +79,16 @@ def test_a_list_of_spaces_costs_little() -> None:
     began = time.process_time()
     assert _split(" " * 32_767 + "a") == (" " * 32_767 + "a",)
     assert time.process_time() - began < 0.5
+
+
+def test_transactions_are_listed_by_their_states_and_producers(node: ottla.Node, client: WireClient) -> None:
+    ours = {name: begun(client, name).producer_id for name in ("listed-1", "listed-2")}
+
+    def found(**filters: Any) -> set[str]:
+        reply = client.ask(ListTransactionsRequest(transactional_id_pattern="listed-.", **filters), 2)
+        return {each.transactional_id for each in reply.transaction_states}
+
+    first = ours["listed-1"]
+    assert found() == found(state_filters=["Empty", "Ongoing", "Ongoing"]) == set(ours)
+    assert found(producer_id_filters=[first, 1 << 40, first]) == {"listed-1"}
+    assert found(producer_id_filters=[1 << 40]) == found(state_filters=["PrepareEpochFence"]) == set()

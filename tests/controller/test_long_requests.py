@@ -1,0 +1,71 @@
+"""Requests with many names: deciding them takes a step for each name, and none for each pair of names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.controller.scram import describe_user_scram_credentials
+from ottla.metadata.image import TOPIC
+from ottla.wire.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.wire.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from tests.controller.scene import Cluster
+from tests.controller.test_config import APPEND, OK, SUBTRACT, change
+
+_COUNT = 300
+
+
+class _Name(str):
+    """A name that counts how often it is compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Name.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+@pytest.fixture
+def names() -> Iterator[list[str]]:
+    """Many names, of which one stands there twice."""
+    made = [_Name(f"name-{number}") for number in range(_COUNT)]
+    _Name.compared = 0
+    yield [*made, _Name("name-7")]
+    # A few for each name.
+    assert _Name.compared < 20 * _COUNT
+
+
+def test_topics_that_are_made(names: list[str]) -> None:
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in names]
+    answers = Cluster().ask(CreateTopicsRequest(topics=topics)).topics
+    assert len(answers) == _COUNT
+    assert [str(each.name) for each in answers if each.error_code] == ["name-7"]
+
+
+def test_topics_that_grow(names: list[str]) -> None:
+    topics = [CreatePartitionsTopic(name=name, count=2) for name in names]
+    answers = Cluster().ask(CreatePartitionsRequest(topics=topics)).results
+    assert len(answers) == _COUNT
+
+
+def test_users_that_are_described(names: list[str]) -> None:
+    request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names])
+    assert len(describe_user_scram_credentials(Cluster().image, request).results) == _COUNT
+
+
+def test_values_that_come_into_a_list_and_go() -> None:
+    cluster = Cluster()
+    cluster.create("t")
+    name = "leader.replication.throttled.replicas"
+    assert change(cluster, TOPIC, "t", (name, APPEND, "0:1,5:1,0:1,7:1,5:1")) == OK
+    assert cluster.image.config(TOPIC, "t")[name] == "0:1,5:1,7:1"
+    # By pairs they would take minutes. No setting takes so long a text.
+    many = ",".join(f"{number}:1" for number in range(5, 100_000))
+    assert change(cluster, TOPIC, "t", (name, APPEND, many))[0] == "INVALID_CONFIG"
+    assert change(cluster, TOPIC, "t", (name, SUBTRACT, many)) == OK
+    assert cluster.image.config(TOPIC, "t")[name] == "0:1"
