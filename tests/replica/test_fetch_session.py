@@ -159,7 +159,7 @@ def test_the_partitions_of_all_sessions_are_bounded() -> None:
 def test_one_session_larger_than_all_may_be_costs_nobody_a_session() -> None:
     table = sessions()
     created(table)
-    assert table.create(False, wide(PARTITIONS_MAX + 1), 0) is None
+    assert table.create(False, wide(PARTITIONS_MAX + 1), 200_000) is None
     assert len(table) == 1
 
 
