@@ -45,7 +45,7 @@ def identity_of(certificate: bytes) -> Identity:
     outer = _Value(certificate, 0)
     body = _Value(outer.content, 0)
     parts = list(_parts(body.content))
-    at = 1 if parts[0].tag == _VERSION_TAG else 0
+    at = 1 if parts and parts[0].tag == _VERSION_TAG else 0
     # serial number, signature, issuer, validity, subject
     if len(parts) < at + 5:
         raise ValueError("the certificate is cut off")
@@ -93,6 +93,8 @@ def _oid(content: bytes) -> str:
         if not byte & 0x80:
             numbers.append(value)
             value = 0
+    if not numbers:
+        raise ValueError("the certificate has an object identifier without a number")
     first = min(numbers[0] // 40, 2)
     return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
 
@@ -100,7 +102,7 @@ def _oid(content: bytes) -> str:
 def _alternative_names(extensions: bytes) -> frozenset[tuple[int, bytes]]:
     for extension in _parts(_Value(extensions, 0).content):
         fields = list(_parts(extension.content))
-        if fields[0].content == _ALTERNATIVE_NAMES:
+        if fields and fields[0].content == _ALTERNATIVE_NAMES:
             names = _Value(fields[-1].content, 0)
             return frozenset((each.tag, each.content) for each in _parts(names.content))
     return frozenset()

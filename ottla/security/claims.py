@@ -16,7 +16,7 @@ import binascii
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from ottla.kernel.error import OttlaError
 from ottla.kernel.frozen import frozen
@@ -126,9 +126,17 @@ def _seconds(claims: Mapping[str, Any], name: str) -> int | None:
 
 
 def _user(value: Any, claim: str) -> str:
-    if not isinstance(value, str) or not value.strip(_BLANK):
+    if not _is_text(value) or not value.strip(_BLANK):
         raise TokenRefused(f"its claim {claim} names no user")
     return value.strip(_BLANK)
+
+
+def _is_text(value: Any) -> TypeGuard[str]:
+    """Has it a form in UTF-8? JSON can escape half of a surrogate pair, which has none."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 def _check_scopes(said: Any) -> None:
@@ -176,7 +184,7 @@ class UnsecuredRules:
         if 1000 * issued_at > now_ms + self.skew_ms:
             raise TokenRefused("it was issued in times to come (claim iat)")
         user = claims.get(self.user_claim)
-        if not isinstance(user, str) or not user.strip():
+        if not _is_text(user) or not user.strip():
             raise TokenRefused(f"its claim {self.user_claim} names no user")
         self._check_scopes(claims.get(self.scope_claim))
         return Bearer(user, round(ends_at * 1000))

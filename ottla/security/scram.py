@@ -14,12 +14,12 @@ RFC 5802, RFC 7677; KIPs 84, 48 (`tokenauth`).
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 from collections.abc import Generator
 
 _ITERATIONS_MIN, _ITERATIONS_MAX = 4096, 1_000_000
+_DIGITS_MAX = 20
 #: Mechanism to its hash.
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
@@ -37,7 +37,8 @@ def scram(mechanism: str, user: str, password: str, nonce: str, extensions: str 
     said = _fields(first, "rsi")
     if not said["r"].startswith(nonce) or len(said["r"]) == len(nonce):
         raise ScramRefused("the broker's nonce does not go on from ours")
-    iterations = int(said["i"]) if said["i"].isdecimal() else 0
+    # int() refuses thousands of digits with an error of its own.
+    iterations = int(said["i"]) if said["i"].isdecimal() and len(said["i"]) < _DIGITS_MAX else 0
     if not _ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
         raise ScramRefused(f"the broker asks for {said['i']} iterations")
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), _decoded(said["s"]), iterations)
@@ -69,5 +70,5 @@ def _fields(message: bytes, names: str) -> dict[str, str]:
 def _decoded(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:  # binascii.Error is one; letters outside ASCII are another
         raise ScramRefused("the broker's message is not SCRAM") from None

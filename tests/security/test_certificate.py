@@ -50,8 +50,27 @@ def test_alternative_names_are_found(tmp_path: Path) -> None:
 def test_what_is_cut_is_refused(tmp_path: Path) -> None:
     der = made(tmp_path, "/CN=a", "-addext", "subjectAltName=DNS:a.example")
     for end in range(len(der)):
-        with pytest.raises((ValueError, IndexError)):
+        with pytest.raises(ValueError):
             identity_of(der[:end])
+
+
+@pytest.mark.parametrize(
+    "der",
+    [
+        b"\x30\x02\x30\x00",
+        # An attribute whose object identifier is empty, in the subject.
+        b"\x30\x19\x30\x17" + b"\x02\x01\x01" + 3 * b"\x30\x00" + b"\x30\x0c\x31\x0a\x30\x08\x06\x00\x0c\x04Duke",
+    ],
+)
+def test_what_is_missing_is_refused(der: bytes) -> None:
+    with pytest.raises(ValueError):
+        identity_of(der)
+
+
+def test_an_empty_extension_names_nobody() -> None:
+    body = b"\x02\x01\x01" + 4 * b"\x30\x00" + b"\xa3\x04\x30\x02\x30\x00"
+    whole = b"\x30" + bytes([len(body)]) + body
+    assert identity_of(b"\x30" + bytes([len(whole)]) + whole).alternative_names == frozenset()
 
 
 #: Of Apache's SslPrincipalMapperTest: rules, name -> user.
