@@ -32,12 +32,13 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz mutants deploy check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim world chaos broken crash interop interop-cluster suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz fuzz-decoders mutants deploy check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim world chaos broken crash interop interop-cluster suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Streams program over it on Spark, checked and plotted'
 	@echo 'make test     the tests (LONG=1: the long ones too)'
 	@echo 'make fuzz     the tests with random examples, other ones every time (ROUNDS=10)'
+	@echo "make fuzz-decoders  damaged bytes for every decoder; goes on where it was stopped (INPUTS=1000000, DECODER='batch')"
 	@echo "make mutants  bugs planted one by one: does a test catch each? (ARGS='--package log --sample 10 --resume')"
 	@echo 'make abuse    clients that would stop a node, with bounds of time: on a machine at rest'
 	@echo 'make deploy   the files for operators, judged by hadolint, the schemas of Kubernetes and systemd'
@@ -100,6 +101,11 @@ fuzz: $(VENV)/.dev
 	@for round in $$(seq $(ROUNDS)); do \
 	    $(PY) -m pytest -q -m 'hypothesis and not interop' --hypothesis-profile=random $(ARGS); \
 	done
+
+# INPUTS for each decoder, DECODER=part of a name, ARGS='--seed 2'. How far each is stands in build/fuzz.
+INPUTS ?= 1000000
+fuzz-decoders: $(VENV)/.dev
+	@$(PY) -m tests.fuzz --inputs $(INPUTS) --decoder '$(DECODER)' $(ARGS)
 
 # ARGS='--package log', '--sample 10 --seed 3', '--cheap', '--resume': planted bugs, each with tests that must catch it.
 mutants: $(VENV)/.dev

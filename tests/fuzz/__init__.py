@@ -1,0 +1,1 @@
+"""Decoders of bytes from outside, fed with damaged and with random bytes. `make fuzz-decoders`."""
