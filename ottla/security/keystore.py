@@ -43,13 +43,15 @@ def read_store(path: str, password: str | None, key_password: str | None = None)
 
 def _read_pkcs12(path: str, data: bytes, password: str | None) -> KeyStore:
     try:
+        from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.serialization import pkcs12
+        from cryptography.x509 import InvalidVersion
     except ImportError as error:
         raise OttlaError(f"the PKCS12 store {path} needs cryptography: pip install 'ottla[keystore]'") from error
     try:
         found = pkcs12.load_pkcs12(data, None if password is None else password.encode())
-    except ValueError as error:
+    except (ValueError, InvalidVersion, UnsupportedAlgorithm) as error:
         raise OttlaError(f"the store {path} is no PKCS12 or JKS store, or its password is another: {error}") from error
     key = ""
     if found.key is not None:

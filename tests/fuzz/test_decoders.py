@@ -1,7 +1,12 @@
 """Damaged and random bytes for every decoder of bytes from outside: only the error that it declares comes out."""
 
 from contextlib import suppress
+from pathlib import Path
 
+import pytest
+
+from ottla.kernel.error import OttlaError
+from ottla.security.keystore import read_store
 from tests.fuzz.decoders import all_decoders
 from tests.fuzz.feed import Decoder, run_block
 
@@ -31,3 +36,12 @@ def test_what_a_decoder_does_not_declare_is_found() -> None:
     failure = run_block(undeclared, 0, 0, timed=False)
     assert failure is not None
     assert failure.why.startswith("ValueError")
+
+
+def test_a_store_with_a_certificate_of_an_unknown_version_is_refused(tmp_path: Path) -> None:
+    (whole,) = all_decoders()["PKCS12"].golden
+    odd = whole.replace(b"\xa0\x03\x02\x01\x02", b"\xa0\x03\x02\x01\x24")
+    assert odd != whole
+    (tmp_path / "odd.p12").write_bytes(odd)
+    with pytest.raises(OttlaError, match="no PKCS12"):
+        read_store(str(tmp_path / "odd.p12"), None)

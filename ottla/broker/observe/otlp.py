@@ -53,8 +53,8 @@ class PushedPoint(NamedTuple):
 def read_points(data: bytes) -> Iterator[PushedPoint | None]:
     """The points of a MetricsData one by one, and None where others may have their turn.
 
-    NotOtlp where it breaks off, is none, or has more than `FIELDS_MAX` fields. Points of more than `_POINT_BYTES_MAX`
-    are passed over.
+    NotOtlp where it breaks off, is none, or has more than `FIELDS_MAX` fields; struct.error for a figure that has not 8
+    bytes. Points of more than `_POINT_BYTES_MAX` are passed over.
     """
     budget = [FIELDS_MAX]
     for number, resource_metrics in (yield from _collect(memoryview(data), budget)):
