@@ -19,15 +19,10 @@ STOLEN, SHOP = {"card-13": 5, "card-29": 8, "card-57": 12, "card-71": 60}, {"car
 
 def program() -> Application:
     builder = StreamsBuilder()
-    (
-        builder.stream("payments", key_serde="string", value_serde="json")
-        .group_by_key()
-        .windowed_by(TimeWindows.of(timedelta(minutes=5)).grace(timedelta(minutes=1)))
-        .count()
-        .to_stream(lambda window, count: window.key)
-        .filter(lambda card, count: count == 11)
-        .to("suspicious", key_serde="string", value_serde="long")
-    )
+    payments = builder.stream("payments", key_serde="string", value_serde="json").group_by_key()
+    counts = payments.windowed_by(TimeWindows.of(timedelta(minutes=5)).grace(timedelta(minutes=1))).count()
+    fast = counts.to_stream(lambda window, count: window.key).filter(lambda card, count: count == 11)
+    fast.to("suspicious", key_serde="string", value_serde="long")
     return builder.build(application_id="fraud")
 
 
@@ -42,16 +37,10 @@ def main(servers: str) -> None:
                 producer.send("payments", {"amount": draw.randrange(100, 10_000)}, card, timestamp=second * 1000)
     print("the payments are sent; the program starts", flush=True)
     told: set[str] = set()
-    with (
-        program().start(servers) as app,
-        Consumer(
-            servers,
-            group_id="police",
-            key_deserializer="str",
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
-        ) as consumer,
-    ):
+    consumer = Consumer(
+        servers, group_id="bank", key_deserializer="str", auto_offset_reset="earliest", isolation_level="read_committed"
+    )
+    with consumer, program().start(servers) as app:
         consumer.subscribe(["suspicious"])
         while len(told) < 4 and not app.await_termination(0):
             for record in consumer.poll(1):
