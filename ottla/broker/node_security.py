@@ -5,7 +5,7 @@ Rules:
   are other than before gets new contexts. Connections that are there keep theirs.
 - New stores that cannot be used, or that name another owner, leave the listener as it is (`check`, KIP-226):
   `ssl.allow.dn.changes` and `ssl.allow.san.changes` allow another owner.
-- Handshakes share one thread, which is made for the first of them.
+- Handshakes take turns on one thread, which is made for the first of them.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from ottla.kernel.error import OttlaError
+from ottla.net.handshake import Handshakes
 from ottla.net.inbound import Connection, PeerError
 from ottla.net.outbound import Outbound
 from ottla.net.secured_outbound import SecuredOutbound
@@ -69,13 +70,17 @@ class NodeSecurity:
             if not self._settings.protocols[listener].startswith("SASL"):
                 _name(connection, tls[listener], made)
 
-        side = TlsSide(self._loop, lambda: self._pool, lambda: tls[listener].server, secured)
+        side = TlsSide(self._loop, lambda: self._handshakes, lambda: tls[listener].server, secured)
         self.sides[listener] = side
         return {"connection": side.connection}
 
     @cached_property
     def _pool(self) -> Executor:
         return self._new_pool(1)
+
+    @cached_property
+    def _handshakes(self) -> Handshakes:
+        return Handshakes(self._loop, self._pool)
 
     def close(self) -> None:
         """End the thread of handshakes, and those that renew tokens."""

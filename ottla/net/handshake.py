@@ -1,7 +1,9 @@
-"""A TLS handshake on a connection's socket, bounded in time and bytes; OpenSSL's part of it runs on a thread.
+"""TLS handshakes on connections' sockets, bounded in time and bytes; OpenSSL's part of them runs on a thread.
 
 Rules:
 - The loop reads and writes, a thread signs and checks: meanwhile the loop does not touch the connection's TLS.
+- One handshake of a node is read, thought about and answered at a time (`Handshakes`), and between two of them the loop
+  looks at its sockets: 200 that come at once cost the others a step of one.
 - `done` is called once, from the loop, with None or the error; never after `cancel`.
 - A handshake that takes longer than `HANDSHAKE_SECONDS`, or more than `_BYTES_MAX`, has failed.
 """
@@ -9,8 +11,10 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 
 from ottla.net.tls import TlsSocket
 
@@ -20,23 +24,59 @@ HANDSHAKE_SECONDS = 15.0
 _BYTES_MAX = 1 << 18
 
 
+class Handshakes:
+    """Gives turns to the handshakes of a node. `pool` has the thread (None: the loop's own threads)."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, pool: Executor | None) -> None:
+        self._loop = loop
+        self._pool = pool
+        self._waiting: deque[Handshake] = deque()
+        self._busy = False
+
+    def wait(self, handshake: Handshake) -> None:
+        """Let it take one step when those before it have had theirs."""
+        self._waiting.append(handshake)
+        if not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._take)
+
+    def _next(self) -> None:
+        if self._waiting:
+            # Not `_take` at once: what has become ready at other sockets comes first.
+            self._loop.call_soon(self._loop.call_soon, self._take)
+        else:
+            self._busy = False
+
+    def _take(self) -> None:
+        handshake = self._waiting.popleft()
+        if not handshake.has_to_think():
+            return self._next()
+        step = self._loop.run_in_executor(self._pool, handshake.sock.step)
+        return step.add_done_callback(partial(self._thought, handshake))
+
+    def _thought(self, handshake: Handshake, step: asyncio.Future[bool]) -> None:
+        self._next()
+        handshake.thought(step)
+
+
 class Handshake:
     """Made when the socket is connected; it takes the loop's reader and writer of the socket until it is over."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        pool: Executor | None,
+        turns: Handshakes,
         sock: TlsSocket,
         done: Callable[[OSError | None], None],
         seconds: float = HANDSHAKE_SECONDS,
     ) -> None:
         self._loop = loop
-        self._pool = pool
-        self._sock = sock
+        self._turns = turns
+        self.sock = sock
         self._fd = sock.fileno()
         self._done = done
         self._taken = 0
+        self._is_first = False
         #: After success, failure, or `cancel`.
         self.is_over = False
         self._timer = loop.call_later(seconds, self._expired, seconds)
@@ -47,7 +87,8 @@ class Handshake:
 
     def connect(self) -> None:
         """Say the first word."""
-        self._think()
+        self._is_first = True
+        self._turns.wait(self)
 
     def cancel(self) -> None:
         """The connection is closed; nothing more is done or told."""
@@ -58,26 +99,33 @@ class Handshake:
             self._loop.remove_writer(self._fd)
 
     def _readable(self) -> None:
-        try:
-            count = self._sock.receive_some()
-        except (BlockingIOError, InterruptedError):
-            return None
-        except OSError as error:
-            return self._end(error)
-        if not count:
-            return self._end(ConnectionError("the peer closed the connection in the TLS handshake"))
-        self._taken += count
-        if self._taken > _BYTES_MAX:
-            return self._end(ConnectionError(f"the TLS handshake is longer than {_BYTES_MAX} bytes"))
         self._loop.remove_reader(self._fd)
-        return self._think()
+        self._turns.wait(self)
 
-    def _think(self) -> None:
-        """Let OpenSSL make what it can of what has come."""
-        step = self._loop.run_in_executor(self._pool, self._sock.step)
-        step.add_done_callback(self._thought)
+    def has_to_think(self) -> bool:
+        """Read what has come, when it is this handshake's turn. Is there something for OpenSSL?"""
+        if self.is_over:
+            return False
+        if self._is_first:
+            self._is_first = False
+            return True
+        try:
+            count = self.sock.receive_some()
+        except (BlockingIOError, InterruptedError):
+            self._loop.add_reader(self._fd, self._readable)
+            return False
+        except OSError as error:
+            self._end(error)
+            return False
+        self._taken += count
+        if not count:
+            self._end(ConnectionError("the peer closed the connection in the TLS handshake"))
+        elif self._taken > _BYTES_MAX:
+            self._end(ConnectionError(f"the TLS handshake is longer than {_BYTES_MAX} bytes"))
+        return not self.is_over
 
-    def _thought(self, step: asyncio.Future[bool]) -> None:
+    def thought(self, step: asyncio.Future[bool]) -> None:
+        """OpenSSL has made what it could of what had come."""
         if self.is_over:
             # Looked at, so that the loop does not complain of it.
             _ = step.cancelled() or step.exception()
@@ -89,7 +137,7 @@ class Handshake:
 
     def _answer(self, error: OSError | None, finished: bool) -> None:
         try:
-            flushed = self._sock.flush()
+            flushed = self.sock.flush()
         except OSError as lost:
             return self._end(error or lost)
         if error is not None:
@@ -98,7 +146,7 @@ class Handshake:
         if not flushed:
             self._loop.add_writer(self._fd, self._answer, None, finished)
         elif finished:
-            self._sock.is_ready = True
+            self.sock.is_ready = True
             self._end(None)
         else:
             self._loop.add_reader(self._fd, self._readable)

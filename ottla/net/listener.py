@@ -21,7 +21,9 @@ from ottla.net.memory import ReceiveMemory
 from ottla.net.turns import Turns
 
 _BACKLOG = 1024
-_ACCEPTS_AT_ONCE = 64
+#: Until the next try, when no descriptor is left: a listening socket stays readable meanwhile.
+_PAUSE_SECONDS = 0.1
+_ACCEPTS_AT_ONCE = 1
 _SWEEPS_PER_IDLE_TIME = 4
 
 
@@ -137,21 +139,31 @@ class ListeningSocket:
         self._plan_sweep()
 
     def _accept(self) -> None:
+        """Take one connection: those that are there have their turn before the next."""
         assert self._sock is not None
-        for _ in range(_ACCEPTS_AT_ONCE):
-            try:
-                sock, peer = self._sock.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno in (errno.EMFILE, errno.ENFILE):
-                    # No descriptor is left: the client waits in the backlog, and the idle sweep frees some.
-                    return
-                raise
-            seconds = self._gate.arrive()
-            if seconds > 0 or not self._gate.has_room():
-                return self._hold(sock, peer[0], seconds)
-            self._take(sock, peer[0])
+        try:
+            sock, peer = self._sock.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return None
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                # No descriptor is left: clients wait in the backlog until some connection is closed.
+                return self._pause()
+            raise
+        seconds = self._gate.arrive()
+        if seconds > 0 or not self._gate.has_room():
+            return self._hold(sock, peer[0], seconds)
+        return self._take(sock, peer[0])
+
+    def _pause(self) -> None:
+        assert self._sock is not None
+        self._loop.remove_reader(self._sock.fileno())
+        self._waiting = self._loop.call_later(_PAUSE_SECONDS, self._go_on)
+
+    def _go_on(self) -> None:
+        assert self._sock is not None
+        self._waiting = None
+        self._loop.add_reader(self._sock.fileno(), self._accept)
 
     def _hold(self, sock: socket.socket, address: str, seconds: float) -> None:
         assert self._sock is not None

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Generator
 from typing import Any, cast
 
-from ottla.net.handshake import Handshake
+from ottla.net.handshake import Handshake, Handshakes
 from ottla.net.outbound import Outbound, OutboundRequest
 from ottla.net.peer import Disconnected
 from ottla.net.request import PeerVersions, api_of
@@ -61,7 +61,7 @@ class SecuredOutbound(Outbound):
         except ValueError as error:
             return self._failed(f"its name cannot be checked: {error}")
         self._sock = cast(socket.socket, self._tls)
-        self._handshake = Handshake(self._loop, None, self._tls, self._shaken)
+        self._handshake = Handshake(self._loop, Handshakes(self._loop, None), self._tls, self._shaken)
         return self._handshake.connect()
 
     def _shaken(self, error: OSError | None) -> None:

@@ -13,10 +13,9 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Any, cast
 
-from ottla.net.handshake import HANDSHAKE_SECONDS, Handshake
+from ottla.net.handshake import HANDSHAKE_SECONDS, Handshake, Handshakes
 from ottla.net.inbound import Connection, FileRange, PeerError
 from ottla.net.tls import TlsSocket, tls_reason
 
@@ -30,13 +29,13 @@ class TlsSide:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        pool: Callable[[], Executor],
+        turns: Callable[[], Handshakes],
         context: Callable[[], ssl.SSLContext],
         on_secured: Callable[[Connection, ssl.SSLObject], None],
         handshake_seconds: float = HANDSHAKE_SECONDS,
     ) -> None:
         self.loop = loop
-        self.pool = pool
+        self.turns = turns
         #: Gives the context that counts for a connection that comes now.
         self.context = context
         #: The handshake is over; PeerError if the connection may not go on.
@@ -58,7 +57,7 @@ class TlsConnection(Connection):
         self._side = side
         self._more_is_planned = False
         super().__init__(cast(socket.socket, self._tls), *arguments)
-        self._handshake = Handshake(side.loop, side.pool(), self._tls, self._secured, side.handshake_seconds)
+        self._handshake = Handshake(side.loop, side.turns(), self._tls, self._secured, side.handshake_seconds)
         side.shaking += 1
         self._handshake.accept()
 

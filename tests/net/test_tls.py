@@ -8,15 +8,16 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from ottla.host.disk import HostDisk
 from ottla.host.loop import new_loop
 from ottla.kernel.ports import File
+from ottla.net.handshake import Handshakes
 from ottla.net.inbound import Connection, PeerError, Slot
 from ottla.net.listener import ListeningSocket
 from ottla.net.tls import TlsSocket
@@ -45,7 +46,10 @@ class Served:
         self.context.load_cert_chain(certificates.broker)
         self.context.load_verify_locations(certificates.ca)
         self.trusting = ssl.create_default_context(cafile=certificates.ca)
-        self.side = TlsSide(self.loop, lambda: pool, lambda: self.context, lambda *words: self.secured(*words), seconds)
+        turns = Handshakes(self.loop, pool)
+        self.side = TlsSide(
+            self.loop, lambda: turns, lambda: self.context, lambda *words: self.secured(*words), seconds
+        )
         self.listener = ListeningSocket(
             "SSL",
             self.loop,
@@ -269,6 +273,49 @@ def test_a_node_that_stops_does_not_wait_for_handshakes(served: Served) -> None:
     served.listener.close()
     assert served.closed == ["the node stops"]
     assert served.side.shaking == 0
+
+
+class Watched(ThreadPoolExecutor):
+    """A thread that says how many have given it something to do at once."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.under_way = 0
+        self.most = 0
+
+    def submit(self, *arguments: Any, **options: Any) -> Future[Any]:
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        step: Future[Any] = super().submit(*arguments, **options)
+        # The loop has heard of it when its own callbacks ran, and it asks for the next one only then.
+        step.add_done_callback(lambda _: self.ended())
+        return step
+
+    def ended(self) -> None:
+        self.under_way -= 1
+
+
+def test_many_handshakes_at_once_go_on_one_at_a_time(certificates: Certificates) -> None:
+    with Watched() as thread, contextlib.closing(Served(certificates, thread)) as served:
+        served.secured = lambda connection, made: names.append(connection)
+        names: list[Connection] = []
+        silent = served.raw()
+        clients = [served.client() for _ in range(20)]
+
+        def done() -> bool:
+            for client in clients:
+                client.pull()
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    client.tls.do_handshake()
+                client.push()
+            return len(names) == len(clients)
+
+        served.until(done)
+        assert thread.most == 1
+        # One that says nothing holds nobody up, and one that goes neither.
+        silent.close()
+        served.until(lambda: len(served.closed) == 1)
+        served.client().shake()
 
 
 def test_a_record_that_was_changed_on_the_way_ends_the_connection(served: Served) -> None:

@@ -1,0 +1,195 @@
+"""What 200 TLS handshakes at once cost a client that is there: `python -m bench.handshakes [--rounds 5]`.
+
+A client asks a node for metadata on a PLAINTEXT listener, some 1,500 times a second, and counts how long each answer
+took: alone, beside bursts of 200 new connections at the same node's SSL listener, and beside bursts at the other
+node's, which cost this node nothing but processors (in the other cases the other node is stopped). Ottla and Apache
+Kafka take turns; certificates are P-256. The table goes to bench/results/handshakes.md.
+"""
+
+import argparse
+import json
+import os
+import selectors
+import signal
+import socket
+import ssl
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.client import certificate
+from tests.interop import server as servers
+from tests.interop import toolchain
+
+_ROOT = Path(__file__).resolve().parent.parent
+_SCRATCH = _ROOT / "build" / "bench"
+_RESULT = _ROOT / "bench" / "results" / "handshakes.md"
+_AT_ONCE = 200
+_SECONDS = 3.0
+#: Between two bursts, and between two questions.
+_PAUSE_SECONDS, _THINK_SECONDS = 0.05, 0.0005
+_CASES = ("alone", "bursts at this node", "bursts at the other node")
+_HEAD = f"""# {_AT_ONCE} handshakes at once
+
+Written by `python -m bench.handshakes`, which says how it measures. p50, p99 and p99.9 of an answer in milliseconds,
+medians of the rounds; handshakes a second beside them. {os.cpu_count()} cores, shared by node, client and bursts.
+
+| node | the client | p50 | p99 | p99.9 | handshakes a second |
+|---|---|---|---|---|---|
+"""
+
+
+class _Server(servers.Server):
+    """A server with PLAINTEXT and SSL."""
+
+    files: Path
+    ssl_port: int
+
+    def _properties(self, controller_port: int) -> str:
+        (self.ssl_port,) = servers.free_ports(1)
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port},SSL://127.0.0.1:{self.ssl_port}"
+        lines = {
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.files / "broker.pem"),
+        }
+        return super()._properties(controller_port) + "".join(f"{name}={value}\n" for name, value in lines.items())
+
+
+def main() -> int:
+    """Measure, or be one of the two clients."""
+    options = _options()
+    if options.ask:
+        print(json.dumps(_ask(options.ask)))
+    elif options.burst:
+        print(json.dumps(_burst(options.burst, options.ca)))
+    else:
+        _measure(options.rounds)
+    return 0
+
+
+def _measure(rounds: int) -> None:
+    toolchain.jars()
+    _SCRATCH.mkdir(parents=True, exist_ok=True)
+    figures: dict[tuple[str, str], list[list[float]]] = {}
+    with tempfile.TemporaryDirectory(dir=_SCRATCH) as scratch:
+        files = Path(scratch) / "certificates"
+        certificate.make(files)
+        nodes = [_Server(kind, Path(scratch) / kind.name, servers.HELD) for kind in (servers.ottla(), servers.apache())]
+        try:
+            for node in nodes:
+                node.files = files
+                node.start()
+                # Both have met every request and a burst before they are measured.
+                _case(node, node, files)
+            for _ in range(rounds):
+                for node, other in (nodes, nodes[::-1]):
+                    for case, target in zip(_CASES, (None, node, other), strict=True):
+                        with _paused(other, target is not other):
+                            figures.setdefault((node.name, case), []).append(_case(node, target, files))
+        finally:
+            for node in nodes:
+                node.stop()
+    rows = []
+    for (name, case), found in figures.items():
+        p50, p99, p999, rate = (statistics.median(column) for column in zip(*found, strict=True))
+        rows.append(f"| {name} | {case} | {p50:.2f} | {p99:.2f} | {p999:.2f} | {f'{rate:,.0f}' if rate else ''} |\n")
+    _RESULT.write_text(_HEAD + "".join(rows))
+    print(_RESULT.read_text())
+
+
+@contextmanager
+def _paused(node: _Server, really: bool) -> Iterator[None]:
+    """A process that nobody asks takes no processor."""
+    if really:
+        os.kill(node.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(node.pid, signal.SIGCONT)
+
+
+def _case(node: _Server, target: _Server | None, files: Path) -> list[float]:
+    """p50, p99 and p99.9 of the client's answers in ms, and handshakes a second at `target`."""
+    us = [sys.executable, "-m", "bench.handshakes"]
+    bursts = None
+    if target is not None:
+        command = [*us, "--burst", str(target.ssl_port), "--ca", str(files / "ca.pem")]
+        bursts = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT)
+    asked = subprocess.run([*us, "--ask", str(node.port)], stdout=subprocess.PIPE, check=True, cwd=_ROOT)
+    rate = float(json.loads(bursts.communicate()[0])) if bursts else 0.0
+    return [*json.loads(asked.stdout), rate]
+
+
+def _ask(port: int) -> list[float]:
+    sock = socket.create_connection(("127.0.0.1", port))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # Metadata v1 of no topic.
+    body = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+    stream = sock.makefile("rb")
+    took = []
+    # The bursts begin meanwhile.
+    time.sleep(0.5)
+    end = time.perf_counter() + _SECONDS
+    while (began := time.perf_counter()) < end:
+        sock.sendall(struct.pack(">i", len(body)) + body)
+        stream.read(struct.unpack(">i", stream.read(4))[0])
+        took.append(time.perf_counter() - began)
+        time.sleep(_THINK_SECONDS)
+    took.sort()
+    return [took[int(len(took) * part)] * 1000 for part in (0.5, 0.99, 0.999)]
+
+
+def _burst(port: int, ca: str) -> float:
+    """Burst after burst, for a second longer than the other client asks; returns handshakes a second."""
+    context = ssl.create_default_context(cafile=ca)
+    began, shaken = time.perf_counter(), 0
+    while time.perf_counter() < began + _SECONDS + 1:
+        with selectors.DefaultSelector() as selector:
+            for _ in range(_AT_ONCE):
+                sock = socket.socket()
+                sock.setblocking(False)
+                sock.connect_ex(("127.0.0.1", port))
+                selector.register(sock, selectors.EVENT_WRITE)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    shaken += _go_on(selector, key, context)
+        time.sleep(_PAUSE_SECONDS)
+    return shaken / (time.perf_counter() - began)
+
+
+def _go_on(selector: selectors.DefaultSelector, key: selectors.SelectorKey, context: ssl.SSLContext) -> bool:
+    """One step of one connection; is its handshake over?"""
+    sock = key.fileobj
+    assert isinstance(sock, socket.socket)
+    selector.unregister(sock)
+    if not isinstance(sock, ssl.SSLSocket):
+        sock = context.wrap_socket(sock, do_handshake_on_connect=False, server_hostname="127.0.0.1")
+    try:
+        sock.do_handshake()
+    except ssl.SSLWantReadError:
+        selector.register(sock, selectors.EVENT_READ)
+        return False
+    sock.close()
+    return True
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.handshakes", description=f"{_AT_ONCE} TLS handshakes at once.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ask", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--burst", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--ca", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""A listening socket: who is accepted when, and what happens when nothing is left to accept with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+from ottla.host.loop import new_loop
+from ottla.net.listener import ListeningSocket
+from tests.net.turning import turn_until
+
+
+class Poor(socket.socket):
+    """A listening socket of a process that has no descriptor left, some times."""
+
+    tries = 0
+    failures = 0
+
+    def accept(self) -> tuple[socket.socket, object]:
+        Poor.tries += 1
+        if Poor.failures:
+            Poor.failures -= 1
+            raise OSError(errno.EMFILE, "too many open files")
+        return super().accept()
+
+
+@contextlib.contextmanager
+def served(
+    new_socket: Callable[..., socket.socket] = socket.socket,
+) -> Iterator[tuple[asyncio.AbstractEventLoop, ListeningSocket, contextlib.ExitStack]]:
+    loop = new_loop()
+    listener = ListeningSocket(
+        "PLAINTEXT",
+        loop,
+        lambda connection, frame, slot: None,
+        lambda connection, why: None,
+        frame_bytes_max=1 << 20,
+        idle_ms_max=0,
+        new_socket=new_socket,
+    )
+    listener.bind("127.0.0.1", 0)
+    listener.serve()
+    with contextlib.ExitStack() as stack:
+        stack.callback(loop.close)
+        stack.callback(listener.close)
+        yield loop, listener, stack
+
+
+def arrive(listener: ListeningSocket, count: int, stack: contextlib.ExitStack) -> None:
+    for _ in range(count):
+        stack.enter_context(socket.create_connection(("127.0.0.1", listener.port), timeout=5))
+
+
+def test_a_storm_of_connections_leaves_the_others_their_turns() -> None:
+    with served() as (loop, listener, stack):
+        arrive(listener, 20, stack)
+        turns: list[int] = []
+
+        def count() -> None:
+            turns.append(len(listener.connections))
+            if len(listener.connections) < 20:
+                loop.call_soon(count)
+
+        loop.call_soon(count)
+        turn_until(loop, lambda: len(listener.connections) == 20)
+        assert all(later - earlier <= 1 for earlier, later in pairwise(turns)), turns
+
+
+def test_without_a_descriptor_the_listener_waits_and_does_not_spin() -> None:
+    Poor.tries, Poor.failures = 0, 1
+    with served(Poor) as (loop, listener, stack):
+        arrive(listener, 1, stack)
+        turns = 0
+
+        def done() -> bool:
+            nonlocal turns
+            turns += 1
+            return len(listener.connections) == 1
+
+        turn_until(loop, done)
+        assert Poor.tries == 2
+        assert turns > 20, "it tried in every turn"
