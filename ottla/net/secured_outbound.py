@@ -2,7 +2,8 @@
 
 Rules:
 - TLS comes first, then ApiVersions, SaslHandshake and SaslAuthenticate; only then requests are sent.
-- The setup's timeout bounds all of it.
+- The setup's timeout bounds all of it. A sign-in that waits for a KDC is begun on a thread; when the connection ends
+  meanwhile, nothing comes of it.
 - A session that ends is renewed on the same connection (KIP-368): when `_RENEWED_AFTER` of it is over, nothing more is
   sent until what was asked is answered, then the node signs in again.
 - A sign-in or a certificate that is refused is told in one line of the log, once for each peer and reason.
@@ -10,16 +11,19 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 from collections.abc import Generator
 from typing import Any, cast
 
+from ottla.kernel.error import OttlaError
 from ottla.net.handshake import Handshake, Handshakes
 from ottla.net.outbound import Outbound, OutboundRequest
 from ottla.net.peer import Disconnected
 from ottla.net.request import PeerVersions, api_of
 from ottla.net.tls import TlsSocket, tls_reason
+from ottla.security.gss import GssFailed
 from ottla.security.node_login import NodeLogin
 from ottla.security.scram import ScramRefused
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -29,6 +33,8 @@ _log = logging.getLogger("ottla.security")
 _NONCE_BYTES = 24
 _RENEWED_AFTER = 0.85
 _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
+
+_Exchange = Generator[bytes, bytes, None]
 
 
 class SecuredOutbound(Outbound):
@@ -43,7 +49,9 @@ class SecuredOutbound(Outbound):
         self._more_is_planned = False
         #: What the peer said that it takes, while the sign-in goes on.
         self._found: PeerVersions | None = None
-        self._exchange: Generator[bytes, bytes, None] | None = None
+        self._exchange: _Exchange | None = None
+        #: The exchange that a thread begins.
+        self._beginning: asyncio.Future[_Exchange] | None = None
         #: On the loop's clock: when the session is to be renewed.
         self._renew_at: float | None = None
 
@@ -113,8 +121,27 @@ class SecuredOutbound(Outbound):
         if response.error_code:
             offered = ", ".join(response.mechanisms) or "none"
             return self._refused(f"it does not take the mechanism {login.mechanism} (it offers {offered})")
-        self._exchange = login.exchange(self._rng.randbytes(_NONCE_BYTES).hex())
-        return self._request(SaslAuthenticateRequest(auth_bytes=next(self._exchange)), _AUTHENTICATE_VERSION)
+        nonce = self._rng.randbytes(_NONCE_BYTES).hex()
+        if not login.waits:
+            return self._begun(login.exchange(self.host, nonce))
+        self._beginning = self._loop.run_in_executor(None, login.exchange, self.host, nonce)
+        return self._beginning.add_done_callback(self._waited)
+
+    def _waited(self, made: asyncio.Future[_Exchange]) -> None:
+        error = OttlaError("given up") if made.cancelled() else made.exception()
+        if made is not self._beginning:
+            # Its connection is gone.
+            return None
+        self._beginning = None
+        if error is not None:
+            why = str(error)
+            self._complain(why)
+            return self._failed(why)
+        return self._begun(made.result())
+
+    def _begun(self, exchange: _Exchange) -> None:
+        self._exchange = exchange
+        self._request(SaslAuthenticateRequest(auth_bytes=next(exchange)), _AUTHENTICATE_VERSION)
 
     def _authenticated(self, response: SaslAuthenticateResponse) -> None:
         assert self._exchange is not None
@@ -124,7 +151,7 @@ class SecuredOutbound(Outbound):
             token = self._exchange.send(bytes(response.auth_bytes))
         except StopIteration:
             return self._signed_in(response.session_lifetime_ms)
-        except ScramRefused as error:
+        except (ScramRefused, GssFailed) as error:
             return self._refused(str(error))
         return self._request(SaslAuthenticateRequest(auth_bytes=token), _AUTHENTICATE_VERSION)
 
@@ -162,5 +189,8 @@ class SecuredOutbound(Outbound):
         if self._handshake is not None:
             self._handshake.cancel()
             self._handshake = None
+        if self._beginning is not None:
+            self._beginning.cancel()
+            self._beginning = None
         super()._end(why, kind)
         self._tls = self._exchange = self._renew_at = None

@@ -90,14 +90,19 @@ class Acceptor:
 
 
 class Initiator:
-    """How a client gets its tickets. OttlaError if the settings do not say it."""
+    """How a client, or a node at other nodes, gets its tickets. OttlaError if the settings do not say it."""
 
     def __init__(
-        self, service: str | None, text: str | None, keytab: str | None = None, principal: str | None = None
+        self,
+        service: str | None,
+        text: str | None,
+        keytab: str | None = None,
+        principal: str | None = None,
+        *,
+        where: str = "sasl.jaas.config",
     ) -> None:
-        """`text` is the JAAS line; `keytab` and `principal` are librdkafka's way to say the same."""
+        """`text` is the JAAS line of the setting `where`; `keytab` and `principal` are librdkafka's way to say it."""
         library()
-        where = "sasl.jaas.config"
         options = {} if text is None else options_of(where, text)
         self._principal = principal or options.get("principal")
         if keytab is not None:

@@ -3,10 +3,12 @@
 Rules:
 - The mechanism between brokers is `sasl.mechanism.inter.broker.protocol`, that towards controllers
   `sasl.mechanism.controller.protocol`; user and password stand in the JAAS line of that listener and mechanism.
-- PLAIN, SCRAM and OAUTHBEARER are served.
+- PLAIN, SCRAM, OAUTHBEARER and GSSAPI are served.
 - The token of OAUTHBEARER comes from a provider (`oauth`, `token_watch`). Its settings are those of the node's file,
   and the address and files that they name must be allowed there: what is set while nodes run cannot lead a node's
   secret elsewhere.
+- The key of GSSAPI is that by which the listener lets others in: keytab and principal of the same JAAS line. Its ticket
+  comes from the KDC, which may let the caller wait (`waits`).
 - Settings that do not say it are a `problem`, which is told where the login is needed; once read they are kept until
   others can be read.
 - The password and the token are in no text of this.
@@ -20,17 +22,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import OttlaError
+from ottla.security.gss import sign_in_gssapi
 from ottla.security.jaas import parse_jaas
 from ottla.security.sasl import bearer, plain
 from ottla.security.scram import HASHES, scram
 from ottla.settings.server.settings import ServerSettings
 
 if TYPE_CHECKING:
+    from ottla.security.kerberos import Initiator
     from ottla.security.oauth import TokenRequest
     from ottla.security.token_watch import TokenWatch
 
 _BEARER = "OAUTHBEARER"
-_MECHANISMS = ("PLAIN", *HASHES, _BEARER)
+_KERBEROS = "GSSAPI"
+_MECHANISMS = ("PLAIN", *HASHES, _BEARER, _KERBEROS)
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 #: Gives a node's token by the settings `sasl.oauthbearer.*`.
 LOGIN_HANDLER = f"{_PACKAGE}.OAuthBearerLoginCallbackHandler"
@@ -50,6 +55,9 @@ class NodeLogin:
         self._token_request: TokenRequest | None = None
         self._token_watch: TokenWatch | None = None
         self._extensions: Mapping[str, str] = {}
+        self._kerberos: Initiator | None = None
+        #: What `_kerberos` was made of: the service's name, and the JAAS line.
+        self._kerberos_from: tuple[str | None, str | None] | None = None
         #: The complaint in the log, by host and port: the same is not told again.
         self.complaints: dict[tuple[str, int], str] = {}
         #: Why this node cannot sign in there; "" if it can.
@@ -78,6 +86,8 @@ class NodeLogin:
             )
         if mechanism == _BEARER:
             return self._read_bearer(listener)
+        if mechanism == _KERBEROS:
+            return self._read_kerberos(settings, listener)
         line, options = _options(settings, listener, mechanism)
         if not options.get("username") or "password" not in options:
             raise OttlaError(
@@ -116,6 +126,30 @@ class NodeLogin:
             self._extensions = named
         self.mechanism = _BEARER
 
+    def _read_kerberos(self, settings: ServerSettings, listener: str) -> None:
+        from ottla.security.kerberos import MODULE, Initiator, options_of
+
+        of = partial(settings.of_mechanism, listener, _KERBEROS)
+        found = of(ServerSettings.sasl_kerberos_service_name.name), of(ServerSettings.sasl_jaas_config.name)
+        if found == self._kerberos_from:
+            return
+        service, text = found
+        line = _line(listener, _KERBEROS)
+        if text is None:
+            raise OttlaError(
+                f"{line} is missing: this node signs in at the listener {listener} of others by its keytab "
+                f'({MODULE} required useKeyTab=true keyTab="FILE" principal="kafka/HOST@REALM";)'
+            )
+        options = options_of(line, text)
+        if options.get("isInitiator", "").lower() == "false" or options.get("principal") == "*":
+            raise OttlaError(
+                f"{line} has a key that only lets others in (isInitiator=false, or principal=*), and this node signs "
+                f"in at the listener {listener} of others: name its principal, and leave isInitiator out"
+            )
+        self._kerberos = Initiator(service, text, where=line)
+        self._kerberos_from = found
+        self.mechanism, self.user = _KERBEROS, options.get("principal", "")
+
     def start(self) -> None:
         """Have a token, if one is needed. OttlaError if this node cannot sign in. It may wait for the provider."""
         if self.problem:
@@ -140,9 +174,17 @@ class NodeLogin:
         if self._token_watch is not None:
             self._token_watch.close()
 
-    def exchange(self, nonce: str) -> Generator[bytes, bytes, None]:
-        """The messages of one sign-in."""
+    @property
+    def waits(self) -> bool:
+        """Does `exchange` wait for a KDC?"""
+        return self.mechanism == _KERBEROS
+
+    def exchange(self, host: str, nonce: str) -> Generator[bytes, bytes, None]:
+        """The messages of one sign-in at `host`. OttlaError if there is no ticket to be had."""
         assert self.mechanism is not None
+        if self.mechanism == _KERBEROS:
+            assert self._kerberos is not None
+            return sign_in_gssapi(*self._kerberos.begin(host))
         if self.mechanism == "PLAIN":
             return plain(self.user, self._password)
         if self.mechanism == _BEARER:
@@ -166,6 +208,10 @@ class _BearerSettings:
 
 def _options(settings: ServerSettings, listener: str, mechanism: str) -> tuple[str, Mapping[str, str]]:
     """The JAAS line of a listener's mechanism: its name, and its options."""
-    line = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    line = _line(listener, mechanism)
     text = settings.of_mechanism(listener, mechanism, ServerSettings.sasl_jaas_config.name)
     return line, {} if text is None else parse_jaas(line, text).options
+
+
+def _line(listener: str, mechanism: str) -> str:
+    return f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from ottla.security.kerberos import MODULE, library
 from tests.client.conftest import eventually
 from tests.interop.server import free_ports
 
 REALM = "OTTLA.TEST"
+#: What Kerberos makes of 127.0.0.1, by which the servers are reached.
+HOST = socket.getnameinfo(("127.0.0.1", 0), 0)[0]
+SERVICE = f"kafka/{HOST}"
 _MISSING = "Kerberos' {} is not on this machine (Debian: apt-get install krb5-kdc krb5-admin-server krb5-user)"
 
 
@@ -37,11 +45,15 @@ class Kdc:
             "KRB5RCACHENAME": f"file2:{directory}/replays",
         }
         self._run("kdb5_util", "create", "-s", "-P", "master", "-r", REALM)
+        self.add("probe")
+        self.start()
+
+    def start(self) -> None:
+        """Start the KDC, and wait until it gives a ticket."""
+        directory = self._directory
         self._process = subprocess.Popen(
             [_program("krb5kdc"), "-n"], env=self.environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        self.add("probe")
-        # The first ticket shows that the KDC answers.
         eventually(lambda: self._kinit("probe", directory / "probe-cache").returncode == 0, timeout_s=60)
 
     def _config(self, name: str, port: int) -> Path:
@@ -94,3 +106,29 @@ def _program(name: str) -> str:
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
     assert found is not None, _MISSING.format(name)
     return found
+
+
+@contextmanager
+def realm(directory: Path, *principals: str) -> Iterator[Kdc]:
+    """A KDC that knows `principals`; this process and those that it starts find it by their environment."""
+    library()
+    found = Kdc(directory)
+    try:
+        found.add(*principals)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in found.environment.items():
+                patch.setenv(name, value)
+            patch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={found.config}")
+            yield found
+    finally:
+        found.stop()
+
+
+def krb5(**options: str) -> str:
+    """A JAAS line of Krb5LoginModule."""
+    return f"{MODULE} required " + " ".join(f'{name}="{value}"' for name, value in options.items()) + ";"
+
+
+def keyed(kdc: Kdc, principal: str, **options: str) -> str:
+    """That of a principal with its keytab."""
+    return krb5(useKeyTab="true", keyTab=str(kdc.keytab(principal)), principal=f"{principal}@{REALM}", **options)

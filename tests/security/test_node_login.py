@@ -55,7 +55,7 @@ def test_a_node_shows_the_token_of_the_id_and_secret_in_its_jaas_line(endpoint: 
     try:
         made.start()
         made.start()
-        message = next(made.exchange("nonce"))
+        message = next(made.exchange("127.0.0.1", "nonce"))
         assert message.startswith(b"n,,\x01group=blue\x01auth=Bearer ey")
         assert len(endpoint.asked) == 1
         assert (made.mechanism, made.user) == ("OAUTHBEARER", "node")

@@ -5,7 +5,6 @@ Rules of both servers make `User:ann` of ann and of cid, and `ann` alone may see
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,30 +15,19 @@ import ottla
 from ottla.client import Acl, AclOperation, AclResource, Admin, Consumer, NewTopic, NotReachable, Producer
 from ottla.kernel.client_error import AuthenticationFailed
 from ottla.kernel.error import OttlaError
-from ottla.security.kerberos import MODULE, Initiator, KerberosContext, library
+from ottla.security.kerberos import Initiator, KerberosContext, library
 from tests.broker.tls_scene import AUTHORIZER
 from tests.client.conftest import eventually
 from tests.interop import server as servers
 from tests.interop.apache_tool import ApacheTools
-from tests.interop.kdc import REALM, Kdc
+from tests.interop.kdc import HOST, REALM, SERVICE, Kdc, keyed, krb5, realm
 from tests.interop.oracle.side import CLOSED, Oracle, Side, message
 from tests.interop.oracle.test_sign_in import Way
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
 
-#: What Kerberos makes of 127.0.0.1, by which the servers are reached.
-HOST = socket.getnameinfo(("127.0.0.1", 0), 0)[0]
-SERVICE = f"kafka/{HOST}"
 TOPIC = "of-ann"
 RULES = r"RULE:[1:$1@$0](cid@.*\.TEST)s/C?(.*)@.*/ANN/L,RULE:[1:$1@$0](dan@.*),DEFAULT"
-
-
-def krb5(**options: str) -> str:
-    return f"{MODULE} required " + " ".join(f'{name}="{value}"' for name, value in options.items()) + ";"
-
-
-def keyed(kdc: Kdc, principal: str, **options: str) -> str:
-    return krb5(useKeyTab="true", keyTab=str(kdc.keytab(principal)), principal=f"{principal}@{REALM}", **options)
 
 
 class KerberosServer(servers.Server):
@@ -73,17 +61,10 @@ class KerberosServer(servers.Server):
 
 @pytest.fixture(scope="module")
 def kdc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
-    library()
-    found = Kdc(tmp_path_factory.mktemp("kerberos") / "kdc")
-    found.add(SERVICE, "ann", "bob", "cid", "dan", f"other/{HOST}")
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in found.environment.items():
-            patch.setenv(name, value)
-        patch.setenv("JAVA_TOOL_OPTIONS", f"-Djava.security.krb5.conf={found.config}")
-        try:
-            yield found
-        finally:
-            found.stop()
+    with realm(
+        tmp_path_factory.mktemp("kerberos") / "kdc", SERVICE, "ann", "bob", "cid", "dan", f"other/{HOST}"
+    ) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
