@@ -17,3 +17,10 @@ Rules:
 - Both get the same server.properties but for ports and directories; Apache gets the heap and the collector of its own
   scripts. docs/internals/bench.md has what is not obvious.
 """
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+#: The data of a run lie here and not in /tmp, which may be memory: then a flush would cost nothing.
+SCRATCH = ROOT / "build" / "bench"
+RESULTS = ROOT / "bench" / "results"

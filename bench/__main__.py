@@ -16,15 +16,11 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 import ottla
-from bench import bare, work
+from bench import RESULTS, SCRATCH, bare, work
 from bench.report import FIGURES, Run, number
 from bench.system import SYSTEMS, System, settle
 from bench.work import Size, Work
 
-ROOT = Path(__file__).resolve().parent.parent
-#: The data of a pass lie here and not in /tmp, which may be memory: then a flush would cost nothing.
-SCRATCH = ROOT / "build" / "bench"
-RESULTS = ROOT / "bench" / "results"
 ROUNDS = 3
 #: A round that would go beyond it is left out, unless the number of rounds was asked for.
 BUDGET_S = 13 * 60

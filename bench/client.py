@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench import __main__ as bench
+from bench import RESULTS, SCRATCH
 from bench.client_work import PARTITIONS
 from bench.report import facts, number
 from bench.system import System, settle
@@ -130,11 +130,11 @@ def main() -> int:
     """All rows in rounds, then the table."""
     options = _options()
     size = QUICK if options.quick else FULL
-    bench.SCRATCH.mkdir(parents=True, exist_ok=True)
+    SCRATCH.mkdir(parents=True, exist_ok=True)
     began = time.monotonic()
     found: dict[str, list[Figures]] = {}
     noted = facts()
-    with tempfile.TemporaryDirectory(prefix="client-", dir=bench.SCRATCH, ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(prefix="client-", dir=SCRATCH, ignore_cleanup_errors=True) as directory:
         system = System("ottla", Path(directory), options.quick)
         try:
             system.start()
@@ -145,7 +145,7 @@ def main() -> int:
         finally:
             system.stop()
     noted["took_s"] = round(time.monotonic() - began, 1)
-    out = options.out or (bench.SCRATCH if options.quick else bench.RESULTS)
+    out = options.out or (SCRATCH if options.quick else RESULTS)
     out.mkdir(parents=True, exist_ok=True)
     text = report(found, noted, quick=options.quick)
     (out / f"{NAME}.md").write_text(text)

@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench import ROOT, SCRATCH
 from bench.report import facts
 from bench.system import JVM, LOGGING, SERVER_HEAP, memory_bytes, run, settle
 from ottla.client import Admin, KafkaError, NewTopic, Producer, TopicPartition
@@ -31,8 +32,6 @@ from ottla.settings.properties import write
 from tests.interop.server import free_ports
 from tests.node_processes import NodeProcesses
 
-ROOT = Path(__file__).resolve().parent.parent
-SCRATCH = ROOT / "build" / "bench"
 RESULTS = ROOT / "bench" / "results" / "cluster.md"
 SYSTEMS = ("apache", "ottla")
 _CLUSTER_ID = "Ottla-Bench-Cluster-01"

@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from bench.__main__ import RESULTS, SCRATCH
+from bench import RESULTS, SCRATCH
 from bench.report import facts as facts_of_now
 from bench.system import System, settle
 from bench.work import BIG_BATCHES, PARTITIONS, java_produce

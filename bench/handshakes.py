@@ -23,13 +23,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench import RESULTS, ROOT, SCRATCH
 from tests.client import certificate
 from tests.interop import server as servers
 from tests.interop import toolchain
 
-_ROOT = Path(__file__).resolve().parent.parent
-_SCRATCH = _ROOT / "build" / "bench"
-_RESULT = _ROOT / "bench" / "results" / "handshakes.md"
+_RESULT = RESULTS / "handshakes.md"
 _AT_ONCE = 200
 _SECONDS = 3.0
 #: Between two bursts, and between two questions.
@@ -78,9 +77,9 @@ def main() -> int:
 
 def _measure(rounds: int) -> None:
     toolchain.jars()
-    _SCRATCH.mkdir(parents=True, exist_ok=True)
+    SCRATCH.mkdir(parents=True, exist_ok=True)
     figures: dict[tuple[str, str], list[list[float]]] = {}
-    with tempfile.TemporaryDirectory(dir=_SCRATCH) as scratch:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as scratch:
         files = Path(scratch) / "certificates"
         certificate.make(files)
         nodes = [_Server(kind, Path(scratch) / kind.name, servers.HELD) for kind in (servers.ottla(), servers.apache())]
@@ -123,8 +122,8 @@ def _case(node: _Server, target: _Server | None, files: Path) -> list[float]:
     bursts = None
     if target is not None:
         command = [*us, "--burst", str(target.ssl_port), "--ca", str(files / "ca.pem")]
-        bursts = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=_ROOT)
-    asked = subprocess.run([*us, "--ask", str(node.port)], stdout=subprocess.PIPE, check=True, cwd=_ROOT)
+        bursts = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    asked = subprocess.run([*us, "--ask", str(node.port)], stdout=subprocess.PIPE, check=True, cwd=ROOT)
     rate = float(json.loads(bursts.communicate()[0])) if bursts else 0.0
     return [*json.loads(asked.stdout), rate]
 

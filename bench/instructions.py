@@ -24,6 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench import ROOT
+
 _WARM, _ROUNDS = 200, 400
 
 
@@ -163,7 +165,7 @@ def main() -> int:
     parser.add_argument("--beside", type=Path, action="append", default=[], help="another work tree; may be repeated")
     parser.add_argument("--only", choices=WORKS, action="append", help="this work; may be repeated")
     options = parser.parse_args()
-    trees = [*(tree.resolve() for tree in options.beside), Path(__file__).resolve().parent.parent]
+    trees = [*(tree.resolve() for tree in options.beside), ROOT]
     print("| work | " + " | ".join(tree.name for tree in trees) + " |\n|---|" + "---:|" * len(trees))
     for work in options.only or WORKS:
         costs = [counted(tree, work) for tree in trees]

@@ -25,8 +25,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from bench import raw
-from bench.__main__ import QUIET_LOAD, RESULTS, SCRATCH
+from bench import RESULTS, SCRATCH, raw
+from bench.__main__ import QUIET_LOAD
 from bench.load import Lane
 from bench.report import facts as facts_of_now
 from bench.system import SYSTEMS, System, settle

@@ -17,8 +17,7 @@ import time
 from pathlib import Path
 
 import ottla
-from bench import raw
-from bench.__main__ import SCRATCH
+from bench import SCRATCH, raw
 from bench.system import START_TIMEOUT_S, System
 from ottla.client import Consumer, Producer, TopicPartition
 

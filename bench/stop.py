@@ -16,8 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-_ROOT = Path(__file__).resolve().parent.parent
-_SCRATCH = _ROOT / "build" / "bench"
+from bench import ROOT, SCRATCH
+
 #: The record that all logs get, and what does one phase in a tree; it prints seconds of the wall and of CPU.
 _PHASE = """
 import json, os, sys, time
@@ -53,7 +53,7 @@ _CALL = re.compile(r"^(?:\[pid +\d+\] |\d+ +)?(\w+)\(")
 def main() -> int:
     """Print the table."""
     options = _options()
-    trees = [_ROOT, *options.beside]
+    trees = [ROOT, *options.beside]
     figures: dict[tuple[Path, str], list[list[float]]] = {}
     for number in range(options.rounds):
         for tree in trees if number % 2 == 0 else reversed(trees):
@@ -81,8 +81,8 @@ def _command(tree: Path, where: str, partitions: int) -> list[str]:
 
 
 def _scratch() -> "tempfile.TemporaryDirectory[str]":
-    _SCRATCH.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix="stop-", dir=_SCRATCH)
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    return tempfile.TemporaryDirectory(prefix="stop-", dir=SCRATCH)
 
 
 def _round(tree: Path, partitions: int) -> list[tuple[str, list[float]]]:

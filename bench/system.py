@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import ottla
-from bench import raw
+from bench import ROOT, raw
 from tests.interop import server as servers
 from tests.interop import toolchain
 from tests.interop.server import Server
@@ -157,7 +157,7 @@ def _children(pid: int) -> list[int]:
 def run(command: Sequence[str]) -> str:
     """What a command printed. It is killed when its time is over."""
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, stdin=subprocess.DEVNULL, cwd=_ROOT
+        command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, stdin=subprocess.DEVNULL, cwd=ROOT
     )
     if done.returncode:
         said = (done.stdout + done.stderr)[-3000:]
@@ -168,6 +168,3 @@ def run(command: Sequence[str]) -> str:
 def settle() -> None:
     """Write out what earlier work has left in the page cache, so that nobody pays for it later."""
     os.sync()
-
-
-_ROOT = Path(__file__).resolve().parent.parent

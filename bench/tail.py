@@ -28,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from bench.__main__ import RESULTS, SCRATCH
+from bench import RESULTS, SCRATCH
 from bench.raw import PRODUCE_VERSION
 from bench.report import facts as facts_of_now
 from bench.system import SYSTEMS, System, settle

@@ -16,7 +16,8 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import ottla
-from bench.__main__ import QUIET_LOAD, RESULTS, SCRATCH
+from bench import RESULTS, SCRATCH
+from bench.__main__ import QUIET_LOAD
 from bench.report import facts
 from bench.streams import measure, spark
 from bench.streams.programs import IN_COLUMNS

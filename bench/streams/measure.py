@@ -8,7 +8,7 @@ import time
 from statistics import quantiles
 from typing import Any
 
-from bench.__main__ import ROOT, SCRATCH
+from bench import ROOT, SCRATCH
 from bench.streams.system import PARTITIONS, Place, done, memory_mb, running, until
 from ottla.client import Admin, Consumer, Producer, TopicPartition
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from bench.__main__ import RESULTS, SCRATCH
+from bench import RESULTS, SCRATCH
 from bench.report import facts
 from bench.streams.programs import application
 from ottla.client import Admin, TopicPartition

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.__main__ import SCRATCH
+from bench import SCRATCH
 from ottla.client import Admin, OffsetSpec, Producer, TopicPartition
 from tests.interop import toolchain
 
