@@ -31,8 +31,8 @@ from ottla.wire.record.security import DelegationTokenRecord, RemoveDelegationTo
 
 _INT64_MAX = (1 << 63) - 1
 _ID_BYTES = 16
-#: The version of CreateDelegationToken that names the requester (KIP-373).
-_REQUESTER_FROM = 3
+#: The version of Create- and DescribeDelegationToken that names the requester (KIP-373).
+REQUESTER_FROM = 3
 #: Tokens that one step removes.
 REMOVED_AT_ONCE = 1000
 TOKENS_MAX = 10_000
@@ -159,7 +159,7 @@ def create_response(
     """What every answer to a request for a token says: whose it would be, and the principal that asks."""
     kind, _, name = requester.partition(":")
     response = create.CreateDelegationTokenResponse(principal_type=kind, principal_name=name)
-    if version >= _REQUESTER_FROM:
+    if version >= REQUESTER_FROM:
         response.token_requester_principal_type, response.token_requester_principal_name = kind, name
     if request.owner_principal_name:
         response.principal_type = request.owner_principal_type or ""

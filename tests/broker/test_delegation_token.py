@@ -88,6 +88,17 @@ def test_a_client_signs_in_by_a_token_as_its_owner(node: ottla.Node, mechanism: 
             admin.describe_cluster()
 
 
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_tokens_are_described_in_every_version(node: ottla.Node, version: int) -> None:
+    with Admin(as_user(node)) as admin:
+        token = admin.create_delegation_token()
+    with WireClient(secured(node)) as client:
+        assert not sign_in(client, "PLAIN", "ann").error_code
+        answer = client.ask(DescribeDelegationTokenRequest(owners=None), version)
+        (found,) = (each for each in answer.tokens if each.token_id == token.id)
+        assert (found.principal_name, found.token_requester_principal_name) == ("ann", "ann" if version > 2 else "")
+
+
 def test_a_token_is_no_password_of_a_user(node: ottla.Node) -> None:
     with Admin(as_user(node)) as admin:
         token = admin.create_delegation_token()

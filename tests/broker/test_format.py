@@ -239,6 +239,21 @@ def test_the_first_users_are_known_when_the_node_starts(place: Place) -> None:
         assert credentials["bob", 2].stored_key == hashlib.sha512(client_key).digest()
 
 
+def test_users_need_a_release_that_has_them() -> None:
+    place = Place(SimDisk(Random(1)), controller_quorum_voters="1@127.0.0.1:9093")
+    with pytest.raises(OttlaError, match=r"^SCRAM is only supported in metadata\.version 3\.5-IV2 or later\.$"):
+        format_directories(
+            place.disk,
+            place.settings,
+            CLUSTER_ID,
+            clock=place.clock,
+            rng=place.rng,
+            release_version="3.5-IV1",
+            scram=["SCRAM-SHA-256=[name=alice,password=secret]"],
+        )
+    assert not place.disk.exists("/data")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

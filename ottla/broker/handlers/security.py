@@ -208,7 +208,7 @@ def describe_tokens(call: Call, request: DescribeDelegationTokenRequest) -> Desc
     owners = request.owners
     wanted = None if owners is None else {f"{each.principal_type}:{each.principal_name}" for each in owners}
     found = [
-        _described(each, keys)
+        _described(each, keys, call.version)
         for each in call.node.image.tokens.values()
         if (wanted is None or wanted & {each.owner, each.requester, *each.renewers}) and _may_see(call, each)
     ]
@@ -226,13 +226,11 @@ def _may_see(call: Call, token: DelegationTokenRecord) -> bool:
     ) or authorizer.allows(call, AclOperation.DESCRIBE_TOKENS, AclResource.USER, token.owner)
 
 
-def _described(token: DelegationTokenRecord, keys: TokenKeys) -> described.DescribedDelegationToken:
-    owner, requester = token.owner.split(":", 1), token.requester.split(":", 1)
-    return described.DescribedDelegationToken(
-        principal_type=owner[0],
-        principal_name=owner[1],
-        token_requester_principal_type=requester[0],
-        token_requester_principal_name=requester[1],
+def _described(token: DelegationTokenRecord, keys: TokenKeys, version: int) -> described.DescribedDelegationToken:
+    kind, name = token.owner.split(":", 1)
+    found = described.DescribedDelegationToken(
+        principal_type=kind,
+        principal_name=name,
         issue_timestamp=token.issue_timestamp,
         expiry_timestamp=token.expiration_timestamp,
         max_timestamp=token.max_timestamp,
@@ -243,6 +241,10 @@ def _described(token: DelegationTokenRecord, keys: TokenKeys) -> described.Descr
             for kind, name in (each.split(":", 1) for each in token.renewers)
         ],
     )
+    if version >= delegation_token.REQUESTER_FROM:
+        kind, name = token.requester.split(":", 1)
+        found.token_requester_principal_type, found.token_requester_principal_name = kind, name
+    return found
 
 
 # ---- SCRAM

@@ -23,6 +23,7 @@ from ottla.log.checkpoint import META_PROPERTIES, read_properties, write_propert
 from ottla.metadata.feature import (
     KRAFT_VERSION,
     METADATA_VERSIONS,
+    SCRAM_FROM,
     feature_records,
     new_cluster_levels,
     release_level,
@@ -44,6 +45,7 @@ from ottla.wire.record.metadata import pack
 
 if TYPE_CHECKING:
     from ottla.broker.metadata import format_argument
+    from ottla.wire.record.security import UserScramCredentialRecord
 else:
     format_argument = LazyModule("ottla.broker.metadata.format_argument")
 
@@ -80,7 +82,7 @@ def format_directories(
     voters: tuple[VoterNode, ...] = ()
     if initial_controllers is not None:
         voters = format_argument.initial_voters(initial_controllers, controller_listeners(settings)[0].name)
-    credentials = format_argument.scram_records(scram, rng) if scram else []
+    credentials = _credentials(levels, scram, rng)
     formatted, empty = _sort(disk, settings, cluster_id)
     if formatted and not ignore_formatted:
         raise OttlaError(
@@ -126,6 +128,13 @@ def format_if_empty(
     standalone = not settings.controller_quorum_voters
     format_directories(disk, settings, uuid_text(random_uuid(rng)), clock=clock, rng=rng, standalone=standalone)
     return True
+
+
+def _credentials(levels: Mapping[str, int], scram: Sequence[str], rng: Rng) -> list[UserScramCredentialRecord]:
+    if scram and levels[METADATA_VERSION] < SCRAM_FROM:
+        least = METADATA_VERSIONS[SCRAM_FROM].text
+        raise OttlaError(f"SCRAM is only supported in metadata.version {least} or later.")
+    return format_argument.scram_records(scram, rng) if scram else []
 
 
 def _levels(
