@@ -41,10 +41,10 @@ class Row(NamedTuple):
 
 
 class Size(NamedTuple):
-    """How much a run takes. `keys`: few and many."""
+    """How much a run takes. `keys`: few first, many last."""
 
     records: int
-    keys: tuple[int, int]
+    keys: tuple[int, ...]
     rates: tuple[int, ...]
     seconds: float
 
@@ -67,6 +67,7 @@ def main() -> int:
     """Run what was asked for, and write what it gave."""
     options = _options()
     size = QUICK if options.quick else SHORT if options.short else FULL
+    size = size._replace(keys=tuple(options.keys or size.keys), records=options.records or size.records)
     rounds = 1 if options.quick or options.short else options.rounds
     SCRATCH.mkdir(parents=True, exist_ok=True)
     conditions = facts()
@@ -141,7 +142,7 @@ class Bench:
             for system in [each for each in systems if each != "pyspark"]:
                 work = partial(measure.latency, per_second=per_second, seconds=size.seconds)
                 yield f"latency at {per_second:,}/s", system, work, self._fresh(f"latency-{per_second}", system, number)
-        row = Row("windowed-count", size.keys[1])
+        row = Row("windowed-count", size.keys[-1])
         for system in [each for each in systems if each in ("ottla-python", "kafka-streams")]:
             if "recovery" in self.kinds and row.program in self.only:
                 work = partial(measure.recovery, records=size.records)
@@ -226,6 +227,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--system", action="append", choices=SYSTEMS, help="only these (may be repeated)")
     parser.add_argument("--only", action="append", choices=PROGRAMS, help="only these programs (may be repeated)")
     parser.add_argument("--kind", action="append", choices=("rate", "latency", "recovery"), help="only these figures")
+    parser.add_argument("--keys", type=int, nargs="+", metavar="N", help="inputs of so many keys instead")
+    parser.add_argument("--records", type=int, metavar="N", help="so many records in each input instead")
     parser.add_argument("--out", default=str(RESULTS), metavar="DIRECTORY")
     options = parser.parse_args()
     options.system = options.system or list(SYSTEMS)
