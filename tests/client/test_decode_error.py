@@ -398,3 +398,17 @@ def test_a_share_consumer_rejects_what_has_its_dead_letter(
     with ShareConsumer(bootstrap, group_id=name) as consumer:
         consumer.subscribe([one.topic])
         assert consumer.poll(2.0) == []
+
+
+def test_a_share_consumer_that_is_closed_says_which_dead_letter_was_not_written(
+    bootstrap: str, admin: Admin, one: TopicPartition, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin.create_topic(f"{one.topic}.dead", 1, 1, {"max.message.bytes": "10"})
+    with (
+        caplog.at_level(logging.WARNING, "ottla.client"),
+        share(admin, bootstrap, name, dead_letter_topic=f"{one.topic}.dead") as consumer,
+    ):
+        consumer.subscribe([one.topic])
+        assert shared(consumer, 5)
+    (told,) = [entry.getMessage() for entry in caplog.records if "before the next poll" in entry.getMessage()]
+    assert f"{one.topic}.dead" in told

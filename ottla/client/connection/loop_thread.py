@@ -58,7 +58,7 @@ class LoopThread:
 class Forkable(Protocol):
     """A client with a way past the loop thread: it must be told that it is in a child now."""
 
-    def forked(self) -> None: ...
+    def _in_child(self) -> None: ...
 
 
 def forked() -> OttlaError:
@@ -109,7 +109,7 @@ def _forget_after_fork() -> None:
     _lock = threading.Lock()
     _current = None
     for client in list(told_of_forks):
-        client.forked()
+        client._in_child()
 
 
 if hasattr(os, "register_at_fork"):

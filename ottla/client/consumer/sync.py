@@ -68,8 +68,8 @@ class Consumer(Generic[K, V]):
         self.settings = self._half.settings
         told_of_forks.add(self)
 
-    def forked(self) -> None:
-        """In a child: polls do not go past the loop thread, which refuses them."""
+    def _in_child(self) -> None:
+        """After a fork: polls do not go past the loop thread, which refuses them."""
         self._half._closed = True
 
     async def _ask_program(self, told: Callable[..., Any], partitions: list[TopicPartition]) -> None:

@@ -82,8 +82,8 @@ class Producer(Generic[K, V]):
         self._is_child = False
         told_of_forks.add(self)
 
-    def forked(self) -> None:
-        """In a child: no record goes past the check in `_wait`."""
+    def _in_child(self) -> None:
+        """After a fork: no record goes past the check in `_wait`."""
         self._is_child = True
         self._may_be_plain = False
         self._shorten(False)

@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from types import TracebackType
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.client.decode import DeadLetters
     from ottla.client.settings.option import ShareConsumerOptions
 
+_log = logging.getLogger("ottla.client")
 #: Called with a partition, its offsets, and why they were not acknowledged (None: they were).
 Acknowledged = Callable[[TopicPartition, list[int], KafkaError | None], Any]
 
@@ -326,6 +328,8 @@ class AsyncShareConsumer(Generic[K, V]):
         finally:
             self._fetcher.close()
             self.something_to_do()
+            if self._fetcher.error is not None:
+                _log.warning("closed before the next poll could raise: %s", self._fetcher.error)
             if self._dead_letters is not None:
                 await self._dead_letters.close()
             await self._telemetry.close()
