@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz fuzz-decoders mutants deploy check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim world chaos broken crash interop interop-cluster suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz fuzz-decoders mutants deploy check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim world chaos broken crash interop kerberos interop-cluster suites wander fmt clean
 
 help:
 	@echo 'make demo     a node, a real data set and a Streams program over it on Spark, checked and plotted'
@@ -137,12 +137,7 @@ docs: $(VENV)/.docs
 	@echo 'ottla: the site is in build/docs/index.html'
 
 # SHORT=1 leaves out what `make test` has run: the scenes with Python's clients.
-interop: $(VENV)/.dev
-# Only the long form has Kerberos: its library is built where it is installed.
-ifdef LONG
-	@$(PY) -c 'import gssapi' 2>/dev/null || $(INSTALL) -e '.[kerberos]' || \
-	    echo 'ottla: ottla[kerberos] cannot be built, so its tests will fail (Debian: apt-get install gcc libkrb5-dev)'
-endif
+interop: $(VENV)/.dev $(if $(LONG),kerberos)
 ifdef SHORT
 	@$(PY) -m tests.interop.toolchain
 	@$(PY) -m pytest -q -m 'interop$(MARK)' tests $(ARGS)
@@ -151,8 +146,13 @@ else
 	@$(PY) -m pytest -q -m 'interop$(MARK)' --ignore=tests/interop tests $(ARGS)
 endif
 
+# Only the long forms have Kerberos: its library is built where it is installed.
+kerberos: $(VENV)/.dev
+	@$(PY) -c 'import gssapi' 2>/dev/null || $(INSTALL) -e '.[kerberos]' || \
+	    echo 'ottla: ottla[kerberos] cannot be built, so its tests will fail (Debian: apt-get install gcc libkrb5-dev)'
+
 # `make interop` has one of each kind.
-interop-cluster: $(VENV)/.dev
+interop-cluster: kerberos
 	@$(PY) -m pytest -q -m interop tests/interop/mixed $(ARGS)
 
 # LONG=1 of interop holds the short forms only: these take long and measure time.
