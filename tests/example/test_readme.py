@@ -34,10 +34,12 @@ def node() -> Iterator[ottla.Node]:
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Path:
-    """A directory with what a clone has and the blocks name."""
+def here(tmp_path: Path, node: ottla.Node) -> Iterator[Path]:
+    """A directory with what a clone has and the blocks name; no cluster outlives it."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    return tmp_path
+    yield tmp_path
+    if (tmp_path / "ottla-cluster").exists():
+        run(["ottla", "cluster", "down", "--delete"], tmp_path, node)
 
 
 def run(command: list[str], here: Path, node: ottla.Node) -> str:
@@ -92,6 +94,8 @@ def test_a_block_of_the_shell_runs(number: int, here: Path, node: ottla.Node) ->
             _starts(command.strip(), here, node)
         elif command.startswith("ottla topics create hello"):
             run(["bash", "-euo", "pipefail", "-c", f"{command} --if-not-exists"], here, node)
+        elif command.startswith("ottla cluster up"):
+            run(["bash", "-c", f"{command} --port 0"], here, node)
         elif command.startswith("ottla cluster health"):
             # How full the disk of this machine is, is not ours to say.
             run(["bash", "-c", f"{command}; test $? -le 2"], here, node)
