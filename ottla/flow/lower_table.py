@@ -69,7 +69,7 @@ def _aggregate_view(node: plan.Aggregate) -> View:
         return StreamAggregate(store, node.initializer, node.aggregator)
     if isinstance(windows, SessionWindows):
         assert node.merger is not None
-        return SessionAggregate(store, windows, node.initializer, node.aggregator, node.merger, node.on_close)
+        return SessionAggregate(store, windows, node.initializer, node.aggregator, node.on_close, merger=node.merger)
     if isinstance(windows, SlidingWindows):
         return SlidingAggregate(store, windows, node.initializer, node.aggregator, node.on_close)
     return WindowAggregate(store, windows, node.initializer, node.aggregator, node.on_close)

@@ -71,15 +71,15 @@ def make_store(
         case "versioned":
             return VersionedStore(spec, entries, key, value, topic, log, now, observed())
         case "window":
-            return WindowStore(spec, entries, key, value, topic, log, now, observed(), sequence())
+            return WindowStore(spec, entries, key, value, topic, log, now, observed(), sequence=sequence())
         case "timestamped_window":
-            return TimestampedWindowStore(spec, entries, key, value, topic, log, now, observed(), sequence())
+            return TimestampedWindowStore(spec, entries, key, value, topic, log, now, observed(), sequence=sequence())
         case "session":
             return SessionStore(spec, entries, key, value, topic, log, now, observed())
         case "suppress_buffer":
             return SuppressBuffer(spec, entries, key, value, topic, log)
         case "join_buffer":
-            return JoinBuffer(spec, entries, key, value, topic, log, observed(), sequence())
+            return JoinBuffer(spec, entries, key, value, topic, log, observed(), sequence=sequence())
 
 
 class Sides(Serde):

@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from statistics import median
 import ottla
 from ottla.client import Admin
 from ottla.kernel.error import OttlaError
+from tests.interop.server import free_ports
 from tests.spark.test_streams_kills import run
 
 ROUND = 6
@@ -44,9 +44,7 @@ class Node:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.port = found.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.servers = f"127.0.0.1:{self.port}"
         self.start()
 

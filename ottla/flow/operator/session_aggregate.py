@@ -8,50 +8,34 @@ Rules (Kafka Streams 4.3, tried):
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ottla.flow.operator.emit import CloseClock
-from ottla.flow.operator.view import Getter, SessionValues, View
-from ottla.flow.operator.window_aggregate import _reduced
+from ottla.flow.operator.view import Aggregator, SessionValues, WindowedAggregate
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import Change, Record, Window, Windowed
 from ottla.flow.window import SessionWindows
 
 
-class SessionAggregate(View):
-    """`initializer` None is reduce: the merger is the reducer."""
+class SessionAggregate(WindowedAggregate[SessionWindows]):
+    """A table of sessions. Of a reduce, the merger is the reducer."""
 
-    def __init__(
-        self,
-        store: str,
-        windows: SessionWindows,
-        initializer: Callable[[], Any] | None,
-        aggregator: Callable[[Any, Any, Any], Any],
-        merger: Callable[[Any, Any, Any], Any],
-        on_close: bool,
-    ) -> None:
-        self.store = store
-        self.windows = windows
-        self.initializer = initializer
-        self.aggregator = aggregator
+    values = SessionValues
+
+    def __init__(self, *shared: Any, merger: Aggregator) -> None:
+        super().__init__(*shared)
         self.merger = merger
-        self.on_close = on_close
 
     def __call__(self) -> Processor:
         return _SessionAggregate(self)
-
-    def getter(self) -> Getter:
-        return Getter((self.store,), lambda context: SessionValues(context, self.store))
 
 
 class _SessionAggregate(Processor):
     def __init__(self, table: SessionAggregate) -> None:
         self._table = table
         self._windows = table.windows
-        self._initializer = table.initializer or (lambda: None)
-        reducing = table.initializer is None
-        self._aggregator = _reduced(table.aggregator) if reducing else table.aggregator
+        self._initializer = table.initializer
+        self._aggregator = table.aggregator
         self._merger = table.merger
 
     def init(self, context: Context) -> None:

@@ -8,47 +8,28 @@ right after it. Below, a record's "left" window ends at it and its "right" windo
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ottla.flow.operator.emit import CloseClock
-from ottla.flow.operator.view import Getter, View, WindowValues
-from ottla.flow.operator.window_aggregate import _reduced
+from ottla.flow.operator.view import WindowedAggregate
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import Change, Record, ValueAndTimestamp, Window, Windowed
 from ottla.flow.window import SlidingWindows
 
 
-class SlidingAggregate(View):
-    """`initializer` None is reduce."""
-
-    def __init__(
-        self,
-        store: str,
-        windows: SlidingWindows,
-        initializer: Callable[[], Any] | None,
-        aggregator: Callable[[Any, Any, Any], Any],
-        on_close: bool,
-    ) -> None:
-        self.store = store
-        self.windows = windows
-        self.initializer = initializer
-        self.aggregator = aggregator
-        self.on_close = on_close
+class SlidingAggregate(WindowedAggregate[SlidingWindows]):
+    """A table of sliding windows."""
 
     def __call__(self) -> Processor:
         return _SlidingAggregate(self)
-
-    def getter(self) -> Getter:
-        return Getter((self.store,), lambda context: WindowValues(context, self.store))
 
 
 class _SlidingAggregate(Processor):
     def __init__(self, table: SlidingAggregate) -> None:
         self._table = table
         self._difference = table.windows.difference_ms
-        self._initializer = table.initializer or (lambda: None)
-        self._aggregator = _reduced(table.aggregator) if table.initializer is None else table.aggregator
+        self._initializer = table.initializer
+        self._aggregator = table.aggregator
 
     def init(self, context: Context) -> None:
         self.context = context

@@ -8,7 +8,7 @@ it keep a store; both happen while the plan is lowered, in the order in which th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import ValueAndTimestamp, Windowed
@@ -134,6 +134,41 @@ class Derived:
         return self._compute(key, self._parent.get_as_of(key, timestamp))
 
 
+W = TypeVar("W")
+Aggregator = Callable[[Any, Any, Any], Any]
+
+
+class WindowedAggregate(View, Generic[W]):
+    """An aggregate in windows of one kind. `initializer` None is reduce: the first value is the aggregate."""
+
+    values: type[WindowValues] = WindowValues
+
+    def __init__(
+        self, store: str, windows: W, initializer: Callable[[], Any] | None, aggregator: Aggregator, on_close: bool
+    ) -> None:
+        self.store = store
+        self.windows = windows
+        self.initializer = _nothing if initializer is None else initializer
+        self.aggregator = _reduced(aggregator) if initializer is None else aggregator
+        self.on_close = on_close
+
+    def getter(self) -> Getter:
+        return Getter((self.store,), lambda context: self.values(context, self.store))
+
+
+def _nothing() -> None:
+    return None
+
+
+def _reduced(reducer: Aggregator) -> Aggregator:
+    """A reducer as an aggregator: without an aggregate the value itself is it."""
+
+    def aggregator(key: Any, value: Any, aggregate: Any) -> Any:
+        return value if aggregate is None else reducer(key, value, aggregate)
+
+    return aggregator
+
+
 def value_of(found: ValueAndTimestamp | None) -> Any:
     """The value alone."""
     return None if found is None else found[0]
@@ -142,6 +177,7 @@ def value_of(found: ValueAndTimestamp | None) -> Any:
 __all__ = [
     "IS_LATEST",
     "NOT_PUT",
+    "Aggregator",
     "Derived",
     "Getter",
     "SessionValues",
@@ -149,6 +185,7 @@ __all__ = [
     "Values",
     "View",
     "WindowValues",
+    "WindowedAggregate",
     "store_getter",
     "value_of",
 ]

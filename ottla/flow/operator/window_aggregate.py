@@ -15,43 +15,24 @@ from typing import Any
 
 from ottla.flow.failure import Failed
 from ottla.flow.operator.emit import CloseClock
-from ottla.flow.operator.view import Getter, View, WindowValues
+from ottla.flow.operator.view import WindowedAggregate
 from ottla.flow.processor import Context
 from ottla.flow.record import Change, Headers, ValueAndTimestamp, Window, Windowed
 from ottla.flow.task.push import Fused, Node, Push
 from ottla.flow.window import TimeWindows, UnlimitedWindows
 
 
-class WindowAggregate(View):
-    """`initializer` None is reduce."""
-
-    def __init__(
-        self,
-        store: str,
-        windows: TimeWindows | UnlimitedWindows,
-        initializer: Callable[[], Any] | None,
-        aggregator: Callable[[Any, Any, Any], Any],
-        on_close: bool,
-    ) -> None:
-        self.store = store
-        self.windows = windows
-        self.initializer = initializer
-        self.aggregator = aggregator
-        self.on_close = on_close
+class WindowAggregate(WindowedAggregate[TimeWindows | UnlimitedWindows]):
+    """A table of tumbling, hopping or unlimited windows."""
 
     def __call__(self) -> Fused:
         return _WindowAggregate(self)
-
-    def getter(self) -> Getter:
-        return Getter((self.store,), lambda context: WindowValues(context, self.store))
 
 
 class _WindowAggregate(Fused):
     def __init__(self, table: WindowAggregate) -> None:
         self._table = table
         self._windows = table.windows
-        self._initializer = table.initializer or (lambda: None)
-        self._aggregator = _reduced(table.aggregator) if table.initializer is None else table.aggregator
 
     def init(self, context: Context) -> None:
         self._store = context.get_state_store(self._table.store)
@@ -86,7 +67,7 @@ class _WindowAggregate(Fused):
 
     def _updater(self, node: Node) -> Callable[[Any, Any, int, Headers, Window], None]:
         """What one window does with a record."""
-        initializer, aggregator, make = self._initializer, self._aggregator, tuple.__new__
+        initializer, aggregator, make = self._table.initializer, self._table.aggregator, tuple.__new__
         emit, emit_at = node.emit, node.emit_at
         fetch, put, quiet, send_old = (
             self._store.fetch_one, self._store.put, self._clock is not None, self._table.sending_old
@@ -142,12 +123,3 @@ class Memory:
         if step != self._step:
             self._step, self._last = step, self._windows.windows_for(timestamp)
         return self._last
-
-
-def _reduced(reducer: Callable[[Any, Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """A reducer as an aggregator: without an aggregate the value itself is it."""
-
-    def aggregator(key: Any, value: Any, aggregate: Any) -> Any:
-        return value if aggregate is None else reducer(key, value, aggregate)
-
-    return aggregator

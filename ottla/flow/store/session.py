@@ -8,15 +8,12 @@ its segment of time is dropped (Kafka Streams 4.3, tried).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from ottla.flow.record import TIME_MAX, Window, Windowed
-from ottla.flow.serde import Serde
-from ottla.flow.store.changelog import Cell, Log
-from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
-from ottla.flow.store.store import Store
+from ottla.flow.store.store import TimedStore
 
 _BY_KEY, _BY_TIME = b"k", b"t"
 #: The shortest stretch of time that a persistent store drops at once.
@@ -27,23 +24,11 @@ _SEGMENT_MS = 60_000
 _TIMES, _READ_TIMES = struct.Struct(">QQ").pack, struct.Struct(">QQ").unpack
 
 
-class SessionStore(Store):
+class SessionStore(TimedStore):
     """`observed` is the newest end that was put."""
 
-    def __init__(
-        self,
-        spec: StoreSpec,
-        entries: OrderedBytes,
-        key: Serde,
-        value: Serde,
-        topic: str,
-        log: Log | None,
-        now: Callable[[], int],
-        observed: Cell,
-    ) -> None:
-        super().__init__(spec, entries, key, value, topic, log)
-        self._now = now
-        self._observed = observed
+    def __init__(self, spec: StoreSpec, *shared: Any) -> None:
+        super().__init__(spec, *shared)
         self._retention = spec.retention_ms
         #: A persistent store drops whole segments of time.
         self._segment = 1 if spec.in_memory else max(spec.retention_ms // 2, _SEGMENT_MS)

@@ -6,14 +6,10 @@ history retention behind the newest time cannot be read or written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from ottla.flow.serde import Serde
-from ottla.flow.store.changelog import Cell, Log
-from ottla.flow.store.ordered import OrderedBytes
-from ottla.flow.store.spec import StoreSpec
-from ottla.flow.store.store import Store
+from ottla.flow.store.store import TimedStore
 from ottla.kernel.named import NamedTuple
 
 #: What `put` answers: the record is the latest of its key; it is older than the retention and was not stored.
@@ -28,22 +24,8 @@ class VersionedRecord(NamedTuple):
     valid_to: int | None = None
 
 
-class VersionedStore(Store):
+class VersionedStore(TimedStore):
     """`observed` is the newest time that was put, over all keys."""
-
-    def __init__(
-        self,
-        spec: StoreSpec,
-        entries: OrderedBytes,
-        key: Serde,
-        value: Serde,
-        topic: str,
-        log: Log | None,
-        now: Callable[[], int],
-        observed: Cell,
-    ) -> None:
-        super().__init__(spec, entries, key, value, topic, log)
-        self._observed = observed
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
         """Store a version; None is a delete at that time. Gives the time to which it is valid, IS_LATEST or NOT_PUT."""

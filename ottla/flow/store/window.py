@@ -14,39 +14,25 @@ Rules:
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ottla.flow.record import TIME_MAX, Headers, ValueAndTimestamp, Window, Windowed
-from ottla.flow.serde import Serde
-from ottla.flow.store.changelog import Cell, Log
+from ottla.flow.store.changelog import Cell
 from ottla.flow.store.key_value import FIXED, RECENT_MAX
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
-from ottla.flow.store.store import Store
+from ottla.flow.store.store import TimedStore
 
 #: In front of each entry, and behind all of them.
 _BY_KEY, _END = b"k", b"l"
 
 
-class WindowStore(Store):
+class WindowStore(TimedStore):
     """Plain values. `observed` is the newest start that was put, `sequence` numbers duplicates."""
 
-    def __init__(
-        self,
-        spec: StoreSpec,
-        entries: OrderedBytes,
-        key: Serde,
-        value: Serde,
-        topic: str,
-        log: Log | None,
-        now: Callable[[], int],
-        observed: Cell,
-        sequence: Cell,
-    ) -> None:
-        super().__init__(spec, entries, key, value, topic, log)
-        self._now = now
-        self._observed = observed
+    def __init__(self, spec: StoreSpec, entries: OrderedBytes, *shared: Any, sequence: Cell) -> None:
+        super().__init__(spec, entries, *shared)
         self._sequence = sequence
         self._pace = max(1, spec.retention_ms // 8)
         #: By the bytes of a key the `start + sequence` of its entries, ascending; made when a key is first looked
