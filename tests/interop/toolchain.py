@@ -38,6 +38,8 @@ LIBRDKAFKA_REPLICAS = (
     "0103-transactions.c",
     "0107-topic_recreate.c",
     "0111-delay_create_topics.cpp",
+    "0135-sasl_credentials.cpp",
+    "0142-reauthentication.c",
 )
 #: Unoptimised, it is built in half the time. It can do without Kerberos and without HTTP.
 LIBRDKAFKA_OPTIONS = ("--disable-gssapi", "--disable-curl", "--disable-optimization", "--disable-debug-symbols")

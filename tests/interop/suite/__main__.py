@@ -1,6 +1,6 @@
 """`make suites`: every suite whole, each on a node of its own, and the table of what passed in SUITES.md.
 
-python -m tests.interop.suite [--server apache] [--only kgo|sarama|trogdor|librdkafka|confluent] [NUMBER...]
+python -m tests.interop.suite [--server apache] [--only SUITE] [NUMBER...]
 python -m tests.interop.suite --cited [--only librdkafka|confluent]
 
 With `--cited` those tests run against Apache Kafka of which a reason in expected/ says that they fail against it, too.
@@ -11,6 +11,7 @@ renews its part of the table. Each outcome names the commit of the node (or Apac
 
 import argparse
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,10 +24,12 @@ from tests.evidence import commit
 from tests.interop import server as servers
 from tests.interop import toolchain
 from tests.interop.server import SINGLE_NODE, Server
-from tests.interop.suite import confluent, kgo, librdkafka, sarama, trogdor
+from tests.interop.suite import confluent, kgo, librdkafka, sarama, secured, trogdor
 from tests.interop.suite.outcome import FAILED, LEAST, PASSED, SKIPPED, Outcome, Report, cited_of, expected_of
 
 TABLE = Path(__file__).resolve().parent / "SUITES.md"
+#: The suites, and those of them that run with TLS and SASL as well.
+_SUITES = ("kgo", "sarama", "trogdor", "librdkafka", "confluent", "kgo_secured", "librdkafka_secured")
 _APACHE = "4.3.1"
 #: The runs against our node, and those against Apache Kafka that reasons in expected/ cite.
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -50,6 +53,14 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
         show("franz-go's tests")
         with serving(kind, kgo.BROKER_SETTINGS) as bootstrap:
             yield kgo.run(bootstrap, kgo.RECORDS_LONG)
+    if only in (None, "kgo_secured"):
+        show("franz-go's tests, with TLS and SCRAM")
+        with secured.serving(kind, kgo.BROKER_SETTINGS) as server:
+            yield kgo.run(server.at("SSL"), kgo.RECORDS_SHORT, secured=secured.kgo_settings(server))
+    if only in (None, "librdkafka_secured"):
+        show("some of librdkafka's tests, with TLS and SCRAM")
+        with secured.serving(kind, librdkafka.WHOLE_SETTINGS) as server:
+            yield librdkafka.run_secured(secured.librdkafka_brokers(server), numbers or librdkafka.SECURED)
     if only in (None, "sarama"):
         show("sarama's tests")
         with serving(kind, sarama.BROKER_SETTINGS) as bootstrap:
@@ -86,6 +97,10 @@ def cited_reports(only: str | None) -> Iterator[Report]:
         if only in (None, "librdkafka") and numbers:
             with serving("apache", settings) as bootstrap:
                 yield librdkafka.run(bootstrap, protocol, numbers, scenario)
+    numbers = sorted({name[:4] for name in cited_of("librdkafka_secured")})
+    if only in (None, "librdkafka_secured") and numbers:
+        with secured.serving("apache", librdkafka.WHOLE_SETTINGS) as server:
+            yield librdkafka.run_secured(secured.librdkafka_brokers(server), numbers)
     for protocol in ("classic", "consumer"):
         # What the suite's list says is of both protocols, and no test of share groups runs with the second.
         names = cited_of(f"confluent ({protocol})") if protocol == "classic" else {}
@@ -133,7 +148,7 @@ def release(suite: str) -> str:
         "librdkafka": toolchain.LIBRDKAFKA_PACKAGE,
         "confluent": toolchain.CONFLUENT_COMMIT[:9],
     }
-    return releases[suite.partition(" ")[0]]
+    return releases[re.split("[ _]", suite)[0]]
 
 
 def table(ran: list[Report]) -> str:
@@ -175,7 +190,7 @@ def table(ran: list[Report]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.suite")
     parser.add_argument("--server", choices=("ottla", "apache"), default="ottla")
-    parser.add_argument("--only", choices=("kgo", "sarama", "trogdor", "librdkafka", "confluent"))
+    parser.add_argument("--only", choices=_SUITES)
     parser.add_argument("--cited", action="store_true", help="against Apache Kafka, what reasons say of it")
     parser.add_argument("numbers", nargs="*", help="librdkafka's test numbers; all when none is given")
     given = parser.parse_args()

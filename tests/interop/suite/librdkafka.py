@@ -8,9 +8,9 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.interop import toolchain
@@ -40,6 +40,13 @@ SHORT_CONSUMER = (
     "0130",
     "0140",
 )
+
+#: With TLS and a sign-in: those that are for these, and some of each kind.
+SECURED = ("0001", "0005", "0012", "0017", "0019", "0022", "0031", "0040", "0097", "0103", "0130", "0135", "0142")
+#: The same, without those that wait for sessions to end.
+SECURED_SHORT = ("0001", "0012", "0019", "0022", "0040", "0135")
+#: Those of them that want TLS without SASL.
+TLS_ALONE = frozenset({"0097"})
 
 #: The tests of share groups.
 SHARE = frozenset(str(number).zfill(4) for number in range(170, 191))
@@ -82,6 +89,24 @@ class Broker:
     protocol: str
     #: which of librdkafka's cluster settings it has: default or noautocreate
     scenario: str = "default"
+    #: more of test.conf: how a client shows who it is
+    lines: Mapping[str, str] = field(default_factory=dict)
+    #: more of the environment
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: where Kafka's own tools find the broker, if elsewhere
+    tools: str = ""
+
+
+def run_secured(broker_of: Callable[[str], Broker], numbers: Sequence[str] = SECURED) -> Report:
+    """Run the tests of these numbers, each with the broker that `broker_of` its number gives."""
+    toolchain.librdkafka_tests()
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        ran = list(pool.map(lambda number: _run(broker_of(number), number), numbers))
+    suite = "librdkafka_secured"
+    outcomes = [one for some in ran for one in some]
+    return judged(
+        suite, outcomes, expected_of(suite), lambda one: _alone(broker_of(one.name[:4]), one), least=len(numbers)
+    )
 
 
 def run(bootstrap: str, protocol: str, numbers: Sequence[str] = (), scenario: str = "default") -> Report:
@@ -130,11 +155,12 @@ def _run(broker: Broker, number: str) -> list[Outcome]:
             f"metadata.broker.list={broker.bootstrap}\n"
             f"test.timeout.multiplier={PATIENCE}\n"
             f"test.topic.prefix=librdkafka{number}\n"
-            "test.topic.random=true\n"
+            "test.topic.random=true\n" + "".join(f"{name}={value}\n" for name, value in broker.lines.items())
         )
         home = toolchain.kafka_home()
         environment = {
             **os.environ,
+            **broker.environment,
             "LD_LIBRARY_PATH": f"{tests.parent}/src:{tests.parent}/src-cpp",
             "RDKAFKA_TEST_CONF": str(settings),
             "TESTS": number,
@@ -142,7 +168,7 @@ def _run(broker: Broker, number: str) -> list[Outcome]:
             "TEST_CONSUMER_GROUP_PROTOCOL": broker.protocol,
             "TEST_SCENARIO": broker.scenario,
             "KAFKA_PATH": str(home),
-            "BROKERS": broker.bootstrap,
+            "BROKERS": broker.tools or broker.bootstrap,
         }
         environment.pop("CI", None)  # there its limits become shorter
         began = time.monotonic()

@@ -26,10 +26,12 @@ LEAST = {
     "confluent (classic)": 175,
     "confluent (consumer)": 20,
     "kgo": 450,
+    "kgo_secured": 450,
     "librdkafka (classic)": 110,
     "librdkafka (classic, noautocreate)": 4,
     "librdkafka (consumer)": 95,
     "librdkafka (consumer, noautocreate)": 4,
+    "librdkafka_secured": 13,
     "sarama": 88,
     "trogdor": 6,
 }

@@ -7,7 +7,7 @@ import pytest
 
 from tests.interop import server as servers
 from tests.interop.server import SINGLE_NODE, Server
-from tests.interop.suite import kgo, librdkafka
+from tests.interop.suite import kgo, librdkafka, secured
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(1200)]
 
@@ -37,4 +37,23 @@ def test_the_tests_of_librdkafka_pass(bootstrap: str) -> None:
 
 def test_the_tests_of_librdkafka_pass_with_the_consumer_protocol(bootstrap: str) -> None:
     report = librdkafka.run(bootstrap, "consumer", librdkafka.SHORT_CONSUMER)
+    assert not report.surprises, report.text()
+
+
+@pytest.fixture(scope="module")
+def secured_node() -> Iterator[secured.SecuredServer]:
+    with secured.serving("ottla", SETTINGS) as node:
+        yield node
+
+
+def test_the_tests_of_franz_go_pass_with_tls_and_scram(secured_node: secured.SecuredServer) -> None:
+    report = kgo.run(
+        secured_node.at("SSL"), kgo.RECORDS_SHORT, secured=secured.kgo_settings(secured_node), pattern="SCRAM|Share|Txn"
+    )
+    assert not report.surprises, report.text()
+    assert {"TestSCRAMAuth", "TestSCRAMAuthBadCredentials"} <= {each.name for each in report.outcomes}
+
+
+def test_the_tests_of_librdkafka_pass_with_tls_and_scram(secured_node: secured.SecuredServer) -> None:
+    report = librdkafka.run_secured(secured.librdkafka_brokers(secured_node), librdkafka.SECURED_SHORT)
     assert not report.surprises, report.text()
