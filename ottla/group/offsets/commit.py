@@ -26,6 +26,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.wire.api.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -39,12 +40,14 @@ from ottla.wire.api.offset_delete import (
 )
 from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 
+_Partition = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
 #: From this version on topics are named by id.
 _TOPIC_IDS_FROM = 10
 _TXN_TOPIC_IDS_FROM = 6
@@ -69,7 +72,7 @@ def commit_offsets(turn: CommandContext, call: Called) -> None:
         check = _check_commit(turn, call, request.group_id)
         for topic, (topic_id, name, exists) in found:
             for partition, there in zip(topic.partitions, exists, strict=True):
-                if there and name is not None and not _is_too_long(turn, partition.committed_metadata):
+                if name is not None and _refusal(turn, name, partition, there=there) is ErrorCode.NONE:
                     check(topic_id, name, partition.partition_index)
     except KafkaError as refusal:
         turn.answer(call.ticket, _refused(found, refusal.code))
@@ -79,23 +82,9 @@ def commit_offsets(turn: CommandContext, call: Called) -> None:
     for topic, (_, name, exists) in found:
         results = []
         for partition, there in zip(topic.partitions, exists, strict=True):
-            error = ErrorCode.NONE
-            if name is None:
-                error = ErrorCode.UNKNOWN_TOPIC_ID
-            elif not there:
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif _is_too_long(turn, partition.committed_metadata):
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                committed = Committed(
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata or "",
-                    turn.now_ms,
-                    expire_ms,
-                    topic.topic_id,
-                )
-                turn.append(offset_entry(request.group_id, name, partition.partition_index, committed))
+            error = _refusal(turn, name, partition, there=there)
+            if name is not None and error is ErrorCode.NONE:
+                _append(turn, request.group_id, topic.topic_id, name, partition, expire_ms)
             results.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
         response.topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results))
     turn.answer(call.ticket, response)
@@ -133,8 +122,29 @@ def _refused(
     return response
 
 
-def _is_too_long(turn: CommandContext, metadata: str | None) -> bool:
-    return metadata is not None and len(metadata) > turn.settings.offset_metadata_max_bytes
+def _refusal(turn: CommandContext, name: str | None, partition: _Partition, *, there: bool) -> ErrorCode:
+    """Why the offset of a partition is not taken; NONE if it is. `name` None: the topic's id is unknown."""
+    if name is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID
+    if not there:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if len(partition.committed_metadata or "") > turn.settings.offset_metadata_max_bytes:
+        return ErrorCode.OFFSET_METADATA_TOO_LARGE
+    return ErrorCode.NONE
+
+
+def _append(
+    turn: CommandContext, group_id: str, topic_id: Uuid, name: str, partition: _Partition, expire_ms: int
+) -> None:
+    committed = Committed(
+        partition.committed_offset,
+        partition.committed_leader_epoch,
+        partition.committed_metadata or "",
+        turn.now_ms,
+        expire_ms,
+        topic_id,
+    )
+    turn.append(offset_entry(group_id, name, partition.partition_index, committed))
 
 
 def _check_commit(turn: CommandContext, call: Called, group_id: str) -> _PartitionCheck:
@@ -255,26 +265,13 @@ def commit_transactional_offsets(turn: CommandContext, call: Called) -> None:
         topic_id, name, exists = _topic_of(turn, topic, by_id=call.version >= _TXN_TOPIC_IDS_FROM)
         results = []
         for partition, there in zip(topic.partitions, exists, strict=True):
-            error = ErrorCode.NONE
-            if name is None:
-                error = ErrorCode.UNKNOWN_TOPIC_ID
-            elif not there:
-                error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif _is_too_long(turn, partition.committed_metadata):
-                error = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
+            error = _refusal(turn, name, partition, there=there)
+            if name is not None and error is ErrorCode.NONE:
                 try:
                     check(topic_id, name, partition.partition_index)
                 except KafkaError as failure:
                     raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from failure
-                committed = Committed(
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata or "",
-                    turn.now_ms,
-                    topic_id=topic.topic_id,
-                )
-                turn.append(offset_entry(request.group_id, name, partition.partition_index, committed))
+                _append(turn, request.group_id, topic.topic_id, name, partition, -1)
             results.append(
                 TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
             )
