@@ -49,10 +49,16 @@ class Handshakes:
 
     def _take(self) -> None:
         handshake = self._waiting.popleft()
-        if not handshake.has_to_think():
-            return self._next()
-        step = self._loop.run_in_executor(self._pool, handshake.sock.step)
-        return step.add_done_callback(partial(self._thought, handshake))
+        thinks = False
+        try:
+            thinks = handshake.has_to_think()
+        finally:
+            # Whatever became of this one, the others go on.
+            if not thinks:
+                self._next()
+        if thinks:
+            step = self._loop.run_in_executor(self._pool, handshake.sock.step)
+            step.add_done_callback(partial(self._thought, handshake))
 
     def _thought(self, handshake: Handshake, step: asyncio.Future[bool]) -> None:
         self._next()

@@ -21,9 +21,10 @@ from ottla.net.memory import ReceiveMemory
 from ottla.net.turns import Turns
 
 _BACKLOG = 1024
+#: In one turn of the loop: one takes 20 to 40 us, and the next turn may be milliseconds away.
+ACCEPTS_AT_ONCE = 8
 #: Until the next try, when no descriptor is left: a listening socket stays readable meanwhile.
 _PAUSE_SECONDS = 0.1
-_ACCEPTS_AT_ONCE = 1
 _SWEEPS_PER_IDLE_TIME = 4
 
 
@@ -139,21 +140,23 @@ class ListeningSocket:
         self._plan_sweep()
 
     def _accept(self) -> None:
-        """Take one connection: those that are there have their turn before the next."""
+        """Take some connections: those that are there have their turn before the next."""
         assert self._sock is not None
-        try:
-            sock, peer = self._sock.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return None
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE):
-                # No descriptor is left: clients wait in the backlog until some connection is closed.
-                return self._pause()
-            raise
-        seconds = self._gate.arrive()
-        if seconds > 0 or not self._gate.has_room():
-            return self._hold(sock, peer[0], seconds)
-        return self._take(sock, peer[0])
+        for _ in range(ACCEPTS_AT_ONCE):
+            try:
+                sock, peer = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return None
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):
+                    # No descriptor is left: clients wait in the backlog until some connection is closed.
+                    return self._pause()
+                raise
+            seconds = self._gate.arrive()
+            if seconds > 0 or not self._gate.has_room():
+                return self._hold(sock, peer[0], seconds)
+            self._take(sock, peer[0])
+        return None
 
     def _pause(self) -> None:
         assert self._sock is not None

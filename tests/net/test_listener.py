@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 from ottla.host.loop import new_loop
-from ottla.net.listener import ListeningSocket
+from ottla.net.listener import ACCEPTS_AT_ONCE, ListeningSocket
 from tests.net.turning import turn_until
 
 
@@ -57,17 +57,17 @@ def arrive(listener: ListeningSocket, count: int, stack: contextlib.ExitStack) -
 
 def test_a_storm_of_connections_leaves_the_others_their_turns() -> None:
     with served() as (loop, listener, stack):
-        arrive(listener, 20, stack)
+        arrive(listener, 60, stack)
         turns: list[int] = []
 
         def count() -> None:
             turns.append(len(listener.connections))
-            if len(listener.connections) < 20:
+            if len(listener.connections) < 60:
                 loop.call_soon(count)
 
         loop.call_soon(count)
-        turn_until(loop, lambda: len(listener.connections) == 20)
-        assert all(later - earlier <= 1 for earlier, later in pairwise(turns)), turns
+        turn_until(loop, lambda: len(listener.connections) == 60)
+        assert all(later - earlier <= ACCEPTS_AT_ONCE for earlier, later in pairwise(turns)), turns
 
 
 def test_without_a_descriptor_the_listener_waits_and_does_not_spin() -> None:
@@ -82,5 +82,6 @@ def test_without_a_descriptor_the_listener_waits_and_does_not_spin() -> None:
             return len(listener.connections) == 1
 
         turn_until(loop, done)
-        assert Poor.tries == 2
+        # One failed, one took the client, one found nobody.
+        assert Poor.tries == 3
         assert turns > 20, "it tried in every turn"

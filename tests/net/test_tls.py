@@ -264,6 +264,22 @@ def test_one_who_goes_in_the_middle_of_a_handshake_is_forgotten(served: Served) 
     assert not served.listener.connections
 
 
+def test_a_handshake_that_ends_in_an_error_of_ours_does_not_hold_the_others(served: Served) -> None:
+    class Failing(list[str]):
+        def append(self, why: str) -> None:
+            super().append(why)
+            raise RuntimeError("what follows from a lost connection fails")
+
+    failed: list[object] = []
+    served.loop.set_exception_handler(lambda loop, context: failed.append(context["exception"]))
+    served.closed = Failing()
+    served.raw().close()
+    served.until(lambda: len(served.closed) == 1)
+    served.closed = []
+    served.client().shake()
+    assert [str(each) for each in failed] == ["what follows from a lost connection fails"]
+
+
 def test_a_node_that_stops_does_not_wait_for_handshakes(served: Served) -> None:
     client = served.client()
     with contextlib.suppress(ssl.SSLWantReadError):
