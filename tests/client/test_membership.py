@@ -7,6 +7,7 @@ import pytest
 from ottla.client.assignment.consumer_protocol import assignment_bytes, parse_assignment
 from ottla.client.connection.cluster import Cluster
 from ottla.client.membership.classic import ClassicGroupMember
+from ottla.client.membership.consumer import ConsumerGroupMember
 from ottla.client.membership.membership import ClassicMembership, ConsumerMembership, Outcome
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.kernel.client_error import Fenced
@@ -125,6 +126,22 @@ def test_an_answer_about_a_past_generation_does_not_end_the_present_one(code: Er
         group._joining = None
         assert group._commit_failed(int(code), "me", 3) in (Outcome.LOST, Outcome.REJOIN)
         assert membership.joined is (code == ErrorCode.REBALANCE_IN_PROGRESS) and group.busy
+
+    asyncio.run(run())
+
+
+def test_who_was_thrown_out_says_nothing_until_the_program_has_polled() -> None:
+    async def run() -> None:
+        group = ConsumerGroupMember(Cluster(settings()), settings(), Alone())
+        group._is_in("me", 3)
+        group.membership.lost()
+        group._lost = True
+        # There is no broker: a heartbeat would raise.
+        await group._beat()
+        assert group.identity()[:2] == ("me", 3)
+        assert await group.poll() is not None
+        assert not group._lost
+        await group.close()
 
     asyncio.run(run())
 

@@ -33,7 +33,6 @@ class ClassicGroupMember(Group):
         super().__init__(cluster, settings, owner)
         self.membership = ClassicMembership(settings)
         self._joining: asyncio.Task[tuple[TopicPartition, ...]] | None = None
-        self._lost = False
         self._partitions: dict[str, int] = {}
 
     @property
@@ -58,6 +57,10 @@ class ClassicGroupMember(Group):
             return self._joining  # type: ignore[return-value]
         joining, self._joining = self._joining, None
         assigned = set(joining.result())
+        if not self.membership.joined:
+            # Lost since then, with what it gave.
+            return await self.poll()
+        self._is_in(self.membership.member_id, self.membership.generation)
         owned = self._owner.owned()
         if owned - assigned:
             await self._owner.before_revoke()
@@ -170,11 +173,6 @@ class ClassicGroupMember(Group):
                 _log.info("group %s: leaving was not confirmed: %s", self.id, error)
         self.membership.lost(reason)
         self._lost = True
-
-    def identity(self) -> tuple[str, int, str | None]:
-        if not self.membership.joined:
-            return "", -1, None
-        return self.membership.member_id, self.membership.generation, self._settings.group_instance_id
 
     def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
         if self._speaks_of_the_past(code, member_id, generation):

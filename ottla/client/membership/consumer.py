@@ -27,7 +27,6 @@ class ConsumerGroupMember(Group):
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, owner: Owner) -> None:
         super().__init__(cluster, settings, owner)
         self.membership: ConsumerMembership = ConsumerMembership(settings, uuid_text(random_uuid()))
-        self._lost = False
         self._wake: asyncio.Event = asyncio.Event()
         self._first: asyncio.Future[None] | None = None
 
@@ -54,8 +53,10 @@ class ConsumerGroupMember(Group):
         if self.error is not None:
             raise self.error
         if self._lost:
-            self._lost = False
             await self._owner.revoke(self._owner.owned(), lost=True)
+            self._lost = False
+            self._first = asyncio.get_running_loop().create_future()
+            self._wake.set()
         if not self._beats():
             self._first = asyncio.get_running_loop().create_future()
             self._start_beating()
@@ -88,6 +89,8 @@ class ConsumerGroupMember(Group):
         self._wake.clear()
 
     async def _beat(self) -> None:
+        if self._lost:
+            return
         membership = self.membership
         pattern = self._owner.pattern_text()
         topics = set() if pattern is not None else await self._owner.subscribed()
@@ -104,11 +107,12 @@ class ConsumerGroupMember(Group):
             membership.unanswered()
             raise
         outcome = membership.heartbeat_answered(response)
-        if outcome is Outcome.COORDINATOR:
+        if outcome is Outcome.GOOD:
+            self._is_in(membership.member_id, membership.epoch)
+        elif outcome is Outcome.COORDINATOR:
             self._coordinator_moved()
         elif outcome is Outcome.LOST:
             self._lost = True
-            self._wake.set()
         if self._first is not None and not self._first.done() and membership.target is not None:
             self._first.set_result(None)
         if self.busy:
@@ -128,16 +132,11 @@ class ConsumerGroupMember(Group):
         self.membership.lost()
         self._lost = True
 
-    def identity(self) -> tuple[str, int, str | None]:
-        if not self.membership.joined:
-            return "", -1, None
-        return self.membership.member_id, self.membership.epoch, self._settings.group_instance_id
-
     def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
         if code == ErrorCode.STALE_MEMBER_EPOCH:
             self._wake.set()
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
-            if self.identity()[:2] != (member_id, generation):
+            if (self.membership.member_id, self.membership.epoch) != (member_id, generation):
                 # The answer speaks of who we were.
                 return Outcome.REJOIN
             self.membership.lost()

@@ -3,6 +3,7 @@
 Rules:
 - Heartbeats run on their own; whatever takes partitions away or brings them happens in `poll`, in the program's own
   time.
+- Who has lost the membership joins again when a poll has given up the partitions, not before.
 - A consumer that does not poll for `max.poll.interval.ms` leaves, and joins again with its next poll.
 - The coordinator is found again when it moved; that is logged once by `Cluster`.
 """
@@ -79,6 +80,9 @@ class Group(ABC):
         self._owner = owner
         self._beating: asyncio.Task[None] | None = None
         self._closed = False
+        #: The coordinator knows us no more, and the program's next poll gives up its partitions.
+        self._lost = False
+        self._known: tuple[str, int, str | None] = ("", -1, None)
 
     # ---- to be said by each protocol
 
@@ -100,12 +104,19 @@ class Group(ABC):
         """The topics, or their partitions, are others now."""
 
     @abstractmethod
-    def identity(self) -> tuple[str, int, str | None]:
-        """Member id, generation or epoch, and instance id, as commits bear them."""
-
-    @abstractmethod
     def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
         """What the error of a commit, which bore this identity, says of our membership."""
+
+    def identity(self) -> tuple[str, int, str | None]:
+        """Member id, generation or epoch, and instance id, as commits bear them; no member at all before the first.
+
+        A lost membership stays here until the next one. The records that the program still commits have another owner
+        now: the coordinator refuses them under the old identity, and would take them without one.
+        """
+        return self._known
+
+    def _is_in(self, member_id: str, generation: int) -> None:
+        self._known = (member_id, generation, self._settings.group_instance_id)
 
     # ---- coordinator
 

@@ -209,6 +209,15 @@ def candidates(response: JoinGroupResponse) -> list[CandidateMember]:
     ]
 
 
+#: The coordinator does not know us, or not so; a group that was empty for long is gone.
+_LOST = frozenset(
+    {
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+    }
+)
 #: Member epochs with a meaning (KIP-848).
 _JOIN, _LEAVE, _LEAVE_STATIC = 0, -1, -2
 
@@ -281,7 +290,7 @@ class ConsumerMembership:
         if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self.unanswered()
             return Outcome.AGAIN
-        if code in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EPOCH):
+        if code in _LOST:
             self.lost()
             return Outcome.LOST
         error = error_of(code, response.error_message)
