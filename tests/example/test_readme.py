@@ -101,6 +101,8 @@ def test_a_block_of_the_shell_runs(number: int, here: Path, node: ottla.Node) ->
             run(["bash", "-c", f"{command}; test $? -le 2"], here, node)
         else:
             run(["bash", "-euo", "pipefail", "-c", command], here, node)
+    ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
+    assert {each.name for each in here.iterdir()} - {"examples"} <= ignored
 
 
 def _starts(command: str, here: Path, node: ottla.Node) -> None:

@@ -5,6 +5,7 @@ Rules:
   what the next one can go on with.
 - Directories of nodes are formatted once, by `ottla storage format`'s own means.
 - All nodes start side by side. When one of them cannot, those that this call has started are stopped again.
+- A cluster that cannot be made leaves nothing. `remove` deletes what `create` and `add` made, and nothing beside it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from errno import EADDRINUSE
 from pathlib import Path
 from random import SystemRandom
 
@@ -34,6 +36,7 @@ _FILE = "cluster.json"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
 _KILL_SECONDS = 10.0
+_PORT_MAX = 65_535
 
 
 class LocalCluster:
@@ -42,6 +45,8 @@ class LocalCluster:
     def __init__(self, directory: Path, plan: ClusterPlan) -> None:
         self.directory = directory
         self.plan = plan
+        #: Gets a line about a node that is waited for, when that takes longer than a second.
+        self.tell: Callable[[str], None] = lambda _: None
 
     @classmethod
     def create(
@@ -54,15 +59,16 @@ class LocalCluster:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
     ) -> LocalCluster:
-        """Plan a cluster of `nodes` in an empty directory and format it. `port`: of the first node, or 0 for free ones.
+        """Plan a cluster of `nodes` in a directory and format it. `port`: of the first node, or 0 for free ones.
 
-        Clients' ports are `port`, `port` + 1 ..., the controllers' behind them. OttlaError when there is one already.
+        Clients' ports are `port`, `port` + 1 ..., the controllers' behind them. OttlaError when there is one already,
+        when the directory of a node is there, or when a port is taken.
         """
         path = Path(directory).absolute()
         if (path / _FILE).exists():
             raise OttlaError(f"{path} holds a cluster already; `ottla cluster up` without --nodes starts it")
         voters = voters_of(nodes, controllers)
-        ports = range(port, port + nodes + voters) if port else _free_ports(nodes + voters)
+        ports = _ports_from(port, nodes + voters) if port else _free_ports(nodes + voters)
         rng = SystemRandom()
         plan = ClusterPlan(uuid_text(random_uuid(rng)), settings=dict(settings or {}))
         for index in range(nodes):
@@ -76,11 +82,18 @@ class LocalCluster:
                     rack_of(racks, index),
                 )
             )
-        path.mkdir(parents=True, exist_ok=True)
         cluster = cls(path, plan)
-        cluster._save()
         for node in plan.nodes:
-            cluster._format(node, founds=True)
+            if cluster._of(node.node_id).exists():
+                raise OttlaError(f"{cluster._of(node.node_id)} is there already; name a new directory, or delete it")
+        path.mkdir(parents=True, exist_ok=True)
+        try:
+            cluster._save()
+            for node in plan.nodes:
+                cluster._format(node, founds=True)
+        except BaseException:
+            cluster.remove()
+            raise
         return cluster
 
     @classmethod
@@ -131,7 +144,7 @@ class LocalCluster:
                 started.append((node_id, process))
             for node_id, process in started:
                 try:
-                    wait_until_ready(process, self._output(node_id), until)
+                    wait_until_ready(process, self._output(node_id), until, self._teller(node_id))
                 except OttlaError as error:
                     raise OttlaError(f"node {node_id} cannot start: {error}") from error
             undo.pop_all()
@@ -152,6 +165,8 @@ class LocalCluster:
                 process.send(signal.SIGCONT)
                 process.send(signal.SIGTERM)
             for node_id, process in ending:
+                if not process.wait(1.0):
+                    self.tell(f"waiting for node {node_id} to hand over its partitions and stop")
                 if not process.wait(_STOP_SECONDS):
                     raise OttlaError(f"node {node_id} (pid {process.pid}) did not stop within {_STOP_SECONDS:.0f} s")
                 stopped.append(node_id)
@@ -196,16 +211,25 @@ class LocalCluster:
         (self._of(node_id) / "server.properties").write_text(self._properties(self.plan.node(node_id)))
 
     def remove(self) -> None:
-        """Delete the directory, with all data. The nodes must have been stopped."""
+        """Delete the nodes with all data, and the directory unless something else is in it. The nodes must have been
+        stopped.
+        """
         running = self.running()
         if running:
             raise OttlaError(f"node {running[0]} is running; stop the cluster first")
-        shutil.rmtree(self.directory)
+        for node in self.plan.nodes:
+            shutil.rmtree(self._of(node.node_id), ignore_errors=True)
+        (self.directory / _FILE).unlink(missing_ok=True)
+        with suppress(OSError):
+            self.directory.rmdir()
 
     # ---- parts
 
     def _of(self, node_id: int) -> Path:
         return self.directory / f"node-{node_id}"
+
+    def _teller(self, node_id: int) -> Callable[[str], None]:
+        return lambda said: self.tell(f"waiting for node {node_id}" + (f": {said}" if said else ""))
 
     def _output(self, node_id: int) -> Path:
         return self._of(node_id) / "output"
@@ -249,6 +273,27 @@ class LocalCluster:
 
     def _properties(self, node: PlannedNode) -> str:
         return write(self.plan.properties(node, str(self._of(node.node_id) / "data")))
+
+
+def _ports_from(first: int, count: int) -> range:
+    """`count` ports from `first` on. OttlaError names the first that cannot be had."""
+    ports = range(first, first + count)
+    if ports[-1] > _PORT_MAX:
+        raise OttlaError(f"{count} ports from {first} on end at {ports[-1]} (a port is at most {_PORT_MAX})")
+    for port in ports:
+        with socket.socket() as trial:
+            trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                trial.bind((HOST, port))
+            except OSError as error:
+                why = (
+                    "is taken by another process" if error.errno == EADDRINUSE else f"cannot be used: {error.strerror}"
+                )
+                raise OttlaError(
+                    f"{HOST}:{port} {why}; the cluster needs the ports {first} to {ports[-1]}: "
+                    "choose others with --port (0: any)"
+                ) from error
+    return ports
 
 
 def _free_ports(count: int) -> list[int]:

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from ottla.kernel.error import OttlaError
 from ottla.kernel.named import NamedTuple
 
 _LOOK_SECONDS = 0.02
+_QUIET_SECONDS = 1.0
 _READY = " ready on "
 #: Field 22 of /proc/PID/stat, counted behind the program's name, which may hold anything.
 _STARTED_FIELD = 19
@@ -77,14 +79,21 @@ def start(properties: Path, log: Path, output: Path) -> NodeProcess:
     return NodeProcess(process.pid, _looked_up(process.pid)[1])
 
 
-def wait_until_ready(process: NodeProcess, output: Path, until: float) -> None:
-    """Return when the node serves. OttlaError with its own words when it ended, or at `until` (monotonic seconds)."""
+def wait_until_ready(process: NodeProcess, output: Path, until: float, tell: Callable[[str], None]) -> None:
+    """Return when the node serves. OttlaError with its own words when it ended, or at `until` (monotonic seconds).
+
+    After a second `tell` gets the node's last line, and each other one that follows; the empty one when it says nothing.
+    """
+    quiet_until, told = time.monotonic() + _QUIET_SECONDS, None
     while _READY not in (said := output.read_text("utf-8", "replace")):
         if not process.runs:
             process.wait(0)
             raise OttlaError(_last_line(output.read_text("utf-8", "replace")) or "the node ended without a word")
         if time.monotonic() > until:
-            raise OttlaError(f"the node is not ready yet; it says: {_last_line(said) or 'nothing'} (see {output})")
+            raise OttlaError(f"the node is not ready yet; it says: {_last_line(said) or 'nothing'}")
+        if time.monotonic() > quiet_until and (line := _last_line(said)) != told:
+            tell(line)
+            told = line
         time.sleep(_LOOK_SECONDS)
 
 

@@ -31,7 +31,7 @@ _node = click.argument("node", type=click.IntRange(0), metavar="NODE")
 @click.option("-n", "--nodes", type=click.IntRange(1), default=None, help="How many nodes a new cluster has (3).")
 @click.option("--controllers", type=click.IntRange(1), default=None, help="How many of them vote (3, or 1 of 2).")
 @click.option("--racks", metavar="A,B,...", default="", help="Racks, dealt to the nodes in turn.")
-@click.option("--port", type=click.IntRange(0, 65000), default=9092, show_default=True, help="The first port; 0: any.")
+@click.option("--port", type=click.IntRange(0, 65000), default=None, help="The first port (9092); 0: any.")
 @click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting of every node of a new cluster.")
 @as_json
 def up(
@@ -39,30 +39,39 @@ def up(
     nodes: int | None,
     controllers: int | None,
     racks: str,
-    port: int,
+    port: int | None,
     changes: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Start a cluster of processes on this machine: a new one, or the one that DIR holds already."""
+    """Start a cluster of processes on this machine: a new one, or the one that DIR holds already.
+
+    A new one that cannot start leaves nothing behind.
+    """
     from pathlib import Path
 
     from ottla.cli import screen
     from ottla.embedded.cluster.local import LocalCluster
 
     if (Path(directory) / "cluster.json").exists():
-        if nodes or controllers or racks or changes:
+        if nodes or controllers or racks or changes or port is not None:
             raise OttlaError(f"{directory} holds a cluster already: start it without options, or name another -d DIR")
-        cluster = LocalCluster.open(directory)
+        cluster = _opened(directory)
+        started = cluster.start()
     else:
         cluster = LocalCluster.create(
             directory,
             nodes or 3,
             controllers=controllers,
             racks=[each for each in racks.split(",") if each],
-            port=port,
+            port=9092 if port is None else port,
             settings=pairs(changes, "--set"),
         )
-    started = cluster.start()
+        cluster.tell = screen.hint
+        try:
+            started = cluster.start()
+        except BaseException:
+            cluster.remove()
+            raise
     there = cluster.plan.bootstrap_servers
     screen.told(
         as_json,
@@ -216,7 +225,7 @@ def roll(directory: str, as_json: bool) -> None:
 
 @click.command(cls=Tool)
 @_directory
-@click.option("--delete", is_flag=True, help="Delete the directory with all data, too.")
+@click.option("--delete", is_flag=True, help="Delete the nodes with all data, too.")
 @as_json
 def down(directory: str, delete: bool, as_json: bool) -> None:
     """Stop every node of a cluster on this machine in good order."""
@@ -234,9 +243,12 @@ LOCAL = (up, status, kill, stop, restart, add_node, drain, grow, roll, down)
 
 
 def _opened(directory: str) -> LocalCluster:
+    from ottla.cli import screen
     from ottla.embedded.cluster.local import LocalCluster
 
-    return LocalCluster.open(directory)
+    cluster = LocalCluster.open(directory)
+    cluster.tell = screen.hint
+    return cluster
 
 
 def _progress(as_json: bool) -> Callable[[str], None]:

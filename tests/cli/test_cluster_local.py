@@ -1,0 +1,79 @@
+"""`ottla cluster up` and its kin: what stays behind, what is deleted, and what a person hears while a command waits."""
+
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from ottla.cli.ottla.cluster.local import up
+from ottla.embedded.cluster.local import LocalCluster
+from ottla.embedded.cluster.process import wait_until_ready
+from ottla.kernel.error import OttlaError
+from tests.cli.tool import in_process
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--set", "num.partitions=abc"], "num.partitions=abc"),
+        (["--set", "log.dirs=/proc/nowhere"], "/proc/nowhere"),
+        (["--port", "{taken}"], "127.0.0.1:{taken} is taken by another process"),
+        (["--port", "65000", "--nodes", "600"], "a port is at most 65535"),
+    ],
+)
+def test_a_cluster_that_cannot_start_leaves_nothing(tmp_path: Path, options: list[str], words: str) -> None:
+    home = tmp_path / "cluster"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = str(server.getsockname()[1])
+        chosen = [each.format(taken=taken) for each in options]
+        port = [] if "--port" in options else ["--port", "0"]
+        said = in_process("cluster", "up", "-d", str(home), "--nodes", "1", *port, *chosen)
+    assert said.code == 1
+    assert words.format(taken=taken) in said.err
+    assert not home.exists()
+
+
+def test_a_first_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The port is free when the cluster is planned, and taken when its node starts."""
+    home = tmp_path / "cluster"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.setattr("ottla.embedded.cluster.local._free_ports", lambda count: [port, port + 1])
+        with pytest.raises(OttlaError, match=f"node 1 cannot start: .*{port} is taken"):
+            up.callback(str(home), 1, None, "", 0, (), True)  # type: ignore[misc]
+    assert not home.exists()
+
+
+def test_deleting_a_cluster_leaves_what_it_did_not_make(tmp_path: Path) -> None:
+    (tmp_path / "notes.md").write_text("mine")
+    LocalCluster.create(tmp_path, 1)
+    assert in_process("cluster", "down", "-d", str(tmp_path), "--delete").code == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["notes.md"]
+    (tmp_path / "node-1").mkdir()
+    with pytest.raises(OttlaError, match="node-1 is there already"):
+        LocalCluster.create(tmp_path, 1)
+    assert (tmp_path / "node-1").is_dir()
+
+
+def test_no_option_of_up_is_ignored_for_a_cluster_that_is_there(tmp_path: Path) -> None:
+    LocalCluster.create(tmp_path, 1)
+    said = in_process("cluster", "up", "-d", str(tmp_path), "--port", "0")
+    assert (said.code, "holds a cluster already" in said.err) == (1, True)
+
+
+def test_a_node_that_keeps_a_command_waiting_is_named(tmp_path: Path) -> None:
+    cluster = LocalCluster.create(tmp_path, 1)
+    told: list[str] = []
+    cluster.tell = told.append
+    cluster.start()
+    try:
+        process = cluster.process(1)
+        assert process is not None
+        output = tmp_path / "waiting"
+        output.write_text("ottla: node 1 waits for the controllers\n")
+        with pytest.raises(OttlaError, match="not ready yet; it says: node 1 waits"):
+            wait_until_ready(process, output, time.monotonic() + 1.5, cluster._teller(1))
+    finally:
+        cluster.kill(1)
+    assert told == ["waiting for node 1: node 1 waits for the controllers"]
