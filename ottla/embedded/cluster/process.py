@@ -82,7 +82,7 @@ def start(properties: Path, log: Path, output: Path) -> NodeProcess:
 def wait_until_ready(process: NodeProcess, output: Path, until: float, tell: Callable[[str], None]) -> None:
     """Return when the node serves. OttlaError with its own words when it ended, or at `until` (monotonic seconds).
 
-    After a second `tell` gets the node's last line, and each other one that follows; the empty one when it says nothing.
+    After a second `tell` gets the node's last line, and then each new one; an empty one while it says nothing.
     """
     quiet_until, told = time.monotonic() + _QUIET_SECONDS, None
     while _READY not in (said := output.read_text("utf-8", "replace")):
