@@ -293,11 +293,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
             if self._committing is not None:
                 await asyncio.gather(self._committing, return_exceptions=True)
             if self._group is not None:
-                await self.before_revoke()
-                if self._subscribed_at_all():
-                    await self.revoke(set(self._positions))
-                    await self._group.leave("the consumer was closed")
-                await self._group.close()
+                await self._leave(self._group, "the consumer was closed")
         finally:
             self._closed = True
             self._fetcher.close()

@@ -107,17 +107,28 @@ class SubscriptionCalls(ABC):
 
     async def unsubscribe(self) -> None:
         """Read nothing; leave the group."""
-        if self._group is not None:
-            if self._subscribed_at_all():
-                await self.before_revoke()
-                await self.revoke(set(self._positions))
-                await self._group.leave("the consumer unsubscribed")
-            await self._group.close()
+        try:
+            if self._group is not None:
+                await self._leave(self._group, "the consumer unsubscribed")
+        finally:
             self._group = None
-        with self._lock:
-            self._positions.clear()
-        self._names, self._pattern, self._listener = frozenset(), None, None
-        self._cluster.metadata.all_topics = False
+            with self._lock:
+                self._positions.clear()
+            self._names, self._pattern, self._listener = frozenset(), None, None
+            self._cluster.metadata.all_topics = False
+
+    async def _leave(self, group: Group, reason: str) -> None:
+        """Commit, give the partitions up and leave; a listener that raises is heard when we are out."""
+        try:
+            await self.before_revoke()
+            if self._subscribed_at_all():
+                await self.revoke(set(self._positions))
+        finally:
+            try:
+                if self._subscribed_at_all():
+                    await group.leave(reason)
+            finally:
+                await group.close()
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read now."""
@@ -179,15 +190,17 @@ class SubscriptionCalls(ABC):
         return set(self._positions)
 
     async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None:
-        """They go; the listener hears of it first."""
+        """They go; the listener hears of it first, and they go also when it raises."""
         if not partitions:
             return
-        if self._listener is not None:
-            told = self._listener.lost if lost else self._listener.revoked
-            await self._call(told, sorted(partitions))
-        with self._lock:
-            for one in partitions:
-                self._positions.pop(one, None)
+        try:
+            if self._listener is not None:
+                told = self._listener.lost if lost else self._listener.revoked
+                await self._call(told, sorted(partitions))
+        finally:
+            with self._lock:
+                for one in partitions:
+                    self._positions.pop(one, None)
 
     async def assign_more(self, partitions: set[TopicPartition]) -> None:
         """They come; the listener hears of it when they are ours."""

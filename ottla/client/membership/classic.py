@@ -44,8 +44,8 @@ class ClassicGroupMember(Group):
         if self.error is not None:
             raise self.error
         if self._lost:
-            self._lost = False
             await self._owner.revoke(self._owner.owned(), lost=True)
+            self._lost = False
         if self._joining is None:
             if self.membership.join_reason is None:
                 return None
@@ -55,19 +55,25 @@ class ClassicGroupMember(Group):
             self._joining = asyncio.get_running_loop().create_task(self._join())
         if not self._joining.done():
             return self._joining  # type: ignore[return-value]
-        joining, self._joining = self._joining, None
-        assigned = set(joining.result())
+        try:
+            assigned = set(self._joining.result())
+        except BaseException:
+            self._joining = None
+            raise
         if not self.membership.joined:
             # Lost since then, with what it gave.
+            self._joining = None
             return await self.poll()
         self._is_in(self.membership.member_id, self.membership.generation)
         owned = self._owner.owned()
         if owned - assigned:
-            await self._owner.before_revoke()
-            await self._owner.revoke(owned - assigned)
             # They wait for their new owner: the next generation gives them (KIP-429).
             self.membership.rejoin("partitions were given back")
+            await self._owner.before_revoke()
+            await self._owner.revoke(owned - assigned)
         await self._owner.assign_more(assigned - owned)
+        # Not before: a poll that is cancelled above, or whose listener raises, leaves the rest to the next one.
+        self._joining = None
         return None
 
     async def _join(self) -> tuple[TopicPartition, ...]:
