@@ -17,6 +17,7 @@ from typing import Protocol
 
 from ottla.kernel.error import OttlaError
 from ottla.net.inbound import Connection, Slot
+from ottla.net.keepalive import keep_alive
 from ottla.net.memory import ReceiveMemory
 from ottla.net.turns import Turns
 
@@ -193,6 +194,7 @@ class ListeningSocket:
             return self._refuse(sock, refused_seconds)
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(sock)
         try:
             connection = (self._connection or Connection)(
                 sock,

@@ -32,6 +32,7 @@ from typing import Any
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ports import Rng
 from ottla.net.answer_frames import AnswerFrames
+from ottla.net.keepalive import keep_alive
 from ottla.net.peer import Disconnected, Done, Expired, NotOffered, OutboundOptions, PeerRefused, Unanswered
 from ottla.net.request import FIRST_VERSION, PeerVersions, api_of, decoded, encoded, first_request, second_version
 from ottla.wire.api import API, Api, ApiKey
@@ -192,6 +193,7 @@ class Outbound:
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(sock)
             code = sock.connect_ex((address, self.port))
         except OSError as error:
             return self._failed(error.strerror or str(error))

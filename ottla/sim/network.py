@@ -114,6 +114,12 @@ class Network:
         else:
             self._deliver(source, target, sock, action, 0)
 
+    def probe(self, source: Host, target: Host, action: Callable[[], None]) -> None:
+        """Carry a segment that is not sent again: on a cut link it is lost."""
+        link = self.link(source, target)
+        if not link.is_cut:
+            self._world.after(_LATENCY_US[1] + link.slow_us, action, f"{source.name}>{target.name} keepalive")
+
     def _deliver(
         self, source: Host, target: Host, sock: SimSocket | None, action: Callable[[], None], delay_us: int
     ) -> None:

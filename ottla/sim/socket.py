@@ -8,6 +8,8 @@ Rules:
 from __future__ import annotations
 
 import errno
+import os
+import socket
 from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -43,6 +45,10 @@ class SimSocket:
         self._in_flight = 0
         #: When the newest of what this end sent arrives, in microseconds.
         self.arrives_us = 0
+        self._options: dict[int, int] = {}
+        #: When the other end's kernel was last heard of, and whether that is looked at.
+        self._heard_us = 0
+        self._probing = False
 
     # ---- what the kernel says
 
@@ -61,8 +67,11 @@ class SimSocket:
     def fileno(self) -> int:
         return -1 if self.closed else self._fd
 
-    def setsockopt(self, *_: Any) -> None:
-        """Options change nothing here."""
+    def setsockopt(self, _level: int, option: int, value: int) -> None:
+        """The times of keepalive begin with a connection, or now; without them the system's are longer than a world."""
+        self._options[option] = value
+        if option == socket.TCP_KEEPIDLE and self.peer is not None:
+            self._probe()
 
     def getsockopt(self, *_: Any) -> int:
         """SO_ERROR: the error of a connection attempt, once."""
@@ -209,7 +218,35 @@ class SimSocket:
         self.error = error
         self._changed()
 
+    def _probe(self) -> None:
+        """Keepalive: after a silence ask the other kernel again and again, and give up when it does not answer."""
+        world, idle_us = self.host.world, 1_000_000 * self._options[socket.TCP_KEEPIDLE]
+        interval_us = 1_000_000 * self._options.get(socket.TCP_KEEPINTVL, 75)
+        if not self._probing:
+            self._probing, self._heard_us = True, world.now_us
+        if self.closed or self.eof or self.error or self.peer is None or self._target is None:
+            return
+        silent_us = world.now_us - self._heard_us
+        if silent_us < idle_us:
+            world.after(idle_us - silent_us, self._probe, "keepalive")
+        elif silent_us < idle_us + interval_us * self._options.get(socket.TCP_KEEPCNT, 9):
+            self._network.probe(self.host, self._target, self.peer._probed)
+            world.after(interval_us, self._probe, "keepalive")
+        else:
+            self.error = errno.ETIMEDOUT
+            self._changed()
+
+    def _probed(self) -> None:
+        if self.closed:
+            self._answer_by_reset()
+        elif self.peer is not None and self._target is not None:
+            self._network.probe(self.host, self._target, self.peer._heard)
+
+    def _heard(self) -> None:
+        self._heard_us = self.host.world.now_us
+
     def _arrived(self, piece: bytes) -> None:
+        self._heard()
         if self.closed:
             return self._answer_by_reset()
         self.inbox += piece
@@ -221,6 +258,7 @@ class SimSocket:
             self._carry(lambda: peer._taken(count))
 
     def _taken(self, count: int) -> None:
+        self._heard()
         self._in_flight -= count
         self._changed()
 
@@ -248,4 +286,4 @@ class SimSocket:
         if self.error:
             code, self.error = self.error, 0
             self.eof = True
-            raise ConnectionResetError(code, "Connection reset by peer")
+            raise OSError(code, os.strerror(code))

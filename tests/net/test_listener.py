@@ -70,6 +70,15 @@ def test_a_storm_of_connections_leaves_the_others_their_turns() -> None:
         assert all(later - earlier <= ACCEPTS_AT_ONCE for earlier, later in pairwise(turns)), turns
 
 
+def test_the_system_asks_whether_a_silent_client_is_still_there() -> None:
+    with served() as (loop, listener, stack):
+        arrive(listener, 1, stack)
+        turn_until(loop, lambda: len(listener.connections) == 1)
+        [connection] = listener.connections
+        with socket.fromfd(connection._sock.fileno(), socket.AF_INET, socket.SOCK_STREAM) as same:
+            assert same.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
 def test_without_a_descriptor_the_listener_waits_and_does_not_spin() -> None:
     Poor.tries, Poor.failures = 0, 1
     with served(Poor) as (loop, listener, stack):

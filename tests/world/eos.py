@@ -4,7 +4,8 @@ Rules:
 - As in `tests/world/replicated.py`, with other clients. Producers write `records`; two groups, one of each protocol,
   move every record once to a topic of their own, in transactions that commit their offsets; a share group takes all.
 - A mover aborts now and then, and stands still for longer than its session; in some histories two movers have one
-  transactional id, so that each start fences the other one.
+  transactional id, so that each start fences the other one. One of them ends with the faults: together they might
+  fence each other without an end.
 - After the faults all of it must come to an end: every record moved and taken.
 """
 
@@ -43,15 +44,15 @@ PROTOCOLS = ("classic", "consumer")
 
 
 class EosHistory(ReplicatedHistory):
-    """Three brokers under a controller, and clients that want every record once."""
+    """Three brokers, and clients that want every record once."""
 
-    def __init__(self, seed: int, *, power: bool) -> None:
-        super().__init__(seed, power=power, settings=SETTINGS)
+    def __init__(self, seed: int, *, power: bool, voters: int = 1) -> None:
+        super().__init__(seed, power=power, settings=SETTINGS, voters=voters)
         self.moves = [MoveLedger(f"movers-{each}", f"moved-{each}") for each in PROTOCOLS]
         self.shared = ShareLedger()
         self.moving = True
         self.movers: list[Host] = []
-        self.producers: list[asyncio.Task[None]] = []
+        self.first: list[asyncio.Task[None]] = []
 
     def _begin(self) -> None:
         names = ["producer", "rival", "mover-0", "mover-1", "mover-2", "mover-3", "sharer-0", "sharer-1", "admin"]
@@ -64,14 +65,25 @@ class EosHistory(ReplicatedHistory):
         hosts[-1].run(self._create(servers), limit_ms=_CALM_MS)
         for host in hosts[:2]:
             self._start(host, produce(host.name, servers, ledger, self._rng(host), lambda: self.going))
-        self.producers, self.tasks = self.tasks, []
+        # Those that end before the others are waited for: the producers, and the rivals of movers.
+        self.first, self.tasks = self.tasks, []
+        shared = self.world.seed % 3 == 0
         for number, host in enumerate(self.movers):
             protocol, moves = PROTOCOLS[number % 2], self.moves[number % 2]
-            # Two hosts have one transactional id in some histories: the later one fences the other.
-            name = host.name if self.world.seed % 3 else f"mover-{protocol}"
-            self._start(host, move(name, servers, protocol, _TOPIC, moves, self._rng(host), lambda: self.moving))
+            name = f"mover-{protocol}" if shared else host.name
+            going = self._in_faults if shared and number < len(PROTOCOLS) else self._in_all
+            self._start(host, move(name, servers, protocol, _TOPIC, moves, self._rng(host), going))
+        if shared:
+            self.first += self.tasks[: len(PROTOCOLS)]
+            del self.tasks[: len(PROTOCOLS)]
         for host in hosts[6:8]:
-            self._start(host, share(SHARERS, servers, _TOPIC, self.shared, self._rng(host), lambda: self.moving))
+            self._start(host, share(SHARERS, servers, _TOPIC, self.shared, self._rng(host), self._in_all))
+
+    def _in_faults(self) -> bool:
+        return self.going
+
+    def _in_all(self) -> bool:
+        return self.moving
 
     def _rng(self, host: Host) -> Random:
         return Random(f"{self.world.seed} {host.name}")
@@ -111,9 +123,9 @@ class EosHistory(ReplicatedHistory):
             host.resume()
         self.going = False
         world, admin, servers = self.world, self.clients[0][-1], servers_of(self.brokers)
-        ended = world.run_until(lambda: all(each.done() for each in self.producers), limit_ms=_CALM_MS)
-        assert ended, "a producer does not end after the faults did"
-        for task in self.producers:
+        ended = world.run_until(lambda: all(each.done() for each in self.first), limit_ms=_CALM_MS)
+        assert ended, "a client does not end after the faults did"
+        for task in self.first:
             task.result()
         logs = admin.run(read_all(servers, _TOPIC), limit_ms=_CALM_MS)
         check(self.ledgers[0], logs, {})
@@ -151,9 +163,9 @@ class EosHistory(ReplicatedHistory):
         return ends, [dict(sorted(each.committed.items())) for each in self.moves], taken
 
 
-def run_eos(seed: int, faults_ms: int | None = None) -> EosHistory:
+def run_eos(seed: int, faults_ms: int | None = None, voters: int = 1) -> EosHistory:
     """A history by a seed; AssertionError when a promise is broken. Odd seeds lose power, too."""
-    history = EosHistory(seed, power=seed % 2 == 1)
+    history = EosHistory(seed, power=seed % 2 == 1, voters=voters)
     history.faults_ms = faults_ms or history.faults_ms
     history.run()
     return history

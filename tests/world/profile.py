@@ -9,6 +9,7 @@ from tests.world.cluster import run_cluster_history
 from tests.world.commits import run_commits
 from tests.world.eos import run_eos
 from tests.world.history import History, run_history
+from tests.world.operated import run_operated
 from tests.world.reads import run_reads
 from tests.world.replicated import run_replicated
 
@@ -28,4 +29,8 @@ PROFILES: dict[str, Callable[[int], History]] = {
     "reads": run_reads,
     # The replicated one, and clients that want every record once: transactions, groups of both protocols, share groups.
     "eos": run_eos,
+    # The same on three nodes that are broker and voter: coordinators, leaders and controllers fall together.
+    "whole": partial(run_eos, voters=3),
+    # The same with a broker more, and operators: elections, reassignments, a topic that is made and deleted again.
+    "operated": run_operated,
 }

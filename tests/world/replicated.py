@@ -1,6 +1,7 @@
-"""Three brokers under one controller, every topic with three replicas, and unmodified clients: histories by seeds.
+"""Three brokers, every topic with three replicas, and unmodified clients: histories by seeds.
 
 Rules:
+- One controller is a host of its own, or each broker is a voter of the metadata quorum, too.
 - As in `tests/world/cluster.py`; the power of a broker goes only with `log.flush.interval.messages=1` (odd seeds).
 - Beside what clients were promised, the replicas are looked at: no two values below a high watermark at one offset
   while it goes, and at the end all of them in sync and equal.
@@ -11,11 +12,12 @@ from __future__ import annotations
 from ottla.client import AsyncAdmin
 from ottla.kernel.ids import TopicPartition
 from ottla.log.log import Log
+from ottla.metadata.image import Image
 from ottla.sim.checker import CommittedRecords, WorkloadLedger
 from ottla.sim.node import NodeHost
 from ottla.sim.workload import PARTITIONS, until_it_works
 from ottla.sim.world import World
-from tests.world.cluster import ClusterHistory, cluster
+from tests.world.cluster import ClusterHistory, cluster, combined
 from tests.world.history import _CALM_MS, _SETTINGS, _TOPIC
 from tests.world.replicas import held, raw
 
@@ -35,12 +37,17 @@ _REPLICATED = {
 class ReplicatedHistory(ClusterHistory):
     """Everything of a cluster history, three times."""
 
-    def __init__(self, seed: int, *, power: bool, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, seed: int, *, power: bool, settings: dict[str, str] | None = None, voters: int = 1) -> None:
         super().__init__(seed, power=power)
         self.world = world = World(seed)
-        settings = _SETTINGS | (settings or _REPLICATED) | ({"log.flush.interval.messages": "1"} if power else {})
-        self.controller, self.brokers = cluster(world, 3, settings)
-        self.nodes = [self.controller, *self.brokers]
+        self.settings = _SETTINGS | (settings or _REPLICATED)
+        if power:
+            self.settings |= {"log.flush.interval.messages": "1"}
+        if voters > 1:
+            self.nodes = self.brokers = combined(world, voters, self.settings)
+        else:
+            controller, self.brokers = cluster(world, 3, self.settings)
+            self.nodes = [controller, *self.brokers]
         self.ledgers = [WorkloadLedger(_TOPIC)]
         self.committed = CommittedRecords()
         self._looked: dict[tuple[str, int], tuple[Log, int]] = {}
@@ -72,10 +79,14 @@ class ReplicatedHistory(ClusterHistory):
         super()._note(kind)
         self.look()
 
+    @property
+    def _image(self) -> Image:
+        """The newest that a node knows."""
+        images = [each.running.quorum.image for each in self.nodes if each.running is not None]
+        return max(images, key=lambda image: image.offset)
+
     def _is_level(self) -> bool:
-        running = self.controller.running
-        assert running is not None
-        known = running.quorum.image.topics.get(_TOPIC)
+        known = self._image.topics.get(_TOPIC)
         if known is None:
             return False
         for index, partition in enumerate(known.partitions):
@@ -87,10 +98,8 @@ class ReplicatedHistory(ClusterHistory):
         return True
 
     def described(self) -> list[object]:
-        running = self.controller.running
-        assert running is not None
         found: list[object] = []
-        for index, known in enumerate(running.quorum.image.topics[_TOPIC].partitions):
+        for index, known in enumerate(self._image.topics[_TOPIC].partitions):
             logs = [self._log(node, index) for node in self.brokers]
             marks = [(log.high_watermark, log.end_offset) for log in logs if log is not None]
             found.append((known.leader, known.leader_epoch, known.isr, marks))

@@ -35,8 +35,7 @@ class SlowLinksHistory(ReplicatedHistory):
         self.world.run_for(ms)
 
     def _kill_leader(self, name: str, partition: int, rng: Random, chance: float) -> None:
-        running = self.controller.running
-        topic = None if running is None else running.quorum.image.topics.get(name)
+        topic = self._image.topics.get(name)
         if topic is None or rng.random() > chance or any(each.host.loop is None for each in self.brokers):
             return
         leader = topic.partitions[partition].leader

@@ -28,6 +28,7 @@ from ottla.client.connection.node_metric import NodeMeter
 from ottla.kernel.client_error import ConnectionLost, NotReachable, RequestTimedOut, Unsupported, check
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.net.answer_frames import AnswerFrames
+from ottla.net.keepalive import keep_alive_soon
 from ottla.net.request import FIRST_VERSION, PeerVersions, api_of, decoded, encoded, first_request, second_version
 from ottla.security.sasl import SignIn
 from ottla.security.sign_in import Security, authenticate
@@ -301,6 +302,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         raw = transport.get_extra_info("socket")
         if raw is not None:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive_soon(raw)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._gone is not None and not self._gone.done():
