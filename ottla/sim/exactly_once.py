@@ -24,12 +24,18 @@ _PATIENCE_MS = 20_000
 _PAUSE_S = (0.05, 0.8)
 
 
+#: Partition -> (offset, value) of its records.
+Log = dict[int, list[tuple[int, bytes]]]
+
+
 @dataclass(slots=True)
 class MoveLedger:
     """What the movers of one group were told."""
 
     group: str
     topic: str
+    #: What a reader of committed records was given of `topic` meanwhile.
+    seen: Log = field(default_factory=dict)
     #: By partition of `records`: the highest position whose transaction was confirmed.
     committed: dict[int, int] = field(default_factory=dict)
     #: (generation, partition) -> the member that had a record of it.
@@ -138,6 +144,32 @@ async def _move_some(
         ledger.committed[partition.partition] = max(position, ledger.committed.get(partition.partition, 0))
 
 
+async def watch(servers: str, topic: str, seen: Log, rng: Random, going: Callable[[], bool]) -> None:
+    """Read what is committed, from where the last reader came to, while `going`; Broken when the offsets go back."""
+    while going():
+        try:
+            async with AsyncConsumer(
+                servers,
+                isolation_level="read_committed",
+                auto_offset_reset="earliest",
+                request_timeout_ms=_REQUEST_MS,
+                default_api_timeout_ms=_PATIENCE_MS,
+            ) as consumer:
+                places = [TopicPartition(topic, index) for index in range(PARTITIONS)]
+                consumer.assign(places)
+                for place in places:
+                    records = seen.setdefault(place.partition, [])
+                    await consumer.seek(place, records[-1][0] + 1 if records else 0)
+                while going():
+                    for record in await consumer.poll(rng.uniform(*_PAUSE_S)):
+                        records = seen[record.partition]
+                        if records and record.offset <= records[-1][0]:
+                            raise Broken(f"{topic}-{record.partition}: {record.offset} comes after {records[-1][0]}")
+                        records.append((record.offset, record.value))
+        except (KafkaError, OttlaError):
+            await asyncio.sleep(rng.uniform(*_PAUSE_S))
+
+
 async def share(
     group: str, servers: str, topic: str, ledger: ShareLedger, rng: Random, going: Callable[[], bool]
 ) -> None:
@@ -173,17 +205,26 @@ async def all_taken(servers: str, group: str) -> None:
         raise Broken(f"the share group does not come to its end: {seen}")
 
 
-def check_moved(
-    ledger: MoveLedger, logs: dict[int, list[tuple[int, bytes]]], moved: dict[int, list[tuple[int, bytes]]]
-) -> None:
-    """Everything that is in `records` was moved once, in its order, and nothing else."""
+def check_moved(ledger: MoveLedger, logs: Log, moved: Log) -> None:
+    """Everything that is in `records` was moved once, in its order, and nothing else; readers saw just that."""
     for index, log in logs.items():
-        there = [value for _, value in moved[(index + 1) % PARTITIONS]]
-        wanted = [value for _, value in log]
-        if there != wanted:
-            same = zip(there, wanted, strict=False)
-            at = next((at for at, (one, other) in enumerate(same) if one != other), min(len(there), len(wanted)))
+        _same(f"{ledger.topic}: of partition {index}", [value for _, value in moved[(index + 1) % PARTITIONS]], log)
+    for index, records in moved.items():
+        seen = ledger.seen.get(index, [])
+        if seen != records:
+            at = next((at for at, pair in enumerate(zip(seen, records, strict=False)) if pair[0] != pair[1]), len(seen))
             raise Broken(
-                f"{ledger.topic}: of partition {index} {len(there)} records of {len(wanted)} are there, "
-                f"and from {at} on {there[at : at + 3]} in the place of {wanted[at : at + 3]}"
+                f"{ledger.topic}-{index}: a reader saw {seen[at : at + 3]} where {records[at : at + 3]} is, "
+                f"{len(seen)} records of {len(records)}"
             )
+
+
+def _same(what: str, there: list[bytes], log: list[tuple[int, bytes]]) -> None:
+    wanted = [value for _, value in log]
+    if there != wanted:
+        same = zip(there, wanted, strict=False)
+        at = next((at for at, (one, other) in enumerate(same) if one != other), min(len(there), len(wanted)))
+        raise Broken(
+            f"{what} {len(there)} records of {len(wanted)} are there, "
+            f"and from {at} on {there[at : at + 3]} in the place of {wanted[at : at + 3]}"
+        )

@@ -6,6 +6,7 @@ Rules:
 - A mover aborts now and then, and stands still for longer than its session; in some histories two movers have one
   transactional id, so that each start fences the other one. One of them ends with the faults: together they might
   fence each other without an end.
+- For each group a reader of committed records reads along what it moves.
 - After the faults all of it must come to an end: every record moved and taken.
 """
 
@@ -21,7 +22,7 @@ from ottla.client import (
     ResourceType,
 )
 from ottla.sim.checker import Broken, check
-from ottla.sim.exactly_once import MoveLedger, ShareLedger, all_taken, check_moved, move, share
+from ottla.sim.exactly_once import MoveLedger, ShareLedger, all_taken, check_moved, move, share, watch
 from ottla.sim.host import Host
 from ottla.sim.node import NodeHost
 from ottla.sim.workload import PARTITIONS, produce, read_all, until_it_works
@@ -51,11 +52,14 @@ class EosHistory(ReplicatedHistory):
         self.moves = [MoveLedger(f"movers-{each}", f"moved-{each}") for each in PROTOCOLS]
         self.shared = ShareLedger()
         self.moving = True
+        self.watching = True
+        self.watchers: list[asyncio.Task[None]] = []
         self.movers: list[Host] = []
         self.first: list[asyncio.Task[None]] = []
 
     def _begin(self) -> None:
-        names = ["producer", "rival", "mover-0", "mover-1", "mover-2", "mover-3", "sharer-0", "sharer-1", "admin"]
+        names = ["producer", "rival", "mover-0", "mover-1", "mover-2", "mover-3", "sharer-0", "sharer-1"]
+        names += ["watcher-0", "watcher-1", "admin"]
         hosts = [self.world.host(name) for name in names]
         for host in hosts:
             host.boot()
@@ -76,6 +80,10 @@ class EosHistory(ReplicatedHistory):
         if shared:
             self.first += self.tasks[: len(PROTOCOLS)]
             del self.tasks[: len(PROTOCOLS)]
+        for host, moves in zip(hosts[8:10], self.moves, strict=True):
+            self._start(host, watch(servers, moves.topic, moves.seen, self._rng(host), lambda: self.watching))
+        self.watchers = self.tasks[-2:]
+        del self.tasks[-2:]
         for host in hosts[6:8]:
             self._start(host, share(SHARERS, servers, _TOPIC, self.shared, self._rng(host), self._in_all))
 
@@ -147,9 +155,21 @@ class EosHistory(ReplicatedHistory):
                 task.result()
         assert ended, "a mover does not end after the faults did"
         assert came, f"not everything is moved and taken: {self.behind(logs)}"
-        for moves in self.moves:
-            moved = admin.run(read_all(servers, moves.topic, committed=True), limit_ms=_CALM_MS)
-            check_moved(moves, logs, moved)
+        moved = [admin.run(read_all(servers, moves.topic, committed=True), limit_ms=_CALM_MS) for moves in self.moves]
+
+        def seen() -> bool:
+            pairs = zip(self.moves, moved, strict=True)
+            return all(
+                len(moves.seen.get(index, [])) >= len(log) for moves, logs in pairs for index, log in logs.items()
+            )
+
+        world.run_until(lambda: seen() or any(each.done() for each in self.watchers), limit_ms=_CALM_MS)
+        self.watching = False
+        assert world.run_until(lambda: all(each.done() for each in self.watchers), limit_ms=_CALM_MS)
+        for task in self.watchers:
+            task.result()
+        for moves, there in zip(self.moves, moved, strict=True):
+            check_moved(moves, logs, there)
         for place, value in self.shared.delivered.items():
             if wanted.get(place) != value:
                 raise Broken(f"the share group was given {value!r} at {place}, where {wanted.get(place)!r} is")
