@@ -17,7 +17,7 @@ from ottla.client.producer.classify_error import (
 )
 from ottla.client.producer.delivery import ProducerBatch
 from ottla.client.settings.producer import ProducerSettings
-from ottla.client.transaction.state import Transactions
+from ottla.client.transaction.state import Phase, Transactions
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api import produce as wire
 
@@ -78,6 +78,13 @@ def test_nothing_mends_lost_track_within_a_transaction() -> None:
     transactions = Transactions("x", 60_000)
     one = batch()
     assert verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, one=one, transactions=transactions) is ErrorClass.OVER
+
+
+def test_a_transaction_that_is_aborted_waits_for_no_halves_and_no_other_try() -> None:
+    transactions = Transactions("x", 60_000)
+    transactions.phase = Phase.ABORTING
+    for code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
+        assert verdict(code, transactions=transactions) is ErrorClass.OVER
 
 
 def test_pauses_grow_with_each_attempt_and_are_short_while_a_transaction_ends() -> None:

@@ -3,7 +3,7 @@
 Rules:
 - An error that may pass puts the batch back, until `delivery.timeout.ms`; any other ends it.
 - With idempotence a batch keeps its number through all retries. "Out of order" behind a batch that failed before only
-  says so; the first in line says that the broker has lost track of us.
+  says so; the first in line says that the broker has lost track of us, and has taken none of its partition's batches.
 
 KIPs: 98 (idempotence), 360 (recovery from it), 91 (delivery timeout), 516 (topic ids), 890 (transactions).
 """
@@ -107,6 +107,9 @@ def classify_error(
 ) -> ErrorClass:
     """Decide it. The batch is still among those of its partition that are on their way."""
     code = error.code
+    if transactions is not None and not transactions.sends:
+        # An abort has begun: halves, or another try, would wait for a send that does not come.
+        return ErrorClass.OVER
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and batch.records > 1:
         return ErrorClass.SPLIT
     retriable = code.retriable
@@ -118,8 +121,6 @@ def classify_error(
         else:
             # Nothing mends it within the transaction.
             retriable = not first and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    if transactions is not None and not transactions.sends:
-        retriable = False
     if retriable and now_ms < batch.deadline_ms and batch.attempts < settings.retries:
         return ErrorClass.RENEWED if lost else ErrorClass.AGAIN
     return ErrorClass.OVER

@@ -55,6 +55,7 @@ class ProducerBatch:
         "offset",
         "partition",
         "producer",
+        "renews",
         "reserved",
         "retry_at_ms",
         "runs",
@@ -99,6 +100,8 @@ class ProducerBatch:
         #: Producer id and epoch under which `base_sequence` was given; None before the first send.
         self.producer: tuple[int, int] | None = None
         self.base_sequence = -1
+        #: Does the next send give it another number? Else it keeps the one it has, through all retries.
+        self.renews = True
         self.transactional = False
         #: The compressed records, and the whole batch.
         self.body: bytes | None = None
@@ -165,6 +168,7 @@ class ProducerBatch:
         self.transactional = transactional
         self.producer = producer
         self.base_sequence = base_sequence
+        self.renews = False
         self.encoded = None
 
     def halves(self) -> tuple[ProducerBatch, ProducerBatch]:
@@ -210,6 +214,7 @@ class ProducerBatch:
         if self.producer is not None:
             sequence = (self.base_sequence + start) & 0x7FFFFFFF
             part.sequence(self.producer, sequence, transactional=self.transactional)
+            part.renews = self.renews
         return part
 
     def succeed(self, offset: int, append_time: int) -> None:

@@ -5,9 +5,10 @@ It lives on the client's loop and is driven by `wake` and by timers; it never bl
 Rules:
 - One request to a broker holds at most one batch a partition, and `max.request.size` bytes.
 - What becomes of a batch that was refused is for `classify_error` to say; here it is carried out.
-- With idempotence a batch keeps its producer id and sequence through all retries. When a numbered batch is given up,
-  or the broker has lost track of us, nothing more is sent until all answers are in; then a new producer id begins at
-  sequence 0.
+- With idempotence a batch keeps its producer id and sequence through all retries: the broker may have it already, and
+  knows it again by them. When a numbered batch is given up, or the broker has lost track of us, nothing more is sent
+  until all answers are in; then a new producer id begins at sequence 0. Only batches of a partition whose leader has
+  lost track are numbered again.
 
 KIPs: 98 (idempotence), 360 (recovery from it), 91 (delivery timeout), 516 (topic ids), 951 (leader hints).
 """
@@ -155,13 +156,17 @@ class Sender(WakeLoop):
                 continue
             waiting = partition.closed[0] if partition.closed else partition.open
             assert waiting is not None
+            number = self.producer if waiting.renews else waiting.producer
+            if partition.in_flight and partition.in_flight[-1].producer != number:
+                # Another id's sequence says nothing of the order: what is on its way comes first.
+                continue
             load = bytes_by_node.get(node_id, 0)
             if load and load + waiting.size > self._settings.max_request_size:
                 next_ms = now
                 continue
             bytes_by_node[node_id] = load + waiting.size
             batch = self._accumulator.take(partition)
-            if self.producer is not None and batch.producer != self.producer:
+            if self.producer is not None and batch.renews:
                 batch.sequence(self.producer, partition.next_sequence, transactional=transactions is not None)
                 partition.next_sequence = (partition.next_sequence + batch.records) & 0x7FFFFFFF
             loads.setdefault(node_id, []).append((partition, batch))
@@ -313,7 +318,10 @@ class Sender(WakeLoop):
         if verdict is ErrorClass.OVER:
             late = now >= batch.deadline_ms
             return self._end(partition, batch, self._too_late(batch, error) if late else error, ended)
-        self._renewing = self._renewing or verdict is ErrorClass.RENEWED
+        if verdict is ErrorClass.RENEWED:
+            for one in (*partition.in_flight, *partition.closed):
+                one.renews = True
+            self._renewing = self._renewing or batch.producer == self.producer
         self._cluster.metadata.request_update(now)
         self.meter.retried(batch.topic, batch.records, now)
         self._accumulator.put_back(partition, batch, now + pause_ms(batch, error, self._settings))
@@ -324,7 +332,7 @@ class Sender(WakeLoop):
         self._accumulator.complete(partition, batch)
         if self._transactions is not None:
             self._transactions.given_up(error, numbered=batch.producer is not None)
-        elif batch.producer is not None:
+        elif batch.producer is not None and batch.producer == self.producer:
             # Its sequence numbers are a gap now, or were written without our knowing.
             self._renewing = True
         self.meter.failed(batch.topic, batch.records, now_ms())
