@@ -1,6 +1,8 @@
 """Share consumers: what is acknowledged, without a socket; and two of them against a real cluster."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from unittest.mock import Mock
 
 import pytest
@@ -17,9 +19,23 @@ from ottla.client import (
     TopicPartition,
 )
 from ottla.client.acknowledgement import GAP, Acknowledgements, Range, ranges
+from ottla.client.connection.clock import now_ms
+from ottla.client.share.fetcher import ShareFetcher
 from ottla.client.share.session import ShareFetchSession
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
+from ottla.wire.api.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from ottla.wire.api.share_acknowledge import (
+    PartitionData,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcknowledgeTopicResponse,
+)
 from tests.client.conftest import eventually, share_from_the_start
 
 ONE = TopicPartition("t", 0)
@@ -114,6 +130,103 @@ def test_a_request_that_cannot_be_sent_ends_its_session_and_is_told() -> None:
             assert not fetcher._session(7, connection).began
 
     asyncio.run(lost())
+
+
+Heard = list[tuple[TopicPartition, list[int], KafkaError | None]]
+TWO = TopicPartition("t", 1)
+
+
+@asynccontextmanager
+async def with_session(heard: Heard) -> AsyncIterator[tuple[ShareFetcher, Mock]]:
+    """A consumer that has a session with the leader of two partitions, and its connection; `send` is for the test."""
+    async with AsyncShareConsumer("127.0.0.1:1", group_id="g") as consumer:
+        consumer.on_acknowledged = lambda *said: heard.append(said)
+        parts = [MetadataResponsePartition(partition_index=number, leader_id=7) for number in (0, 1)]
+        topic = MetadataResponseTopic(name="t", topic_id=ID, partitions=parts)
+        brokers = [MetadataResponseBroker(node_id=7, host="h", port=1)]
+        consumer._cluster.metadata.apply(MetadataResponse(brokers=brokers, topics=[topic]), now_ms())
+        connection = Mock(closed=None, send=Mock(side_effect=lambda *_, **__: asyncio.Future()))
+        consumer._fetcher._session(7, connection).answered(ErrorCode.NONE)
+        yield consumer._fetcher, connection
+
+
+def said(fetcher: ShareFetcher, *partitions: TopicPartition) -> None:
+    for one in partitions:
+        fetcher._acknowledgements.say(one, [4, 5], Acknowledge.ACCEPT)
+
+
+def test_acknowledgements_of_a_partition_that_is_gone_travel_alone() -> None:
+    """A fetch cannot name the partition: it would acquire more of it, and its session may not know it."""
+
+    async def run() -> None:
+        async with with_session([]) as (fetcher, connection):
+            fetcher.assigned, fetcher.hungry = {ONE}, True
+            said(fetcher, ONE, TWO)
+            fetcher._ask(7, connection, {ONE: ID, TWO: ID})
+            (request,) = connection.send.call_args.args
+            assert isinstance(request, ShareAcknowledgeRequest)
+            assert [part.partition_index for part in request.topics[0].partitions] == [0, 1]
+
+    asyncio.run(run())
+
+
+def test_what_an_answer_leaves_out_was_not_acknowledged() -> None:
+    async def run() -> None:
+        heard: Heard = []
+        async with with_session(heard) as (fetcher, connection):
+            fetcher.assigned = {ONE, TWO}
+            said(fetcher, ONE, TWO)
+            answer: asyncio.Future[ShareAcknowledgeResponse] = asyncio.Future()
+            connection.send.side_effect = [answer]
+            fetcher._ask(7, connection, {ONE: ID, TWO: ID})
+            answer.set_result(acknowledged({0: ErrorCode.NONE}))
+            await asyncio.sleep(0)
+            assert {partition: error and error.code for partition, _, error in heard} == {
+                ONE: None,
+                TWO: ErrorCode.INVALID_RECORD_STATE,
+            }
+
+    asyncio.run(run())
+
+
+def acknowledged(codes: dict[int, ErrorCode]) -> ShareAcknowledgeResponse:
+    parts = [PartitionData(partition_index=number, error_code=int(code)) for number, code in codes.items()]
+    return ShareAcknowledgeResponse(responses=[ShareAcknowledgeTopicResponse(topic_id=ID, partitions=parts)])
+
+
+def test_a_close_tells_of_each_partition_what_became_of_its_acknowledgements() -> None:
+    async def run() -> None:
+        elsewhere = TopicPartition("u", 0)
+        heard: Heard = []
+        async with with_session(heard) as (fetcher, connection):
+            said(fetcher, ONE, TWO, elsewhere)
+
+            async def call(*_: object, **__: object) -> ShareAcknowledgeResponse:
+                return acknowledged({0: ErrorCode.NONE, 1: ErrorCode.INVALID_RECORD_STATE})
+
+            connection.call = call
+            await fetcher.finish()
+            assert {partition: error and error.code for partition, _, error in heard} == {
+                ONE: None,
+                TWO: ErrorCode.INVALID_RECORD_STATE,
+                elsewhere: ErrorCode.NETWORK_EXCEPTION,
+            }
+
+    asyncio.run(run())
+
+
+def test_a_close_without_an_answer_says_so() -> None:
+    async def run() -> None:
+        heard: Heard = []
+        async with with_session(heard) as (fetcher, connection):
+            said(fetcher, ONE)
+            connection.call = Mock(side_effect=OttlaError("no such version"))
+            await fetcher.finish()
+            assert [(partition, error and error.code) for partition, _, error in heard] == [
+                (ONE, ErrorCode.NETWORK_EXCEPTION)
+            ]
+
+    asyncio.run(run())
 
 
 # ---- with a cluster

@@ -24,10 +24,9 @@ from ottla.client.connection.wake_loop import WakeLoop
 from ottla.client.settings.share import ShareConsumerSettings
 from ottla.client.share.session import ShareFetchSession, offsets_of
 from ottla.columns.record import Unread, batches
-from ottla.kernel.client_error import error_of
+from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid
-from ottla.wire.api import ApiKey
 from ottla.wire.api.share_acknowledge import ShareAcknowledgeResponse
 from ottla.wire.api.share_fetch import AcquiredRecords, PartitionData, ShareFetchResponse
 
@@ -99,7 +98,8 @@ class ShareFetcher(WakeLoop):
             said = self._acknowledgements.take(ready) if session.began else {}
         settings = self._settings
         request: Any
-        if said and (renews or not hungry):
+        # Alone, too, where a partition is no longer read: a fetch that named it would acquire more of it.
+        if said and (renews or not hungry or not self.assigned.issuperset(said)):
             request = session.acknowledge(ids, said)
             request.is_renew_ack = renews
         elif hungry or ready:
@@ -148,28 +148,40 @@ class ShareFetcher(WakeLoop):
         self.lock_timeout_ms = response.acquisition_lock_timeout_ms or self.lock_timeout_ms
         metadata = self._cluster.metadata
         metadata.add_nodes(ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
-        heard: set[TopicPartition] = set()
         troubled = False
-        for topic in response.responses:
-            name = metadata.topic_names.get(bytes(topic.topic_id), "")
-            for data in topic.partitions:
-                partition = TopicPartition(name, data.partition_index)
-                heard.add(partition)
-                if isinstance(data, PartitionData):
-                    self._tell(partition, said, error_of(data.acknowledge_error_code, data.acknowledge_error_message))
-                    troubled = not self._took(partition, data) or troubled
-                else:
-                    self._tell(partition, said, error_of(data.error_code, data.error_message))
-        for partition in set(said) - heard:
-            self._tell(partition, said, None)
+        for partition, data in self._acknowledged(said, response):
+            if isinstance(data, PartitionData):
+                troubled = not self._took(partition, data) or troubled
         self._look_again(troubled)
+
+    def _acknowledged(
+        self, said: Said, response: ShareFetchResponse | ShareAcknowledgeResponse
+    ) -> list[tuple[TopicPartition, Any]]:
+        """Tell what became of each partition's acknowledgements. Returns the partitions of the answer.
+
+        What the answer leaves out has failed, as in Java's client: the broker has not said that it took it.
+        """
+        names = self._cluster.metadata.topic_names
+        found: list[tuple[TopicPartition, Any]] = [
+            (TopicPartition(names.get(bytes(topic.topic_id), ""), data.partition_index), data)
+            for topic in response.responses
+            for data in topic.partitions
+        ]
+        for partition, data in found:
+            if isinstance(data, PartitionData):
+                error = error_of(data.acknowledge_error_code, data.acknowledge_error_message)
+            else:
+                error = error_of(data.error_code, data.error_message)
+            self._tell(partition, said, error)
+        for partition in set(said).difference(partition for partition, _ in found):
+            why = f"{partition}: the broker's answer says nothing of the acknowledgements"
+            self._tell(partition, said, KafkaError(ErrorCode.INVALID_RECORD_STATE, why))
+        return found
 
     def _failed(self, node_id: int, session: ShareFetchSession, error: KafkaError | None) -> None:
         """A request came to nothing: its acknowledgements are not repeated, the session begins again."""
         session.reset()
-        said = self._busy.pop(node_id, {})
-        for partition in said:
-            self._tell(partition, said, error)
+        self._gave_up(self._busy.pop(node_id, {}), error)
         if not self._closed:
             self._cluster.metadata.request_update(now_ms())
             self._look_again(True)
@@ -246,18 +258,23 @@ class ShareFetcher(WakeLoop):
             request = session.acknowledge(ids, said, last=True)
             request.group_id, request.member_id = self._settings.group_id, self.member_id
             try:
-                connection.version_of(ApiKey.SHARE_ACKNOWLEDGE)
                 response = await connection.call(
                     request, ShareAcknowledgeResponse, timeout_ms=self._settings.request_timeout_ms
                 )
-                error = error_of(response.error_code, response.error_message)
-            except KafkaError as failure:
-                error = failure
-            except OttlaError:
-                continue
-            for partition in said:
-                self._tell(partition, said, error)
+                check(response.error_code, response.error_message)
+            except KafkaError as error:
+                self._gave_up(said, error)
+            except OttlaError as error:
+                self._gave_up(said, KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)))
+            else:
+                self._acknowledged(said, response)
+        why = "the consumer was closed, and has no session with the leader"
+        self._gave_up(ready.take(list(ready.ready)), KafkaError(ErrorCode.NETWORK_EXCEPTION, why))
         self.close()
+
+    def _gave_up(self, said: Said, error: KafkaError | None) -> None:
+        for partition in said:
+            self._tell(partition, said, error)
 
 
 def _offsets(acquired: list[AcquiredRecords]) -> list[int]:
