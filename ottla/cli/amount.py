@@ -78,6 +78,11 @@ def instant(timestamp_ms: int | None) -> str | None:
     return at.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number and its noun: 1 record, 1,000 records."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def duration(milliseconds: int) -> str:
     """A time span for people: 7 d, 1 h 30 min, 250 ms."""
     if milliseconds < 1000:

@@ -242,7 +242,14 @@ def confirm(question: str, *, yes: bool) -> None:
     """Ask before what cannot be taken back. Without a terminal there is no one to ask: -y says yes there."""
     if not yes:
         check_terminal(question)
-        click.confirm(question, abort=True, err=True)
+        try:
+            if click.confirm(question, err=True):
+                return
+        except click.exceptions.Abort:
+            # The question's line is still open.
+            click.echo(err=True)
+        click.echo("nothing was done", err=True)
+        raise click.exceptions.Abort
 
 
 def check_terminal(question: str) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.amount import counted as counted
 from ottla.cli.amount import duration as duration
 from ottla.cli.amount import instant as instant
 from ottla.cli.amount import size as size

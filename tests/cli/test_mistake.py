@@ -33,6 +33,7 @@ from tests.cli.tool import OTTLA, Said, Tool, in_process, on_terminal
         ("topics -b 127.0.0.1:99999", 2, "a port is a number from 1 to 65535"),
         ("topics diff {topic} nothing-of-this-name", 1, "there is no topic nothing-of-this-name"),
         ("import {topic} pyproject.toml", 2, "is no file; the file comes first: ottla import pyproject.toml"),
+        ("import README.md {topic}", 2, "ottla: README.md: its ending says no format"),
         ("groups reset g {topic}", 2, "where to? give --to WHERE, or --by N"),
     ],
 )
@@ -64,6 +65,16 @@ def test_an_error_with_json_is_a_json_object_on_stderr(
     assert list(told) == ["error", "message"]
     assert told["error"] == error
     assert message in told["message"]
+
+
+@pytest.mark.parametrize("words", ["streams", "streams list", "streams describe app", "streams reset app -y"])
+def test_a_base_without_an_extra_names_it(words: str, tmp_path: Path, bootstrap: str) -> None:
+    (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError(\"No module named 'numpy'\", name='numpy')\n")
+    said = in_process(*words.split(), "-b", bootstrap, PYTHONPATH=str(tmp_path))
+    assert said.code == 1
+    assert said.err.endswith("`ottla streams` needs numpy: pip install 'ottla[spark]'\n")
+    told = in_process(*words.split(), "-b", bootstrap, "--json", PYTHONPATH=str(tmp_path))
+    assert "ottla[spark]" in json.loads(told.err)["message"]
 
 
 def test_a_wrong_use_with_json_is_text(tool: Tool, topic: str) -> None:

@@ -71,8 +71,11 @@ def test_a_table_has_colours_on_a_terminal_and_none_in_a_pipe(tool: Tool, bootst
 
 
 def test_deleting_asks_on_a_terminal(bootstrap: str, tool: Tool, topic: str) -> None:
+    with Producer(bootstrap) as producer:
+        producer.send(topic, b"one")
     asked = on_terminal("topics", "delete", topic, typed=[("forever?", b"n\n")], OTTLA_BOOTSTRAP_SERVERS=bootstrap)
-    assert "forever?" in asked.out
+    assert f"delete {topic} with 1 record forever?" in asked.out
+    assert asked.out.endswith("n\nnothing was done\n")
     assert asked.code == 130
     assert topic in [row[0] for row in tool("topics").rows]
 

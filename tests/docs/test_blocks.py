@@ -21,9 +21,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 
 import ottla
+from ottla.cli.ottla.root import ottla as ottla_tool
 from ottla.settings.server.unserved import STANDARD_AUTHORIZER
 from tests.docs.program import runs
 
@@ -61,6 +63,17 @@ _SECONDS_MAX = 120
 
 def _blocks(page: Path) -> list[tuple[str, str, str]]:
     return [(language, title, text) for language, title, text in _BLOCK.findall(page.read_text(encoding="utf-8"))]
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("**/*.md")), ids=lambda page: str(page.relative_to(DOCS)))
+def test_commands_in_the_text_are_there(page: Path) -> None:
+    context = click.Context(ottla_tool)
+    for words in re.findall(r"`ottla ([a-z][a-z-]*(?: [a-z][a-z-]+)?)", page.read_text(encoding="utf-8")):
+        name, _, second = words.partition(" ")
+        command = ottla_tool.get_command(context, name)
+        assert command is not None, words
+        if second and isinstance(command, click.Group):
+            assert command.get_command(context, second) is not None, words
 
 
 def _environment(node: ottla.Node, here: Path) -> dict[str, str]:

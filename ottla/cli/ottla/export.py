@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ottla.cli.amount import counted
 from ottla.cli.option import Tool, as_json, client_settings, cluster, complete_topic
 from ottla.cli.ottla.consume import bounds, reading, wants
 from ottla.cli.records.field import Getter, getter, parsed, text
@@ -100,7 +101,7 @@ def export(
     screen.told(
         as_json and path != "-",
         {"topic": topic, "file": path, "format": kind, "records": progress.count, "next": progress.places()},
-        f"{progress.count:,} records of {topic} written to {'stdout' if path == '-' else path}",
+        f"{screen.counted(progress.count, 'record')} of {topic} written to {'stdout' if path == '-' else path}",
     )
 
 
@@ -139,7 +140,8 @@ class _Progress:
 
     def told(self, where: str) -> str:
         """How many records are where, and how to read the rest."""
-        return f"{self.count:,} records are {where}; go on with --from {self.places()}, into another file"
+        verb = "is" if self.count == 1 else "are"
+        return f"{counted(self.count, 'record')} {verb} {where}; go on with --from {self.places()}, into another file"
 
     def places(self) -> str:
         return ",".join(f"{number}:{at}" for number, at in sorted(self._next.items()))

@@ -162,7 +162,8 @@ def reset(
             )
         if not dry_run:
             check_empty(ask, group)
-            confirm(f"move {group} in {found.moved} of {len(found.goals)} partitions? (-n shows where to)", yes=yes)
+            among = screen.counted(len(found.goals), "partition")
+            confirm(f"move {group} in {found.moved} of {among}? (-n shows where to)", yes=yes)
             found.commit(ask)
     rows = [
         {"topic": each.topic, "partition": each.partition, "before": found.before.get(each), "after": goal}

@@ -62,7 +62,7 @@ def list_(bootstrap: str, client: tuple[str, ...], everything: bool, as_json: bo
     columns += [screen.Column("leader", numeric=True), screen.Column("replicas"), screen.Column("in sync")]
     columns.append(screen.Column("trouble", "bad"))
     rows = [(*list(each.values())[:3], _ids(each["replicas"]), _ids(each["isr"]), each["trouble"]) for each in shown]
-    screen.table(columns, rows, empty=f"all {len(found):,} partitions have a leader and all their replicas in sync")
+    screen.table(columns, rows, empty=f"all partitions ({len(found):,}) have a leader and all their replicas in sync")
     return 1 if troubled else 0
 
 

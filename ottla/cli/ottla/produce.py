@@ -284,7 +284,8 @@ def _say_rehearsed(found: dict[str, Any], *, as_json: bool) -> None:
     for each in found["first"]:
         screen.line(each)
     nulls = f", {found['tombstones']:,} of them tombstones" if found["tombstones"] else ""
-    screen.done(f"{found['records']:,} records would be written ({screen.size(found['bytes'])}{nulls}); nothing was")
+    count = screen.counted(found["records"], "record")
+    screen.done(f"{count} would be written ({screen.size(found['bytes'])}{nulls}); nothing was")
 
 
 def _converse(producer: Producer, topic: str, parse: Parse) -> None:

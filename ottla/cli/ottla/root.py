@@ -59,13 +59,17 @@ _TOOLS = {
 }
 
 
+#: Packages that the extra ottla[spark] brings, without which `ottla streams` cannot work. Other tools name their extra.
+_OF_SPARK = {"numpy", "pandas", "pyarrow", "pyspark"}
+
+
 class Tools(click.Group):
     """A group that imports a command when it runs, not when it is listed."""
 
     def invoke(self, context: click.Context) -> Any:
         """Run the tool. A reader that goes away has seen enough; what is still buffered must not fail again at exit."""
         try:
-            return super().invoke(context)
+            return self._invoke(context)
         except BrokenPipeError:
             discard()
             return 0
@@ -76,6 +80,15 @@ class Tools(click.Group):
 
             complain_as_json(_in_ours(error) if isinstance(error, OSError) else error)
             return 1
+
+    def _invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] not in _OF_SPARK:
+                raise
+            tool = f"{context.command_path} {context.invoked_subcommand}"
+            raise OttlaError(f"`{tool}` needs {error.name}: pip install 'ottla[spark]'") from error
 
     def list_commands(self, context: click.Context) -> list[str]:
         """In the order of `_TOOLS`."""
@@ -193,7 +206,11 @@ def _misused(error: click.UsageError) -> None:
         wrong = message.partition("'")[2].partition("'")[0]
         hint = _nearest(_close(wrong, names)) or f"; there are {', '.join(names)}"
         message = f"there is no command {wrong} in {context.command_path}{hint}"
-    click.echo(f"{styled('ottla:', 'red', bold=True)} {message[:1].lower()}{message[1:]}", err=True)
+    first = message.partition(" ")[0]
+    if first.isalpha() and first[1:].islower():
+        # Click begins with a capital; a file's name keeps its letters.
+        message = f"{first.lower()}{message[len(first) :]}"
+    click.echo(f"{styled('ottla:', 'red', bold=True)} {message}", err=True)
     if context is not None:
         click.echo(styled(f"       see {context.command_path} --help", dim=True), err=True)
 

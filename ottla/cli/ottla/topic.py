@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ottla.cli.amount import setting_value
+from ottla.cli.amount import counted, setting_value
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, confirm, pairs, yes_option
 from ottla.cli.ottla.topic_analyze import analyze
 from ottla.cli.ottla.topic_copy import copy, diff
@@ -224,7 +224,10 @@ def delete(
 
 
 def _question(doomed: list[TopicSummary]) -> str:
-    shown = [f"{each.topic} with {'?' if each.records is None else f'{each.records:,}'} records" for each in doomed]
+    shown = [
+        f"{each.topic} with {'? records' if each.records is None else counted(each.records, 'record')}"
+        for each in doomed
+    ]
     if len(shown) == 1:
         return f"delete {shown[0]} forever?"
     lines = "".join(f"  {each}\n" for each in shown)
@@ -250,13 +253,13 @@ def trim(
     with admin(bootstrap, client) as ask:
         with timely(target):
             trim = plan_trim(ask, name, place(target), only)
-        confirm(f"delete {trim.records:,} records of {name} forever?", yes=yes)
+        confirm(f"delete {counted(trim.records, 'record')} of {name} forever?", yes=yes)
         results = ask.delete_records(trim.goals)
     rows = [{"partition": each.partition, "start_offset": results[each]} for each in trim.goals]
     screen.told(
         as_json,
         {"topic": name, "deleted": trim.records, "partitions": rows},
-        f"deleted {trim.records:,} records of {name}",
+        f"deleted {counted(trim.records, 'record')} of {name}",
     )
 
 
@@ -272,7 +275,7 @@ def grow(bootstrap: str, client: tuple[str, ...], name: str, partitions: int, as
     with admin(bootstrap, client) as ask:
         there = len(ask.describe_topic(name).partitions)
         if partitions <= there:
-            raise OttlaError(f"{name} has {there} partitions: it can only get more")
+            raise OttlaError(f"{name} has {counted(there, 'partition')}: it can only get more")
         ask.create_partitions({name: partitions}).check()
     screen.told(as_json, {"topic": name, "partitions": partitions}, f"{name} has {partitions} partitions")
 

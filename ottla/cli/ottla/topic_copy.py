@@ -73,13 +73,15 @@ def copy(
         if not under_way.has_begun:
             raise
         places = ",".join(f"{each.partition}:{at}" for each, at in sorted(under_way.reached.items()))
-        told = f"{under_way.written:,} records are copied; go on with --append --from {places}"
+        told = f"{screen.counted(under_way.written, 'record')} copied; go on with --append --from {places}"
         if isinstance(error, KeyboardInterrupt):
             screen.note(told)
             raise
         raise OttlaError(f"{screen.in_words(error)}; {told}") from error
     written, how = under_way.written, "partition by partition" if keeps else "to partitions by their keys"
-    screen.told(as_json, {"topic": target, "records": written}, f"{written:,} records copied to {target}, {how}")
+    screen.told(
+        as_json, {"topic": target, "records": written}, f"{screen.counted(written, 'record')} copied to {target}, {how}"
+    )
 
 
 @click.command(cls=Tool)
@@ -106,5 +108,5 @@ def diff(bootstrap: str, client: tuple[str, ...], first: str, second: str, other
         for each in found:
             click.echo(screen.visible(each) if screen.on_terminal() else each)
     else:
-        screen.done(f"{first} and {second} hold the same {same:,} records")
+        screen.done(f"{first} and {second} hold the same {screen.counted(same, 'record')}")
     return 1 if found else 0

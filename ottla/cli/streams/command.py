@@ -110,8 +110,8 @@ def run(
         )
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None
-    tasks, workers = len(running.program.tasks), running.slots
-    screen.hint(f"{tasks} tasks on {workers} workers; `ottla streams describe {app.application_id}` shows its lag")
+    tasks, workers = screen.counted(len(running.program.tasks), "task"), screen.counted(running.slots, "worker")
+    screen.hint(f"{tasks} on {workers}; `ottla streams describe {app.application_id}` shows its lag")
     try:
         app.await_termination()
     finally:
@@ -217,8 +217,9 @@ def _about(last: LastRun, alive: Alive | None, tasks: list[dict[str, Any]]) -> s
     lag = sum(row["lag"] for row in tasks)
     state = view.state(alive)
     if alive is not None and alive.runs:
-        state += f" on {alive.host} (pid {alive.pid}, {alive.workers} workers)"
-    return f"{state}, {last.guarantee}, {len(tasks)} tasks, lag {lag:,}, started {screen.instant(last.started_ms)}"
+        state += f" on {alive.host} (pid {alive.pid}, {screen.counted(alive.workers, 'worker')})"
+    many = screen.counted(len(tasks), "task")
+    return f"{state}, {last.guarantee}, {many}, lag {lag:,}, started {screen.instant(last.started_ms)}"
 
 
 def _task_table(tasks: list[dict[str, Any]]) -> tuple[list[Any], list[list[Any]]]:
@@ -342,7 +343,10 @@ def reset(
                         f"{application} runs on {alive.host} (pid {alive.pid}): stop it first, or end it with --force; "
                         "-n shows what a reset would do"
                     )
-            question = f"reset {application}: {len(places)} input partitions to {target}, {len(doomed)} topics deleted?"
+            question = (
+                f"reset {application}: {screen.counted(len(places), 'input partition')} to {target}, "
+                f"{screen.counted(len(doomed), 'topic')} deleted?"
+            )
             confirm(question, yes=yes)
             _end(ask, client_settings(bootstrap, client), last, alive)
             if last.guarantee == "exactly_once_v2":

@@ -189,7 +189,7 @@ def drain(node: int, directory: str, as_json: bool) -> None:
     screen.told(
         as_json,
         {"node": node, "moved": done, "left": left},
-        f"{done} replica{'s' * (done != 1)} moved away from node {node}" + (f", {left} on the way" if left else ""),
+        f"{screen.counted(done, 'replica')} moved away from node {node}" + (f", {left} on the way" if left else ""),
     )
 
 
@@ -208,7 +208,11 @@ def grow(nodes: int, directory: str, as_json: bool) -> None:
     cluster = _opened(directory)
     new = grown(cluster, nodes, _progress(as_json))
     there = cluster.plan.bootstrap_servers
-    screen.told(as_json, {"new": new, "bootstrap_servers": there}, f"{len(cluster.plan.nodes)} nodes; -b {there}")
+    screen.told(
+        as_json,
+        {"new": new, "bootstrap_servers": there},
+        f"{screen.counted(len(cluster.plan.nodes), 'node')}; -b {there}",
+    )
 
 
 @click.command(cls=Tool)
