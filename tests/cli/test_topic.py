@@ -2,6 +2,7 @@
 
 import json
 
+from ottla.client import Producer
 from tests.cli.tool import Tool, on_terminal
 
 

@@ -110,8 +110,8 @@ def run(
         )
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None
-    tasks, workers = screen.counted(len(running.program.tasks), "task"), screen.counted(running.slots, "worker")
-    screen.hint(f"{tasks} on {workers}; `ottla streams describe {app.application_id}` shows its lag")
+    many = f"{screen.counted(len(running.program.tasks), 'task')} on {screen.counted(running.slots, 'worker')}"
+    screen.hint(f"{many}; `ottla streams describe {app.application_id}` shows its lag")
     try:
         app.await_termination()
     finally:
