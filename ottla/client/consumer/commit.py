@@ -54,6 +54,7 @@ class CommitCalls(ABC):
         """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it.
 
         Returns when the coordinator has confirmed. KafkaError if the group has rebalanced: nothing was committed then.
+        OttlaError if it was not confirmed before another task's later commit of the same partitions began.
         """
         await self._commit(self._to_commit(offsets), self.settings.default_api_timeout_ms)
 

@@ -22,7 +22,7 @@ from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.membership import Outcome
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.kernel.client_error import NotReachable, check
-from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
 from ottla.wire.api.offset_commit import (
@@ -83,6 +83,10 @@ class Group(ABC):
         #: The coordinator knows us no more, and the program's next poll gives up its partitions.
         self._lost = False
         self._known: tuple[str, int, str | None] = ("", -1, None)
+        #: Commits so far, and by partition the last that has its offset; they are sent in this order.
+        self._commits = 0
+        self._last_commit: dict[TopicPartition, int] = {}
+        self._sending = asyncio.Lock()
 
     # ---- to be said by each protocol
 
@@ -145,20 +149,23 @@ class Group(ABC):
     # ---- offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, tuple[int, int, str]], timeout_ms: int) -> None:
-        """Commit (offset, leader epoch, metadata) of each partition. KafkaError if one was refused."""
+        """Commit (offset, leader epoch, metadata) of each partition. KafkaError if one was refused.
+
+        It is not tried again when a later commit has begun meanwhile: the group would go back to the older offset.
+        """
         if not offsets:
             return
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for (topic, number), (offset, epoch, metadata) in offsets.items():
-            part = OffsetCommitRequestPartition(
-                partition_index=number,
-                committed_offset=offset,
-                committed_leader_epoch=epoch,
-                committed_metadata=metadata,
-            )
-            topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(part)
+        self._commits += 1
+        turn = self._commits
+        self._last_commit.update(dict.fromkeys(offsets, turn))
+        topics = _topics(offsets)
+        tried = False
 
-        async def attempt() -> None:
+        async def send() -> tuple[asyncio.Future[OffsetCommitResponse], str, int]:
+            nonlocal tried
+            if tried and any(self._last_commit[one] > turn for one in offsets):
+                raise OttlaError(f"a commit in group {self.id} was not confirmed, and a later one has begun")
+            tried = True
             connection = await self._coordinator("")
             member_id, generation, instance_id = self.identity()
             request = OffsetCommitRequest(
@@ -166,12 +173,16 @@ class Group(ABC):
                 generation_id_or_member_epoch=generation,
                 member_id=member_id,
                 group_instance_id=instance_id,
-                topics=list(topics.values()),
+                topics=topics,
             )
             version = connection.version_of(ApiKey.OFFSET_COMMIT, _NAMED_TOPICS)
-            response = await connection.call(
-                request, OffsetCommitResponse, timeout_ms=self._settings.request_timeout_ms, version=version
-            )
+            answer = connection.send(request, timeout_ms=self._settings.request_timeout_ms, version=version)
+            return answer, member_id, generation
+
+        async def attempt() -> None:
+            async with self._sending:
+                answer, member_id, generation = await send()
+            response = await answer
             for topic in response.topics:
                 for one in topic.partitions:
                     where = f"committing {topic.name}-{one.partition_index} in group {self.id}"
@@ -265,3 +276,16 @@ class Group(ABC):
     @abstractmethod
     async def _beat(self) -> None:
         """A heartbeat."""
+
+
+def _topics(offsets: Mapping[TopicPartition, tuple[int, int, str]]) -> list[OffsetCommitRequestTopic]:
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for (topic, number), (offset, epoch, metadata) in offsets.items():
+        part = OffsetCommitRequestPartition(
+            partition_index=number,
+            committed_offset=offset,
+            committed_leader_epoch=epoch,
+            committed_metadata=metadata,
+        )
+        topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(part)
+    return list(topics.values())

@@ -1,0 +1,137 @@
+"""Commits of one group that are under way together: the last one that began is what stays. Without a socket."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from ottla.client import OttlaError, TopicPartition
+from ottla.client.connection.cluster import Cluster
+from ottla.client.connection.connection import BrokerConnection
+from ottla.client.membership.classic import ClassicGroupMember
+from ottla.client.membership.group import Owner
+from ottla.client.settings.consumer import ConsumerSettings
+from ottla.kernel.client_error import NotReachable
+from ottla.kernel.error import ErrorCode
+from ottla.wire.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Coordinator(ClassicGroupMember):
+    """A member, and the coordinator that it commits at: requests come out of `asked`, and are answered by hand."""
+
+    def __init__(self) -> None:
+        settings = ConsumerSettings.read("127.0.0.1:1", {"group_id": "g", "retry_backoff_ms": 0})
+        super().__init__(Cluster(settings), settings, cast(Owner, None))
+        self.asked: asyncio.Queue[tuple[int, Callable[[ErrorCode], None]]] = asyncio.Queue()
+        #: What each way to the coordinator waits for, the next one first.
+        self.ways: list[Awaitable[None]] = []
+
+    async def _coordinator(self, purpose: str = "coordinator") -> BrokerConnection:
+        if self.ways:
+            await self.ways.pop(0)
+        return cast(BrokerConnection, self)
+
+    def version_of(self, *_: object) -> int:
+        return 9
+
+    def send(self, request: OffsetCommitRequest, **_: object) -> asyncio.Future[Any]:
+        future = asyncio.get_running_loop().create_future()
+        part = request.topics[0].partitions[0]
+
+        def answer(code: ErrorCode) -> None:
+            said = OffsetCommitResponsePartition(partition_index=part.partition_index, error_code=int(code))
+            future.set_result(OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[said])]))
+
+        self.asked.put_nowait((part.committed_offset, answer))
+        return future
+
+    def begin(self, partition: TopicPartition, offset: int) -> asyncio.Task[None]:
+        return asyncio.ensure_future(self.commit({partition: (offset, -1, "")}, 10_000))
+
+    async def next(self) -> tuple[int, Callable[[ErrorCode], None]]:
+        async with asyncio.timeout(3):
+            return await self.asked.get()
+
+
+def played(play: Callable[[Coordinator], Awaitable[None]]) -> None:
+    async def run() -> None:
+        await play(Coordinator())
+
+    asyncio.run(run())
+
+
+def test_a_commit_that_was_refused_is_not_repeated_behind_a_later_one() -> None:
+    async def play(group: Coordinator) -> None:
+        first = group.begin(ONE, 5)
+        offset, answer_first = await group.next()
+        second = group.begin(ONE, 9)
+        offset, answer_second = await group.next()
+        assert offset == 9
+        answer_first(ErrorCode.NOT_COORDINATOR)
+        answer_second(ErrorCode.NONE)
+        await second
+        with pytest.raises(OttlaError, match="a later one has begun"):
+            await first
+        assert group.asked.empty()
+
+    played(play)
+
+
+def test_a_commit_is_repeated_while_the_later_ones_are_of_other_partitions() -> None:
+    async def play(group: Coordinator) -> None:
+        first = group.begin(ONE, 5)
+        _, answer = await group.next()
+        second = group.begin(TWO, 9)
+        _, answer_second = await group.next()
+        answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        answer_second(ErrorCode.NONE)
+        offset, answer = await group.next()
+        assert offset == 5
+        answer(ErrorCode.NONE)
+        await asyncio.gather(first, second)
+
+    played(play)
+
+
+def test_commits_are_sent_in_the_order_in_which_they_began() -> None:
+    async def play(group: Coordinator) -> None:
+        found: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        group.ways = [found]
+        first = group.begin(ONE, 5)
+        await asyncio.sleep(0)
+        second = group.begin(ONE, 9)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        found.set_result(None)
+        sent = [await group.next(), await group.next()]
+        assert [offset for offset, _ in sent] == [5, 9]
+        for _, answer in sent:
+            answer(ErrorCode.NONE)
+        await asyncio.gather(first, second)
+
+    played(play)
+
+
+def test_a_commit_that_did_not_reach_the_coordinator_does_not_follow_a_later_one() -> None:
+    async def play(group: Coordinator) -> None:
+        lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        lost.set_exception(NotReachable("the coordinator is gone"))
+        group.ways = [lost]
+        first = group.begin(ONE, 5)
+        second = group.begin(ONE, 9)
+        offset, answer = await group.next()
+        assert offset == 9
+        answer(ErrorCode.NONE)
+        await second
+        with pytest.raises(OttlaError, match="a later one has begun"):
+            await first
+
+    played(play)
