@@ -7,6 +7,7 @@ import pytest
 from ottla.client.producer.accumulator import Accumulator, PartitionQueue
 from ottla.client.producer.delivery import Delivery
 from ottla.client.settings.producer import ProducerSettings
+from ottla.kernel.client_error import ClientClosed
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.batch import HEADER_BYTES
 
@@ -286,3 +287,15 @@ def test_the_last_partition_can_be_named() -> None:
     put(accumulator, partition=0)
     put(accumulator, partition=2)
     assert [each.open is not None for each in accumulator.topics["t"].partitions] == [True, False, True]
+
+
+def test_a_closed_producer_takes_nothing_more_and_forgets_what_it_had() -> None:
+    accumulator, _ = made()
+    open_one = put(accumulator)
+    assert open_one is not None
+    assert accumulator.close() == [open_one[0]]
+    assert queue(accumulator).open is None, "the synchronous producer appends to an open batch without asking"
+    with pytest.raises(ClientClosed):
+        put(accumulator)
+    with pytest.raises(ClientClosed):
+        accumulator.put(queue(accumulator), open_one[0])

@@ -1,6 +1,8 @@
 """Polls and closes that stop in the middle of a rebalance: cancelled, or by a listener that raises. No socket."""
 
 import asyncio
+import signal
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import cast
@@ -8,7 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from ottla.client import AsyncConsumer, RebalanceListener, TopicPartition
+from ottla.client import AsyncConsumer, Consumer, RebalanceListener, TopicPartition
 from ottla.client.connection.clock import now_ms
 from ottla.client.consumer.position import PartitionPosition
 from ottla.client.membership.classic import ClassicGroupMember
@@ -166,3 +168,36 @@ def test_a_listener_that_raises_at_the_end_does_not_keep_the_member_in_its_group
             assert consumer.assignment() == set()
 
     asyncio.run(run())
+
+
+def test_ctrl_c_in_a_poll_leaves_the_listener_to_the_close() -> None:
+    """Partitions that go at the close are told to a listener: nothing else ends that call."""
+
+    async def interrupted() -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        await hangs()
+
+    listener = Told()
+    consumer: Consumer[bytes, bytes] = Consumer("127.0.0.1:1", group_id="g", enable_auto_commit=False)
+    consumer.subscribe(["t"], listener=listener)
+    consumer._half._positions[ONE] = PartitionPosition(ONE)
+    with pytest.raises(KeyboardInterrupt):
+        consumer._run(interrupted())
+
+    async def revoked() -> None:
+        async with asyncio.timeout(3):
+            await consumer._half.revoke({ONE})
+
+    consumer._run(revoked())
+    assert listener.gone == [ONE]
+    consumer.close()
+
+
+class Told(RebalanceListener):
+    """The partitions that went, as a program's own thread hears of them."""
+
+    def __init__(self) -> None:
+        self.gone: list[TopicPartition] = []
+
+    def revoked(self, partitions: list[TopicPartition]) -> None:
+        self.gone += partitions

@@ -16,7 +16,7 @@ from ottla.client.producer.delivery import Delivery
 from ottla.client.producer.sender import Sender
 from ottla.client.settings.producer import ProducerSettings
 from ottla.kernel.client_error import ConnectionLost
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.wire.api.init_producer_id import InitProducerIdResponse
 from ottla.wire.api.metadata import (
@@ -200,5 +200,20 @@ def test_a_leader_that_has_lost_track_gets_all_of_its_partition_under_a_new_id()
         answer()
         assert (await scene.request())[0] == {0: (2, 1)}
         assert scene.broker.ids == 2
+
+    played(play)
+
+
+def test_answers_that_come_after_the_close_end_nothing_twice() -> None:
+    async def play(scene: Scene) -> None:
+        delivery = scene.send(0)
+        _, answer = await scene.request()
+        scene.sender.close()
+        with pytest.raises(KafkaError, match="closed"):
+            await delivery
+        answer()
+        await scene.settled()
+        assert scene.accumulator.memory_used == 0
+        assert not scene.accumulator.incomplete
 
     played(play)

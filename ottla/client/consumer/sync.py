@@ -81,10 +81,12 @@ class Consumer(Generic[K, V]):
         """Wait for `work`, and make the listener's calls that it asks for meanwhile."""
         if self._half._listener is None:
             return self._thread.run(work)
+        # A queue for each: one that was cut short by Ctrl-C leaves its end in its own.
+        calls = self._calls = queue.SimpleQueue()
         future: concurrent.futures.Future[T] = self._thread.submit(work)
-        future.add_done_callback(lambda _: self._calls.put(None))
+        future.add_done_callback(lambda _: calls.put(None))
         try:
-            while (call := self._calls.get()) is not None:
+            while (call := calls.get()) is not None:
                 told, partitions, over = call
                 error: BaseException | None = None
                 try:

@@ -21,6 +21,7 @@ from ottla.client.producer.delivery import Delivery, ProducerBatch
 from ottla.client.producer.partitioner import key_hash, next_sticky
 from ottla.client.settings.producer import ProducerSettings
 from ottla.kernel.argument import whole
+from ottla.kernel.client_error import ClientClosed
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Clock, Rng
 from ottla.wire.batch import HEADER_BYTES, Header
@@ -82,6 +83,8 @@ class Accumulator:
         #: Does a sender wait for memory?
         self.starved = False
         self.memory_used = 0
+        #: Is it over? Nothing would send what is taken then.
+        self.closed = False
         self._serial = 0
         self._settings = settings
         self._clock = clock
@@ -166,6 +169,7 @@ class Accumulator:
 
     def _room(self, queue: TopicQueue, number: int, size: int) -> ProducerBatch | None:
         """A batch of this partition that can take `size` more bytes, grown or new; None if memory is out."""
+        self._check_open()
         partition = queue.partitions[number]
         if size > self._record_bytes_max:
             raise KafkaError(
@@ -204,6 +208,7 @@ class Accumulator:
 
     def put(self, partition: PartitionQueue, batch: ProducerBatch) -> bool:
         """Take a batch whose records are encoded already. False if there is no room for it."""
+        self._check_open()
         if not self._reserve(batch.size):
             return False
         batch.reserved = batch.size
@@ -212,6 +217,25 @@ class Accumulator:
         self.active[partition] = None
         self.incomplete[batch] = None
         return True
+
+    def close(self) -> list[ProducerBatch]:
+        """Take nothing more: ClientClosed from now on. Returns the batches that are not over."""
+        self.closed = True
+        left = list(self.incomplete)
+        self.incomplete.clear()
+        self.active.clear()
+        self.memory_used = 0
+        for batch in left:
+            batch.reserved = 0
+        for topic in self.topics.values():
+            for partition in topic.partitions:
+                partition.open = None
+                partition.closed.clear()
+        return left
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise ClientClosed("this producer is closed")
 
     def _reserve(self, size: int) -> bool:
         # A batch always fits, however small the memory is: else nothing would ever be sent.

@@ -91,9 +91,7 @@ class Sender(WakeLoop):
         if self._timer is not None:
             self._timer.cancel()
         with self._lock:
-            left = list(self._accumulator.incomplete)
-            self._accumulator.incomplete.clear()
-            self._accumulator.memory_used = 0
+            left = self._accumulator.close()
         for batch in left:
             batch.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed before the record was sent"))
         self._tell()
