@@ -129,17 +129,18 @@ def test_only_partitions_that_may_be_read_are_fetched() -> None:
     assert wanted_of(plenty) == [[0, 1, 2], [0, 2]], "enough of the second waits to be polled"
 
 
-def taken(state: PartitionPosition, answer: PartitionData, offset: int, **settings: object) -> None:
-    """The position takes an answer to a fetch from this offset."""
+def taken(state: PartitionPosition, answer: PartitionData, offset: int, **settings: object) -> bool:
+    """The position takes an answer to a fetch from this offset. May the next fetch follow at once?"""
 
-    async def run() -> None:
+    async def run() -> bool:
         cluster = Cluster(ConsumerSettings.read("127.0.0.1:1", settings))
         fetcher = Watched(cluster, {ONE: state})
-        fetcher._took(ONE, WantedPartition(offset, 0, 1000, Uuid(b"i" * 16)), answer)
+        at_once = fetcher._took(ONE, WantedPartition(offset, 0, 1000, Uuid(b"i" * 16)), answer)
         fetcher.close()
         await cluster.close()
+        return at_once
 
-    asyncio.run(run())
+    return asyncio.run(run())
 
 
 @pytest.mark.parametrize("checks", [True, False])
@@ -169,6 +170,31 @@ def test_an_out_of_range_that_was_overtaken_by_a_seek_resets_nothing(seeked: int
     taken(state, answer, 5, auto_offset_reset="earliest")
     assert state.position == position
     assert state.reset == ("earliest" if seeked is None else None)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_an_out_of_range_behind_fetched_records_waits_until_they_are_given(paused: bool) -> None:
+    state = PartitionPosition(ONE)
+    state.seek(5)
+    taken(state, PartitionData(partition_index=0, records=build([(1, b"k", b"value", [])], base_offset=5)), 5)
+    state.paused = paused
+    answer = PartitionData(partition_index=0, error_code=int(ErrorCode.OFFSET_OUT_OF_RANGE))
+    assert not taken(state, answer, 6), "the broker would say the same again and again"
+    assert (state.position, state.reset, state.error) == (5, None, None)
+    assert [one.offset for one in state.take(10)] == [5]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NONE, ErrorCode.CORRUPT_MESSAGE])
+def test_an_error_of_before_a_seek_is_not_raised_behind_it(code: ErrorCode) -> None:
+    records = bytearray(build([(1, b"k", b"value", [])], base_offset=5))
+    records[16] = 9  # a magic that does not exist
+    state = PartitionPosition(ONE)
+    state.seek(9)
+    taken(state, PartitionData(partition_index=0, error_code=int(code), records=bytes(records)), 5)
+    assert (state.position, state.error) == (9, None)
+    state.seek(5)
+    taken(state, PartitionData(partition_index=0, error_code=int(code), records=bytes(records)), 5)
+    assert isinstance(state.error, KafkaError)
 
 
 def test_records_of_before_a_seek_are_dropped() -> None:

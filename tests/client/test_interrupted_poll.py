@@ -201,3 +201,21 @@ class Told(RebalanceListener):
 
     def revoked(self, partitions: list[TopicPartition]) -> None:
         self.gone += partitions
+
+
+def test_a_seek_while_a_position_is_found_is_newer_than_what_is_found() -> None:
+    """Whatever kind of seek: the program wanted what was committed, and would have lost all up to the end."""
+
+    async def run() -> None:
+        async with member(RebalanceListener()) as (consumer, _):
+            await consumer.seek_to_end([ONE])
+
+            async def listed(*_: object) -> dict[TopicPartition, tuple[int, int]]:
+                await consumer.seek_to_committed([ONE])
+                return {ONE: (99, -1)}
+
+            consumer._list_offsets = listed  # type: ignore[method-assign, assignment]
+            await consumer._find_positions(now_ms() + 1000)
+            assert (consumer._positions[ONE].position, consumer._positions[ONE].reset) == (None, "committed")
+
+    asyncio.run(run())

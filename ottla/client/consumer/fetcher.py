@@ -234,7 +234,8 @@ class Fetcher(WakeLoop):
                     try:
                         chunk = Chunk(data.records, want.offset, aborted, check_crcs=self._settings.check_crcs)
                     except KafkaError as error:
-                        state.error = error
+                        if state.fetch_offset == want.offset:
+                            state.error = error
                         return True
                     if chunk.end_offset == want.offset and state.fetch_offset == want.offset:
                         why = f"{partition} at offset {want.offset}: the broker sent no whole batch"
@@ -256,14 +257,16 @@ class Fetcher(WakeLoop):
             if code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 if state.fetch_offset == want.offset:
                     self._out_of_range(state, want.offset)
-                return True
-            state.error = error_of(code, f"{partition} at offset {want.offset}")
+                return not state.chunks
+            if state.fetch_offset == want.offset:
+                # Not after a seek: what lies there no longer stands in the way.
+                state.error = error_of(code, f"{partition} at offset {want.offset}")
             return True
 
     def _out_of_range(self, state: PartitionPosition, offset: int) -> None:
         policy = self._settings.auto_offset_reset
-        if state.has_records:
-            # What was fetched before is still good; the reset comes when we get there and ask again.
+        if state.unread or state.chunks:
+            # What was fetched before is still good, also while it is paused: the reset comes when we get there.
             return
         if policy == "none":
             why = f"{state.partition}: offset {offset} is gone or not there yet, and auto.offset.reset is none: seek"

@@ -222,13 +222,14 @@ class PositionCalls:
         policy = self.settings.auto_offset_reset
         with self._lock:
             missing = {one: state.reset for one, state in self._positions.items() if state.position is None}
+        asked = dict(missing)
         try:
             unset = [one for one, how in missing.items() if how == "committed"]
             if unset:
                 found = await self._group.committed(unset, timeout_ms) if self._group is not None else {}
                 for one in unset:
                     if one in found:
-                        self._place(one, "committed", found[one][0])
+                        self._place(one, asked[one], found[one][0])
                     else:
                         missing[one] = policy
             times = {}
@@ -252,11 +253,11 @@ class PositionCalls:
                 raise
             return
         for one, at in listed.items():
-            self._place(one, missing[one] or "", at[0])
+            self._place(one, asked[one], at[0])
 
-    def _place(self, partition: TopicPartition, how: str, offset: int) -> None:
+    def _place(self, partition: TopicPartition, asked: str | None, offset: int) -> None:
         with self._lock:
             state = self._positions.get(partition)
-            # A seek while we asked is newer than what we found.
-            if state is not None and state.position is None and state.reset in (how, "committed"):
+            # A seek while we asked, of whatever kind, is newer than what we found.
+            if state is not None and state.position is None and state.reset == asked:
                 state.seek(offset)
