@@ -24,6 +24,10 @@ from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.restore import pack, restore, unpack
 from ottla.spark.streams.write import Made
 
+#: A task commits its offsets again after so long without a commit. Its group has no members: brokers forget an offset
+#: `offsets.retention.minutes` after its commit, and the task would begin again where its source begins.
+KEEP_MS = 600_000
+
 
 class HostedTask:
     """`committed` are the group's offsets when the task was opened."""
@@ -56,6 +60,8 @@ class HostedTask:
             self.committer.close()
             raise
         self._given = False
+        #: When it last committed, in ms; of earlier commits that is not known.
+        self._committed_ms = 0
         self.processed = 0
         #: Seconds in the engine, and how old the newest record was when it was processed.
         self.process_s = 0.0
@@ -95,22 +101,26 @@ class HostedTask:
         for place in self.plan.sources:
             waiting = task.queued(*place)[1]
             offsets[place] = positions[place] if waiting is None else waiting
-        self._commit(task.take_outputs(), offsets)
+        self._commit(task.take_outputs(), offsets, now)
 
-    def settle(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit the positions if no record waits."""
-        if self.idle:
-            self._commit([], {place: positions[place] for place in self.plan.sources})
+    def settle(self, positions: Mapping[TopicPartition, int], now: int) -> None:
+        """Commit the positions if no record waits, and old commits again."""
+        offsets = {place: positions[place] for place in self.plan.sources} if self.idle else self.committed
+        if offsets:
+            self._commit([], offsets, now, again=now - self._committed_ms >= KEEP_MS)
 
-    def _commit(self, outputs: list[Made], offsets: Mapping[TopicPartition, int]) -> None:
+    def _commit(
+        self, outputs: list[Made], offsets: Mapping[TopicPartition, int], now: int, *, again: bool = False
+    ) -> None:
         changes = self.task.take_changes()
         self._cells |= changes.cells
-        if not outputs and not changes.stores and not changes.cells and offsets == self.committed:
+        if not again and not outputs and not changes.stores and not changes.cells and offsets == self.committed:
             return
         first = min(offsets)
         told = {place: (offset, pack(self._cells) if place == first else "") for place, offset in offsets.items()}
         self.committer.commit(self.task, outputs, changes, told)
         self.committed = dict(offsets)
+        self._committed_ms = now
 
     def close(self, quietly: Callable[[Callable[[], None]], None]) -> None:
         """`quietly` calls what may fail after an error."""

@@ -201,9 +201,12 @@ class Share:
             self._driver.tell({"tasks": {each.plan.id: self._told(each) for each in self._tasks}})
 
     def _settle(self) -> None:
-        """Commit the positions of idle tasks behind transactions' markers, so that their lag is 0."""
+        """Commit the positions of idle tasks behind transactions' markers, so that their lag is 0, and old
+        commits again.
+        """
         positions = self._consumer.positions()
-        self._while_stepping(lambda task: task.settle(positions))
+        now = _now()
+        self._while_stepping(lambda task: task.settle(positions, now))
 
     def _told(self, hosted: HostedTask) -> dict[str, Any]:
         """What a task has done since it was opened; metric.py has the names."""

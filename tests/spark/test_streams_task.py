@@ -1,0 +1,49 @@
+"""A task and what it commits, without Spark, while the clock of the brokers is moved."""
+
+import pytest
+
+import ottla
+from ottla.client.admin.client import Admin
+from ottla.client.consumer.sync import Consumer
+from ottla.client.producer.sync import Producer
+from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams.running import prepare
+from ottla.spark.streams.task import HostedTask
+from ottla.spark.streams.worker import read
+from ottla.streams import StreamsBuilder
+
+DAY_MS = 86_400_000
+ONE = TopicPartition("in", 0)
+
+
+@pytest.mark.parametrize("waiting", [False, True])
+def test_offsets_of_a_quiet_task_do_not_expire(waiting: bool) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().count(materialized="counts")
+    application = builder.build(application_id="quiet", key_serde="string", value_serde="string")
+    with ottla.Node() as node, Admin(node.bootstrap_servers) as admin:
+        node.create_topic("in", settings={"retention.ms": -1})
+        program = prepare(application.topology, application.settings, node.bootstrap_servers, {}, accept_changes=False)
+        with Producer(node.bootstrap_servers) as producer:
+            producer.send("in", b"v", b"k").result(30)
+        task = HostedTask(program, program.tasks[0], admin, None, node.clock.now_ms())
+        with Consumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([ONE])
+            while not (batches := list(read(consumer, 1))):
+                pass
+        task.give(batches[0])
+        task.run({ONE: 1}, [], node.clock.now_ms())
+        if waiting:
+            task.give(batches[0])
+        for _ in range(9):
+            node.clock.advance(DAY_MS)
+            task.settle({ONE: 1}, node.clock.now_ms())
+        before = task.committer.commits
+        task.settle({ONE: 1}, node.clock.now_ms() + 1)
+        assert task.committer.commits == before
+        assert admin.list_group_offsets("quiet")[ONE].offset == 1
+        task.close(lambda call: call())
+        again = HostedTask(program, program.tasks[0], admin, None, node.clock.now_ms())
+        assert again.committed == {ONE: 1}
+        assert again.task.store("counts").get("k") == (1, pytest.approx(0, abs=1e15))
+        again.close(lambda call: call())
