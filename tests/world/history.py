@@ -53,6 +53,8 @@ class History:
         self.going = True
         self.tasks: list[asyncio.Task[None]] = []
         self.faults: dict[str, int] = {}
+        #: Host -> how far its clock was set, in milliseconds.
+        self._stepped: dict[str, int] = {}
         self.faults_ms = _FAULTS_MS
 
     def run(self) -> None:
@@ -183,7 +185,9 @@ class History:
 
     def _step_clock(self, node: NodeHost) -> None:
         self._note("clock step")
-        node.host.clock.step(self.rng.randrange(-600_000, 600_000))
+        ms = self.rng.randrange(-600_000, 600_000)
+        node.host.clock.step(ms)
+        self._stepped[node.host.name] = self._stepped.get(node.host.name, 0) + ms
 
     def _later(self, mend: Callable[[], None]) -> None:
         self.world.after(self.rng.randrange(_DOWN_MS) * 1000, mend, "mend")
@@ -195,6 +199,8 @@ class History:
         for node in self.nodes:
             node.disk.crash_at = None
             node.host.slowness = 1
+            # Steps may add up to more than an hour, and then a node takes no records of clients with other clocks.
+            node.host.clock.step(-self._stepped.pop(node.host.name, 0))
             node.host.resume()
         self.world.run_for(_DOWN_MS * 2)
         for node in self.nodes:
