@@ -13,7 +13,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -75,6 +75,8 @@ class NodeHost:
         self.running: MetadataNode | None = None
         #: Why the node ended itself, when it did.
         self.failure: str | None = None
+        #: Called when the node gives itself up.
+        self.on_failure: Callable[[str], None] = lambda _: None
         #: Does it serve?
         self.is_ready = False
         for directory in self.settings.log_dirs:
@@ -135,6 +137,7 @@ class NodeHost:
 
     def _fail(self, why: str) -> None:
         self.failure = self.failure or why
+        self.on_failure(why)
 
     def stop(self) -> None:
         """SIGTERM: the node ends in good order."""

@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from functools import partial
 from random import Random
@@ -137,6 +138,11 @@ class History:
             except Crashed:
                 self._note("crash in recovery")
                 self._down(node)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                self._note("no room to start")
+                self._down(node)
 
         self.world.after(self.rng.randrange(_DOWN_MS) * 1000, start, "start")
 
@@ -151,6 +157,11 @@ class History:
             try:
                 node.stop()
             except Crashed:
+                self._down(node)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                self._note("no room to stop")
                 self._down(node)
             else:
                 self._start_later(node)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from ottla.kernel.ids import INTERNAL_TOPICS, TopicPartition
 from ottla.log.log import Log
@@ -56,7 +57,28 @@ class OperatedHistory(EosHistory):
 
     @property
     def kinds(self) -> list[Callable[[NodeHost], None]]:
-        return [*super().kinds, self._kill_all]
+        return [*super().kinds, self._kill_all, self._fill]
+
+    def _guard(self, node: NodeHost) -> None:
+        super()._guard(node)
+
+        def ended() -> None:
+            self._note("node without room")
+            node.failure = None
+            if node.host.loop is not None:
+                self._down(node)
+
+        def failed(why: str) -> None:
+            assert "full" in why, why
+            self.world.after(0, ended, "ended")
+
+        node.on_failure = failed
+
+    def _fill(self, node: NodeHost) -> None:
+        """The disk takes no more for a while."""
+        self._note("full disk")
+        node.disk.fill(0)
+        self._later(partial(node.disk.fill, None))
 
     def _kill_all(self, node: NodeHost) -> None:
         """The whole cluster falls at once."""

@@ -228,7 +228,13 @@ class RaftDriver:
                 isinstance(each, SaveElection) for each in effects[index + 1 :]
             ):
                 continue
-            self._carry_out(effect)
+            try:
+                self._carry_out(effect)
+            except OSError as error:
+                # The quorum has a vote or an epoch that is not on the disk: what it says from now on may be untrue.
+                self.sync.fail(error)
+            if self.sync.failure is not None:
+                return
         self.on_stepped()
 
     def _carry_out(self, effect: Effect) -> None:
@@ -240,7 +246,7 @@ class RaftDriver:
             case AppendControl():
                 self._append_control(effect.records, effect.epoch)
             case AppendEntries():
-                self._append(effect.records, effect.epoch)
+                self._append_decided(effect.records, effect.epoch)
             case AppendNoOp():
                 self._append([NoOpRecord()], effect.epoch)
             case Sync():
@@ -299,16 +305,20 @@ class RaftDriver:
         self.images.append((), appended.base_offset, epoch, now_ms)
         self.step(EntriesAppended(self.log.end_offset, len(data), changes_in(data)))
 
+    def _append_decided(self, records: Sequence[Any], epoch: int) -> None:
+        """Append what a controller has decided, and tell the one who asked for it when that fails."""
+        try:
+            self._append(records, epoch)
+        except OSError as error:
+            # Nothing has changed yet, in the log or in memory: with room on the disk the next one may pass.
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be written: {error}") from error
+
     def _append(self, records: Sequence[Any], epoch: int) -> None:
         now_ms = self._clock.now_ms()
         level = self.images.appended.metadata_version
         values = [pack(record, record_version(record, level)) for record in records]
         data = record_batch(values, epoch=epoch, now_ms=now_ms)
-        try:
-            appended = self.log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
-        except OSError as error:
-            # Nothing has changed yet, in the log or in memory: with room on the disk the next one may pass.
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be written: {error}") from error
+        appended = self.log.append(data, leader_epoch=epoch, now_ms=now_ms, origin=Origin.COORDINATOR)
         self.images.append(records, appended.base_offset, epoch, now_ms)
         self.step(EntriesAppended(self.log.end_offset, len(data)))
 
