@@ -17,15 +17,21 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 _PATIENCE_MS = 4_000
 
 
+class NoBroker(OttlaError):
+    """No broker answers at any of the addresses."""
+
+
 def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
     """Raise OttlaError when no broker is at any of the addresses; quicker than a client that keeps trying.
 
-    A connection is not enough: what listens must answer as a broker does, or speak TLS when that is asked for.
+    A connection is not enough: what listens must answer as a broker does, or speak TLS when that is asked for. A broker
+    that wants a sign-in closes the connections of clients without one, which would try again for a minute.
     """
     from ottla.settings.client.security import SecuritySettings
 
     default = SecuritySettings.declared["security_protocol"].default
-    plain = str(settings.get("security.protocol", default)).upper().endswith("PLAINTEXT")
+    protocol = str(settings.get("security.protocol", default)).upper()
+    plain = protocol.endswith("PLAINTEXT")
     import socket
 
     refused = []
@@ -38,6 +44,11 @@ def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
         try:
             with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_MS / 1000) as connection:
                 if _is_broker(connection) if plain else _speaks_tls(connection):
+                    if protocol == "PLAINTEXT" and not _takes_strangers(connection):
+                        raise OttlaError(
+                            f"{address} wants a sign-in: set security.protocol=SASL_PLAINTEXT, sasl.mechanism "
+                            "and what it needs (-X KEY=VALUE, or ottla profile set)"
+                        )
                     return
             refused.append(
                 f"{address}: what listens there is no Kafka broker, or one that wants TLS"
@@ -54,7 +65,7 @@ def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
         if bootstrap == DEFAULT_BOOTSTRAP
         else "is it running, and is that its address?"
     )
-    raise OttlaError(f"no broker at {bootstrap} ({'; '.join(refused)}); {mend}")
+    raise NoBroker(f"no broker at {bootstrap} ({'; '.join(refused)}); {mend}")
 
 
 #: ApiVersions 0 with a correlation id of its own and no client id, which every broker answers before anything else.
@@ -63,16 +74,40 @@ _HELLO = bytes.fromhex("0000000a 0012 0000 6f74746c ffff")
 
 def _is_broker(connection: socket.socket) -> bool:
     connection.sendall(_HELLO)
+    return (_received(connection, 8) or b"")[4:] == _HELLO[8:12]
+
+
+#: Metadata 1 of no topics, with the same correlation id.
+_WHO_IS_THERE = bytes.fromhex("0000000e 0003 0001 6f74746c ffff 00000000")
+
+
+def _takes_strangers(connection: socket.socket) -> bool:
+    """Does a broker that has answered `_HELLO` serve a client without a sign-in? True also where it does not say."""
+    # ApiVersions 0: an error code (2 bytes), a count (4), and of each API its key, least and highest version (6).
+    head = _received(connection, 6)
+    offered = None if head is None else _received(connection, 6 * int.from_bytes(head[2:]))
+    if offered is None or not any(offered[at : at + 2] == _WHO_IS_THERE[4:6] for at in range(0, len(offered), 6)):
+        # A controller's listener offers no metadata.
+        return True
+    try:
+        connection.sendall(_WHO_IS_THERE)
+        return _received(connection, 8) is not None
+    except TimeoutError:
+        return True
+
+
+def _received(connection: socket.socket, size: int) -> bytes | None:
+    """So many bytes; None when the other side closes before."""
     answer = b""
-    while len(answer) < 8:
+    while len(answer) < size:
         try:
-            more = connection.recv(8 - len(answer))
+            more = connection.recv(size - len(answer))
         except ConnectionError:
-            return False
+            return None
         if not more:
-            return False
+            return None
         answer += more
-    return answer[4:] == _HELLO[8:12]
+    return answer
 
 
 def _speaks_tls(connection: socket.socket) -> bool:

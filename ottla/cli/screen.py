@@ -149,6 +149,15 @@ def _width(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> int:
     return sum(least) + _GAP * (len(columns) - 1)
 
 
+def fitting(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> RenderableType:
+    """A table without the last columns for which the terminal is too narrow: a live view has no room for lists."""
+    shown = [list(row) for row in rows]
+    count = len(columns)
+    while count > 1 and _width(columns[:count], [row[:count] for row in shown]) > out().width:
+        count -= 1
+    return grid(columns[:count], [row[:count] for row in shown])
+
+
 def grid(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, headless: bool = False) -> RenderableType:
     """The table itself, for a terminal."""
     from rich.table import Table

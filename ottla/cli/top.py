@@ -132,7 +132,7 @@ def _page(now: Look, before: Look | None, bootstrap: str, sort: str) -> Renderab
     rate = sum(row["records_per_s"] or 0 for row in topics)
     head = Text.assemble(
         (f"{bootstrap}  ", "bold"),
-        f"{len(topics):,} topics, {rate:,.0f} records/s  ",
+        f"{screen.counted(len(topics), 'topic')}, {rate:,.0f} records/s  ",
         (time.strftime("%H:%M:%SZ", time.gmtime()) + "  Ctrl-C ends", "dim"),
     )
     left = len(topics) - room
@@ -150,4 +150,4 @@ def _grid(titles: tuple[str, ...], rows: list[list[object]], words: int) -> Rend
     from ottla.cli import screen
 
     columns = [screen.Column(title, "" if at else "name", numeric=at >= words) for at, title in enumerate(titles)]
-    return screen.grid(columns, rows)
+    return screen.fitting(columns, rows)

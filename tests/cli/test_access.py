@@ -38,6 +38,15 @@ def tool(node: ottla.Node, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captur
     tool("acls", "remove", "ann", "-y")
 
 
+@pytest.mark.parametrize("words", ["topics list", "consume orders -e", "cluster health"])
+def test_a_client_without_a_sign_in_is_told_at_once(node: ottla.Node, tool: Tool, words: str) -> None:
+    """A client would try again for a minute: the broker closes its connections and says nothing."""
+    said = tool(*words.split(), "-b", secured(node))
+    assert said.code == (2 if "health" in words else 1)
+    assert f"{secured(node)} wants a sign-in: set security.protocol=SASL_PLAINTEXT" in said.out + said.err
+    assert "ottla start" not in said.out
+
+
 def test_a_producer_and_a_consumer_get_by_with_what_they_are_granted(node: ottla.Node, tool: Tool) -> None:
     said = tool("acls", "grant", "ann", "--produce", "orders", "--transactional-id", "ann-1")
     assert "User:ann: allow write topic orders" in said.err

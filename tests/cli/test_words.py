@@ -100,6 +100,15 @@ def test_a_terminal_that_is_too_narrow_for_a_table_gets_lists(bootstrap: str) ->
     assert re.search(r"CONTROLLER://[\w.]+:\d+", shown), "no address is folded that has a line for itself"
 
 
+def test_a_live_view_leaves_columns_out_where_the_terminal_is_too_narrow(bootstrap: str, topic: str) -> None:
+    """The first column is what the view is about: it was folded to one letter a line."""
+    shown = on_terminal("top", "-b", bootstrap, typed=[("Ctrl-C", CTRL_C)], COLUMNS="50", NO_COLOR="1").out
+    shown = re.sub(r"\x1b\[[0-9?;]*[A-Za-z]", "", shown)
+    assert re.search(r"\b1 topic, |[2-9]\d* topics, ", shown)
+    assert re.search(r"topic +partitions +records", shown)
+    assert "hottest" not in shown
+
+
 def test_a_long_work_shows_a_bar_on_a_terminal_and_nothing_in_a_pipe(tool: Tool, bootstrap: str, topic: str) -> None:
     words = ("perf", "produce", topic, "-n", "3000")
     shown = on_terminal(*words, OTTLA_BOOTSTRAP_SERVERS=bootstrap).out

@@ -107,8 +107,7 @@ def _tell(bundle: Bundle, *, as_json: bool) -> None:
     if as_json:
         about = {"file": str(bundle.path), "bytes": size, "contents": bundle.contents, "missing": bundle.missing}
         return screen.document(bundle.mask.value(about))
-    screen.done(
-        f"{bundle.path}: {len(bundle.contents)} files, {screen.size(size)}; secrets are masked, look before you send"
-    )
+    files = screen.counted(len(bundle.contents), "file")
+    screen.done(f"{bundle.path}: {files}, {screen.size(size)}; secrets are masked, look before you send")
     for name, why in bundle.missing.items():
         screen.note(f"{name} is missing or not whole: {screen.visible(why)}")

@@ -285,11 +285,11 @@ def _page(last: LastRun, now: Sighting, before: Sighting | None) -> RenderableTy
         (time.strftime("%H:%M:%SZ", time.gmtime()) + "  Ctrl-C ends", "dim"),
     )
     most_behind = sorted(tasks, key=lambda row: (-row["lag"], row["task"]))
-    parts: list[RenderableType] = [head, Text(), screen.grid(*_task_table(most_behind[:room]))]
+    parts: list[RenderableType] = [head, Text(), screen.fitting(*_task_table(most_behind[:room]))]
     if len(tasks) > room:
         parts.append(Text(f"and {len(tasks) - room:,} more tasks", style="dim"))
     if last.stores:
-        parts += [Text(), screen.grid(*_store_table(view.store_rows(last)))]
+        parts += [Text(), screen.fitting(*_store_table(view.store_rows(last)))]
     return Group(*parts)
 
 

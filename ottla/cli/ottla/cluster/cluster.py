@@ -31,13 +31,16 @@ def cluster(context: click.Context, bootstrap: str, client: tuple[str, ...], as_
 def health(bootstrap: str, client: tuple[str, ...], as_json: bool) -> int:
     """A verdict, its reasons and what to do; exit code 0 healthy, 1 degraded, 2 failing or not to be reached."""
     from ottla.cli import screen
+    from ottla.cli.reach import NoBroker
     from ottla.operations.health import DEGRADED, FAILING, HEALTHY, WORDS, Reason, examine
 
     try:
         with admin(bootstrap, client) as ask:
             reasons, looked_at = examine(ask)
     except (OttlaError, KafkaError) as error:
-        reasons, looked_at = [Reason(FAILING, screen.in_words(error), "ottla start, or -b HOST:PORT")], {}
+        missing = isinstance(error, NoBroker)
+        mend = "ottla start, or -b HOST:PORT" if missing else "what the client is set to: -X, ottla profile show"
+        reasons, looked_at = [Reason(FAILING, screen.in_words(error), mend)], {}
     verdict = max((each.level for each in reasons), default=HEALTHY)
     if as_json:
         found = [{"level": WORDS[each.level], "what": each.what, "do": each.do} for each in reasons]
