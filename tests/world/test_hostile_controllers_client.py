@@ -67,7 +67,7 @@ class Flood:
             except BrokenPipeError:
                 # It is not connected yet.
                 continue
-            except ConnectionResetError:
+            except (ConnectionResetError, ConnectionRefusedError):
                 self.refused += 1
             else:
                 if not sock.eof:
