@@ -37,7 +37,8 @@ CLUSTER_WIDE: Final = "cluster-wide"
 
 #: What Java's regular expressions call white space.
 _SPACE = " \t\n\v\f\r"
-_NUMBER = re.compile(r"[+-]?(NaN|Infinity|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[dDfF]?")
+#: No digit is given back: `[0-9]+\.?[0-9]*` could divide thousands of them in as many ways, before it refuses them.
+_NUMBER = re.compile(r"[+-]?(NaN|Infinity|([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?)[dDfF]?")
 
 
 class ConfigType(IntEnum):

@@ -81,6 +81,11 @@ def test_text_of_another_type_is_refused_by_name_and_value(setting: Setting[Any]
     assert str(caught.value).startswith(f"{setting.name}={text}: it takes ")
 
 
+def test_a_number_is_refused_in_linear_time() -> None:
+    with pytest.raises(OttlaError):
+        DOUBLE.parse("1" * 200_000 + "x")
+
+
 @pytest.mark.parametrize(
     ("check", "right", "wrong"),
     [
