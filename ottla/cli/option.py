@@ -240,10 +240,12 @@ def pairs(entries: tuple[str, ...], option: str) -> dict[str, str]:
 
 def confirm(question: str, *, yes: bool) -> None:
     """Ask before what cannot be taken back. Without a terminal there is no one to ask: -y says yes there."""
+    from ottla.cli.screen import visible
+
     if not yes:
         check_terminal(question)
         try:
-            if click.confirm(question, err=True):
+            if click.confirm(visible(question), err=True):
                 return
         except click.exceptions.Abort:
             # The question's line is still open.

@@ -205,10 +205,17 @@ def styled(text: str, fg: str | None = None, *, bold: bool = False, dim: bool = 
     return click.style(text, fg=None if os.environ.get("NO_COLOR") else fg, bold=bold or None, dim=dim or None)
 
 
+def _literal(text: str) -> str:
+    """Text from elsewhere inside rich's markup: its brackets are no tags, and it steers no terminal."""
+    from rich.markup import escape
+
+    return escape(visible(text))
+
+
 def heading(text: str, after: str = "") -> None:
     """A line above a table; nothing in a pipe."""
     if sys.stdout.isatty():
-        out().print(f"[bold]{text}[/]" + (f"  [dim]{after}[/]" if after else ""))
+        out().print(f"[bold]{_literal(text)}[/]" + (f"  [dim]{_literal(after)}[/]" if after else ""))
 
 
 def document(value: Any) -> None:
@@ -224,7 +231,7 @@ def line(value: Any) -> None:
 def done(text: str) -> None:
     """What a change has done, for people: on stderr, so that stdout stays for results."""
     if sys.stderr.isatty():
-        err().print(f"[green]\u2713[/] {text}", markup=True)
+        err().print(f"[green]\u2713[/] {_literal(text)}", markup=True)
     else:
         click.echo(text, err=True)
 
@@ -240,19 +247,18 @@ def told(as_json: bool, document_: Any, *lines: str) -> None:
 
 def note(text: str) -> None:
     """Tell on stderr what must be known, whatever reads stdout."""
-    click.echo(f"{styled('ottla:', 'yellow', bold=True)} {text}", err=True)
+    click.echo(f"{styled('ottla:', 'yellow', bold=True)} {visible(text)}", err=True)
 
 
 def hint(text: str) -> None:
     """Something that helps to go on; only on a terminal."""
     if sys.stderr.isatty():
-        err().print(f"[dim]{text}[/]")
+        err().print(f"[dim]{_literal(text)}[/]")
 
 
 def complain(error: OttlaError | KafkaError) -> None:
     """A line on stderr that says what is wrong."""
-    message = in_words(error)
-    click.echo(f"{styled('ottla:', 'red', bold=True)} {message}", err=True)
+    click.echo(f"{styled('ottla:', 'red', bold=True)} {visible(in_words(error))}", err=True)
 
 
 def complain_as_json(error: OttlaError | KafkaError) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ottla.client import Admin, TopicPartition
-from tests.cli.tool import Tool, in_process
+from ottla.client import Admin, Consumer, TopicPartition
+from tests.cli.tool import Tool, in_process, on_terminal
 
 
 @pytest.fixture
@@ -49,3 +49,19 @@ def test_a_target_that_is_none_is_a_usage_error(tool: Tool, topic: str, group: s
     said = tool("groups", "reset", group, topic, "--to", "yesterday")
     assert said.code == 2
     assert "yesterday" in said.err
+
+
+def test_names_of_groups_and_clients_do_not_steer_the_terminal(bootstrap: str, topic: str) -> None:
+    name = f"{topic}[/x]\x1b[2J"
+    with Consumer(bootstrap, group_id=name, client_id="evil\x1b]0;title\x07") as member:
+        member.subscribe([topic])
+        while not member.assignment():
+            member.poll(0.1)
+        for said in (
+            on_terminal("groups", "describe", name, OTTLA_BOOTSTRAP_SERVERS=bootstrap),
+            on_terminal("groups", "reset", name, topic, "--to", "earliest", "-y", OTTLA_BOOTSTRAP_SERVERS=bootstrap),
+        ):
+            assert rf"{topic}[/x]\x1b[2J" in said.out and r"evil\x1b]0;title\x07" in said.out
+            assert "\x1b[2J" not in said.out and "\x1b]" not in said.out
+    asked = on_terminal("groups", "delete", name, typed=[("?", b"y\n")], OTTLA_BOOTSTRAP_SERVERS=bootstrap)
+    assert asked.code == 0 and asked.out.count(rf"{topic}[/x]\x1b[2J") == 2

@@ -135,6 +135,15 @@ def test_a_record_is_decorated_on_a_terminal(bootstrap: str, topic: str) -> None
     assert "name=content" in shown.out
 
 
+def test_a_record_does_not_steer_the_terminal(bootstrap: str, topic: str) -> None:
+    evil = "\x1b]0;title\x07\x1b[2J\u202e"
+    produce(bootstrap, f"{evil}:{evil}\n", topic, "-K", ":", "-H", f"name={evil}")
+    shown = on_terminal("consume", topic, "--from-beginning", "-e", OTTLA_BOOTSTRAP_SERVERS=bootstrap).out
+    assert shown.count(r"\x1b]0;title\x07\x1b[2J\u202e") == 3
+    assert not any(each in shown for each in ("\x1b]", "\x1b[2J", "\u202e"))
+    assert consume(bootstrap, topic, "--from-beginning", "-e").out == f"{evil}\n"
+
+
 def test_a_bar_on_the_terminal_leaves_results_in_their_file(bootstrap: str, topic: str, tmp_path: Path) -> None:
     produce(bootstrap, "".join(f"{n}\n" for n in range(3000)), topic, "-p", "0")
     command = f"{shlex.join(OTTLA)} consume {topic} --from-beginning -e > {tmp_path}/out"
