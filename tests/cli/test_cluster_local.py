@@ -65,8 +65,8 @@ def test_no_option_of_up_is_ignored_for_a_cluster_that_is_there(tmp_path: Path) 
 def test_a_node_that_keeps_a_command_waiting_is_named(tmp_path: Path) -> None:
     cluster = LocalCluster.create(tmp_path, 1)
     told: list[str] = []
-    cluster.tell = told.append
     cluster.start()
+    cluster.tell = told.append
     try:
         process = cluster.process(1)
         assert process is not None
