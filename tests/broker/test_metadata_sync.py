@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,7 +11,9 @@ import pytest
 
 from ottla.broker.metadata.durability import MetadataSync
 from ottla.broker.metadata.raft_driver import RaftDriver
+from ottla.raft.effect import Answer, AppendNoOp, SaveElection
 from ottla.raft.event import TimerExpired
+from ottla.raft.role import Election
 
 _DISK_FULL = OSError(28, "No space left on device")
 
@@ -182,3 +185,19 @@ def test_a_voter_whose_log_has_failed_hears_nothing_more(failure: OSError | None
     driver: Any = SimpleNamespace(sync=sync, step=done.append)
     RaftDriver.receive(driver, TimerExpired())
     assert done == ([TimerExpired(), "sync"] if failure is None else [])
+
+
+@pytest.mark.parametrize(
+    ("effect", "ends"), [(SaveElection(Election(2)), True), (AppendNoOp(2), True), (Answer(1, None), False)]
+)
+def test_a_node_ends_over_what_it_cannot_save_and_not_over_an_answer(effect: Any, ends: bool) -> None:
+    def carry_out(_: object) -> None:
+        raise _DISK_FULL
+
+    sync = _Scene().sync
+    quorum = SimpleNamespace(step=lambda event, now_ms: [effect])
+    clock = SimpleNamespace(monotonic_ms=lambda: 7)
+    driver: Any = SimpleNamespace(sync=sync, quorum=quorum, _clock=clock, _carry_out=carry_out, on_stepped=list)
+    with nullcontext() if ends else pytest.raises(OSError):
+        RaftDriver.step(driver, TimerExpired())
+    assert (sync.failure is _DISK_FULL) == ends

@@ -231,6 +231,9 @@ class RaftDriver:
             try:
                 self._carry_out(effect)
             except OSError as error:
+                if isinstance(effect, Send | Answer | AnswerFetch | AnswerSnapshot):
+                    # What is told changes nothing here: a file that cannot be opened for a reader ends no node.
+                    raise
                 # The quorum has a vote or an epoch that is not on the disk: what it says from now on may be untrue.
                 self.sync.fail(error)
             if self.sync.failure is not None:

@@ -3,7 +3,7 @@
 Rules:
 - Heartbeats run on their own; whatever takes partitions away or brings them happens in `poll`, in the program's own
   time.
-- Who has lost the membership joins again when a poll has given up the partitions, not before.
+- A member that was thrown out first gives its partitions up in a poll, and then joins again.
 - A consumer that does not poll for `max.poll.interval.ms` leaves, and joins again with its next poll.
 - The coordinator is found again when it moved; that is logged once by `Cluster`.
 """
