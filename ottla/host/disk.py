@@ -68,10 +68,6 @@ class HostFile:
     def truncate(self, size: int) -> None:
         os.ftruncate(self._fd, size)
 
-    def allocate(self, size: int) -> None:
-        if os.fstat(self._fd).st_size < size:
-            os.ftruncate(self._fd, size)
-
     def sync(self) -> None:
         os.fsync(self._fd)
 

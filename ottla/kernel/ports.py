@@ -50,9 +50,6 @@ class File(Protocol):
 
     def truncate(self, size: int) -> None: ...
 
-    def allocate(self, size: int) -> None:
-        """Make the file at least `size` bytes long, the new bytes zero (a preallocated index)."""
-
     def sync(self) -> None:
         """Return when the file's bytes and size survive a power failure."""
 

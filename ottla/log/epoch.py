@@ -64,9 +64,6 @@ class LeaderEpochs:
         slot = bisect_right(self._starts, offset) - 1
         return self._epochs[slot] if slot >= 0 else UNDEFINED_EPOCH
 
-    def earliest(self) -> tuple[int, int] | None:
-        return (self._epochs[0], self._starts[0]) if self._epochs else None
-
     def truncate_end(self, end_offset: int) -> None:
         """Drop the epochs that begin at or above `end_offset`."""
         keep = bisect_left(self._starts, end_offset)

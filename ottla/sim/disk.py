@@ -111,11 +111,6 @@ class SimFile:
         _truncate(inode.content, size)
         inode.pending.append((size, None))
 
-    def allocate(self, size: int) -> None:
-        # Sparse: it takes no room.
-        if self.size() < size:
-            self.truncate(size)
-
     def sync(self) -> None:
         inode = self._alive()
         self._disk.effect()

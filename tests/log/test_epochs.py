@@ -64,7 +64,6 @@ def test_epochs_are_those_of_the_records(seed: int) -> None:
             records.start = at
         assert epochs.entries() == records.entries()
         assert epochs.latest == (records.records[-1] if records.records else -1)
-        assert epochs.earliest() == (records.entries()[0] if records.records else None)
         for offset in range(records.start, records.end):
             assert epochs.epoch_of(offset) == records.records[offset - records.start]
         assert epochs.epoch_of(records.start - 1) == -1
@@ -104,7 +103,7 @@ def test_an_epoch_that_begins_takes_away_what_contradicts_it(
     assert epochs.dirty is (left != before)
     assert epochs.latest == left[-1][0]
     epochs.clear()
-    assert (epochs.entries(), epochs.latest, epochs.dirty, epochs.earliest()) == ([], -1, True, None)
+    assert (epochs.entries(), epochs.latest, epochs.dirty) == ([], -1, True)
     epochs.dirty = False
     epochs.clear()
     assert not epochs.dirty

@@ -94,16 +94,6 @@ def test_truncate_cuts_and_extends_with_zeros(place: Place) -> None:
     file.close()
 
 
-def test_allocate_extends_and_never_cuts(place: Place) -> None:
-    file = place.disk.open(f"{place.path}/a", create=True)
-    file.write(b"abc", 0)
-    file.allocate(8)
-    assert file.read(10, 0) == b"abc\0\0\0\0\0"
-    file.allocate(2)
-    assert file.size() == 8
-    file.close()
-
-
 def test_open_without_create_needs_the_file(place: Place) -> None:
     with pytest.raises(FileNotFoundError):
         place.disk.open(f"{place.path}/none")
