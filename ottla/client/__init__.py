@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ottla.client.admin.replica import Reassignment as Reassignment
     from ottla.client.admin.replica import Replica as Replica
     from ottla.client.admin.result import AlterOperation as AlterOperation
-    from ottla.client.admin.result import CommittedOffset as CommittedOffset
     from ottla.client.admin.result import ConfigResource as ConfigResource
     from ottla.client.admin.result import Downgrade as Downgrade
     from ottla.client.admin.result import GroupType as GroupType
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from ottla.client.consumer.listener import RebalanceListener as RebalanceListener
     from ottla.client.consumer.metric import ConsumerMetrics as ConsumerMetrics
     from ottla.client.consumer.sync import Consumer as Consumer
+    from ottla.client.membership.commit import CommittedOffset as CommittedOffset
     from ottla.client.membership.commit import GroupMetadata as GroupMetadata
     from ottla.client.producer.delivery import Delivery as Delivery
     from ottla.client.producer.delivery import RecordMetadata as RecordMetadata
@@ -139,7 +139,7 @@ _HOME = {
     "Consumer": "ottla.client.consumer.sync",
     "ConsumerRecord": "ottla.columns.record",
     "RebalanceListener": "ottla.client.consumer.listener",
-    "CommittedOffset": "ottla.client.admin.result",
+    "CommittedOffset": "ottla.client.membership.commit",
     "ConfigResource": "ottla.client.admin.result",
     "ErrorCode": "ottla.kernel.error",
     "GroupType": "ottla.client.admin.result",

@@ -142,7 +142,8 @@ async def _still_there(consumer: AsyncConsumer, group: str, ledger: WorkloadLedg
     lost: list[str] = []
     for _ in range(_LOOKS):
         told = await consumer.committed(list(wanted)) if wanted else {}
-        lost = [f"{each}: {told.get(each)} of {at}" for each, at in wanted.items() if (told.get(each) or 0) < at]
+        found = {each: position.offset for each, position in told.items() if position is not None}
+        lost = [f"{each}: {found.get(each)} of {at}" for each, at in wanted.items() if found.get(each, 0) < at]
         if not lost:
             return
         await asyncio.sleep(1)
@@ -172,7 +173,7 @@ async def read_commits(servers: str, group: str, topic: str) -> dict[tuple[str, 
         partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
         consumer.assign(partitions)
         told = await consumer.committed(partitions)
-    return {(group, each.partition): position for each, position in told.items()}
+    return {(group, each.partition): at.offset if at is not None else None for each, at in told.items()}
 
 
 async def until_it_works(ask: Callable[[], Awaitable[None]], *, tries: int = 60) -> None:

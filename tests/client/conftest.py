@@ -3,14 +3,23 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 
 import pytest
 
 import ottla
-from ottla.client import Admin, ConfigResource, ErrorCode, KafkaError, OffsetSpec, ResourceType, TopicPartition
+from ottla.client import (
+    Admin,
+    CommittedOffset,
+    ConfigResource,
+    ErrorCode,
+    KafkaError,
+    OffsetSpec,
+    ResourceType,
+    TopicPartition,
+)
 from tests.interop import server as servers
 
 _names = count()
@@ -70,6 +79,11 @@ def share_from_the_start(admin: Admin, group: str) -> None:
     settings = ConfigResource(ResourceType.GROUP, group)
     admin.alter_config(settings, {"share.auto.offset.reset": "earliest"})
     eventually(lambda: admin.describe_config(settings)["share.auto.offset.reset"].value == "earliest")
+
+
+def offsets(committed: Mapping[TopicPartition, CommittedOffset | None]) -> dict[TopicPartition, int | None]:
+    """The offsets alone."""
+    return {one: None if at is None else at.offset for one, at in committed.items()}
 
 
 def eventually(holds: Callable[[], bool], timeout_s: float = 45.0) -> None:

@@ -22,7 +22,7 @@ from ottla.client import (
     ResourceType,
     TopicPartition,
 )
-from tests.client.conftest import eventually
+from tests.client.conftest import eventually, offsets
 
 
 def partitions(topic: str) -> list[TopicPartition]:
@@ -165,7 +165,7 @@ def test_a_group_shares_partitions_and_goes_on_where_it_committed(
         first.subscribe([topic])
         assert len(read(first, 300)) == 300
         first.commit()
-        assert sum(at or 0 for at in first.committed(partitions(topic)).values()) == 300
+        assert sum(at or 0 for at in offsets(first.committed(partitions(topic))).values()) == 300
         with Consumer(bootstrap, **keywords) as second:
             second.subscribe([topic])
 
@@ -219,7 +219,7 @@ def test_a_commit_within_an_iteration_covers_what_was_handed_out(bootstrap: str,
             if record.offset == 20:
                 consumer.commit()
                 break
-        assert consumer.committed([TopicPartition(topic, 2)]) == {TopicPartition(topic, 2): 21}
+        assert offsets(consumer.committed([TopicPartition(topic, 2)])) == {TopicPartition(topic, 2): 21}
 
 
 def test_a_pattern_subscribes_to_topics_that_come_later(bootstrap: str, admin: Admin, topic: str) -> None:

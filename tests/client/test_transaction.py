@@ -20,7 +20,7 @@ from ottla.client import (
     TopicPartition,
     TransactionAborted,
 )
-from tests.client.conftest import eventually
+from tests.client.conftest import eventually, offsets
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def test_the_first_protocol_keeps_the_same_promises(bootstrap: str, topic: str, 
         assert producer._transactions is not None
         assert producer._transactions.version == 1
         eventually(lambda: committed(bootstrap, topic) == kept)
-        assert consumer.committed([one])[one] == 10
+        assert offsets(consumer.committed([one]))[one] == 10
         with Producer(bootstrap, transactional_id=name) as newer:
             newer.init_transactions()
             with pytest.raises(Fenced), producer.transaction():
@@ -213,14 +213,14 @@ def test_offsets_count_with_their_transaction_only(
         with suppress(ZeroDivisionError), producer.transaction() as transaction:
             transaction.send_offsets(consumer)
             raise ZeroDivisionError
-        assert consumer.committed([one])[one] is None
+        assert offsets(consumer.committed([one]))[one] is None
         with producer.transaction() as transaction:
             producer.send(topic, b"out", partition=1)
             transaction.send_offsets(consumer)
-        eventually(lambda: consumer.committed([one])[one] == 3)
+        eventually(lambda: offsets(consumer.committed([one]))[one] == 3)
         with producer.transaction() as transaction:
             transaction.send_offsets(consumer, {one: (2, "back")})
-        eventually(lambda: consumer.committed([one])[one] == 2)
+        eventually(lambda: offsets(consumer.committed([one]))[one] == 2)
     assert admin.list_group_offsets(group)[one].metadata == "back"
 
 
@@ -233,7 +233,7 @@ def test_offsets_of_an_open_transaction_are_waited_for_by_every_consumer(
             transaction.send_offsets(group, {one: 1})
             with pytest.raises(KafkaError, match="UNSTABLE_OFFSET_COMMIT"):
                 consumer.committed([one])
-        eventually(lambda: consumer.committed([one])[one] == 1)
+        eventually(lambda: offsets(consumer.committed([one]))[one] == 1)
 
 
 def test_a_member_of_a_past_generation_commits_no_offsets(bootstrap: str, producer: Producer, topic: str) -> None:
@@ -284,7 +284,7 @@ def test_asyncio_has_the_same(bootstrap: str, name: str, topic: str) -> None:
                 found += [record.value for record in await consumer.poll(0.2)]
                 if len(found) >= 2:
                     break
-            assert (await consumer.committed([one]))[one] == 0
+            assert offsets(await consumer.committed([one]))[one] == 0
             return found
 
     assert asyncio.run(scene()) == [b"0", b"2"]

@@ -22,7 +22,7 @@ from ottla.client import (
     TransactionAborted,
 )
 from ottla.wire.api import ApiKey
-from tests.client.conftest import eventually
+from tests.client.conftest import eventually, offsets
 
 T = TypeVar("T")
 _names = count()
@@ -93,7 +93,7 @@ def committed(node: ottla.Node, topic: str) -> tuple[list[bytes], int | None]:
             return all(reader.position(one) >= end for one, end in ends.items())
 
         eventually(all_read)
-        return sorted(found), reader.committed(partitions)[partitions[0]]
+        return sorted(found), offsets(reader.committed(partitions))[partitions[0]]
 
 
 def work(producer: Producer, topic: str, number: int) -> None:

@@ -12,6 +12,7 @@ from ottla.client import (
     AsyncAdmin,
     AsyncConsumer,
     AsyncProducer,
+    CommittedOffset,
     Consumer,
     ConsumerMetrics,
     ConsumerRecord,
@@ -58,7 +59,7 @@ def synchronous(bootstrap: str) -> int:
         assert_type(record.offset, int)
         assert_type(record.value, Any)
         consumer.commit(record)
-        assert_type(consumer.committed(consumer.assignment()), dict[TopicPartition, int | None])
+        assert_type(consumer.committed(consumer.assignment()), dict[TopicPartition, CommittedOffset | None])
         assert_type(consumer.metrics(), ConsumerMetrics)
         lag: Mapping[TopicPartition, int] = consumer.metrics().records_lag
         return sum(lag.values())

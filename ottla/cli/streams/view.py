@@ -17,7 +17,7 @@ from ottla.spark.streams.restore import unpack
 
 if TYPE_CHECKING:
     from ottla.client import Admin
-    from ottla.client.admin.result import CommittedOffset
+    from ottla.client.membership.commit import CommittedOffset
     from ottla.kernel.ids import TopicPartition
 
 

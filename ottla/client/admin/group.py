@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from ottla.client.admin.call import by_topic, collect
 from ottla.client.admin.offset import OffsetCalls
 from ottla.client.admin.result import (
-    CommittedOffset,
     GroupDescription,
     GroupListing,
     GroupType,
@@ -21,6 +20,7 @@ from ottla.client.assignment.consumer_protocol import parse_assignment, parse_su
 from ottla.client.connection.cluster import GROUP
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode
+from ottla.client.membership.commit import CommittedOffset
 from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition

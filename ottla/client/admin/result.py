@@ -175,15 +175,6 @@ class ListedOffset:
     leader_epoch: int | None
 
 
-@frozen
-class CommittedOffset:
-    """What a group has committed for a partition: the offset of the next record to read."""
-
-    offset: int
-    metadata: str = ""
-    leader_epoch: int | None = None
-
-
 # ---- configs
 
 

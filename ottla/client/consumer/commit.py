@@ -2,7 +2,7 @@
 
 Rules:
 - `commit` without arguments commits the positions; in the middle of an iteration, those of the records that were
-  really handed out.
+  really handed out. Each goes with the leader epoch of the record before it (KIP-320).
 - With `enable.auto.commit` a poll commits what the polls before it gave: what a poll gave counts as processed when the
   next one is made.
 """
@@ -20,7 +20,14 @@ from ottla.client.checked import checked
 from ottla.client.connection.clock import now_ms
 from ottla.client.consumer.metric import ConsumerMeter
 from ottla.client.consumer.position import PartitionPosition
-from ottla.client.membership.commit import CommittedAt, GroupMetadata, Offsets, offsets_of
+from ottla.client.membership.commit import (
+    CommittedAt,
+    CommittedOffset,
+    GroupMetadata,
+    Offsets,
+    committed_offset,
+    offsets_of,
+)
 from ottla.client.membership.group import Group
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.columns.record import ConsumerRecord
@@ -69,7 +76,7 @@ class CommitCalls(ABC):
         """The group as one sees it who is no member: offsets can be read, and committed while it has no members."""
 
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, CommittedAt]:
-        return offsets_of(self.positions() if offsets is None else offsets)
+        return self._consumed() if offsets is None else offsets_of(offsets)
 
     def group_metadata(self) -> GroupMetadata:
         """This member of its group, for a producer's `send_offsets`."""
@@ -80,21 +87,28 @@ class CommitCalls(ABC):
 
     def positions(self) -> dict[TopicPartition, int]:
         """By partition the offset of the next record that the program gets, where that is known."""
+        return {one: at[0] for one, at in self._consumed().items()}
+
+    def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
+        """What `commit()` commits: the positions, with the leader epoch of the record before each."""
+        return {one: committed_offset(at) for one, at in self._consumed().items()}
+
+    def _consumed(self) -> dict[TopicPartition, CommittedAt]:
         with self._lock:
             found = {
                 one: state.position
                 for one, state in self._positions.items()
                 if state.position is not None and state.reset is None
             }
-        for partition, offset in self._held.items():
-            if partition in found:
-                found[partition] = min(found[partition], offset)
-        for record in self._in_hand:
-            # The next record is the last of the list, so the smallest offset of each partition wins.
-            partition = TopicPartition(record.topic, record.partition)
-            if partition in found:
-                found[partition] = record.offset
-        return found
+            for partition, offset in self._held.items():
+                if partition in found:
+                    found[partition] = min(found[partition], offset)
+            for record in self._in_hand:
+                # The next record is the last of the list, so the smallest offset of each partition wins.
+                partition = TopicPartition(record.topic, record.partition)
+                if partition in found:
+                    found[partition] = record.offset
+            return {one: (at, self._positions[one].epoch_before(at), "") for one, at in found.items()}
 
     async def _commit(self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int) -> None:
         group = self._committing_group("commit")
@@ -117,11 +131,11 @@ class CommitCalls(ABC):
             _log.warning("group %s: a commit failed: %s", self.settings.group_id, failure)
 
     @checked
-    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """By partition the offset that the group has committed, or None."""
+    async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
+        """By partition what the group has committed, or None."""
         wanted = [TopicPartition(*one) for one in partitions]
         found = await self._committing_group("committed").committed(wanted, self.settings.default_api_timeout_ms)
-        return {one: found[one][0] if one in found else None for one in wanted}
+        return {one: committed_offset(found[one]) if one in found else None for one in wanted}
 
     def _auto_commit(self) -> None:
         """Commit in the background what the polls before this one gave, if it is time."""

@@ -4,6 +4,8 @@ Rules:
 - `position` is the offset of the next record that the program gets; `fetch_offset` that of the next one to fetch. What
   lies between is in `chunks`. A seek drops the chunks, and an answer to a fetch that began elsewhere is dropped when
   it comes.
+- A position has the leader epoch of the last batch before it. A commit carries it: by it the next reader can tell
+  whether the log was cut and written again meanwhile (KIP-320).
 - The fetching side puts chunks in, the polling side takes records out; their owner serialises them.
 """
 
@@ -16,13 +18,13 @@ from ottla.columns.record import ConsumerRecord, Unread, batches
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.ports import Buffer
-from ottla.wire.batch import BatchHeader, headers
+from ottla.wire.batch import NO_LEADER_EPOCH, BatchHeader, headers
 
 
 class Chunk:
     """The bytes of one partition from one fetch."""
 
-    __slots__ = ("data", "end_offset", "iterator", "size")
+    __slots__ = ("data", "end_epoch", "end_offset", "iterator", "size")
 
     def __init__(
         self, data: Buffer, offset: int, aborted: Iterable[tuple[int, int]] | None, *, check_crcs: bool
@@ -31,10 +33,12 @@ class Chunk:
         #: Bytes that were not taken out yet.
         self.size = len(data)
         self.iterator: Iterator[tuple[int, BatchHeader]] = batches(data, offset, aborted=aborted, check_crcs=check_crcs)
-        #: The offset after the last whole batch; `offset` if there is none.
+        #: The offset after the last whole batch (`offset` if there is none), and that batch's leader epoch.
         self.end_offset = offset
+        self.end_epoch = NO_LEADER_EPOCH
         for _, header in headers(data):
             self.end_offset = max(offset, header.base_offset + header.last_offset_delta + 1)
+            self.end_epoch = header.partition_leader_epoch
 
 
 class PartitionPosition:
@@ -43,6 +47,7 @@ class PartitionPosition:
     __slots__ = (
         "buffered",
         "chunks",
+        "epochs",
         "error",
         "fetch_offset",
         "fetching",
@@ -61,6 +66,9 @@ class PartitionPosition:
         self.partition = partition
         #: None until it is known where to begin.
         self.position: int | None = None
+        #: (offset, leader epoch): the batch that was read next behind each of these offsets has this epoch. The first
+        #: one is of what was read before the last poll.
+        self.epochs: list[tuple[int, int]] = [(-1, NO_LEADER_EPOCH)]
         self.fetch_offset = -1
         self.paused = False
         #: Is a fetch of it on its way?
@@ -81,16 +89,36 @@ class PartitionPosition:
         #: The replica that the leader sent us to, and until when (monotonic ms) (KIP-392).
         self.preferred: tuple[int, int] | None = None
 
-    def seek(self, offset: int) -> None:
-        """Go on from `offset`."""
-        self.position = self.fetch_offset = offset
-        self.reset = None
+    def seek(self, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
+        """Go on from `offset`; `epoch` is the leader epoch of the record before it, where that is known."""
+        self._go(offset, epoch)
         self.error = None
+
+    def _go(self, offset: int, epoch: int) -> None:
+        self.position = self.fetch_offset = offset
+        self.epochs = [(-1, epoch)]
+        self.reset = None
         self._drop()
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch of the last batch that was read before the position; -1 if it is not known."""
+        return self.epochs[-1][1]
+
+    def epoch_before(self, offset: int) -> int:
+        """The same of an offset that the last poll passed."""
+        return next((epoch for start, epoch in reversed(self.epochs) if start < offset), self.epochs[0][1])
+
+    def _read(self, epoch: int) -> None:
+        """The next batch behind the position is of this leader epoch."""
+        if epoch != self.epochs[-1][1]:
+            assert self.position is not None
+            self.epochs.append((self.position, epoch))
 
     def forget(self, policy: str) -> None:
         """The position is not known any more: find it by `policy`."""
         self.position = None
+        self.epochs = [(-1, NO_LEADER_EPOCH)]
         self.reset = policy
         self.error = None
         self._drop()
@@ -126,6 +154,7 @@ class PartitionPosition:
         """
         topic, number = self.partition
         found: list[ConsumerRecord] = []
+        del self.epochs[:-1]
         while len(found) < records_max:
             unread = self.unread
             if unread is None:
@@ -150,8 +179,12 @@ class PartitionPosition:
 
     def stop(self, offset: int, error: Exception | None) -> None:
         """What lies at `offset` cannot be given: a poll raises `error`, and the next one tries again there."""
-        self.seek(offset)
+        self.go_back(offset)
         self.error = error
+
+    def go_back(self, offset: int) -> None:
+        """Go on from an offset that the last poll passed."""
+        self._go(offset, self.epoch_before(offset))
 
     def raise_error(self) -> None:
         """Raise what stands in the way, if anything does; it is told once."""
@@ -172,6 +205,8 @@ class PartitionPosition:
         if found is None:
             self.chunks.popleft()
             # Behind what was not shown too: control batches, aborted transactions.
+            self._read(chunk.end_epoch)
             self.position = chunk.end_offset
             return None
+        self._read(found[1].partition_leader_epoch)
         return (chunk.data, *found)

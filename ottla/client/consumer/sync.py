@@ -23,7 +23,7 @@ from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.consumer.handing_out import starts_of
 from ottla.client.consumer.listener import RebalanceListener
 from ottla.client.consumer.metric import ConsumerMetrics
-from ottla.client.membership.commit import GroupMetadata, Offsets
+from ottla.client.membership.commit import CommittedOffset, GroupMetadata, Offsets
 from ottla.columns.record import ConsumerRecord
 from ottla.kernel.argument import needs_arrow, serde_of, wait_ms
 from ottla.kernel.ids import TopicPartition
@@ -285,8 +285,8 @@ class Consumer(Generic[K, V]):
         """
         self._thread.submit(self._half.commit_and_tell(offsets, told))
 
-    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """By partition the offset that the group has committed, or None."""
+    def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
+        """By partition what the group has committed, or None."""
         return self._thread.run(self._half.committed(partitions))
 
     def group_metadata(self) -> GroupMetadata:
@@ -296,6 +296,10 @@ class Consumer(Generic[K, V]):
     def positions(self) -> dict[TopicPartition, int]:
         """By partition the offset of the next record that the program gets, where that is known."""
         return self._half.positions()
+
+    def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
+        """What `commit()` commits: the positions, with the leader epoch of the record before each."""
+        return self._half.next_offsets()
 
     def metrics(self) -> ConsumerMetrics:
         """What the consumer has measured of itself, by Kafka's names."""

@@ -127,10 +127,11 @@ def take(state: PartitionPosition, records_max: int) -> Taken | None:
     assert asked is not None
     if state.unread is not None:
         # A poll of objects took a part of a batch: it is fetched again.
-        state.seek(asked)
+        state.go_back(asked)
         return None
     found: list[tuple[Buffer, int, BatchHeader]] = []
     count = 0
+    del state.epochs[:-1]
     while state.chunks and count < records_max:
         try:
             batch = state.next_batch()

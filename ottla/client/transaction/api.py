@@ -11,7 +11,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Protocol
 
-from ottla.client.membership.commit import CommittedAt, GroupMetadata, Offsets, offsets_of
+from ottla.client.membership.commit import CommittedAt, CommittedOffset, GroupMetadata, Offsets, offsets_of
 from ottla.client.transaction.driver import Transactor
 from ottla.client.transaction.state import PreparedTransaction
 from ottla.kernel.argument import shown
@@ -24,7 +24,7 @@ class Positions(Protocol):
     """A consumer, as far as a transaction needs it."""
 
     def group_metadata(self) -> GroupMetadata: ...
-    def positions(self) -> dict[TopicPartition, int]: ...
+    def next_offsets(self) -> dict[TopicPartition, CommittedOffset]: ...
 
 
 #: The reader of the offsets: a consumer (with its positions, or those given), its group metadata, or a group's name.
@@ -37,10 +37,10 @@ def group_offsets(reader: Reader, offsets: Offsets | None) -> tuple[GroupMetadat
         if offsets is None:
             raise OttlaError("send_offsets needs the offsets when it is given a group: give it the consumer, or both")
         return (GroupMetadata(reader) if isinstance(reader, str) else reader), offsets_of(offsets)
-    if not hasattr(reader, "group_metadata") or not hasattr(reader, "positions"):
+    if not hasattr(reader, "group_metadata") or not hasattr(reader, "next_offsets"):
         takes = "the consumer, its group_metadata() or the name of a group"
         raise TypeError(f"send_offsets takes {takes}, not {type(reader).__name__}: {shown(reader)}")
-    return reader.group_metadata(), offsets_of(reader.positions() if offsets is None else offsets)
+    return reader.group_metadata(), offsets_of(reader.next_offsets() if offsets is None else offsets)
 
 
 class TransactionCalls:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ottla.client.admin.client import Admin
-from ottla.client.admin.result import CommittedOffset
+from ottla.client.membership.commit import CommittedOffset
 from ottla.client.producer.sync import Producer
 from ottla.flow.engine import Changes, Task
 from ottla.flow.failure import failed
