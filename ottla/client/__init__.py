@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from ottla.kernel.client_error import InvalidProducerEpoch as InvalidProducerEpoch
     from ottla.kernel.client_error import InvalidProducerIdMapping as InvalidProducerIdMapping
     from ottla.kernel.client_error import InvalidTxnState as InvalidTxnState
+    from ottla.kernel.client_error import LogTruncation as LogTruncation
     from ottla.kernel.client_error import NotReachable as NotReachable
     from ottla.kernel.client_error import ProducerFenced as ProducerFenced
     from ottla.kernel.client_error import RecordDeserializationError as RecordDeserializationError
@@ -123,6 +124,7 @@ _HOME = {
     "ConcurrentTransactions": "ottla.kernel.client_error",
     "ConnectionLost": "ottla.kernel.client_error",
     "InvalidProducerIdMapping": "ottla.kernel.client_error",
+    "LogTruncation": "ottla.kernel.client_error",
     "NotReachable": "ottla.kernel.client_error",
     "RecordDeserializationError": "ottla.kernel.client_error",
     "RequestTimedOut": "ottla.kernel.client_error",
@@ -193,6 +195,7 @@ __all__ = [
     "ConcurrentTransactions",
     "ConnectionLost",
     "InvalidProducerIdMapping",
+    "LogTruncation",
     "NotReachable",
     "RecordDeserializationError",
     "RequestTimedOut",

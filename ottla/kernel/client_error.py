@@ -92,6 +92,33 @@ class RecordDeserializationError(OttlaError):
         return TopicPartition(self.topic, self.partition)
 
 
+class LogTruncation(KafkaError):
+    """Records that this consumer has read are gone, or others are in their place: an unclean election cut the log.
+
+    Without a reset policy (auto.offset.reset=none) polls raise it until the program seeks: to the offset of
+    `divergent`, the first one that may differ from what was read, or elsewhere. Java: LogTruncationException.
+    """
+
+    def __init__(
+        self, topic_partition: TopicPartition, offset: int, leader_epoch: int, divergent: tuple[int, int] | None
+    ) -> None:
+        self.topic_partition = topic_partition
+        #: The position, and the leader epoch of the record before it.
+        self.offset = offset
+        self.leader_epoch = leader_epoch
+        #: (offset, leader epoch) where the leader's log ends that epoch; None if the leader does not know.
+        self.divergent = divergent
+        where = "the leader does not know from where on it differs"
+        if divergent is not None:
+            where = f"what the leader has differs from offset {divergent[0]} (leader epoch {divergent[1]}) on"
+        way = "seek_to_beginning or seek" if divergent is None else f"seek to {divergent[0]} to read what is there now"
+        super().__init__(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{topic_partition}: the log was cut below the position, offset {offset} (leader epoch {leader_epoch}); "
+            f"{where}; {way}, or set auto.offset.reset",
+        )
+
+
 class Fenced(KafkaError):
     """Another producer or member took this one's place. It cannot go on: close it."""
 

@@ -32,6 +32,7 @@ from ottla.kernel.client_error import (
     check,
 )
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
 from ottla.security.sign_in import Security
 from ottla.settings.client.client import ClientSettings
 from ottla.wire.api import ApiKey
@@ -45,6 +46,8 @@ _log = logging.getLogger("ottla.client")
 
 #: Kinds of coordinators in FindCoordinator.
 GROUP, TRANSACTION, SHARE = 0, 1, 2
+#: Leader epochs in Metadata can be relied on since this version: older brokers may name an old one (KAFKA-9261).
+_EPOCHS_FROM = 9
 
 Address = tuple[str, int]
 
@@ -225,12 +228,13 @@ class Cluster:
             allow_auto_topic_creation=create,
         )
         timeout_ms = self.settings.request_timeout_ms
-        response = await connection.call(request, MetadataResponse, timeout_ms=timeout_ms)
+        version = connection.version_of(ApiKey.METADATA)
+        response = await connection.call(request, MetadataResponse, timeout_ms=timeout_ms, version=version)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
             self._rebootstrap("the cluster asks for it")
             raise NotReachable("the cluster asked for a new start from bootstrap.servers")
         check(response.error_code)
-        self.metadata.apply(response, now_ms())
+        self.metadata.apply(response, now_ms(), epochs=version >= _EPOCHS_FROM)
         self._updated_at_ms = now_ms()
         for told in self.on_update:
             told()
@@ -259,6 +263,11 @@ class Cluster:
             await self._ask(names, create=False)
         absent = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION)
         return sorted(name for name in names if self.metadata.errors.get(name) in absent)
+
+    def epoch_seen(self, partition: TopicPartition, epoch: int) -> None:
+        """Where the program, or its group, goes on: the leader that we know of may be an older one."""
+        if self.metadata.epoch_seen(*partition, epoch, now_ms()):
+            _log.warning("%s: leader epoch %d is newer than what the brokers have told; asking again", partition, epoch)
 
     # ---- coordinators
 

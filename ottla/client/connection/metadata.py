@@ -3,6 +3,8 @@
 Rules:
 - A partition's newer leader epoch is never replaced by an older one of the same topic id: a broker that lags behind
   must not send us back to a leader that was deposed (KIP-320).
+- Where a position or a commit names a newer leader epoch than is known, no leader is named until an answer has that
+  epoch or a newer one: the leader that we know of does not know it, and would call the log cut (KIP-320).
 - A topic whose id changes is another topic: all that was known of it is dropped (KIP-516).
 - Metadata is asked for again when something failed (`request_update`), when it is older than `metadata.max.age.ms`, and
   for topics that are new to it. A topic that is not used for `metadata.max.idle.ms` is forgotten (KIP-526).
@@ -16,6 +18,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.wire.api.metadata import MetadataResponse, MetadataResponseTopic
+from ottla.wire.batch import NO_LEADER_EPOCH
 
 NO_LEADER = -1
 
@@ -68,6 +71,8 @@ class Metadata:
         self.errors: dict[str, ErrorCode] = {}
         #: Counts the answers that were taken in.
         self.version = 0
+        #: Counts the changes of leaders and leader epochs.
+        self.moves = 0
         #: Ask for all topics of the cluster (a subscription by pattern).
         self.all_topics = False
         self._max_age_ms = max_age_ms
@@ -99,8 +104,11 @@ class Metadata:
                 self._drop(topic)
         return None if self.all_topics else list(self._wanted)
 
-    def apply(self, response: MetadataResponse, now_ms: int) -> list[TopicPartition]:
-        """Take in an answer. Returns the partitions whose leader or leader epoch is another now."""
+    def apply(self, response: MetadataResponse, now_ms: int, *, epochs: bool = True) -> list[TopicPartition]:
+        """Take in an answer; without `epochs` its leader epochs cannot be relied on.
+
+        Returns the partitions whose leader or leader epoch is another now.
+        """
         self.version += 1
         self._next_update_ms = now_ms + self._max_age_ms
         self.nodes = {
@@ -118,10 +126,11 @@ class Metadata:
                 self._failed(name, topic.error_code)
                 continue
             self.errors.pop(name, None)
-            moved += self._put(name, topic)
+            moved += self._put(name, topic, epochs=epochs)
         if self.all_topics:
             for name in set(self.topics) - {topic.name for topic in response.topics}:
                 self._drop(name)
+        self.moves += bool(moved)
         return moved
 
     def leader(self, topic: str, partition: int) -> PartitionState | None:
@@ -152,17 +161,33 @@ class Metadata:
         old = found.partitions[partition]
         if epoch <= old.leader_epoch:
             return False
-        new = PartitionState(partition, leader, epoch, old.replicas, old.isr, old.offline)
-        states = (*found.partitions[:partition], new, *found.partitions[partition + 1 :])
-        self.topics[topic] = TopicState(found.name, found.id, found.internal, states)
+        self._lead(found, old, leader, epoch)
         return True
+
+    def epoch_seen(self, topic: str, partition: int, epoch: int, now_ms: int) -> bool:
+        """A position or a commit names this leader epoch. True if it is newer than ours: then we know no leader."""
+        found = self.topics.get(topic)
+        if found is None or partition >= len(found.partitions):
+            return False
+        old = found.partitions[partition]
+        if not 0 <= old.leader_epoch < epoch:
+            return False
+        self._lead(found, old, NO_LEADER, epoch)
+        self.request_update(now_ms)
+        return True
+
+    def _lead(self, topic: TopicState, old: PartitionState, leader: int, epoch: int) -> None:
+        new = PartitionState(old.partition, leader, epoch, old.replicas, old.isr, old.offline)
+        states = (*topic.partitions[: old.partition], new, *topic.partitions[old.partition + 1 :])
+        self.topics[topic.name] = TopicState(topic.name, topic.id, topic.internal, states)
+        self.moves += 1
 
     def add_nodes(self, nodes: Iterable[ClusterNode]) -> None:
         """Brokers that an answer named beside its leader hints (KIP-951)."""
         for node in nodes:
             self.nodes[node.id] = node
 
-    def _put(self, name: str, topic: MetadataResponseTopic) -> list[TopicPartition]:
+    def _put(self, name: str, topic: MetadataResponseTopic, *, epochs: bool) -> list[TopicPartition]:
         old = self.topics.get(name)
         topic_id = Uuid(bytes(topic.topic_id))
         same = old is not None and (old.id == topic_id or NO_UUID in (old.id, topic_id))
@@ -173,7 +198,7 @@ class Metadata:
             state = PartitionState(
                 one.partition_index,
                 one.leader_id,
-                one.leader_epoch,
+                one.leader_epoch if epochs else NO_LEADER_EPOCH,
                 tuple(one.replica_nodes),
                 tuple(one.isr_nodes),
                 tuple(one.offline_replicas),

@@ -5,6 +5,7 @@ It lives on the client's loop, driven by `wake`; one fetch a broker is under way
 Rules:
 - A partition is fetched again while less than `max.partition.fetch.bytes` of it wait to be polled: the next fetch runs
   while the program works on the last one.
+- A position is compared with its leader whenever the metadata names other leaders; `validation` asks what it must.
 - Errors that a newer view of the cluster mends are not shown; the others are raised by the next poll.
 
 KIPs: 227 (sessions), 320 (leader epochs), 392 (nearest replica), 516 (topic ids), 951 (leader hints).
@@ -20,13 +21,14 @@ from collections.abc import Callable, Iterable
 from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.connection import BrokerConnection
-from ottla.client.connection.metadata import ClusterNode
+from ottla.client.connection.metadata import ClusterNode, PartitionState
 from ottla.client.connection.wake_loop import WakeLoop
 from ottla.client.consumer.fetch_session import FetchSession, WantedPartition
 from ottla.client.consumer.metric import ConsumerMeter
-from ottla.client.consumer.position import Chunk, PartitionPosition
+from ottla.client.consumer.position import Chunk, Doubt, PartitionPosition
+from ottla.client.consumer.validation import Validation
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.kernel.client_error import error_of
+from ottla.kernel.client_error import RequestTimedOut, error_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.wire.api import ApiKey
@@ -83,6 +85,11 @@ class Fetcher(WakeLoop):
         #: By node the session, and the connection that it lives on.
         self._sessions: dict[int, tuple[BrokerConnection, FetchSession]] = {}
         self._busy: set[int] = set()
+        self._validation = Validation(cluster, settings, positions, lock)
+        #: Set, and another one put in its place, with each answer about positions.
+        self._validated = asyncio.Event()
+        #: `moves` of the metadata when all positions were last compared with their leaders.
+        self._moves = -1
         cluster.on_update.append(self.wake)
 
     def _topics(self) -> Iterable[str]:
@@ -92,16 +99,30 @@ class Fetcher(WakeLoop):
         by_node: dict[int, dict[TopicPartition, WantedPartition]] = {}
         full = False
         metadata = self._cluster.metadata
+        doubts: dict[int, dict[TopicPartition, Doubt]] = {}
+        moved, self._moves = self._moves != metadata.moves, metadata.moves
         with self._lock:
             for partition, state in self._positions.items():
-                if state.position is None or state.paused or state.fetching or state.error is not None:
+                if moved or state.leader is None:
+                    self._compare(state)
+                if state.error is not None:
+                    continue
+                if doubt := state.doubt():
+                    if now >= state.validate_at_ms:
+                        state.validate_at_ms = now + self._settings.request_timeout_ms
+                        doubts.setdefault(doubt.leader, {})[partition] = doubt
+                    continue
+                if state.position is None or state.paused or state.fetching:
                     continue
                 if state.buffered >= self._settings.max_partition_fetch_bytes:
                     full = True
                     continue
-                leader = metadata.leader(*partition)
+                leader = self._compare(state)
                 if leader is None:
                     metadata.request_update(now)
+                    continue
+                if state.validating:
+                    self.wake()
                     continue
                 node_id = leader.leader
                 if state.preferred is not None:
@@ -116,12 +137,48 @@ class Fetcher(WakeLoop):
                     metadata.topics[partition.topic].id,
                 )
                 by_node.setdefault(node_id, {})[partition] = wanted
+        for node_id, asked in doubts.items():
+            self._start(self._validate(node_id, asked))
         for node_id, wants in by_node.items():
             if node_id in self._busy:
                 continue
             connection = self._open_connection(node_id)
             if connection is not None:
                 self._fetch(node_id, connection, wants, full)
+
+    def _compare(self, state: PartitionPosition) -> PartitionState | None:
+        """Tell a position who leads; None if no leader is known."""
+        leader = self._cluster.metadata.leader(*state.partition)
+        if leader is not None:
+            state.led_by(leader.leader, leader.leader_epoch)
+        return leader
+
+    async def _validate(self, node_id: int, doubts: dict[TopicPartition, Doubt]) -> None:
+        again = await self._validation.ask(node_id, doubts)
+        with self._lock:
+            self.all_placed = self.all_placed and all(one.position is not None for one in self._positions.values())
+        self._validated.set()
+        self._validated = asyncio.Event()
+        for told in self.on_data:
+            told()
+        if again:
+            self._later()
+        else:
+            self.wake()
+
+    async def settled(self, state: PartitionPosition, deadline_ms: int) -> None:
+        """Return when the leader has validated this position; what stands against it is raised."""
+        with self._lock:
+            self._compare(state)
+        while state.validating and state.error is None:
+            self.wake()
+            try:
+                async with asyncio.timeout((deadline_ms - now_ms()) / 1000):
+                    await self._validated.wait()
+            except TimeoutError:
+                raise RequestTimedOut(f"{state.partition}: the leader did not validate the position in time") from None
+        if state.validating:
+            state.raise_error()
 
     def _fetch(
         self, node_id: int, connection: BrokerConnection, wants: dict[TopicPartition, WantedPartition], full: bool
@@ -219,7 +276,7 @@ class Fetcher(WakeLoop):
         code = data.error_code
         with self._lock:
             state = self._positions.get(partition)
-            if state is None:
+            if state is None or not state.answers(want.leader_epoch):
                 return True
             if code == ErrorCode.NONE:
                 state.high_watermark = data.high_watermark

@@ -6,6 +6,9 @@ Rules:
   it comes.
 - A position has the leader epoch of the last batch before it. A commit carries it: by it the next reader can tell
   whether the log was cut and written again meanwhile (KIP-320).
+- A position with an epoch is validated under each new leader epoch before anything more is fetched or given: the leader
+  says where that epoch ends in its log. An end below the position means that the log was cut: without a reset policy
+  that is an error, with one the position goes back to that end, or is found by the policy if no end is known.
 - The fetching side puts chunks in, the polling side takes records out; their owner serialises them.
 """
 
@@ -15,8 +18,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from ottla.columns.record import ConsumerRecord, Unread, batches
+from ottla.kernel.client_error import LogTruncation
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer
 from ottla.wire.batch import NO_LEADER_EPOCH, BatchHeader, headers
 
@@ -41,6 +46,15 @@ class Chunk:
             self.end_epoch = header.partition_leader_epoch
 
 
+class Doubt(NamedTuple):
+    """A position that is to be validated: where it is, and who leads."""
+
+    offset: int
+    epoch: int
+    leader: int
+    leader_epoch: int
+
+
 class PartitionPosition:
     """An assigned partition."""
 
@@ -53,6 +67,7 @@ class PartitionPosition:
         "fetching",
         "high_watermark",
         "last_stable_offset",
+        "leader",
         "log_start_offset",
         "partition",
         "paused",
@@ -60,6 +75,8 @@ class PartitionPosition:
         "preferred",
         "reset",
         "unread",
+        "validate_at_ms",
+        "validating",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -88,13 +105,74 @@ class PartitionPosition:
         self.reset: str | None = "committed"
         #: The replica that the leader sent us to, and until when (monotonic ms) (KIP-392).
         self.preferred: tuple[int, int] | None = None
+        #: (node, leader epoch) that the position was last compared with; None after a seek.
+        self.leader: tuple[int, int] | None = None
+        #: Is the leader still to be asked whether its log has what was read before the position?
+        self.validating = False
+        #: When it may be asked (again), monotonic ms.
+        self.validate_at_ms = 0
 
     def seek(self, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
         """Go on from `offset`; `epoch` is the leader epoch of the record before it, where that is known."""
         self._go(offset, epoch)
         self.error = None
+        self._led_by_none()
+
+    def _led_by_none(self) -> None:
+        self.leader = None
+        self.validating = False
+
+    def led_by(self, leader: int, epoch: int) -> None:
+        """The metadata names this leader: validate the position, if it is another one than before."""
+        if self.position is None or self.leader == (leader, epoch):
+            return
+        if self.leader is not None:
+            self.preferred = None
+        self.leader = (leader, epoch)
+        self.validating = self.epoch >= 0 and epoch >= 0
+        if self.validating:
+            # What was fetched of an older leader may be what was cut.
+            self._go(self.position, self.epoch)
+
+    def doubt(self) -> Doubt | None:
+        """What the leader is to be asked; None if nothing."""
+        if not self.validating or self.position is None or self.leader is None:
+            return None
+        return Doubt(self.position, self.epoch, *self.leader)
+
+    def validated(self, doubt: Doubt, end_epoch: int, end_offset: int, policy: str) -> LogTruncation | None:
+        """The leader's answer: (the greatest epoch not above the doubt's, where it ends), -1 for what it does not know.
+
+        What was cut, also where the reset policy mends it; None if nothing, or if the position has moved since.
+        """
+        if doubt != self.doubt():
+            return None
+        unknown = end_epoch < 0 or end_offset < 0
+        if not unknown and end_offset >= doubt.offset:
+            self.validating = False
+            return None
+        found = None if unknown else (end_offset, end_epoch)
+        truncated = LogTruncation(self.partition, doubt.offset, doubt.epoch, found)
+        if policy == "none":
+            self.error = truncated
+        elif found is None:
+            self.forget(policy)
+        else:
+            self._go(*found)
+            self.validating = False
+        return truncated
+
+    def trusted(self, doubt: Doubt) -> None:
+        """The leader cannot be asked: it is too old for that."""
+        if doubt == self.doubt():
+            self.validating = False
+
+    def answers(self, leader_epoch: int) -> bool:
+        """Does the answer to a fetch that named this leader epoch still count?"""
+        return not self.validating and (self.leader is None or self.leader[1] == leader_epoch)
 
     def _go(self, offset: int, epoch: int) -> None:
+        self.validate_at_ms = 0
         self.position = self.fetch_offset = offset
         self.epochs = [(-1, epoch)]
         self.reset = None
@@ -121,6 +199,7 @@ class PartitionPosition:
         self.epochs = [(-1, NO_LEADER_EPOCH)]
         self.reset = policy
         self.error = None
+        self._led_by_none()
         self._drop()
 
     def _drop(self) -> None:
@@ -130,7 +209,7 @@ class PartitionPosition:
 
     def fetched(self, chunk: Chunk, offset: int) -> bool:
         """Take in what came for a fetch from `offset`. False if that is no longer where we are."""
-        if self.position is None or offset != self.fetch_offset:
+        if self.position is None or self.validating or offset != self.fetch_offset:
             return False
         if chunk.end_offset > offset:
             self.chunks.append(chunk)

@@ -2,6 +2,7 @@
 
 Rules:
 - A position is found once: a committed offset first, the reset policy where there is none.
+- A position that comes with a leader epoch (a committed offset, a seek to one) is validated before anything is fetched.
 - A seek that comes while a position is being found is newer than what is found.
 """
 
@@ -15,6 +16,7 @@ from ottla.client.connection.clock import MachineClock, now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.consumer.fetcher import Fetcher
 from ottla.client.consumer.position import PartitionPosition
+from ottla.client.membership.commit import CommittedOffset, offsets_of
 from ottla.client.membership.group import Group
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.columns.record import ConsumerRecord
@@ -27,6 +29,7 @@ from ottla.wire.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from ottla.wire.batch import NO_LEADER_EPOCH
 
 EARLIEST, LATEST = -2, -1
 
@@ -49,12 +52,19 @@ class PositionCalls:
     # ---- positions
 
     @checked
-    async def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset` with the next poll, or the next record of an iteration."""
-        if offset < 0:
-            raise OttlaError(f"there is no offset {offset}: use seek_to_beginning or seek_to_end")
+    async def seek(self, partition: TopicPartition, offset: int | CommittedOffset) -> None:
+        """Go on from `offset` with the next poll, or the next record of an iteration.
+
+        Of a `CommittedOffset` with a leader epoch the leader is asked first whether its log was cut below it.
+        """
+        if isinstance(offset, int):
+            offset = CommittedOffset(offset)
+        if offset.offset < 0:
+            raise OttlaError(f"there is no offset {offset.offset}: use seek_to_beginning or seek_to_end")
+        epoch = offsets_of({partition: offset})[partition][1]
         with self._lock:
-            self._state(partition).seek(offset)
+            self._state(partition).seek(offset.offset, epoch)
+        self._cluster.epoch_seen(partition, epoch)
         self._put_down([partition])
         self._fetcher.wake()
 
@@ -92,10 +102,13 @@ class PositionCalls:
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that the program gets."""
         self._state(partition)
-        await self._find_positions(now_ms() + self.settings.default_api_timeout_ms)
+        deadline_ms = now_ms() + self.settings.default_api_timeout_ms
+        await self._find_positions(deadline_ms)
         for record in self._in_hand[::-1]:
             if (record.topic, record.partition) == partition:
                 return record.offset
+        await self._fetcher.settled(self._state(partition), deadline_ms)
+        await self._find_positions(deadline_ms)
         found = self._state(partition).position
         if found is None:
             raise OttlaError(f"the position in {partition} is not known, and auto.offset.reset is none: seek")
@@ -229,7 +242,9 @@ class PositionCalls:
                 found = await self._group.committed(unset, timeout_ms) if self._group is not None else {}
                 for one in unset:
                     if one in found:
-                        self._place(one, asked[one], found[one][0])
+                        offset, epoch, _ = found[one]
+                        self._cluster.epoch_seen(one, epoch)
+                        self._place(one, asked[one], offset, epoch)
                     else:
                         missing[one] = policy
             times = {}
@@ -253,11 +268,11 @@ class PositionCalls:
                 raise
             return
         for one, at in listed.items():
-            self._place(one, asked[one], at[0])
+            self._place(one, asked[one], at[0], NO_LEADER_EPOCH)
 
-    def _place(self, partition: TopicPartition, asked: str | None, offset: int) -> None:
+    def _place(self, partition: TopicPartition, asked: str | None, offset: int, epoch: int) -> None:
         with self._lock:
             state = self._positions.get(partition)
             # A seek while we asked, of whatever kind, is newer than what we found.
             if state is not None and state.position is None and state.reset == asked:
-                state.seek(offset)
+                state.seek(offset, epoch)

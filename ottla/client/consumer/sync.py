@@ -221,8 +221,11 @@ class Consumer(Generic[K, V]):
 
     # ---- positions and offsets
 
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on from `offset` with the next poll, or the next record of an iteration."""
+    def seek(self, partition: TopicPartition, offset: int | CommittedOffset) -> None:
+        """Go on from `offset` with the next poll, or the next record of an iteration.
+
+        Of a `CommittedOffset` with a leader epoch the leader is asked first whether its log was cut below it.
+        """
         self._thread.run(self._half.seek(partition, offset))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
