@@ -123,6 +123,7 @@ def test_columns_give_what_single_records_give(expression: Expression, rows: lis
     [
         pytest.param(timestamp < value["a"] // lit(0), [None, None], id="null divided by zero is null"),
         pytest.param(key.length() < lit(7) // lit(2), [None, True], id="two literals"),
+        pytest.param(7 // lit(2) + 7 % lit(4), [6, 6], id="a number divided by a literal"),
         pytest.param(key.length() + lit(7) % lit(4), [None, 5], id="the rest of two literals"),
         pytest.param(value["a"] // lit(2), [None, None], id="null divided by a literal"),
     ],

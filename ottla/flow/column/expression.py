@@ -84,8 +84,14 @@ class Expression:
     def __floordiv__(self, other: Any) -> Expression:
         return _of("floor_divide", self, other)
 
+    def __rfloordiv__(self, other: Any) -> Expression:
+        return _of("floor_divide", other, self)
+
     def __mod__(self, other: Any) -> Expression:
         return _of("modulo", self, other)
+
+    def __rmod__(self, other: Any) -> Expression:
+        return _of("modulo", other, self)
 
     def __neg__(self) -> Expression:
         return _of("subtract", 0, self)
