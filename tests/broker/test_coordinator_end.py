@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+
+from ottla.broker.coordinators import driver, marker_queue
+from ottla.broker.coordinators.marker_queue import MarkerQueue
+from ottla.broker.coordinators.transaction_driver import TransactionDriver
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from ottla.wire.api import add_partitions_to_txn as add
@@ -37,12 +44,12 @@ def answered(pair: Pair, request: Any, version: int) -> Any:
 
 def test_an_ended_coordinator_takes_no_request_that_found_it_before() -> None:
     pair = replicated(OFFSETS_TOPIC, offsets_topic_num_partitions="1")
-    driver = pair.scene.node.groups.find(0)
+    found = pair.scene.node.groups.find(0)
     log = pair.partition.log
     pair.change(leader=_FOLLOWER)
     end_offset = log.end_offset
     told: list[Any] = []
-    driver.ask(commit_of(7), 8, told.append)
+    found.ask(commit_of(7), 8, told.append)
     pair.scene.machine.settle()
     assert [each.code for each in told if isinstance(each, KafkaError)] == [ErrorCode.NOT_COORDINATOR]
     assert log.end_offset == end_offset, "a follower's log was written to"
@@ -59,6 +66,56 @@ def test_a_coordinator_that_was_being_loaded_does_not_answer_after_its_end() -> 
     groups.resign(0)
     pair.scene.machine.settle()
     assert groups.find(0) is None and not groups.loading()
+
+
+def test_a_log_of_transactions_is_replayed_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = replicated(TRANSACTION_TOPIC, transaction_state_log_num_partitions="1")
+    for name in ("a", "b", "c"):
+        init = init_producer_id.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        assert answered(pair, init, 4).error_code == 0
+    monkeypatch.setattr(driver, "LOAD_BYTES", 1)
+    fresh = TransactionDriver(pair.scene.node, pair.partition)
+    assert len(list(fresh.pieces())) == 3
+    assert len(list(fresh.load())) == 2, "others had their turn between two pieces"
+
+
+def test_a_node_that_closes_leaves_no_timer_of_its_markers() -> None:
+    pair = replicated(TRANSACTION_TOPIC, transaction_state_log_num_partitions="1")
+    transactions = pair.scene.node.transactions
+    markers = transactions.markers
+    markers._try_again(TopicPartition(TOPIC, 0), 60.0)
+    (retry,) = markers._retries.values()
+    transactions.close()
+    assert retry.cancelled()
+
+
+class _Planned:
+    """A loop on which the test runs what was planned; no marker is wanted, and no request goes out."""
+
+    def __init__(self) -> None:
+        self.works: list[Callable[[], None]] = []
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        self.works.append(work)
+
+    def wants(self, *_: object) -> bool:
+        return False
+
+
+def test_markers_that_nothing_waits_for_any_more_are_passed_over_and_plan_no_further_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(marker_queue, "_MARKERS_AT_ONCE", 2)
+    loop = _Planned()
+    queue = MarkerQueue(cast(Any, loop), cast(Any, loop), cast(Any, None), _FOLLOWER)
+    for index in range(3):
+        ending = SimpleNamespace(effect=SimpleNamespace(transactional_id="t"))
+        queue.add(TopicPartition(TOPIC, index), cast(Any, ending))
+    assert (len(loop.works), len(queue)) == (1, 4)
+    loop.works.pop()()
+    assert (len(loop.works), len(queue)) == (1, 2)
+    loop.works.pop()()
+    assert (loop.works, len(queue)) == ([], 0)
 
 
 class OpenTransaction:

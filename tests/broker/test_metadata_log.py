@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from ottla.broker.metadata.file import MetadataFiles
 from ottla.broker.metadata.format import format_directories
 from ottla.broker.metadata.loader import LogRead, image_of, replay
 from ottla.broker.metadata.metadata_log import MetadataLog
@@ -14,7 +15,7 @@ from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import NO_UUID
 from ottla.metadata.image import Image
-from ottla.raft.checkpoint import Checkpoint, Membership, SnapshotId, VoterEndpoint
+from ottla.raft.checkpoint import Checkpoint, Membership, SnapshotId, VoterEndpoint, encode_checkpoint
 from ottla.raft.role import Voter
 from ottla.raft.voters import VoterHistory
 from ottla.sim.disk import Crashed, SimDisk
@@ -56,6 +57,22 @@ def whole(place: Place, name: str) -> bytes:
     file = place.disk.open(f"{PARTITION}/{name}")
     data: bytes = file.read(file.size(), 0)
     return data
+
+
+def test_a_fetched_snapshot_that_is_begun_again_is_not_what_was_fetched_before() -> None:
+    """A fetch of it broke off in a longer file, of another leader's or before a restart."""
+    disk = SimDisk(Random(1))
+    disk.make_directory("/data")
+    disk.make_directory(PARTITION)
+    files, snapshot = MetadataFiles(disk, "/data"), SnapshotId(4, 1)
+    sent = b"".join(
+        encode_checkpoint([pack(NoOpRecord(), 0)], Membership(0, ()), epoch=1, last_contained_log_timestamp=7, now_ms=7)
+    )
+    files.write_piece(snapshot, 0, sent + b"what another file had behind it")
+    files.write_piece(snapshot, 0, sent[:50])
+    files.write_piece(snapshot, 50, sent[50:])
+    assert files.install(snapshot).values == [pack(NoOpRecord(), 0)]
+    assert files.snapshot_size(snapshot) == len(sent)
 
 
 def test_a_first_boot_writes_what_apaches_first_boot_writes(place: Place) -> None:

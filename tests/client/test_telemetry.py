@@ -17,7 +17,7 @@ from ottla.client import Admin, ConfigResource, Consumer, Producer, ResourceType
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.otlp import Point, metrics_data
 from ottla.client.connection.telemetry import TelemetryPush
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.wire.api.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -228,8 +228,9 @@ def test_who_is_not_asked_or_does_not_want_to_pushes_nothing(
 class Broker:
     """A cluster of one broker that asks for every metric, and answers a push as it is told to."""
 
-    def __init__(self, *answers: ErrorCode | None) -> None:
+    def __init__(self, *answers: ErrorCode | OttlaError | None) -> None:
         """`answers` to the pushes in their order, None for one that never comes; any more succeed."""
+        self.asked = 0
         self.settings = SimpleNamespace(request_timeout_ms=30_000)
         self.on_update: list[Callable[[], None]] = []
         self.totals: list[float] = []
@@ -241,6 +242,7 @@ class Broker:
 
     async def call(self, request: Any, _answer: Any, *, timeout_ms: int) -> Any:
         if isinstance(request, GetTelemetrySubscriptionsRequest):
+            self.asked += 1
             return GetTelemetrySubscriptionsResponse(
                 requested_metrics=["*"], push_interval_ms=1, delta_temporality=True, telemetry_max_bytes=1 << 20
             )
@@ -250,6 +252,8 @@ class Broker:
         code = next(self._answers, ErrorCode.NONE)
         if code is None:
             await asyncio.get_running_loop().create_future()
+        if isinstance(code, OttlaError):
+            raise code
         return PushTelemetryResponse(error_code=cast(ErrorCode, code))
 
 
@@ -272,3 +276,45 @@ def test_a_sum_is_counted_once(first: ErrorCode | None, totals: list[float]) -> 
         return broker.totals
 
     assert asyncio.run(run())[:2] == totals
+
+
+@pytest.mark.parametrize(
+    ("answer", "asked"),
+    [
+        pytest.param(OttlaError("the connection is gone"), 2, id="another broker may want other metrics"),
+        pytest.param(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, 2, id="the subscription has changed"),
+        pytest.param(ErrorCode.UNKNOWN_SERVER_ERROR, 2, id="something else"),
+        pytest.param(ErrorCode.THROTTLING_QUOTA_EXCEEDED, 1, id="too early"),
+    ],
+)
+def test_a_push_that_fails_asks_for_the_subscription_again(answer: ErrorCode | OttlaError, asked: int) -> None:
+    async def run() -> int:
+        broker = Broker(answer)
+        push = TelemetryPush(
+            cast(Cluster, broker), lambda: iter([Point("sent.total", (), 5.0, True)]), dict, enabled=True
+        )
+        broker.on_update[0]()
+        while len(broker.totals) < 2:
+            broker.pushed.clear()
+            await broker.pushed.wait()
+        await push.close()
+        return broker.asked
+
+    assert asyncio.run(run()) == asked
+
+
+@pytest.mark.parametrize("answer", [ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_VERSION])
+def test_a_broker_that_takes_no_metrics_gets_none_at_the_close(answer: ErrorCode) -> None:
+    async def run() -> list[float]:
+        broker = Broker(answer)
+        push = TelemetryPush(
+            cast(Cluster, broker), lambda: iter([Point("sent.total", (), 5.0, True)]), dict, enabled=True
+        )
+        broker.on_update[0]()
+        await broker.pushed.wait()
+        while push._task is not None and not push._task.done():
+            await asyncio.wait([push._task])
+        await push.close()
+        return broker.totals
+
+    assert asyncio.run(run()) == [5]

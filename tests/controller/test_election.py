@@ -218,6 +218,19 @@ def test_any_replica_leads_after_a_while_where_the_topic_allows_it() -> None:
     assert fleet.partition("trains").leader == 2
 
 
+def test_a_look_at_the_clock_elects_nothing_before_its_time() -> None:
+    """Something else was due, or a timer came early."""
+    fleet = Fleet(2, broker_session_timeout_ms="100000000")
+    fleet.topic("trains", [1, 2])
+    fleet.beat(2, want_fence=True)
+    fleet.beat(1, want_fence=True)
+    fleet.beat(2)
+    fleet.set("trains", "unclean.leader.election.enable", "true")
+    due_ms = fleet.controller.deadline_ms()
+    assert fleet.controller.time_passed(fleet.image, fleet.now_ms).records == []
+    assert fleet.controller.deadline_ms() == due_ms
+
+
 def test_what_an_unregistered_broker_led_is_led_by_one_in_sync() -> None:
     fleet = Fleet(4, node_id="1")
     fleet.topic("flights", [2, 3, 4])

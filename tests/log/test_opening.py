@@ -14,6 +14,7 @@ from ottla.log.directory.opening import Opening
 from ottla.log.directory.store import Store
 from ottla.log.log import Log, LogSettings
 from ottla.sim.disk import SimDisk, SimFile
+from ottla.sim.machine import Machine
 from ottla.wire.batch import build
 
 _ID = parse_uuid("AAAAAAAAAAAAAAAAAAAAAQ")
@@ -126,3 +127,20 @@ def test_a_recovery_reads_every_byte_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert again.end_offset == log.end_offset
     # The rest is headers where a log ends, and a batch that a megabyte ends in.
     assert read_bytes < 1.1 * size
+
+
+def test_a_long_start_tells_a_line_a_second() -> None:
+    machine = Machine(Random(1))
+    machine.start()
+    node, lines = machine.node, list[str]()
+    assert node is not None
+    node.on_progress = lines.append
+    opening = Opening("/d", 3, None, clean=False)
+    node._told_ms = machine.clock.monotonic_ms()
+    told = []
+    for ms in (999, 1, 999, 1, 5_000):
+        machine.clock.advance(ms)
+        node._tell_progress(opening)
+        told.append(len(lines))
+    assert told == [0, 1, 1, 2, 3]
+    assert set(lines) == {opening.line}

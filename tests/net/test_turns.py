@@ -117,6 +117,42 @@ def test_floods_take_turns(served: Served) -> None:
     second.close()
 
 
+def test_answers_that_come_while_a_flood_waits_bring_it_no_second_turn(served: Served) -> None:
+    served.answer = lambda frame, slot: None
+    with served.client() as sock:
+        flood(served, sock, 5 * inbound.FRAMES_A_SLICE)
+        served.until(lambda: bool(served.frames))
+        (connection,) = served.listener.connections
+        for slot in list(served.slots):
+            slot.fill([b"y"])
+        assert len(connection.turns._waiting) == 1
+
+
+def test_a_request_came_when_it_was_read_however_long_it_waited_for_its_turn(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, came = 0.0, []
+
+    def answer(frame: bytes, slot: Slot) -> None:
+        nonlocal now
+        now += 1.0
+        (connection,) = served.listener.connections
+        came.append(connection.came_at)
+        slot.fill([frame])
+
+    served.answer = answer
+    count = 3 * inbound.FRAMES_A_SLICE
+    with served.client() as sock:
+        served.until(lambda: bool(served.listener.connections))
+        (connection,) = served.listener.connections
+        monkeypatch.setattr(connection, "_now", lambda: now)
+        flood(served, sock, count)
+        served.until(lambda: len(served.frames) == count)
+        sock.send(framed(b"later"))
+        served.until(lambda: len(served.frames) == count + 1)
+    assert came == [0.0] * count + [float(count)]
+
+
 def test_a_flood_whose_replies_are_not_read_is_held_within_the_bound_of_unsent_bytes(served: Served) -> None:
     reply = bytes(1 << 18)
     served.answer = lambda frame, slot: slot.fill([reply])

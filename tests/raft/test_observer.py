@@ -32,6 +32,7 @@ from ottla.raft.event import (
     Synced,
     TimerExpired,
 )
+from ottla.raft.progress import LogReplica
 from ottla.raft.quorum import Quorum, QuorumSettings
 from ottla.raft.role import Election, Follower, Unattached, Voter
 from ottla.raft.voters import VoterHistory
@@ -197,6 +198,16 @@ def test_the_leader_describes_its_observers() -> None:
     assert [(each.key, each.end_offset, each.fetched_ms_ago) for each in voters] == [(LEADER, 6, 0)]
     assert [(each.key, each.end_offset, each.caught_up_ms_ago) for each in observers] == [(OBSERVER, 6, 30)]
     assert pair.leader.describe(pair.now_ms + 300_000)[1] == []
+
+
+def test_an_observer_is_as_near_as_the_end_it_has_reached() -> None:
+    """It has all that the leader had when it fetched before, or less (KIP-595, lastCaughtUpTimestamp)."""
+    observer = LogReplica(OBSERVER)
+    caught_up = []
+    for offset, leader_end_offset, now_ms in ((0, 10, 100), (5, 20, 200), (20, 30, 300), (25, 40, 400), (40, 40, 500)):
+        observer.fetched(offset, leader_end_offset, now_ms)
+        caught_up.append(observer.caught_up_ms)
+    assert caught_up == [-1, -1, 200, 200, 500]
 
 
 def test_a_leader_that_became_a_follower_refuses_those_that_wait() -> None:

@@ -1,5 +1,7 @@
 """Records that cannot be read, processed or written: fail, go on, or a dead letter (Kafka Streams 4.3, tried)."""
 
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -7,13 +9,17 @@ import pytest
 from ottla.streams import (
     ErrorContext,
     Handlers,
+    JoinWindows,
+    KStream,
     Response,
     StreamsBuilder,
     StreamsError,
     TestDriver,
+    TimeWindows,
     log_and_continue,
     log_and_skip_on_invalid_timestamp,
     use_partition_time_on_invalid_timestamp,
+    value,
     wallclock_timestamp,
 )
 
@@ -102,6 +108,62 @@ def test_a_value_that_its_serde_cannot_write_is_a_production_error() -> None:
     going = program(Handlers(production=log_and_continue))
     going.input_topic("in").pipe("k", "ab")
     assert (going.produced_topics(), going.dropped) == ([], 1)
+
+
+def inverse(*words: Any) -> int:
+    """Of the last of them: a value, or the newer one."""
+    return int(10 // words[-1])
+
+
+_MINUTE = timedelta(minutes=1)
+_Steps = Callable[[KStream[Any, Any], StreamsBuilder], object]
+_STEPS: dict[str, _Steps] = {
+    "filter": lambda stream, _: stream.filter(inverse),
+    "filter by columns": lambda stream, _: stream.filter(10 // value > 1),
+    "filter_not": lambda stream, _: stream.filter_not(inverse),
+    "map": lambda stream, _: stream.map(lambda key, value: (key, inverse(value))),
+    "map_values": lambda stream, _: stream.map_values(inverse),
+    "map_values with the key": lambda stream, _: stream.map_values(lambda key, value: inverse(value)),
+    "map_values by columns": lambda stream, _: stream.map_values(10 // value),
+    "flat_map": lambda stream, _: stream.flat_map(lambda key, value: [(key, inverse(value))]),
+    "flat_map_values": lambda stream, _: stream.flat_map_values(lambda value: [inverse(value)]),
+    "select_key": lambda stream, _: stream.select_key(inverse),
+    "peek": lambda stream, _: stream.peek(inverse),
+    "foreach": lambda stream, _: stream.foreach(inverse),
+    "split": lambda stream, _: stream.split().branch(inverse).default_branch(),
+    "reduce": lambda stream, _: stream.group_by_key().reduce(inverse),
+    "aggregate": lambda stream, _: stream.group_by_key().aggregate(int, lambda key, value, old: inverse(value)),
+    "windowed": lambda stream, _: stream.group_by_key().windowed_by(TimeWindows.of(_MINUTE)).reduce(inverse),
+    "stream join": lambda stream, builder: stream.join(
+        builder.stream("two"), lambda ours, theirs: inverse(ours), JoinWindows.of_time_difference_with_no_grace(_MINUTE)
+    ),
+    "join's store": lambda stream, builder: stream.map_values(lambda value: value or "no number").join(
+        builder.stream("two"), lambda ours, theirs: theirs, JoinWindows.of_time_difference_with_no_grace(_MINUTE)
+    ),
+    "table join": lambda stream, builder: stream.join(builder.table("two"), lambda ours, theirs: inverse(ours)),
+}
+
+
+@pytest.mark.parametrize("name", _STEPS)
+def test_an_error_in_any_step_stops_the_task_or_is_a_dead_letter(name: str) -> None:
+    """The steps in which a function of the program's or a serde may fail."""
+
+    def program(handlers: Handlers) -> TestDriver:
+        builder = StreamsBuilder()
+        _STEPS[name](builder.stream("in"), builder)
+        made = TestDriver(builder.build(key_serde="string", value_serde="long", handlers=handlers))
+        if any("two" in each.topics for each in made.application.topology.sources.values()):
+            made.input_topic("two").pipe("k", 5, 1)
+        made.input_topic("in").pipe("k", 1, 2)
+        return made
+
+    failing = program(Handlers())
+    with pytest.raises(StreamsError, match=r"ZeroDivisionError|cannot write 'no number'"):
+        failing.input_topic("in").pipe("k", 0, 3)
+    going = program(Handlers(processing=log_and_continue, dead_letter_topic="dead"))
+    going.input_topic("in").pipe("k", 0, 3)
+    going.input_topic("in").pipe("k", 2, 4)
+    assert [each.value for each in going.take_produced()["dead"]] == [bytes(8)]
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,10 @@ def wide_advance(builder: StreamsBuilder) -> None:
     TimeWindows.of(10).advance_by(11)
 
 
+def two_topics_of_a_table(builder: StreamsBuilder) -> None:
+    builder.table(["a", "b"])  # type: ignore[arg-type]
+
+
 def wrong_serde(builder: StreamsBuilder) -> None:
     builder.stream("a", key_serde="text")
 
@@ -124,6 +128,7 @@ _REFUSED: list[tuple[Callable[[StreamsBuilder], None], str]] = [
     (no_selector, "needs key_selector="),
     (no_function, "invalid function of filter: 'x'"),
     (wide_advance, r"invalid window advance: 11 ms \(expected at most the window size, 10 ms\)"),
+    (two_topics_of_a_table, r"invalid topic of a table: \['a', 'b'\] \(expected one topic's name\)"),
     (wrong_serde, "unknown serde: 'text'"),
 ]
 
