@@ -82,8 +82,9 @@ class AclCalls(Calls):
             for one in wanted
         ]
         response = await self._any(CreateAclsRequest(creations=creations), CreateAclsResponse)
-        answers = zip(wanted, response.results, strict=True)
-        return collect({acl: error_of(one.error_code, one.error_message) for acl, one in answers})
+        # Answers have no names: they come in the order of the request.
+        answers = zip(wanted, response.results, strict=False)
+        return collect({acl: error_of(one.error_code, one.error_message) for acl, one in answers}, wanted)
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> Results[AclFilter, tuple[Acl, ...]]:
         """Remove what each filter matches; gives what was removed."""
@@ -91,13 +92,13 @@ class AclCalls(Calls):
         asked = [DeleteAclsFilter(**_filter_fields(one)) for one in wanted]
         response = await self._any(DeleteAclsRequest(filters=asked), DeleteAclsResponse)
         found: dict[AclFilter, tuple[Acl, ...] | KafkaError] = {}
-        for which, result in zip(wanted, response.filter_results, strict=True):
+        for which, result in zip(wanted, response.filter_results, strict=False):
             failed = [error_of(one.error_code, one.error_message) for one in result.matching_acls if one.error_code]
             error = error_of(result.error_code, result.error_message) or (failed[0] if failed else None)
             found[which] = error or tuple(
                 _acl(one.resource_type, one.resource_name, one.pattern_type, one) for one in result.matching_acls
             )
-        return collect(found)
+        return collect(found, wanted)
 
 
 def _filter_fields(which: AclFilter) -> dict[str, Any]:

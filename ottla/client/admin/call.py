@@ -2,12 +2,12 @@
 
 Rules:
 - A call as a whole ends by `default.api.timeout.ms`. A thing of it that failed for good is reported beside those that
-  did not; things that failed with a retriable code are asked for again.
+  did not; things that failed with a retriable code are asked for again. A thing that the answer leaves out has failed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeVar
 
 from ottla.client.admin.result import Results
@@ -111,7 +111,7 @@ class Calls:
         except KafkaError as error:
             for key in left:
                 found.setdefault(key, error)
-        return collect({key: found[key] for key in order if key in found})
+        return collect({key: found[key] for key in order if key in found}, order)
 
     async def _leaders(
         self, partitions: Iterable[TopicPartition]
@@ -150,10 +150,25 @@ def _may_pass(error: KafkaError) -> bool:
     return error.code.retriable and error.code not in _MISSING
 
 
-def collect(found: dict[K, V | KafkaError]) -> Results[K, V]:
-    """Part the values from the errors."""
+def collect(found: dict[K, V | KafkaError], asked: Iterable[K] = ()) -> Results[K, V]:
+    """Part the values from the errors. A key of `asked` that the answer leaves out has failed, as in Java's client."""
+    for key in asked:
+        if key not in found:
+            found[key] = left_out(key)
     good = {key: value for key, value in found.items() if not isinstance(value, KafkaError)}
     return Results(good, {key: value for key, value in found.items() if isinstance(value, KafkaError)})
+
+
+def left_out(key: object) -> KafkaError:
+    """The error of what was asked for and does not appear in the answer."""
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's answer leaves out {key}")
+
+
+def only(answers: Sequence[V], key: object) -> V:
+    """The answer of a request about one thing."""
+    if not answers:
+        raise left_out(key)
+    return answers[0]
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

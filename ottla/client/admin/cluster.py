@@ -160,9 +160,9 @@ class ClusterCalls(Calls):
         # From version 2 on there is one answer for all; before it, one for each.
         whole = error_of(response.error_code, response.error_message)
         found: dict[str, KafkaError | None] = dict.fromkeys(levels, whole)
-        if whole is None:
-            found.update({one.feature: error_of(one.error_code, one.error_message) for one in response.results})
-        return collect(found)
+        if whole is None and response.results:
+            found = {one.feature: error_of(one.error_code, one.error_message) for one in response.results}
+        return collect(found, levels)
 
     async def add_raft_voter(
         self, voter: int, directory_id: Uuid, endpoints: Mapping[str, tuple[str, int]], *, cluster_id: str | None = None

@@ -91,7 +91,8 @@ class CredentialCalls(Calls):
         self, users: Iterable[str] | None = None
     ) -> Results[str, dict[ScramMechanism, int]]:
         """By user its mechanisms with their iterations; of all users when none are named."""
-        names = None if users is None else [UserName(name=name) for name in users]
+        wanted = None if users is None else list(users)
+        names = None if wanted is None else [UserName(name=name) for name in wanted]
         response = await self._any(
             DescribeUserScramCredentialsRequest(users=names),
             DescribeUserScramCredentialsResponse,
@@ -101,7 +102,7 @@ class CredentialCalls(Calls):
         for one in response.results:
             known = {ScramMechanism(info.mechanism): info.iterations for info in one.credential_infos}
             found[one.user] = error_of(one.error_code, one.error_message) or known
-        return collect(found)
+        return collect(found, wanted or ())
 
     async def alter_scram_credentials(self, changes: Iterable[ScramCredential | ScramDeletion]) -> Results[str, None]:
         """Set and delete users' passwords; of each user one in a call (DUPLICATE_RESOURCE)."""
@@ -124,7 +125,8 @@ class CredentialCalls(Calls):
             )
         request = AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
         response = await self._any(request, AlterUserScramCredentialsResponse)
-        return collect({one.user: error_of(one.error_code, one.error_message) for one in response.results})
+        found = {one.user: error_of(one.error_code, one.error_message) for one in response.results}
+        return collect(found, [*(one.name for one in deletions), *(one.name for one in upsertions)])
 
     # ---- delegation tokens
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.client.admin.call import by_topic, collect
+from ottla.client.admin.call import by_topic, collect, left_out, only
 from ottla.client.admin.offset import OffsetCalls
 from ottla.client.admin.result import (
     GroupDescription,
@@ -98,17 +98,18 @@ class GroupCalls(OffsetCalls):
             if connection.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
                 request = modern.ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
                 answer = await self._on(connection, request, modern.ConsumerGroupDescribeResponse)
-                described = answer.groups[0]
+                described = only(answer.groups, group)
                 # A classic group is "not found" among the consumer groups.
                 if described.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                     check(described.error_code, described.error_message)
                     return _modern_group(described, node)
             older = classic.DescribeGroupsRequest(groups=[group], include_authorized_operations=asked)
             old = await self._on(connection, older, classic.DescribeGroupsResponse)
-            check(old.groups[0].error_code, old.groups[0].error_message)
-            if old.groups[0].group_state == "Dead":
+            found = only(old.groups, group)
+            check(found.error_code, found.error_message)
+            if found.group_state == "Dead":
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
-            return _classic_group(old.groups[0], node)
+            return _classic_group(found, node)
 
         return await self._coordinator(group, attempt)
 
@@ -119,7 +120,8 @@ class GroupCalls(OffsetCalls):
 
             async def attempt(connection: BrokerConnection, group: str = group) -> None:
                 response = await self._on(connection, DeleteGroupsRequest(groups_names=[group]), DeleteGroupsResponse)
-                check(response.results[0].error_code, response.results[0].error_message)
+                result = only(response.results, group)
+                check(result.error_code, result.error_message)
 
             try:
                 await self._coordinator(group, attempt)
@@ -146,8 +148,12 @@ class GroupCalls(OffsetCalls):
             request = LeaveGroupRequest(group_id=group, members=members)
             response = await self._on(connection, request, LeaveGroupResponse)
             check(response.error_code)
-            for one in response.members:
-                check(one.error_code, one.group_instance_id or one.member_id)
+            left = {one.group_instance_id or one.member_id: one.error_code for one in response.members}
+            for member in members:
+                name = member.group_instance_id or member.member_id
+                if name not in left:
+                    raise left_out(f"member {name}")
+                check(left[name], name)
 
         if members:
             await self._coordinator(group, attempt)
@@ -232,18 +238,20 @@ class GroupCalls(OffsetCalls):
                 TopicPartition(topic.name, one.partition_index): error_of(one.error_code)
                 for topic in response.topics
                 for one in topic.partitions
-            }
+            },
+            wanted,
         )
 
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> Results[TopicPartition, None]:
         """Forget commits. GROUP_SUBSCRIBED_TO_TOPIC where a member still reads the topic."""
+        wanted = list(partitions)
         topics = [
             OffsetDeleteRequestTopic(
                 name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
             )
-            for topic, numbers in by_topic(partitions).items()
+            for topic, numbers in by_topic(wanted).items()
         ]
 
         async def attempt(connection: BrokerConnection) -> OffsetDeleteResponse:
@@ -256,7 +264,8 @@ class GroupCalls(OffsetCalls):
                 TopicPartition(topic.name, one.partition_index): error_of(one.error_code)
                 for topic in response.topics
                 for one in topic.partitions
-            }
+            },
+            wanted,
         )
 
     async def group_lag(self, group: str) -> list[PartitionLag]:
@@ -373,7 +382,8 @@ def _classic_group(group: classic.DescribedGroup, node: ClusterNode) -> GroupDes
 def _committed(response: OffsetFetchResponse, version: int) -> dict[TopicPartition, CommittedOffset]:
     found: dict[TopicPartition, CommittedOffset] = {}
     if version >= 8:
-        check(response.groups[0].error_code)
+        group = only(response.groups, "the group")
+        check(group.error_code)
         rows = [
             (
                 topic.name,
@@ -383,7 +393,7 @@ def _committed(response: OffsetFetchResponse, version: int) -> dict[TopicPartiti
                 one.committed_leader_epoch,
                 one.metadata,
             )
-            for topic in response.groups[0].topics
+            for topic in group.topics
             for one in topic.partitions
         ]
     else:

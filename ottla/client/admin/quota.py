@@ -84,6 +84,7 @@ class QuotaCalls(Calls):
 
         The value None takes a quota away.
         """
+        wanted = list(changes)
         entries = [
             RequestEntryData(
                 entity=[EntityData(entity_type=part, entity_name=name) for part, name in entity.items()],
@@ -92,7 +93,7 @@ class QuotaCalls(Calls):
                     for key, value in quotas.items()
                 ],
             )
-            for entity, quotas in changes
+            for entity, quotas in wanted
         ]
         request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
         response = await self._any(request, AlterClientQuotasResponse)
@@ -102,5 +103,6 @@ class QuotaCalls(Calls):
                     entry.error_code, entry.error_message
                 )
                 for entry in response.entries
-            }
+            },
+            [QuotaEntity.of(entity) for entity, _ in wanted],
         )

@@ -91,7 +91,8 @@ class ReplicaCalls(OffsetCalls):
                 TopicPartition(topic.name, one.partition_index): error_of(one.error_code, one.error_message)
                 for topic in response.responses
                 for one in topic.partitions
-            }
+            },
+            replicas,
         )
 
     async def list_partition_reassignments(
@@ -146,7 +147,7 @@ class ReplicaCalls(OffsetCalls):
             for topic in response.results:
                 for one in topic.partitions:
                     found[Replica(topic.topic_name, one.partition_index, broker)] = error_of(one.error_code)
-        return collect(found)
+        return collect(found, paths)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None
@@ -159,7 +160,8 @@ class ReplicaCalls(OffsetCalls):
             )
 
         if broker is not None:
-            return collect(_producers(await self._node(broker, request(list(partitions)), DescribeProducersResponse)))
+            wanted = list(partitions)
+            return collect(_producers(await self._node(broker, request(wanted), DescribeProducersResponse)), wanted)
         return await self._on_leaders(partitions, request, DescribeProducersResponse, _producers)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.client.admin.call import by_topic, collect
+from ottla.client.admin.call import by_topic, collect, only
 from ottla.client.admin.group import GroupCalls
 from ottla.client.admin.result import GroupDescription, GroupType, MemberDescription, Results
 from ottla.client.connection.connection import BrokerConnection
@@ -54,7 +54,7 @@ class ShareGroupCalls(GroupCalls):
         async def attempt(connection: BrokerConnection) -> GroupDescription:
             request = ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
             response = await self._on(connection, request, ShareGroupDescribeResponse)
-            one = response.groups[0]
+            one = only(response.groups, group)
             check(one.error_code, one.error_message)
             members = tuple(
                 MemberDescription(
@@ -106,7 +106,8 @@ class ShareGroupCalls(GroupCalls):
 
         async def attempt(connection: BrokerConnection) -> DescribeShareGroupOffsetsResponse:
             def read(answer: DescribeShareGroupOffsetsResponse) -> None:
-                check(answer.groups[0].error_code, answer.groups[0].error_message)
+                one = only(answer.groups, group)
+                check(one.error_code, one.error_message)
 
             request = DescribeShareGroupOffsetsRequest(groups=[asked])
             return await self._on(connection, request, DescribeShareGroupOffsetsResponse, read)
@@ -154,7 +155,8 @@ class ShareGroupCalls(GroupCalls):
                 TopicPartition(topic.topic_name, one.partition_index): error_of(one.error_code, one.error_message)
                 for topic in response.responses
                 for one in topic.partitions
-            }
+            },
+            offsets,
         )
 
     async def delete_share_group_offsets(self, group: str, topics: Iterable[str]) -> Results[str, None]:
@@ -170,4 +172,5 @@ class ShareGroupCalls(GroupCalls):
             )
 
         response = await self._coordinator(group, attempt)
-        return collect({one.topic_name: error_of(one.error_code, one.error_message) for one in response.responses})
+        found = {one.topic_name: error_of(one.error_code, one.error_message) for one in response.responses}
+        return collect(found, [one.topic_name for one in asked])

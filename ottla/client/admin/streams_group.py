@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ottla.client.admin.call import only
 from ottla.client.admin.share_group import ShareGroupCalls
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode
@@ -85,7 +86,7 @@ class StreamsGroupCalls(ShareGroupCalls):
         async def attempt(connection: BrokerConnection) -> StreamsGroupDescription:
             request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
             response = await self._on(connection, request, StreamsGroupDescribeResponse)
-            one = response.groups[0]
+            one = only(response.groups, group)
             check(one.error_code, one.error_message)
             subtopologies = () if one.topology is None else one.topology.subtopologies or ()
             return StreamsGroupDescription(

@@ -186,9 +186,9 @@ class TopicCalls(Calls):
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> Results[TopicPartition, None]:
         """Make the preferred replica leader (or any, if `unclean`); of all partitions when none are named."""
-        topics = None
+        topics, wanted = None, list(partitions or ())
         if partitions is not None:
-            topics = [ElectedTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
+            topics = [ElectedTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(wanted).items()]
         request = ElectLeadersRequest(
             election_type=int(unclean), topic_partitions=topics, timeout_ms=self._settings.request_timeout_ms
         )
@@ -198,7 +198,7 @@ class TopicCalls(Calls):
             for result in topic.partition_result:
                 partition = TopicPartition(topic.topic, result.partition_id)
                 found[partition] = error_of(result.error_code, result.error_message)
-        return collect(found)
+        return collect(found, wanted)
 
     async def _metadata(self, names: list[str] | None, *, asked: bool = False) -> MetadataResponse:
         request = MetadataRequest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from ottla.client.admin.call import collect
+from ottla.client.admin.call import collect, only
 from ottla.client.admin.replica import ReplicaCalls
 from ottla.client.admin.result import Results
 from ottla.client.connection.cluster import TRANSACTION
@@ -100,7 +100,7 @@ class TransactionAdminCalls(ReplicaCalls):
         async def describe(connection: BrokerConnection, name: str) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=[name])
             response = await self._on(connection, request, DescribeTransactionsResponse)
-            one = response.transaction_states[0]
+            one = only(response.transaction_states, f"transactional id {name}")
             check(one.error_code, f"transactional id {name}")
             node_id = self._cluster.coordinator_id(TRANSACTION, name)
             return TransactionDescription(
