@@ -1,4 +1,4 @@
-"""Three brokers of Apache Kafka on loopback, each in a rack of its own. The first is the controller as well."""
+"""Three brokers on loopback, each in a rack of its own. The first is the controller as well."""
 
 import os
 import signal
@@ -68,10 +68,10 @@ class Broker(Server):
 
 
 class Brokers:
-    """Whoever makes it calls `start`, and `stop` at the end."""
+    """Of Apache Kafka, if no kind is given. Whoever makes it calls `start`, and `stop` at the end."""
 
-    def __init__(self, directory: Path) -> None:
-        kind = servers.apache(JVM)
+    def __init__(self, directory: Path, kind: servers.Kind | None = None) -> None:
+        kind = kind or servers.apache(JVM)
         joining = servers.Kind(kind.name, tuple(word for word in kind.format if word != "--standalone"), kind.start)
         self.of = {
             number: Broker(kind if number == 1 else joining, directory / str(number), node_id=number)
