@@ -10,12 +10,14 @@ from http.client import HTTPConnection
 from itertools import islice
 from pathlib import Path
 from time import monotonic
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 import ottla
-from ottla.broker.observe.endpoint import parse
+from ottla.broker.observe.endpoint import Observation, parse
 from ottla.broker.observe.requests import Durations
 from ottla.client import Admin, ConfigResource, Consumer, KafkaError, Producer, ResourceType
 from ottla.kernel.error import OttlaError
@@ -192,6 +194,29 @@ def test_health_and_readiness(node: ottla.Node) -> None:
     assert asked(node, "/metrics", "HEAD") == (200, "")
     assert asked(node, "/else")[0] == 404
     assert asked(node, "/metrics", "POST")[0] == 405
+
+
+@pytest.mark.parametrize(
+    ("own", "state"),
+    [
+        (None, "fenced"),
+        (SimpleNamespace(in_controlled_shutdown=False, fenced=True), "fenced"),
+        (SimpleNamespace(in_controlled_shutdown=True, fenced=False), "stopping"),
+        (SimpleNamespace(in_controlled_shutdown=False, fenced=False), "ready"),
+    ],
+)
+def test_a_broker_is_ready_when_the_controllers_say_so(own: Any, state: str) -> None:
+    node = SimpleNamespace(
+        node_id=3,
+        is_ready=True,
+        settings=SimpleNamespace(is_broker=True),
+        image=SimpleNamespace(brokers={} if own is None else {3: own}),
+        failed_directories=["/b"],
+    )
+    endpoint = cast(Any, SimpleNamespace(node=node))
+    found = Observation._state(endpoint)
+    assert (found["state"], found["reasons"][-1]) == (state, "log directory /b has failed")
+    assert len(found["reasons"]) == 1 + (state != "ready")
 
 
 def test_peers_that_say_nothing_or_too_much_take_nothing_from_the_others(node: ottla.Node) -> None:

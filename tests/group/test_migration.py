@@ -152,6 +152,26 @@ def test_a_classic_member_joins_a_consumer_group_in_two_steps_and_leads_nobody()
     assert everything([classic], [new]) == [0, 1, 2, 3] and len(new.partitions()) == 2
 
 
+def test_what_a_classic_member_still_owns_goes_to_the_new_one_when_it_has_joined_without_it() -> None:
+    """A cooperative consumer names what it owns with each join; what it must give up it owns until the next."""
+    host = Host()
+    (classic,) = stable_group(host, 1, protocols=["cooperative-sticky"])
+    new = Consumer(host, "new")
+    new.join()
+    host.pass_ms(1_000)
+    assert classic.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+    assert classic.owned == {"orders": [0, 1, 2, 3]}
+    assert classic.join().joined().error_code == NONE
+    classic.sync()
+    assert classic.synced().error_code == NONE and len(classic.owned["orders"]) == 2
+    assert new.beat().error_code == NONE and new.partitions() == []
+    assert classic.join().joined().error_code == NONE
+    classic.sync()
+    classic.synced()
+    assert new.beat().error_code == NONE
+    assert everything([classic], [new]) == [0, 1, 2, 3] and len(new.partitions()) == 2
+
+
 def test_an_assignment_that_a_classic_member_brings_is_not_taken() -> None:
     host = Host()
     new = Consumer(host, "new")
