@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from ottla.streams import Application, StreamsBuilder, StreamsError, TestDriver, TimeWindows, TopologyError
+from ottla.streams import Application, JoinWindows, StreamsBuilder, StreamsError, TestDriver, TimeWindows, TopologyError
 
 
 def word_count() -> Application:
@@ -60,3 +60,20 @@ def test_windows_are_counted_and_windowed_keys_are_written_in_kafkas_form() -> N
         topic.pipe("card", {"amount": 5}, timestamp)
     ((key, count),) = driver.output_topic("suspicious").read_key_values()
     assert (key.key, key.window, count) == ("card", (0, 300_000), 2)
+
+
+def test_both_sides_of_an_outer_join_are_kept_by_their_own_serdes() -> None:
+    """What has no partner yet stands in one store, of either side."""
+    builder = StreamsBuilder()
+    left = builder.stream("left", value_serde="string")
+    right = builder.stream("right", value_serde="long")
+    windows = JoinWindows.of_time_difference_with_no_grace(10)
+    left.outer_join(right, lambda ours, theirs: f"{ours} {theirs}", windows).to("out", value_serde="string")
+    made = TestDriver(builder.build(key_serde="string"), changelog=True)
+    for topic, value, timestamp in (("left", "alone", 0), ("right", 7, 100), ("left", "later", 200)):
+        made.advance_wall_clock(2_000)
+        made.input_topic(topic).pipe("k", value, timestamp)
+    assert made.output_topic("out").read_values() == ["alone None", "None 7"]
+    (kept,) = [topic for topic in made.produced_topics() if "OUTERSHARED" in topic]
+    values = [each.value for each in made.take_produced()[kept] if each.value is not None]
+    assert values == [b"alone", (7).to_bytes(8, "big"), b"later"]
