@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from ottla.client import Consumer, ErrorCode, KafkaError, OttlaError, Producer, TopicPartition
+from ottla.client import Consumer, ErrorCode, KafkaError, OttlaError, Producer, RequestTimedOut, TopicPartition
+from tests.client.conftest import eventually
 
 START_MS = 1_700_000_000_000
 
@@ -128,6 +129,45 @@ def test_a_reset_begins_where_its_policy_says(bootstrap: str, one: TopicPartitio
         consumer.seek(one, 1_000)
         with pytest.raises(KafkaError, match="1000 is gone or not there yet"):
             consumer.poll(10)
+
+
+def test_a_position_that_is_not_found_out_in_time_is_a_timeout(bootstrap: str, one: TopicPartition) -> None:
+    with Consumer(bootstrap, default_api_timeout_ms=200) as consumer:
+        consumer.assign([TopicPartition(one.topic, 7)])
+        with pytest.raises(RequestTimedOut, match=f"{one.topic}-7"):
+            consumer.position(TopicPartition(one.topic, 7))
+
+
+def test_what_was_polled_is_committed_while_the_program_goes_on_to_poll(bootstrap: str, one: TopicPartition) -> None:
+    """By a later poll, never by the one that gave it; another consumer sees it before this one closes."""
+    options: dict[str, Any] = {"group_id": one.topic, "auto_offset_reset": "earliest"}
+    with (
+        Consumer(bootstrap, auto_commit_interval_ms=20, max_poll_records=1, **options) as consumer,
+        Consumer(bootstrap, enable_auto_commit=False, **options) as other,
+    ):
+        consumer.assign([one])
+        while not (given := consumer.poll(10)):
+            pass
+        seen: list[int] = []
+
+        def committed() -> int:
+            """What is committed now; no poll is between the two questions."""
+            at = other.committed([one])[one]
+            seen.append(0 if at is None else at.offset)
+            return seen[-1]
+
+        assert committed() == 0
+        last = given[-1].offset
+
+        def polled() -> bool:
+            nonlocal last
+            for record in consumer.poll(0.05):
+                last = record.offset
+            assert committed() <= last, "committed before the program had another poll"
+            return seen[-1] >= 3
+
+        eventually(polled)
+    assert seen == sorted(seen)
 
 
 def test_values_are_decoded_and_what_cannot_be_says_where_it_is(bootstrap: str, one: TopicPartition) -> None:

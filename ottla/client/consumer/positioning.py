@@ -20,7 +20,7 @@ from ottla.client.membership.commit import CommittedOffset, offsets_of
 from ottla.client.membership.group import Group
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.columns.record import ConsumerRecord
-from ottla.kernel.client_error import NotReachable, error_of
+from ottla.kernel.client_error import NotReachable, RequestTimedOut, error_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api.list_offsets import (
@@ -111,7 +111,7 @@ class PositionCalls:
         await self._find_positions(deadline_ms)
         found = self._state(partition).position
         if found is None:
-            raise OttlaError(f"the position in {partition} is not known, and auto.offset.reset is none: seek")
+            raise RequestTimedOut(f"{partition}: where to go on was not found out in time")
         return found
 
     @checked
