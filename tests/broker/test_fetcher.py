@@ -156,6 +156,15 @@ def test_a_partition_that_fails_pauses_alone() -> None:
     assert leader.positions()[0] == (0, -1, 1)
 
 
+def test_when_all_have_failed_the_next_request_begins_a_session() -> None:
+    leader = Leader()
+    leader.answer(part(0), part(1))
+    leader.answer(*(part(index, error=ErrorCode.NOT_LEADER_OR_FOLLOWER) for index in (0, 1)))
+    assert leader.asked == [], "there is nothing to ask for"
+    leader.pass_ms(1_100)
+    assert (leader.next().session_id, leader.next().session_epoch) == (0, 0)
+
+
 def test_records_that_are_damaged_stop_their_partition_alone() -> None:
     leader = Leader()
     damaged = bytearray(records(0))

@@ -101,6 +101,7 @@ def test_a_node_shows_its_replicas_the_cluster_and_itself(node: ottla.Node) -> N
         names = [each.name for each in admin.list_topics(internal=True)]
         partitions = sum(len(each.partitions) for each in admin.describe_topics(names).values())
     assert value(found, "kafka_server_replicamanager_leadercount") == partitions
+    assert value(found, "kafka_server_replicamanager_partitioncount") == partitions
     assert value(found, "kafka_controller_kafkacontroller_globalpartitioncount") == partitions
     assert value(found, "kafka_controller_kafkacontroller_activecontrollercount") == 1
     assert value(found, "kafka_controller_kafkacontroller_activebrokercount") == 1
