@@ -19,6 +19,7 @@ from ottla.client import Admin, ConfigResource, Producer, ResourceType
 from ottla.client.connection.otlp import Point, metrics_data
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import Uuid
+from tests.broker.test_observe import scraped, value
 from tests.client.conftest import eventually
 
 
@@ -87,7 +88,8 @@ def measured(**resource: str) -> bytes:
 
 
 def test_a_producers_metrics_arrive_with_its_name(receiver: Receiver) -> None:
-    with ottla.Node(settings={"client.metrics.otlp.url": receiver.url}) as node:
+    settings = {"client.metrics.otlp.url": receiver.url, "metrics.listener": "127.0.0.1:0"}
+    with ottla.Node(settings=settings) as node:
         with Admin(node.bootstrap_servers) as admin:
             resource = ConfigResource(ResourceType.CLIENT_METRICS, "all")
             admin.alter_configs({resource: {"metrics": "*", "interval.ms": "100"}}).check()
@@ -95,6 +97,7 @@ def test_a_producers_metrics_arrive_with_its_name(receiver: Receiver) -> None:
             with producer.transaction():
                 producer.send("orders", b"v")
             path, kind, body = receiver.posted.get(timeout=30)
+        eventually(lambda: value(scraped(node), "ottla_client_metrics_otlp_sent_total") >= 1)
     assert (path, kind) == ("/v1/metrics", "application/x-protobuf")
     points = [point for point in read_points(body) if point is not None]
     assert any(point.name == "org.apache.kafka.producer.record.send.total" for point in points)

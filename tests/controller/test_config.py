@@ -164,6 +164,25 @@ def test_a_listener_that_comes_with_a_bad_limit_is_refused(cluster: Cluster) -> 
     ) == ("INVALID_REQUEST", "Invalid max.connections 0")
 
 
+def test_threads_at_most_double_or_halve_from_what_is_in_force(cluster: Cluster) -> None:
+    """The broker's own value, else the cluster's: a change of the one is seen beside the other."""
+    key = "num.io.threads"  # 8 by default
+
+    def doubled(name: str, value: str) -> str:
+        return change(cluster, BROKER, name, (key, SET, value))[0]
+
+    assert [doubled("", "17"), doubled("", "3"), doubled("", "16"), doubled("", "32")] == [
+        "INVALID_REQUEST",
+        "INVALID_REQUEST",
+        "NONE",
+        "NONE",
+    ]
+    assert change(cluster, BROKER, "1", ("log.cleaner.threads", SET, "2")) == OK
+    assert [doubled("1", "8"), doubled("1", "64"), doubled("1", "128")] == ["INVALID_REQUEST", "NONE", "NONE"]
+    # The cluster's value is not this broker's any more.
+    assert doubled("", "1") == "NONE"
+
+
 def test_with_eligible_leaders_the_cluster_keeps_a_minimum_of_replicas(cluster: Cluster) -> None:
     assert change(cluster, BROKER, "", ("min.insync.replicas", DELETE, None)) == (
         "INVALID_CONFIG",

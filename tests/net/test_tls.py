@@ -194,6 +194,18 @@ def test_requests_that_come_with_the_end_of_the_handshake_are_answered(served: S
     served.until(lambda: len(served.frames) == 300)
 
 
+def test_a_read_when_nothing_has_come_would_block(served: Served) -> None:
+    client = served.client()
+    client.shake()
+    client.tls.write(framed(b"x"))
+    client.push()
+    served.until(lambda: len(served.frames) == 1)
+    (connection,) = served.listener.connections
+    with pytest.raises(BlockingIOError):
+        connection._sock.recv_into(memoryview(bytearray(10)))
+    assert not served.closed
+
+
 def test_a_slow_reader_gets_all_of_a_file(served: Served, tmp_path: Path) -> None:
     data = random.Random(0).randbytes(2_000_000)
     (tmp_path / "log").write_bytes(data)
