@@ -23,7 +23,7 @@ import pyarrow as pa
 from bench import RESULTS, SCRATCH
 from bench.report import facts
 from bench.streams.programs import application
-from ottla.client import Admin, TopicPartition
+from ottla.client import Admin, CommittedOffset, TopicPartition
 from ottla.flow.vector.columns import Batch
 from ottla.spark.streams.running import prepare
 from ottla.spark.streams.task import HostedTask
@@ -148,7 +148,7 @@ def give(task: HostedTask, numbers: Any, offset: int) -> None:
     keys = pa.array([b"key-%012d" % number for number in numbers.tolist()], pa.binary())
     offsets = np.arange(offset, offset + count)
     task.give(Batch("in", 0, offsets, offsets, keys, pa.array([b"value"] * count, pa.binary()), None))
-    task.run({SOURCE: offset + count}, [], 0)
+    task.run({SOURCE: CommittedOffset(offset + count)}, [], 0)
 
 
 def memory_mb() -> float:

@@ -5,6 +5,7 @@ import pytest
 import ottla
 from ottla.client.admin.client import Admin
 from ottla.client.consumer.sync import Consumer
+from ottla.client.membership.commit import CommittedOffset
 from ottla.client.producer.sync import Producer
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.running import prepare
@@ -32,18 +33,45 @@ def test_offsets_of_a_quiet_task_do_not_expire(waiting: bool) -> None:
             while not (batches := list(read(consumer, 1))):
                 pass
         task.give(batches[0])
-        task.run({ONE: 1}, [], node.clock.now_ms())
+        at = {ONE: CommittedOffset(1, leader_epoch=0)}
+        task.run(at, [], node.clock.now_ms())
         if waiting:
             task.give(batches[0])
         for _ in range(9):
             node.clock.advance(DAY_MS)
-            task.settle({ONE: 1}, node.clock.now_ms())
+            task.settle(at, node.clock.now_ms())
         before = task.committer.commits
-        task.settle({ONE: 1}, node.clock.now_ms() + 1)
+        task.settle(at, node.clock.now_ms() + 1)
         assert task.committer.commits == before
-        assert admin.list_group_offsets("quiet")[ONE].offset == 1
+        committed = admin.list_group_offsets("quiet")[ONE]
+        assert (committed.offset, committed.leader_epoch) == (1, 0)
         task.close(lambda call: call())
         again = HostedTask(program, program.tasks[0], admin, None, node.clock.now_ms())
-        assert again.committed == {ONE: 1}
+        assert again.committed == at
         assert again.task.store("counts").get("k") == (1, pytest.approx(0, abs=1e15))
         again.close(lambda call: call())
+
+
+def test_a_commit_before_a_record_that_waits_has_no_epoch() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").merge(builder.stream("other")).to("out")
+    application = builder.build(application_id="waiting", key_serde="string", value_serde="string")
+    other = TopicPartition("other", 0)
+    with ottla.Node() as node, Admin(node.bootstrap_servers) as admin:
+        for topic in ("in", "other", "out"):
+            node.create_topic(topic)
+        program = prepare(application.topology, application.settings, node.bootstrap_servers, {}, accept_changes=False)
+        with Producer(node.bootstrap_servers) as producer:
+            producer.send("in", b"v", b"k").result(30)
+        task = HostedTask(program, program.tasks[0], admin, None, node.clock.now_ms())
+        with Consumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([ONE])
+            while not (batches := list(read(consumer, 1))):
+                pass
+        task.give(batches[0])
+        at = {ONE: CommittedOffset(1, leader_epoch=0), other: CommittedOffset(7, leader_epoch=3)}
+        task.run(at, [other], node.clock.now_ms())
+        assert task.committed == {ONE: CommittedOffset(0), other: CommittedOffset(7, leader_epoch=3)}
+        task.run(at, [], node.clock.now_ms())
+        assert task.committed == at
+        task.close(lambda call: call())

@@ -29,7 +29,7 @@ from ottla.spark.streams.write import Made, by_topic, singles, write, write_chan
 #: What brokers (and the client) say of a record that will never be taken.
 REFUSED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD,
            ErrorCode.INVALID_TIMESTAMP, ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # fmt: skip
-Told = Mapping[TopicPartition, tuple[int, str]]
+Told = Mapping[TopicPartition, CommittedOffset]
 
 
 class RefusedOutput(Exception):
@@ -117,8 +117,7 @@ class Committer:
             return
         self._write(outputs, changes, singly=singly)
         self._producer.flush()
-        offsets = {place: CommittedOffset(offset, metadata) for place, (offset, metadata) in told.items()}
-        self._admin.alter_group_offsets(group, offsets).check()
+        self._admin.alter_group_offsets(group, told).check()
 
     def _write(self, outputs: list[Made], changes: Changes, *, singly: bool) -> None:
         if singly:

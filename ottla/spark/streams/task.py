@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from ottla.client.admin.client import Admin
+from ottla.client.membership.commit import CommittedOffset
 from ottla.flow.engine import GlobalTask, Task
 from ottla.flow.store.ordered import MemoryBytes
 from ottla.flow.vector.columns import Batch
@@ -30,7 +31,7 @@ KEEP_MS = 600_000
 
 
 class HostedTask:
-    """`committed` are the group's offsets when the task was opened."""
+    """`committed` are the group's offsets, of the last commit or from when the task was opened."""
 
     def __init__(self, program: Program, plan: TaskPlan, admin: Admin, globals_: GlobalTask | None, now: int) -> None:
         self.plan = plan
@@ -38,7 +39,7 @@ class HostedTask:
         try:
             self.committer.open()
             found = admin.list_group_offsets(program.application_id, list(plan.sources), stable=True)
-            self.committed = {place: one.offset for place, one in found.items()}
+            self.committed = {place: _alone(one) for place, one in found.items()}
             self._cells: dict[str, int] = {}
             for one in found.values():
                 self._cells |= unpack(one.metadata)
@@ -81,9 +82,10 @@ class HostedTask:
         """The partitions of which no record waits."""
         return [place for place in self.plan.sources if self.task.queued(*place)[0] == 0]
 
-    def run(self, positions: Mapping[TopicPartition, int], behind: list[TopicPartition], now: int) -> None:
+    def run(self, positions: Mapping[TopicPartition, CommittedOffset], behind: list[TopicPartition], now: int) -> None:
         """Process what waits and commit. `positions`: the consumer's; `behind`: the partitions with more in the log.
 
+        A commit before a record that waits has no leader epoch: tables of records name none.
         The engine stops when no record of one of those waits, as that record could be the next by time.
         """
         task = self.task
@@ -100,24 +102,28 @@ class HostedTask:
         offsets = {}
         for place in self.plan.sources:
             waiting = task.queued(*place)[1]
-            offsets[place] = positions[place] if waiting is None else waiting
+            offsets[place] = positions[place] if waiting is None else CommittedOffset(waiting)
         self._commit(task.take_outputs(), offsets, now)
 
-    def settle(self, positions: Mapping[TopicPartition, int], now: int) -> None:
+    def settle(self, positions: Mapping[TopicPartition, CommittedOffset], now: int) -> None:
         """Commit the positions if no record waits, and old commits again."""
         offsets = {place: positions[place] for place in self.plan.sources} if self.idle else self.committed
         if offsets:
             self._commit([], offsets, now, again=now - self._committed_ms >= KEEP_MS)
 
     def _commit(
-        self, outputs: list[Made], offsets: Mapping[TopicPartition, int], now: int, *, again: bool = False
+        self, outputs: list[Made], offsets: Mapping[TopicPartition, CommittedOffset], now: int, *, again: bool = False
     ) -> None:
         changes = self.task.take_changes()
         self._cells |= changes.cells
         if not again and not outputs and not changes.stores and not changes.cells and offsets == self.committed:
             return
         first = min(offsets)
-        told = {place: (offset, pack(self._cells) if place == first else "") for place, offset in offsets.items()}
+        cells = pack(self._cells)
+        told = {
+            place: CommittedOffset(one.offset, cells if place == first else "", one.leader_epoch)
+            for place, one in offsets.items()
+        }
         self.committer.commit(self.task, outputs, changes, told)
         self.committed = dict(offsets)
         self._committed_ms = now
@@ -126,3 +132,8 @@ class HostedTask:
         """`quietly` calls what may fail after an error."""
         quietly(self.task.close)
         quietly(self.committer.close)
+
+
+def _alone(committed: CommittedOffset) -> CommittedOffset:
+    """Without its metadata, which are the task's numbers."""
+    return CommittedOffset(committed.offset, leader_epoch=committed.leader_epoch)

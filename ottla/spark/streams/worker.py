@@ -3,7 +3,8 @@
 Rules:
 - One consumer reads the partitions of all tasks of the slot, committed records only.
 - A task with several partitions runs when each of them has a record waiting or is read to its end, as in Kafka Streams.
-- An error of the program (StreamsError) and a fence end the slot; after any other error the slot opens its tasks again
+- An error of the program (StreamsError), a fence, and a source that was cut below what a task has read (LogTruncation:
+  its state holds what is gone) end the slot; after any other error the slot opens its tasks again
   from what was committed, for `PATIENCE_S` without progress.
 - The worker reads the application's plan beside its sources and ends when another run has written it (decision 0627).
   It reads the plan once more after it has opened its tasks: a run that was written before is seen then, and a run
@@ -22,10 +23,11 @@ from typing import Any
 
 from ottla.client.admin.client import Admin
 from ottla.client.consumer.sync import Consumer
+from ottla.client.membership.commit import CommittedOffset
 from ottla.flow.engine import GlobalTask, Task
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.vector.columns import Batch, objects
-from ottla.kernel.client_error import Fenced
+from ottla.kernel.client_error import Fenced, LogTruncation
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams import last_run
@@ -57,7 +59,7 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
             try:
                 with share:
                     share.run()
-            except (StreamsError, TopologyError, Fenced, Replaced) as error:
+            except (StreamsError, TopologyError, Fenced, Replaced, LogTruncation) as error:
                 kind = "fenced" if isinstance(error, Fenced) else "over" if isinstance(error, Replaced) else "failed"
                 text = "".join(traceback.format_exception(error))
                 driver.tell({"error": str(error), "kind": kind, "traceback": text})
@@ -136,8 +138,7 @@ class Share:
                     self._check_run(batch)
                 else:
                     self._readers[place].give(batch)
-            positions = self._consumer.positions()
-            self._step(positions)
+            self._step(self._consumer.next_offsets())
             full = {place for place, task in self._readers.items() if task.task.queued(*place)[0] > WAITING_MAX}
             if full != paused:
                 self._consumer.resume(paused - full)
@@ -145,7 +146,7 @@ class Share:
                 paused = full
             self._report()
 
-    def _run(self, task: HostedTask, positions: dict[TopicPartition, int]) -> None:
+    def _run(self, task: HostedTask, positions: dict[TopicPartition, CommittedOffset]) -> None:
         due = task.task.next_wall_clock()
         if task.idle and (due is None or due > _now()):
             return
@@ -153,9 +154,9 @@ class Share:
         if not task.idle and len(task.plan.sources) > 1:
             empty = task.empty()
             ends = self._consumer.end_offsets(task.plan.sources)
-            if any(positions[place] < ends[place] for place in empty):
+            if any(positions[place].offset < ends[place] for place in empty):
                 return
-            behind = [place for place, end in ends.items() if positions[place] < end]
+            behind = [place for place, end in ends.items() if positions[place].offset < end]
         task.run(positions, behind, _now())
         self.progressed = True
 
@@ -182,7 +183,7 @@ class Share:
         for key, value in zip(objects(batch.keys), objects(batch.values), strict=True):
             last_run.check_record(self._program, key, value)
 
-    def _step(self, positions: dict[TopicPartition, int]) -> None:
+    def _step(self, positions: dict[TopicPartition, CommittedOffset]) -> None:
         self._while_stepping(lambda task: self._run(task, positions))
 
     def _while_stepping(self, call: Callable[[HostedTask], None]) -> None:
@@ -204,7 +205,7 @@ class Share:
         """Commit the positions of idle tasks behind transactions' markers, so that their lag is 0, and old
         commits again.
         """
-        positions = self._consumer.positions()
+        positions = self._consumer.next_offsets()
         now = _now()
         self._while_stepping(lambda task: task.settle(positions, now))
 
@@ -229,7 +230,8 @@ class Share:
         self._reported = time.monotonic()
 
     def _lag(self, task: HostedTask) -> int:
-        return sum(max(0, self._ends[place] - task.committed.get(place, 0)) for place in task.plan.sources)
+        at = {place: one.offset for place, one in task.committed.items()}
+        return sum(max(0, self._ends[place] - at.get(place, 0)) for place in task.plan.sources)
 
     def _answer(self, question: Message) -> Message:
         """Called on the thread of the driver's line."""
