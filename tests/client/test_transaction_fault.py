@@ -15,6 +15,7 @@ from ottla.client import (
     InvalidProducerEpoch,
     InvalidTxnState,
     KafkaError,
+    OttlaError,
     Producer,
     RequestTimedOut,
     TopicPartition,
@@ -177,3 +178,91 @@ def test_records_that_wait_are_given_up_with_their_transaction(node: ottla.Node,
                 one.result(0)
         work(producer, name, 1)
     eventually(lambda: committed(node, name) == ([b"1a", b"1b"], 1))
+
+
+# ---- offsets and ends that are not confirmed
+
+
+def moved(producer: Producer, name: str) -> None:
+    """Open a transaction with a record in it."""
+    # On a busy machine each of them may take longer than max.block.ms.
+    in_time(producer.init_transactions)
+    in_time(producer.begin_transaction)
+    in_time(lambda: producer.send(name, b"v", partition=0)).result(30)
+
+
+def test_offsets_that_were_not_written_in_time_are_written_before_the_commit(node: ottla.Node, name: str) -> None:
+    with Producer(node.bootstrap_servers, transactional_id=name, max_block_ms=500) as producer:
+        moved(producer, name)
+        loading = node.faults.error(
+            ApiKey.TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None, transactional_id=name
+        )
+        for offset in (3, 7):
+            with pytest.raises(KafkaError):
+                producer.send_offsets(name, {TopicPartition(name, 0): offset})
+        loading.remove()
+        in_time(producer.commit_transaction)
+    eventually(lambda: committed(node, name) == ([b"v"], 7))
+
+
+def test_a_transaction_whose_offsets_cannot_be_written_is_not_committed_and_can_be_aborted(
+    node: ottla.Node, name: str
+) -> None:
+    with Producer(node.bootstrap_servers, transactional_id=name, max_block_ms=500) as producer:
+        moved(producer, name)
+        loading = node.faults.error(
+            ApiKey.TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None, transactional_id=name
+        )
+        with pytest.raises(KafkaError):
+            producer.send_offsets(name, {TopicPartition(name, 0): 3})
+        with node.faults.watch(ApiKey.END_TXN) as ends, pytest.raises(KafkaError):
+            producer.commit_transaction()
+        assert not ends.hits
+        in_time(producer.abort_transaction)
+        loading.remove()
+        # What the aborted one owed is no part of the next.
+        in_time(producer.begin_transaction)
+        in_time(lambda: producer.send(name, b"w", partition=0)).result(30)
+        in_time(producer.commit_transaction)
+    eventually(lambda: committed(node, name) == ([b"w"], None))
+
+
+def test_a_group_that_may_not_be_found_fails_the_transaction(node: ottla.Node, name: str) -> None:
+    with Producer(node.bootstrap_servers, transactional_id=name) as producer:
+        moved(producer, name)
+        node.faults.error(ApiKey.FIND_COORDINATOR, ErrorCode.GROUP_AUTHORIZATION_FAILED, group=name)
+        with pytest.raises(KafkaError) as error:
+            producer.send_offsets(name, {TopicPartition(name, 0): 3})
+        assert error.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+        with pytest.raises(KafkaError) as error:
+            producer.commit_transaction()
+        assert error.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+        producer.abort_transaction()
+        work(producer, name, 1)
+    eventually(lambda: committed(node, name) == ([b"1a", b"1b"], 1))
+
+
+def test_a_commit_that_may_have_been_carried_out_is_not_aborted(node: ottla.Node, name: str) -> None:
+    with Producer(node.bootstrap_servers, transactional_id=name, max_block_ms=500) as producer:
+        moved(producer, name)
+        with node.faults.hold(ApiKey.END_TXN, transactional_id=name) as held:
+            while not held.hits:
+                with pytest.raises(RequestTimedOut):
+                    producer.commit_transaction()
+            with pytest.raises(OttlaError, match="a commit is under way: only commit can be repeated"):
+                producer.abort_transaction()
+        in_time(producer.commit_transaction)
+        in_time(lambda: work(producer, name, 1))
+    eventually(lambda: committed(node, name) == ([b"1a", b"1b", b"v"], 1))
+
+
+def test_a_body_whose_commit_is_not_answered_says_so_and_close_asks_again(node: ottla.Node, name: str) -> None:
+    with Producer(node.bootstrap_servers, transactional_id=name, max_block_ms=5_000) as producer:
+        work(producer, name, 1)
+        lost = node.faults.disconnect(ApiKey.END_TXN, times=None, transactional_id=name)
+        with pytest.raises(KafkaError) as error:
+            work(producer, name, 2)
+        assert lost.hits
+        assert "the commit was sent and may have been carried out" in error.value.__notes__[0]
+        lost.remove()
+    eventually(lambda: committed(node, name) == ([b"1a", b"1b", b"2a", b"2b"], 2))

@@ -10,7 +10,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.client.transaction.state import Phase, Transactions
+from ottla.client.membership.commit import GroupMetadata
+from ottla.client.transaction.state import CommitUnanswered, Phase, Transactions
 from ottla.kernel.client_error import Fenced, InvalidProducerEpoch, ProducerFenced, TransactionAbortable, error_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
@@ -22,6 +23,11 @@ from ottla.wire.api.add_partitions_to_txn import (
 )
 from ottla.wire.api.end_txn import EndTxnResponse
 from ottla.wire.api.init_producer_id import InitProducerIdResponse
+from ottla.wire.api.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from tests.txn.test_coordinator import Scene
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -155,6 +161,48 @@ def test_an_end_can_be_repeated_and_nothing_else_be_done_meanwhile() -> None:
         machine.check_open()
     with pytest.raises(OttlaError, match="a commit is under way"):
         machine.begin(2)
+
+
+def test_a_commit_can_be_aborted_until_it_is_sent_and_when_it_was_refused() -> None:
+    machine = opened()
+    machine.admit(ONE)
+    machine.committing()
+    machine.aborting()
+    machine = opened()
+    machine.admit(ONE)
+    machine.committing()
+    machine.end_request()
+    with pytest.raises(CommitUnanswered, match="only commit can be repeated"):
+        machine.aborting()
+    with pytest.raises(KafkaError):
+        machine.end_answered(EndTxnResponse(error_code=int(ErrorCode.CONCURRENT_TRANSACTIONS)))
+    with pytest.raises(CommitUnanswered, match="only commit can be repeated"):
+        machine.aborting()
+    with pytest.raises(KafkaError):
+        machine.end_answered(EndTxnResponse(error_code=int(ErrorCode.TRANSACTION_ABORTABLE)))
+    machine.aborting()
+    machine.end_request()
+    machine.end_answered(EndTxnResponse(producer_id=7, producer_epoch=2))
+    machine.begin(2)
+    machine.committing()
+    machine.aborting()
+
+
+def test_offsets_that_an_answer_leaves_out_are_still_owed() -> None:
+    machine = opened()
+    machine.owe(GroupMetadata("g"), {ONE: (1, -1, ""), TWO: (2, -1, "")})
+    owed = machine.owed[0]
+    parts = [TxnOffsetCommitResponsePartition(partition_index=one.partition) for one in (ONE, TWO)]
+    with pytest.raises(KafkaError, match="leaves out") as error:
+        machine.offsets_answered(
+            owed, TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=parts[:1])])
+        )
+    assert error.value.code.retriable
+    assert machine.owed == [owed]
+    machine.offsets_answered(
+        owed, TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=parts)])
+    )
+    assert machine.owed == []
 
 
 # ---- by seeds
@@ -319,8 +367,12 @@ class Producers(RuleBasedStateMachine):
                 self.confirmed |= set(client.values)
 
     def aborts(self, client: Client, fate: str) -> None:
-        if client.machine.phase in (Phase.OPEN, Phase.FAILED, Phase.ABORTING) and not client.machine.needs_init:
-            client.machine.aborting()
+        phases = (Phase.OPEN, Phase.COMMITTING, Phase.FAILED, Phase.ABORTING)
+        if client.machine.phase in phases and not client.machine.needs_init:
+            try:
+                client.machine.aborting()
+            except CommitUnanswered:
+                return
             self.undone |= set(client.values)
             self.ends(client, fate)
 

@@ -9,6 +9,7 @@ import pytest
 import ottla
 from ottla.client import (
     Consumer,
+    ErrorCode,
     Fenced,
     KafkaError,
     OttlaError,
@@ -17,6 +18,8 @@ from ottla.client import (
     TopicPartition,
     Unsupported,
 )
+from ottla.client.settings.producer import ProducerSettings
+from ottla.wire.api import ApiKey
 
 _SWITCHES = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 
@@ -142,3 +145,23 @@ def test_its_text_is_kafkas() -> None:
     assert str(PreparedTransaction(7, 3)) == "7:3"
     assert str(PreparedTransaction()) == ""
     assert PreparedTransaction.parse("") == PreparedTransaction()
+
+
+def test_offsets_that_were_not_written_in_time_are_prepared_too(node: ottla.Node) -> None:
+    name = "owed"
+    with _producer(node, name) as producer, Consumer(node.bootstrap_servers, group_id=name) as group:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send(name, b"payment").result(30)
+        node.faults.error(ApiKey.TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
+        held = producer._half._transactor
+        assert held is not None
+        held._settings = ProducerSettings.read(node.bootstrap_servers, {"max_block_ms": 300})
+        with pytest.raises(KafkaError):
+            producer.send_offsets(name, {TopicPartition(name, 0): 5})
+        node.faults.clear()
+        held._settings = producer.settings
+        producer.complete_transaction(producer.prepare_transaction())
+        committed = group.committed([TopicPartition(name, 0)])[TopicPartition(name, 0)]
+        assert committed is not None
+        assert committed.offset == 5

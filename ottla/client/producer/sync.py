@@ -287,7 +287,7 @@ class Producer(Generic[K, V]):
         self._thread.run(self._half.send_group_offsets(group, found))
 
     def commit_transaction(self) -> None:
-        """Deliver what was sent and commit. A KafkaError that is not `Fenced` leaves the transaction to be aborted."""
+        """Deliver what was sent and commit. See `AsyncProducer.commit_transaction`."""
         self._shorten(self._transactions is None)
         self._thread.run(self._half.commit_transaction())
 

@@ -2,6 +2,8 @@
 
 Rules:
 - A body that ends commits; one that raises aborts, and its exception goes on.
+- A commit that was sent and not answered is not aborted: its error has a note that says so, and `commit_transaction` or
+  `close` asks again.
 - The first transaction gets the producer id where `init_transactions` has not: call that yourself before you read what
   an earlier producer of the same name may have left open.
 """
@@ -13,7 +15,7 @@ from typing import Protocol
 
 from ottla.client.membership.commit import CommittedAt, CommittedOffset, GroupMetadata, Offsets, offsets_of
 from ottla.client.transaction.driver import Transactor
-from ottla.client.transaction.state import PreparedTransaction
+from ottla.client.transaction.state import CommitUnanswered, PreparedTransaction
 from ottla.kernel.argument import shown
 from ottla.kernel.client_error import Fenced
 from ottla.kernel.error import KafkaError, OttlaError
@@ -95,7 +97,12 @@ class TransactionCalls:
         await self._transacting().send_offsets(group, offsets)
 
     async def commit_transaction(self) -> None:
-        """Deliver what was sent and commit. A KafkaError that is not `Fenced` leaves the transaction to be aborted."""
+        """Deliver what was sent and commit, offsets too that a `send_offsets` could not write in time.
+
+        RequestTimedOut and other retriable errors: commit again. The transaction can be aborted then only if no request
+        to commit has gone out (OttlaError): the coordinator may have committed. After other KafkaErrors that are not
+        `Fenced`: abort it.
+        """
         await self._transacting().commit(self.settle)
 
     async def abort_transaction(self) -> None:
@@ -143,5 +150,7 @@ def not_aborted(failure: KafkaError | OttlaError, error: BaseException) -> None:
     """A transaction that ends with `error` could not be aborted. Raises what says more, if that is not `error`."""
     if isinstance(failure, Fenced) and isinstance(error, KafkaError) and not isinstance(error, Fenced):
         raise failure from error
-    if failure is not error and not isinstance(error, Fenced):
+    if isinstance(failure, CommitUnanswered):
+        error.add_note("the commit was sent and may have been carried out: call commit_transaction to know, or close")
+    elif failure is not error and not isinstance(error, Fenced):
         error.add_note(f"the transaction was not aborted ({failure}): the coordinator does it when it times out")

@@ -17,7 +17,7 @@ from ottla.client.connection.cluster import GROUP, TRANSACTION, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.commit import CommittedAt, GroupMetadata
 from ottla.client.settings.producer import ProducerSettings
-from ottla.client.transaction.state import TRANSACTION_PAUSE_MS, Phase, PreparedTransaction, Transactions
+from ottla.client.transaction.state import TRANSACTION_PAUSE_MS, Owed, Phase, PreparedTransaction, Transactions
 from ottla.kernel.client_error import NotReachable, RequestTimedOut, Unsupported
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
@@ -66,16 +66,19 @@ class Transactor:
         self._settings = settings
         self._lock = lock
         self._adding: asyncio.Task[None] | None = None
+        #: Held while offsets are on their way: they go out in their order, and no end overtakes them.
+        self._paying = asyncio.Lock()
         sender.on_pending = self._pending
 
     async def close(self, flush: Callable[[], Awaitable[None]]) -> None:
-        """Abort what is open, so that consumers do not wait until it times out."""
+        """Abort what is open, so that consumers need not wait for its timeout; repeat a commit without an answer."""
         if self.transactions.phase in (Phase.OPEN, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING):
+            commits = self.transactions.unanswered
             try:
-                await self.abort(flush)
+                await (self.commit if commits else self.abort)(flush)
             except (KafkaError, OttlaError) as error:
-                name = self.transactions.transactional_id
-                _log.warning("the open transaction of %s was not aborted: %s", name, error)
+                done = "seen to be committed" if commits else "aborted"
+                _log.warning("the transaction of %s was not %s: %s", self.transactions.transactional_id, done, error)
         if self._adding is not None:
             self._adding.cancel()
 
@@ -99,8 +102,9 @@ class Transactor:
         try:
             async with asyncio.timeout(self._settings.max_block_ms / 1000):
                 await flush()
+                await self._pay()
         except TimeoutError:
-            raise self._late("not all records were delivered") from None
+            raise self._late("not all records and offsets were delivered") from None
         with self._lock:
             return self.transactions.is_prepared()
 
@@ -121,27 +125,42 @@ class Transactor:
             self.transactions.begin(_protocol(connection))
 
     async def send_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedAt]) -> None:
-        """Put offsets of a group into the open transaction."""
-        transactions = self.transactions
-        transactions.check_open()
-        if not offsets:
-            return
-        request = transactions.group_request(group.group_id)
+        """Put offsets of a group into the open transaction. Those that are not written in time precede its commit."""
+        with self._lock:
+            self.transactions.owe(group, offsets)
+        await self._pay()
+
+    async def _pay(self) -> None:
+        """Write the offsets that are owed, in their order."""
+        async with self._paying:
+            while self.transactions.owed:
+                try:
+                    await self._write(self.transactions.owed[0])
+                except KafkaError as error:
+                    # Also where no answer says so, but the way to the coordinator.
+                    if not error.code.retriable:
+                        with self._lock:
+                            self.transactions.failed(error)
+                    raise
+
+    async def _write(self, owed: Owed) -> None:
+        transactions, group_id = self.transactions, owed[0].group_id
+        request = transactions.group_request(group_id)
         if request is not None:
 
             async def add(connection: BrokerConnection) -> None:
                 response = await self._call(connection, request, AddOffsetsToTxnResponse)
-                self._answered(transactions.group_answered, group.group_id, response.error_code)
+                self._answered(transactions.group_answered, group_id, response.error_code)
 
             await self._patiently(self._own(add))
 
         async def commit(connection: BrokerConnection) -> None:
             at_most = _TXN_OFFSET_COMMIT if transactions.version < 2 else _OFFSETS_JOIN_FROM
-            commit_request = transactions.offsets_request(group, offsets)
+            commit_request = transactions.offsets_request(owed)
             response = await self._call(connection, commit_request, TxnOffsetCommitResponse, at_most)
-            self._answered(transactions.offsets_answered, response)
+            self._answered(transactions.offsets_answered, owed, response)
 
-        await self._patiently(self._at_coordinator(GROUP, group.group_id, commit))
+        await self._patiently(self._at_coordinator(GROUP, group_id, commit))
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Deliver all of the transaction, then commit it. Raises why it cannot be committed; abort it then."""
@@ -150,8 +169,9 @@ class Transactor:
         try:
             async with asyncio.timeout(self._settings.max_block_ms / 1000):
                 await flush()
+                await self._pay()
         except TimeoutError:
-            raise self._late("not all records were delivered") from None
+            raise self._late("not all records and offsets were delivered") from None
         await self._end()
 
     async def abort(self, flush: Callable[[], Awaitable[None]]) -> None:
@@ -164,6 +184,8 @@ class Transactor:
                 await flush()
                 if self._adding is not None:
                     await asyncio.gather(self._adding, return_exceptions=True)
+                async with self._paying:
+                    pass
         except TimeoutError:
             raise self._late("the broker has not answered for all records") from None
         # What failed was told by the error for which the transaction is aborted.

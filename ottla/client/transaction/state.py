@@ -7,7 +7,7 @@
 | READY | PREPARED | with the producer id came the prepared transaction of an earlier producer (KIP-939) |
 | OPEN | PREPARED | the program prepares it, and everything is delivered |
 | OPEN, PREPARED | COMMITTING | the program commits |
-| OPEN, PREPARED, COMMITTING, FAILED | ABORTING | the program aborts |
+| OPEN, PREPARED, COMMITTING, FAILED | ABORTING | the program aborts, and no request to commit has gone out |
 | OPEN, COMMITTING | FAILED | a record is not delivered, or a request is refused for good |
 | COMMITTING, ABORTING | READY | the coordinator has ended it |
 | NEW, READY, OPEN, PREPARED, COMMITTING, ABORTING, FAILED | FATAL | the id is another producer's, or not allowed |
@@ -21,7 +21,9 @@ Rules:
   FATAL is the end of the producer: another one has its transactional id, or it may not use it.
 - A new epoch begins at sequence 0. A sequence that was sent and given up leaves a gap: no record goes out under that
   epoch again.
-- An end that was not answered is asked for again as it was: the coordinator knows a repetition.
+- An end that was not answered is asked for again as it was: the coordinator knows a repetition. After a commit that was
+  not answered no abort is allowed: the coordinator may have committed.
+- Offsets that the program gave and that no coordinator has confirmed (`owed`) are written before the commit goes out.
 
 KIPs: 98 (transactions), 360 (a new epoch mends a gap), 447 (offsets of a member), 588, 691, 890, 939 (two-phase
 commit), 1050.
@@ -76,6 +78,10 @@ class PreparedTransaction(NamedTuple):
         return cls(int(producer_id), int(epoch))
 
 
+class CommitUnanswered(OttlaError):
+    """A commit was sent and not answered, so the transaction cannot be aborted: commit again to know how it ended."""
+
+
 class Phase(Enum):
     """Where a producer stands; the text is how errors say it."""
 
@@ -89,11 +95,13 @@ class Phase(Enum):
     FATAL = "the producer cannot go on: close it"
 
 
-#: Another producer has the transactional id, or this one may not use it.
+#: Offsets of a group.
+Owed = tuple[GroupMetadata, Mapping[TopicPartition, CommittedAt]]
 #: The first version of InitProducerId that knows two-phase commits.
 _TWO_PHASE_FROM = 6
 #: Between two tries while a transaction's end is under way (Java's client waits as long).
 TRANSACTION_PAUSE_MS = 20
+#: Another producer has the transactional id, or this one may not use it.
 _FATAL = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -126,6 +134,9 @@ class Transactions:
         self.pending: dict[TopicPartition, None] = {}
         #: Does the coordinator know of the open transaction, or may it?
         self.begun = False
+        #: Offsets that the program gave and their coordinator has not confirmed, in their order.
+        self.owed: list[Owed] = []
+        self._commit_sent = False
         self._groups: set[str] = set()
         self._gap = False
         self._timeout_ms = timeout_ms
@@ -157,9 +168,12 @@ class Transactions:
 
     def aborting(self) -> TransactionAborted:
         """From now on nothing goes out. Returns the error of the records that had not."""
+        if self.unanswered:
+            raise CommitUnanswered(f"producer {self.transactional_id}: {self.phase.value}")
         self._demand(Phase.OPEN, Phase.PREPARED, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING)
         self.phase = Phase.ABORTING
         self.pending.clear()
+        self.owed.clear()
         why = f"the transaction of {self.transactional_id} was aborted before the record was sent"
         return TransactionAborted(f"{why} ({self.error})" if self.error is not None else why)
 
@@ -261,7 +275,7 @@ class Transactions:
     def _ready(self, producer: tuple[int, int]) -> None:
         self.producer = producer
         self.phase, self.error = Phase.READY, None
-        self._gap = self.begun = False
+        self._gap = self.begun = self._commit_sent = False
         self.prepared = None
 
     # ---- partitions
@@ -321,10 +335,17 @@ class Transactions:
         self._refused(code, f"adding the offsets of group {group_id} to the transaction")
         self._groups.add(group_id)
 
-    def offsets_request(
-        self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedAt]
-    ) -> TxnOffsetCommitRequest:
-        """Write offsets that count when the transaction is committed."""
+    def owe(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedAt]) -> None:
+        """Take offsets into the open transaction: it is not committed before they are written."""
+        self.check_open()
+        if offsets:
+            self.owed.append((group, offsets))
+
+    def offsets_request(self, owed: Owed) -> TxnOffsetCommitRequest:
+        """Write offsets that count when the transaction is committed. Raises if it takes no more."""
+        if not self.sends:
+            self.check_open()
+        group, offsets = owed
         assert self.producer is not None
         self.begun = True
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
@@ -347,12 +368,19 @@ class Transactions:
             topics=list(topics.values()),
         )
 
-    def offsets_answered(self, response: TxnOffsetCommitResponse) -> None:
-        """All are written, or raises."""
+    def offsets_answered(self, owed: Owed, response: TxnOffsetCommitResponse) -> None:
+        """All are written and no longer owed, or raises."""
+        left = set(owed[1])
         for topic in response.topics:
             for one in topic.partitions:
                 where = f"committing {topic.name}-{one.partition_index} in the transaction"
                 self._refused(one.error_code, where)
+                left.discard(TopicPartition(topic.name, one.partition_index))
+        if left:
+            # As in Java's client: what the answer leaves out is sent again.
+            why = f"the answer leaves out the offset of {min(left)} ({self.transactional_id})"
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, why)
+        self.owed = [one for one in self.owed if one is not owed]
 
     # ---- the end
 
@@ -361,6 +389,7 @@ class Transactions:
         assert self.producer is not None
         if not self.begun:
             return None
+        self._commit_sent = self.phase is Phase.COMMITTING
         return EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer[0],
@@ -381,6 +410,11 @@ class Transactions:
             self._ready((response.producer_id, response.producer_epoch))
         else:
             self.ended()
+
+    @property
+    def unanswered(self) -> bool:
+        """Has a request to commit gone out whose answer is not known? Only committing again tells how it ended."""
+        return self._commit_sent and self.phase is Phase.COMMITTING
 
     def ended(self) -> None:
         """The coordinator has nothing open of us. After a gap a new epoch comes first (`needs_init`)."""
