@@ -25,7 +25,7 @@ from ottla.kernel.ids import TopicPartition
 
 COMPACTED = {"cleanup.policy": "compact"}
 GUARANTEES = ("exactly_once_v2", "at_least_once")
-#: Repartition topics keep their records until the program deletes them (Kafka Streams does the same).
+#: Repartition topics keep their records until the program deletes them (`purge`).
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1"}
 
 

@@ -28,6 +28,7 @@ from ottla.spark.streams.http import HttpServer, Served
 from ottla.spark.streams.layout import Program, check_internal, check_outputs, create_topics, guarantee, lay_out
 from ottla.spark.streams.metric import prometheus
 from ottla.spark.streams.place import driver_address, ship, slots_of
+from ottla.spark.streams.purge import purge_interval_ms
 from ottla.spark.streams.query import QUERYABLE, NotReadable, StoreView
 
 if TYPE_CHECKING:
@@ -323,6 +324,7 @@ def prepare(
     A task that the program has no more is fenced: an instance with the older plan ends.
     """
     guarantee(settings)
+    purge_interval_ms(settings.configs)
     reach = {"bootstrap.servers": bootstrap_servers, **client}
     with Admin(reach) as admin:
         layout = lay_out(admin, topology, settings)

@@ -34,6 +34,7 @@ from ottla.spark.streams import last_run
 from ottla.spark.streams.control import PATIENCE_S, DriverLine, Message
 from ottla.spark.streams.last_run import Replaced
 from ottla.spark.streams.layout import Program
+from ottla.spark.streams.purge import Purge
 from ottla.spark.streams.query import QUERYABLE, answer
 from ottla.spark.streams.task import HostedTask
 
@@ -106,6 +107,8 @@ class Share:
                 opened.callback(task.close, _quietly)
                 self._tasks.append(task)
                 self._readers |= dict.fromkeys(plan.sources, task)
+            self._purge = Purge(self._program, admin, _now())
+            opened.callback(self._purge.close)
             reading = self._program.connection(
                 isolation_level="read_committed", auto_offset_reset="none", allow_auto_create_topics=False
             )
@@ -198,6 +201,8 @@ class Share:
     def _report(self) -> None:
         if time.monotonic() - self._reported > REPORT_S:
             self._settle()
+            committed = {place: at.offset for task in self._tasks for place, at in task.committed.items()}
+            self._purge.look(committed, _now())
             self._see_ends()
             self._driver.tell({"tasks": {each.plan.id: self._told(each) for each in self._tasks}})
 

@@ -1,0 +1,84 @@
+"""Deletes what a program has read from its repartition topics, which keep everything otherwise (as Kafka Streams does).
+
+Rules:
+- Only records below an offset that the program's group has committed are deleted: what a restart reads again stays.
+- Every `repartition.purge.interval.ms` (30,000), one request at a time, on a thread of its own: the worker never waits.
+- What could not be deleted is told once in the log, and asked for again with what has come since.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.client.admin.client import Admin
+from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams.layout import Program
+
+log = logging.getLogger(__name__)
+SETTING = "repartition.purge.interval.ms"
+INTERVAL_MS = 30_000
+
+
+def purge_interval_ms(configs: Mapping[str, Any]) -> int:
+    """OttlaError if it is no number of ms."""
+    given = configs.get(SETTING, INTERVAL_MS)
+    try:
+        found = int(given)
+    except (TypeError, ValueError):
+        found = -1
+    if found < 0 or isinstance(given, float):
+        raise OttlaError(f"invalid value for {SETTING}: {given} (expected milliseconds, 0 or more)")
+    return found
+
+
+class Purge:
+    """The repartition topics of one worker."""
+
+    def __init__(self, program: Program, admin: Admin, now: int) -> None:
+        topology = program.topology
+        self._topics = {topology.topic(name, program.application_id) for name in topology.internal_topics}
+        self._interval_ms = purge_interval_ms(program.settings.configs)
+        self._due_ms = now + self._interval_ms
+        self._admin = admin
+        #: Below these offsets nothing is left.
+        self._purged: dict[TopicPartition, int] = {}
+        self._failed: set[TopicPartition] = set()
+        self._closed = False
+        #: The last request's, which may have ended.
+        self.thread: threading.Thread | None = None
+
+    def look(self, committed: Mapping[TopicPartition, int], now: int) -> None:
+        """Ask for what is `committed` to be deleted, if it is time."""
+        if now < self._due_ms or (self.thread is not None and self.thread.is_alive()):
+            return
+        self._due_ms = now + self._interval_ms
+        wanted = {
+            place: offset
+            for place, offset in committed.items()
+            if place.topic in self._topics and offset > self._purged.get(place, 0)
+        }
+        if wanted:
+            self.thread = threading.Thread(target=self._delete, args=(wanted,), daemon=True, name="ottla-streams-purge")
+            self.thread.start()
+
+    def close(self) -> None:
+        """The worker ends, and with it its admin client: a request that is under way may fail for that."""
+        self._closed = True
+
+    def _delete(self, wanted: dict[TopicPartition, int]) -> None:
+        try:
+            answer = self._admin.delete_records(wanted)
+        except (KafkaError, OttlaError) as error:
+            return self._tell(dict.fromkeys(wanted, error))
+        self._purged |= {place: wanted[place] for place in answer.succeeded}
+        self._failed -= answer.succeeded.keys()
+        return self._tell(answer.errors)
+
+    def _tell(self, errors: Mapping[TopicPartition, Exception]) -> None:
+        for place in () if self._closed else errors.keys() - self._failed:
+            log.warning("what was read of %s-%d is not deleted yet: %s", *place, errors[place])
+        self._failed |= errors.keys()
