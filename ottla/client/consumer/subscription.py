@@ -203,9 +203,11 @@ class SubscriptionCalls(ABC):
                     self._positions.pop(one, None)
 
     async def assign_more(self, partitions: set[TopicPartition]) -> None:
-        """They come; the listener hears of it when they are ours."""
+        """They come; the listener hears of it when they are ours.
+
+        A topic that was deleted since then comes, too, until the next rebalance: to wait for it would stop the others.
+        """
         self.meter.rebalanced()
-        await self._cluster.known({one.topic for one in partitions}, self.settings.default_api_timeout_ms)
         with self._lock:
             for one in sorted(partitions):
                 self._positions[one] = PartitionPosition(one)

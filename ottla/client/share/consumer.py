@@ -303,8 +303,7 @@ class AsyncShareConsumer(Generic[K, V]):
         self._fetcher.wake()
 
     async def assign_more(self, partitions: set[TopicPartition]) -> None:
-        """They come."""
-        await self._cluster.known({one.topic for one in partitions}, self.settings.default_api_timeout_ms)
+        """They come. Topics that are gone since then are not waited for: that would stop the others."""
         with self.lock:
             self._fetcher.assigned |= partitions
         self._fetcher.wake()
