@@ -273,6 +273,10 @@ def test_a_cut_is_told_in_the_log_or_raised(caplog: pytest.LogCaptureFixture) ->
             assert caplog.messages == []
             await turns(fetcher)
             assert len(fetcher.broker.asked) == 1, "not before the program has heard of it"
+            with pytest.raises(LogTruncation):
+                state.raise_error()
+            await turns(fetcher)
+            assert isinstance(state.error, LogTruncation), "and then again, until it seeks"
         else:
             assert (state.position, state.epoch) == (8, 1)
             assert "t-0: the log was cut below offset 15 (leader epoch 3); going on from offset 8" in caplog.text

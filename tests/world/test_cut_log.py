@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from random import Random
 
 import pytest
 
@@ -12,7 +14,9 @@ from ottla.client import (
     AsyncProducer,
     CommittedOffset,
     ConsumerRecord,
+    KafkaError,
     LogTruncation,
+    OttlaError,
     TopicPartition,
 )
 from ottla.metadata.image import PartitionImage
@@ -219,3 +223,85 @@ def test_an_election_that_loses_nothing_repeats_nothing(scene: Scene) -> None:
     assert reader.values == BOTH + NEW + NEW
     assert len({each.leader_epoch for each in reader.records}) == 3
     assert reader.errors == []
+
+
+class Storm:
+    """Elections of all kinds under a writer and readers, some of which go on from the commits of the one before."""
+
+    def __init__(self, scene: Scene, seed: int) -> None:
+        self.scene = scene
+        self.rng = Random(f"cut {seed}")
+        self.going = True
+        host = scene.host("writer")
+        assert host.loop is not None
+        self._writer = host.loop.create_task(self._write())
+
+    async def _write(self) -> None:
+        number = 0
+        # Each write waits for its batch to linger.
+        settings = {
+            "acks": "1",
+            "linger.ms": "200",
+            "delivery.timeout.ms": "3000",
+            "request.timeout.ms": "1000",
+            "max.block.ms": "1000",
+        }
+        async with AsyncProducer(
+            {"bootstrap.servers": self.scene.servers, "enable.idempotence": "false"} | settings
+        ) as producer:
+            while self.going:
+                number += 1
+                with suppress(KafkaError, OttlaError):
+                    await (await producer.send("topic", b"%d" % number))
+
+    def end(self) -> None:
+        self.going = False
+        assert self.scene.world.run_until(self._writer.done, limit_ms=60_000)
+
+    def elect(self) -> None:
+        """The leader goes, after the other one or alone; both are back and in sync in the end."""
+        world, rng = self.scene.world, self.rng
+        first, second = self.scene.by_role()
+        down = [second.kill, second.power_off] if rng.random() < 0.8 else []
+        if down:
+            rng.choice(down)()
+            world.run_for(rng.randint(500, 12_000))
+        rng.choice([first.kill, first.power_off])()
+        world.run_for(rng.randint(0, 8_000))
+        for each in rng.sample([first, second] if down else [first], 2 if down else 1):
+            each.start()
+            world.run_for(rng.randint(0, 15_000))
+        assert world.run_until(lambda: len(self.scene.known().isr) == 2, limit_ms=120_000)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_of_each_offset_a_reader_got_last_what_the_log_holds(policy: str, seed: int) -> None:
+    world = World(seed)
+    with Clients(world):
+        scene = Scene(world)
+        storm = Storm(scene, seed)
+        given = {"auto.offset.reset": policy, "group.id": "group"}
+        chain = [Reader(scene, given, 0)]
+        alone = Reader(scene, {"auto.offset.reset": policy}, 0)
+        for _ in range(4):
+            world.run_for(storm.rng.randint(500, 8_000))
+            storm.elect()
+            chain[-1].commit = True
+            assert world.run_until(lambda: not chain[-1].commit, limit_ms=60_000)
+            if storm.rng.random() < 0.5:
+                chain[-1].end()
+                chain.append(Reader(scene, given))
+        world.run_for(5_000)
+        storm.end()
+        world.run_for(10_000)
+        for reader in (chain[-1], alone):
+            reader.end()
+        held = Reader(scene, {"auto.offset.reset": "earliest"}, 0)
+        world.run_for(10_000)
+        held.end()
+        assert held.records
+        for readers in (chain, [alone]):
+            last = {each.offset: each for reader in readers for each in reader.records}
+            end = held.records[-1].offset + 1
+            assert [each for offset, each in sorted(last.items()) if offset < end] == held.records

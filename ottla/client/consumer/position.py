@@ -155,6 +155,7 @@ class PartitionPosition:
         truncated = LogTruncation(self.partition, doubt.offset, doubt.epoch, found)
         if policy == "none":
             self.error = truncated
+            self.validate_at_ms = 0
         elif found is None:
             self.forget(policy)
         else:
