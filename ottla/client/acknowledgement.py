@@ -77,6 +77,15 @@ class Acknowledgements:
         for one in records:
             self.in_hand.setdefault(TopicPartition(one.topic, one.partition), {})[one.offset] = None
 
+    def withdraw(self, records: Iterable[ShareRecord]) -> None:
+        """These did not reach the program: it has nothing to say of them, and nothing is said in its name."""
+        for one in records:
+            partition = TopicPartition(one.topic, one.partition)
+            some = self.in_hand.get(partition, {})
+            some.pop(one.offset, None)
+            if not some:
+                self.in_hand.pop(partition, None)
+
     def acknowledge(self, partition: TopicPartition, offset: int, word: Acknowledge) -> None:
         """The program says what becomes of a record; the last word counts. OttlaError if it is not in hand."""
         if not self._explicit:

@@ -6,6 +6,7 @@ Rules:
   another, as often as the group's settings allow.
 - Implicit mode: the next poll or commit accepts what the last poll gave. Explicit mode (`share.acknowledgement.mode`):
   the program says what becomes of each record before the next poll.
+- An iteration has one record in hand at a time; those that it does not reach are released.
 - A record that a deserializer cannot read is released and its error raised, or (on.decode.error) rejected: left out, or
   written to a dead letter topic first.
 - What is not acknowledged when the consumer is closed is released.
@@ -16,7 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
+from contextlib import closing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast
 
@@ -64,6 +66,7 @@ class AsyncShareConsumer(Generic[K, V]):
         self.settings = ShareConsumerSettings.read(settings, cast(Mapping[str, object], keywords))
         self.explicit = self.settings.share_acknowledgement_mode == "explicit"
         #: Called on the loop for what was sent and answered; a failure is also in what `commit` returns.
+        #: The next poll raises what it raises.
         self.on_acknowledged: Acknowledged | None = None
         self.lock = threading.Lock()
         self.acknowledgements = Acknowledgements(explicit=self.explicit)
@@ -210,8 +213,33 @@ class AsyncShareConsumer(Generic[K, V]):
 
     async def _iterate(self) -> AsyncIterator[ShareRecord[K, V]]:
         while not self._closed:
-            for record in await self.poll(1.0):
-                yield record
+            with closing(self.one_by_one(await self.poll(1.0))) as records:
+                for record in records:
+                    yield record
+
+    def one_by_one(self, records: list[ShareRecord[K, V]]) -> Generator[ShareRecord[K, V], None, None]:
+        """Give what a poll found one at a time: what an iteration does not reach is released, and never accepted."""
+        left = records[::-1]
+        with self.lock:
+            self.acknowledgements.withdraw(left)
+        try:
+            while left and not self._closed:
+                with self.lock:
+                    self.acknowledgements.give(left[-1:])
+                yield left.pop()
+        finally:
+            self._release(left)
+
+    async def give_back(self, records: list[ShareRecord[K, V]]) -> None:
+        """A poll ended with these, and its caller was interrupted: they are released."""
+        self._release(records)
+        self._fetcher.wake()
+
+    def _release(self, records: list[ShareRecord[K, V]]) -> None:
+        with self.lock:
+            self.acknowledgements.withdraw(records)
+            for one in records:
+                self.acknowledgements.say(TopicPartition(one.topic, one.partition), [one.offset], Acknowledge.RELEASE)
 
     # ---- acknowledgements
 
@@ -245,7 +273,11 @@ class AsyncShareConsumer(Generic[K, V]):
     def _told(self, partition: TopicPartition, offsets: list[int], error: KafkaError | None) -> None:
         self._outcomes[partition] = self._outcomes.get(partition) or error
         if self.on_acknowledged is not None:
-            self.on_acknowledged(partition, offsets, error)
+            try:
+                self.on_acknowledged(partition, offsets, error)
+            except Exception as failure:
+                # What else the answer holds is still to be taken in. As in Java's client, the next poll raises it.
+                self._fetcher.error = failure
 
     # ---- a poll's duties
 

@@ -56,7 +56,7 @@ class ShareFetcher(WakeLoop):
         #: Acquired, and not given to the program yet.
         self.records: list[ShareRecord] = []
         #: What the next poll raises.
-        self.error: KafkaError | OttlaError | None = None
+        self.error: Exception | None = None
         self.lock_timeout_ms: int | None = None
         self.on_data: list[Callable[[], None]] = []
         self._settings = settings
@@ -81,6 +81,8 @@ class ShareFetcher(WakeLoop):
             leader = metadata.leader(*partition)
             if leader is None:
                 metadata.request_update(now)
+                if partition.topic not in metadata.topics and partition in self._acknowledgements.ready:
+                    self._gone(partition)
                 continue
             wanted.setdefault(leader.leader, {})[partition] = metadata.topics[partition.topic].id
         for node_id, ids in wanted.items():
@@ -150,7 +152,8 @@ class ShareFetcher(WakeLoop):
         metadata.add_nodes(ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
         troubled = False
         for partition, data in self._acknowledged(said, response):
-            if isinstance(data, PartitionData):
+            # Locks on records of a topic that is gone end by themselves.
+            if isinstance(data, PartitionData) and partition.topic:
                 troubled = not self._took(partition, data) or troubled
         self._look_again(troubled)
 
@@ -271,6 +274,13 @@ class ShareFetcher(WakeLoop):
         why = "the consumer was closed, and has no session with the leader"
         self._gave_up(ready.take(list(ready.ready)), KafkaError(ErrorCode.NETWORK_EXCEPTION, why))
         self.close()
+
+    def _gone(self, partition: TopicPartition) -> None:
+        """Its topic was deleted: no broker will take the acknowledgements, and no commit waits for that."""
+        with self._lock:
+            said = self._acknowledgements.take([partition])
+        self._gave_up(said, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: the topic is gone"))
+        self._look_again(True)
 
     def _gave_up(self, said: Said, error: KafkaError | None) -> None:
         for partition in said:

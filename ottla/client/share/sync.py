@@ -66,11 +66,22 @@ class ShareConsumer(Generic[K, V]):
 
     def poll(self, timeout: float = 1.0) -> list[ShareRecord[K, V]]:
         """The next records, about max.poll.records at most; an empty list if none come within `timeout` seconds."""
-        return self._thread.run(self._half.poll(timeout))
+        found: list[ShareRecord[K, V]] = []
+
+        async def work() -> None:
+            found.extend(await self._half.poll(timeout))
+
+        try:
+            self._thread.run(work())
+        except BaseException:
+            # Ctrl-C may come when the poll is just over: the next one would accept what the program never saw.
+            self._thread.submit(self._half.give_back(found))
+            raise
+        return found
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         while not self._half._closed:
-            yield from self.poll(1.0)
+            yield from self._half.one_by_one(self.poll(1.0))
 
     def acknowledge(self, record: ShareRecord, word: Acknowledge = Acknowledge.ACCEPT) -> None:
         """Say what becomes of a record. It is sent with the next poll or commit; until then the last word counts."""
