@@ -80,6 +80,8 @@ if TYPE_CHECKING:
     from ottla.kernel.ids import TopicPartition as TopicPartition
     from ottla.serde.serializer_avro import avro_deserializer as avro_deserializer
     from ottla.serde.serializer_avro import avro_serializer as avro_serializer
+    from ottla.serde.serializer_json_schema import json_schema_deserializer as json_schema_deserializer
+    from ottla.serde.serializer_json_schema import json_schema_serializer as json_schema_serializer
     from ottla.serde.serializer_protobuf import protobuf_deserializer as protobuf_deserializer
     from ottla.serde.serializer_protobuf import protobuf_serializer as protobuf_serializer
 
@@ -87,6 +89,8 @@ if TYPE_CHECKING:
 _HOME = {
     "avro_serializer": "ottla.serde.serializer_avro",
     "avro_deserializer": "ottla.serde.serializer_avro",
+    "json_schema_serializer": "ottla.serde.serializer_json_schema",
+    "json_schema_deserializer": "ottla.serde.serializer_json_schema",
     "protobuf_serializer": "ottla.serde.serializer_protobuf",
     "protobuf_deserializer": "ottla.serde.serializer_protobuf",
     "ShareRecord": "ottla.client.acknowledgement",
@@ -158,6 +162,8 @@ _HOME = {
 __all__ = [
     "avro_serializer",
     "avro_deserializer",
+    "json_schema_serializer",
+    "json_schema_deserializer",
     "protobuf_serializer",
     "protobuf_deserializer",
     "ShareRecord",

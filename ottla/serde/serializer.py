@@ -1,7 +1,7 @@
 """Between a program's values and the bytes of a record: by name (`"str"`, `"json"`, `"bytes"`) or any function.
 
-Avro and Protobuf: `avro_serializer`, `avro_deserializer`, `protobuf_serializer`, `protobuf_deserializer` of
-`ottla.client` make such functions.
+Avro, Protobuf and JSON Schema: `avro_serializer`, `protobuf_serializer` and `json_schema_serializer` of `ottla.client`
+make such functions, and a deserializer beside each.
 
 A serializer takes the value and gives bytes or None; a deserializer the reverse. None stays None (a tombstone) and is
 not shown to either.

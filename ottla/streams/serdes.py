@@ -1,4 +1,4 @@
-"""Serdes for programs: by two functions, of a class, Avro, Protobuf, windowed keys.
+"""Serdes for programs: by two functions, of a class, Avro, Protobuf, JSON Schema, windowed keys.
 
 Names work wherever a serde is asked for: "bytes", "string", "json", "long", "integer", "short", "double", "float",
 "boolean", "uuid" (Java's encodings). What is here is for the rest.
@@ -75,6 +75,20 @@ def protobuf(message: Any, *, schema_id: int | None = None) -> Serde:
     confluent = schema_id is not None
     return FunctionSerde(
         "protobuf", protobuf_serializer(schema_id), protobuf_deserializer(message, confluent=confluent)
+    )
+
+
+def json_schema(schema: Any, *, schema_id: int | None = None, registry: Any = None) -> Serde:
+    """JSON that keeps to a JSON Schema, as dicts and lists; what does not is an error of the record. With `schema_id`,
+    and a `registry` that gives the schema of an id, in Confluent's wire format. Needs the extra `ottla[json-schema]`.
+    """
+    from ottla.serde.serializer_json_schema import json_schema_deserializer, json_schema_serializer
+
+    confluent = schema_id is not None
+    return FunctionSerde(
+        "json_schema",
+        json_schema_serializer(schema, schema_id=schema_id),
+        json_schema_deserializer(schema, confluent=confluent, registry=registry),
     )
 
 

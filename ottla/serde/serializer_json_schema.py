@@ -1,0 +1,93 @@
+"""JSON that keeps to a JSON Schema, a record at a time, by jsonschema-rs (the extra `ottla[json-schema]`).
+
+A schema's own `$schema` says its draft (4 to 2020-12, the newest without one). Nothing is fetched: what a schema refers
+to stands in it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+from ottla.serde.confluent import behind, prefix
+
+Schema = str | bytes | Mapping[str, Any] | bool
+#: A schema's id to the schema: what a schema registry is asked.
+Registry = Callable[[int], Schema]
+Check = Callable[[Any], None]
+
+
+def json_schema_serializer(schema: Schema, *, schema_id: int | None = None) -> Callable[[Any], bytes]:
+    """Values to JSON, if they keep to `schema` (its JSON, or what that parses to); ValueError if they do not.
+
+    With `schema_id` in Confluent's wire format.
+    """
+    check = _check(schema)
+    head = b"" if schema_id is None else prefix(schema_id)
+
+    def write(value: Any) -> bytes:
+        check(value)
+        return head + json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+
+    return write
+
+
+def json_schema_deserializer(
+    schema: Schema | None = None, *, confluent: bool = False, registry: Registry | None = None
+) -> Callable[[bytes], Any]:
+    """JSON to values; with `schema` those that do not keep to it are a ValueError.
+
+    With `confluent` from Confluent's wire format, whatever the schema's id. With `registry`, which gives the schema of
+    an id, from that format too, and values must keep to the schema under which they were written as well.
+    """
+    check = None if schema is None else _check(schema)
+    writers: dict[int, Check] = {}
+
+    def read(value: bytes) -> Any:
+        writer = None
+        if confluent or registry is not None:
+            schema_id, value = behind(value)
+            if registry is not None and (writer := writers.get(schema_id)) is None:
+                writer = writers[schema_id] = _check(registry(schema_id))
+        found = json.loads(value)
+        for each in (writer, check):
+            if each is not None:
+                each(found)
+        return found
+
+    return read
+
+
+def _check(schema: Schema) -> Check:
+    """Raises ValueError for a value that does not keep to the schema. OttlaError if the schema is none."""
+    library = _library()
+    try:
+        plain = json.loads(schema) if isinstance(schema, str | bytes) else schema
+        validator = library.validator_for(plain, offline=True)
+    except (ValueError, TypeError, library.ReferencingError) as error:
+        raise OttlaError(f"not a JSON Schema: {_first_line(error)}") from error
+
+    def check(value: Any) -> None:
+        try:
+            validator.validate(value)
+        except library.ValidationError as error:
+            place = "".join(f"[{each!r}]" for each in error.instance_path)
+            raise ValueError(f"the value{place} does not keep to its schema: {error.message}") from None
+
+    return check
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _library() -> Any:
+    try:
+        import jsonschema_rs
+    except ImportError:
+        raise OttlaError(
+            "JSON Schema needs jsonschema-rs, which ottla[json-schema] brings: pip install 'ottla[json-schema]'"
+        ) from None
+    return jsonschema_rs
