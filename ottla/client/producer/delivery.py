@@ -7,6 +7,7 @@ waiters for its records are told.
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 import threading
 from collections.abc import Callable, Generator, Sequence
@@ -21,6 +22,7 @@ from ottla.kernel.ports import Buffer
 from ottla.wire.batch import HEADER_BYTES, TRANSACTIONAL, Header, assemble, read, seal
 from ottla.wire.codec import Codec, compress
 
+_log = logging.getLogger("ottla.client")
 _CHECKED = struct.Struct(">hiqqqhii")
 
 
@@ -236,7 +238,11 @@ class ProducerBatch:
         self.values = []
         waiters, self.waiters = self.waiters, []
         for told in waiters:
-            told()
+            try:
+                told()
+            except Exception:
+                # A callback of the program, or a loop that is closed: the others still have to be told, as in Java.
+                _log.exception("a callback for a record of %s-%d raised", self.topic, self.partition)
 
     def when_done(self, told: Callable[[], None]) -> None:
         """Call `told` at the end, or now. Any thread may ask; the sender's thread tells."""
@@ -284,7 +290,10 @@ class Delivery(tuple["ProducerBatch", int]):
         return self._outcome()
 
     def when_done(self, told: Callable[[RecordMetadata | None, KafkaError | None], Any]) -> None:
-        """Call `told(metadata, error)` when it is over, one of them None. It runs on the client's loop: be brief."""
+        """Call `told(metadata, error)` when it is over, one of them None. It runs on the client's loop: be brief.
+
+        What it raises is logged.
+        """
         batch = self[0]
 
         def tell() -> None:
