@@ -82,6 +82,7 @@ class Scene:
         self.request = filled(self.api.request, self.version)
 
     def _handle(self, call: Any, request: Any) -> Any:
+        assert call is self.call
         self.passed.append(request)
         return self.response if self.later is None else self.later
 

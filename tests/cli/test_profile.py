@@ -92,6 +92,16 @@ def test_what_people_wrote_beside_the_settings_stays(path: Path) -> None:
     assert file.current == "b"
 
 
+@pytest.mark.parametrize(
+    "text", ["[profiles.a]\n'linger.ms' = 5\n", "[ profiles.a ]\nacks = 1\n", 'profiles = { a = { acks = "1" } }\n']
+)
+def test_a_file_of_another_form_is_left_as_it_is(path: Path, text: str) -> None:
+    path.write_text(text)
+    with pytest.raises(OttlaError, match=r"cannot be changed by this tool .*; edit it by hand"):
+        ConfigFile(path).change("a", {"linger.ms": None, "acks": "all"} if "acks" in text else {"linger.ms": None})
+    assert path.read_text() == text
+
+
 @pytest.mark.parametrize("text", ["[", "nonsense = 1", "profiles = 3", 'current = "x"', "[profiles.a]\nx = [1]"])
 def test_a_broken_file_is_one_line(bare: Tool, path: Path, text: str) -> None:
     path.write_text(text)

@@ -210,3 +210,11 @@ def test_objects_with_wrong_fields_are_refused() -> None:
         serde.serialize("t", {"m": 1})
     with pytest.raises(TopologyError, match="invalid columns"):
         ColumnsSerde({"n": "int"})
+
+
+def test_a_record_whose_condition_is_null_is_left_out() -> None:
+    rows: list[tuple[Any, Any, int]] = [("a", {}, 1), ("b", {}, 2), ("c", {}, 3)]
+    kept = frame(rows).where(pa.array([None, True, False]))
+    assert (kept.keys.to_pylist(), kept.timestamps.tolist(), kept.rows.tolist()) == (["b"], [2], [1])
+    assert len(frame(rows).where(pa.array([True, None, True]))) == 2
+    assert len(frame(rows).where(pa.array([True, True, True]))) == 3

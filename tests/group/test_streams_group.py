@@ -1,5 +1,6 @@
 """Streams groups (KIP-1071): joining, tasks that go from one to another, topologies, and what a member is told."""
 
+from collections import Counter
 from dataclasses import replace as change
 from typing import Any
 
@@ -237,6 +238,11 @@ def test_standby_tasks_are_in_other_processes() -> None:
     standby = {(member.process_id, part) for member in members for part in member.standby.get("0", ())}
     assert len(active) == len(standby) == 4 and not active & standby
     assert {part for _, part in standby} == {0, 1, 2, 3}
+    held: dict[Any, Counter[str]] = {}
+    for one in host.group().members.values():
+        for task in one.held():
+            held.setdefault(task, Counter())[one.process_id] += 1
+    assert host.group().processes == held
 
 
 def test_a_changed_number_of_standbys_is_a_new_assignment() -> None:

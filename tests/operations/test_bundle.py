@@ -93,6 +93,13 @@ def test_a_short_secret_is_hidden_where_it_stands_alone() -> None:
     assert mask.text("about") == "about"
 
 
+def test_each_line_of_a_key_is_hidden() -> None:
+    mask = Mask()
+    mask.learn("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC\nBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj\n")
+    assert mask.text("line 2: BKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj") == f"line 2: {HIDDEN}"
+    assert mask.text("line 1: MIIEvQIBADANBgkqhkiG9w0BAQEFAASC") == f"line 1: {HIDDEN}"
+
+
 def _files(path: Path) -> dict[str, str]:
     with tarfile.open(path) as tar:
         members = [(each.name.partition("/")[2], tar.extractfile(each)) for each in tar]

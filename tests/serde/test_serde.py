@@ -360,6 +360,12 @@ def test_confluents_wire_format_asks_the_registry_once_and_resolves_to_the_reade
     assert [row for row, _ in errors] == [1, 2, 3]
 
 
+def test_an_avro_type_may_stand_in_a_type() -> None:
+    nested = {"type": {"type": {"type": "array", "items": {"type": "string"}}}}
+    reading = serde.avro({"type": "record", "name": "Tags", "fields": [{"name": "tags", "type": nested}]})
+    assert reading.decode(binary([b"\x04\x02a\x02b\x00", b"\x00"])).to_pylist() == [{"tags": ["a", "b"]}, {"tags": []}]
+
+
 def test_avro_that_arrow_has_no_type_for_is_refused() -> None:
     tree = {"type": "record", "name": "Tree", "fields": [{"name": "left", "type": ["null", "Tree"]}]}
     for schema, said in (
