@@ -73,6 +73,14 @@ def test_a_csv_that_is_wrong_is_told_with_its_line(
     assert "Traceback" not in said.err
 
 
+def test_a_file_that_cannot_be_read_leaves_no_topic(run: Run, topic: str, tmp_path: Path) -> None:
+    missing = str(tmp_path / "missing.csv")
+    for command in (("import", missing, f"{topic}_unread"), ("produce", f"{topic}_unread", "-f", missing)):
+        said = run(*command, "--create")
+        assert (said.code, said.err) == (1, f"ottla: {missing} cannot be read: No such file or directory\n")
+    assert f"{topic}_unread" not in run("topics", "list").out
+
+
 def test_parquet_without_pyarrow_is_refused_before_any_record_is_read(
     tool: Tool, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

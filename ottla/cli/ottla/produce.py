@@ -205,28 +205,26 @@ def _write(
     from ottla.cli.records.write import ensure_topic, rehearse, stream
 
     kinds = _kinds(types)
-    if dry_run:
-        with _open(path) as source:
-            _say_rehearsed(
-                rehearse(_records(source, path, form, shape, kinds, delimiter), skip, limit), as_json=as_json
-            )
-        return
-    settings = client_settings(bootstrap, client)
-    settings.setdefault("compression.type", compression)
-    if acks != "all":
-        settings["acks"] = acks
-    partitions = ensure_topic(bootstrap, client, topic, create=create)
-    if shape.partition is not None and shape.partition >= partitions:
-        raise OttlaError(f"{topic} has no partition {shape.partition}: it has 0 to {partitions - 1}")
-    from ottla.client import Producer
-
-    with Producer(settings_of("producer", settings)) as producer:
-        if path is None and sys.stdin.isatty():
-            if form not in _PARSERS:
-                raise click.UsageError(f"--format {form} reads a file: give -f FILE")
-            _converse(producer, topic, _PARSERS[form](shape))
+    with _open(path) as source:  # before --create: a file that cannot be read leaves no topic behind
+        if dry_run:
+            found = _records(source, path, form, shape, kinds, delimiter)
+            _say_rehearsed(rehearse(found, skip, limit), as_json=as_json)
             return
-        with _open(path) as source:
+        settings = client_settings(bootstrap, client)
+        settings.setdefault("compression.type", compression)
+        if acks != "all":
+            settings["acks"] = acks
+        partitions = ensure_topic(bootstrap, client, topic, create=create)
+        if shape.partition is not None and shape.partition >= partitions:
+            raise OttlaError(f"{topic} has no partition {shape.partition}: it has 0 to {partitions - 1}")
+        from ottla.client import Producer
+
+        with Producer(settings_of("producer", settings)) as producer:
+            if path is None and sys.stdin.isatty():
+                if form not in _PARSERS:
+                    raise click.UsageError(f"--format {form} reads a file: give -f FILE")
+                _converse(producer, topic, _PARSERS[form](shape))
+                return
             found = _records(source, path, form, shape, kinds, delimiter)
             size = None if form == "parquet" else _size(source)
             stream(producer, topic, found, size=size, skip=skip, limit=limit, as_json=as_json)
