@@ -1,6 +1,8 @@
 """A topic that is deleted while a group still assigns it: its readers go on with the others."""
 
 import asyncio
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,8 @@ from ottla.client import (
     AsyncConsumer,
     AsyncShareConsumer,
     ConsumerRecord,
+    KafkaError,
+    OffsetSpec,
     Producer,
     TopicPartition,
 )
@@ -25,6 +29,52 @@ def test_an_assignment_does_not_wait_for_a_topic_that_is_gone(
         async with kind("127.0.0.1:1", group_id="g") as consumer, asyncio.timeout(10):
             await consumer.assign_more({GONE})
             assert consumer.owned() == {GONE}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("gone", [GONE, TopicPartition("there", 7)], ids=["topic", "partition"])
+def test_a_partition_that_is_not_there_holds_up_no_other(node: ottla.Node, gone: TopicPartition) -> None:
+    """Each poll waited its whole timeout for the one, again and again; all polls together take less than one does."""
+    stays = [TopicPartition("there", number) for number in (0, 1)]
+    with Admin(node.bootstrap_servers) as admin, Producer(node.bootstrap_servers) as producer:
+        with suppress(KafkaError):
+            admin.create_topic("there", 2)
+        start = {one: admin.list_offsets({one: OffsetSpec.LATEST})[one].offset for one in stays}
+        for number in range(100):
+            producer.send("there", b"%d" % number, partition=number % 2)
+
+    async def run() -> None:
+        options: dict[str, Any] = {
+            "auto_offset_reset": "latest",
+            "max_poll_records": 10,
+            "allow_auto_create_topics": False,
+        }
+        async with AsyncConsumer(node.bootstrap_servers, **options) as consumer, asyncio.timeout(55):
+            consumer.assign([gone, *stays])
+            assert await consumer.poll(0.5) == []
+            for one, offset in start.items():
+                await consumer.seek(one, offset)
+            count = 0
+            while count < 100:
+                records = await consumer.poll(50)
+                assert records
+                count += len(records)
+
+    asyncio.run(run())
+
+
+def test_partitions_with_leaders_are_placed_beside_one_without(node: ottla.Node) -> None:
+    """The first poll of a consumer that has read nothing yet."""
+    with Admin(node.bootstrap_servers) as admin, Producer(node.bootstrap_servers) as producer:
+        admin.create_topic("first", 1)
+        producer.send("first", b"v").result(30)
+
+    async def run() -> None:
+        options: dict[str, Any] = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False}
+        async with AsyncConsumer(node.bootstrap_servers, **options) as consumer, asyncio.timeout(50):
+            consumer.assign([GONE, TopicPartition("first", 0)])
+            assert [record.value for record in await consumer.poll(60)] == [b"v"]
 
     asyncio.run(run())
 

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from ottla.serde.serde import Serde
 
 T = TypeVar("T")
+#: Positions that could not be found are looked for again after so many times as long as it took.
+_PAUSES = 9
 
 
 class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, Generic[K, V]):
@@ -78,6 +80,9 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         self._listener: RebalanceListener | None = None
         self._known_topics: frozenset[str] | None = None
         self._waiting: asyncio.Future[None] | None = None
+        #: What could not be placed though others are, and when that is tried again.
+        self._tried: set[TopicPartition] = set()
+        self._placing_at_ms = 0
         self._closed = False
         self._committing: asyncio.Task[None] | None = None
         self._committed_at_ms = now_ms()
@@ -239,16 +244,20 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
                 joining = await self._group.poll()
         elif not self._positions:
             raise OttlaError("this consumer reads nothing: subscribe or assign first")
-        if self._unplaced():
+        if (unplaced := self._unplaced()) and (now_ms() >= self._placing_at_ms or not unplaced <= self._tried):
             await self.warn_of_missing({one.topic for one in self._positions})
+            began_ms = now_ms()
             await self._find_positions(deadline_ms)
+            self._tried = self._unplaced()
+            pause_ms = max(self.settings.retry_backoff_ms, _PAUSES * (now_ms() - began_ms))
+            self._placing_at_ms = now_ms() + pause_ms if len(self._tried) < len(self._positions) else 0
         self._fetcher.all_placed = not self._unplaced()
         self._fetcher.wake()
         return joining
 
-    def _unplaced(self) -> bool:
-        """Is there a partition whose position is to be found?"""
-        return any(state.position is None and state.reset is not None for state in self._positions.values())
+    def _unplaced(self) -> set[TopicPartition]:
+        """The partitions whose positions are to be found."""
+        return {one for one, state in self._positions.items() if state.position is None and state.reset is not None}
 
     @property
     def calm(self) -> bool:

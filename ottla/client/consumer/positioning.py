@@ -1,37 +1,33 @@
 """Where a consumer stands in its partitions, and how it finds out where to begin.
 
 Rules:
-- A position is found once: a committed offset first, the reset policy where there is none.
+- A position is found once: a committed offset first, the reset policy where there is none. A partition whose leader
+  cannot be asked holds up no other: it is tried again after a pause, for a tenth of the time at most.
 - A position that comes with a leader epoch (a committed offset, a seek to one) is validated before anything is fetched.
 - A seek that comes while a position is being found is newer than what is found.
 """
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from ottla.client.checked import checked
 from ottla.client.connection.clock import MachineClock, now_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.consumer.fetcher import Fetcher
+from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, OffsetLookup
 from ottla.client.consumer.position import PartitionPosition
 from ottla.client.membership.commit import CommittedOffset, offsets_of
 from ottla.client.membership.group import Group
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.columns.record import ConsumerRecord
-from ottla.kernel.client_error import NotReachable, RequestTimedOut, error_of
+from ottla.kernel.client_error import NotReachable, RequestTimedOut
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
-from ottla.wire.api.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
 from ottla.wire.batch import NO_LEADER_EPOCH
-
-EARLIEST, LATEST = -2, -1
 
 
 class PositionCalls:
@@ -185,47 +181,26 @@ class PositionCalls:
         return [one.partition for one in self._cluster.metadata.topics[topic].partitions]
 
     async def _list_offsets(
-        self, times: Mapping[TopicPartition, int], timeout_ms: int
+        self, times: Mapping[TopicPartition, int], timeout_ms: int, some: bool = False
     ) -> dict[TopicPartition, tuple[int, int]]:
-        left = {TopicPartition(*one): time for one, time in times.items()}
-        found: dict[TopicPartition, tuple[int, int]] = {}
+        """By partition (offset, timestamp). With `some` of those only whose leaders answer now, if any does."""
+        lookup = OffsetLookup(self._cluster, self.settings, times)
 
         async def attempt() -> None:
-            await self._cluster.known({one.topic for one in left}, timeout_ms)
-            by_node: dict[int, dict[str, ListOffsetsTopic]] = {}
-            for one, time in left.items():
-                leader = self._cluster.metadata.leader(*one)
-                if leader is None:
-                    await self._cluster.update()
-                    raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"{one} has no leader, or does not exist")
-                topics = by_node.setdefault(leader.leader, {})
-                asked = ListOffsetsPartition(
-                    partition_index=one.partition, current_leader_epoch=leader.leader_epoch, timestamp=time
-                )
-                topics.setdefault(one.topic, ListOffsetsTopic(name=one.topic)).partitions.append(asked)
-            for node_id, asked_topics in by_node.items():
-                connection = await self._cluster.node(node_id)
-                request = ListOffsetsRequest(
-                    replica_id=-1,
-                    isolation_level=int(self.settings.read_committed),
-                    topics=list(asked_topics.values()),
-                    timeout_ms=self.settings.request_timeout_ms,
-                )
-                response = await connection.call(
-                    request, ListOffsetsResponse, timeout_ms=self.settings.request_timeout_ms
-                )
-                for topic in response.topics:
-                    for part in topic.partitions:
-                        where = TopicPartition(topic.name, part.partition_index)
-                        if error := error_of(part.error_code, str(where)):
-                            await self._cluster.update()
-                            raise error
-                        found[where] = (part.offset, part.timestamp)
-                        left.pop(where, None)
+            try:
+                await lookup.attempt()
+            except (KafkaError, NotReachable) as error:
+                if not (some and lookup.found) or (isinstance(error, KafkaError) and not error.code.retriable):
+                    raise
 
-        if left:
+        if some and any(state.position is not None for state in self._positions.values()):
+            # There is something to read: a poll does not wait for the others.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    await attempt()
+        elif lookup.left:
             await self._cluster.retry(attempt, timeout_ms)
-        return found
+        return lookup.found
 
     async def _find_positions(self, deadline_ms: int) -> None:
         """Committed offsets first, the reset policy for the rest. What is not there in time is tried by the next
@@ -257,10 +232,10 @@ class PositionCalls:
                 elif how is not None and how.startswith("by_duration"):
                     seconds = float(how.removeprefix("by_duration:PT").removesuffix("S"))
                     times[one] = MachineClock().now_ms() - int(seconds * 1000)
-            listed = await self._list_offsets(times, timeout_ms)
+            listed = await self._list_offsets(times, timeout_ms, True)
             late = [one for one, at in listed.items() if at[0] < 0]
             if late:
-                listed.update(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms))
+                listed.update(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, True))
         except NotReachable:
             return
         except KafkaError as error:
@@ -268,7 +243,8 @@ class PositionCalls:
                 raise
             return
         for one, at in listed.items():
-            self._place(one, asked[one], at[0], NO_LEADER_EPOCH)
+            if at[0] >= 0:
+                self._place(one, asked[one], at[0], NO_LEADER_EPOCH)
 
     def _place(self, partition: TopicPartition, asked: str | None, offset: int, epoch: int) -> None:
         with self._lock:
