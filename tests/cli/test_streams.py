@@ -1,5 +1,7 @@
 """`ottla streams`: what it says of programs and applications; running one is tested in tests/spark."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -124,3 +126,12 @@ def test_an_application_that_runs_is_left_alone(tool: Tool, bootstrap: str, appl
     heartbeat = Heartbeat({"bootstrap.servers": bootstrap}, application, lambda: {"state": "NOT_RUNNING", "workers": 2})
     heartbeat.close()
     assert tool("streams", "reset", application, "-y").code == 0
+
+
+def test_a_look_at_an_application_starts_without_arrow_and_pandas() -> None:
+    code = (
+        "import sys; import ottla.cli.streams.view; "
+        "print([name for name in ('pandas', 'pyarrow', 'pyspark') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import OttlaError
 from ottla.spark.streams import last_run
-from ottla.spark.streams.restore import unpack
+from ottla.spark.streams.cells import unpack
 
 if TYPE_CHECKING:
     from ottla.client import Admin

@@ -1,4 +1,4 @@
-"""A task's state, read back: stores from their changelogs, numbers from the metadata of the committed offsets.
+"""A task's state, read back: stores from their changelogs (numbers: cells.py).
 
 Changelogs hold the entries of the engine's stores as they are (key bytes to value bytes, a tombstone for a delete),
 one record for each entry that a transaction has changed.
@@ -6,9 +6,6 @@ one record for each entry that a transaction has changed.
 
 from __future__ import annotations
 
-import base64
-import json
-import zlib
 from collections.abc import Mapping
 
 from ottla.client.consumer.sync import Consumer
@@ -16,8 +13,6 @@ from ottla.flow.engine import State
 from ottla.flow.vector.columns import Batch, objects
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.layout import Program, TaskPlan
-
-_FORM = "ottla1:"
 
 
 def restore(program: Program, plan: TaskPlan, cells: Mapping[str, int]) -> State:
@@ -52,16 +47,3 @@ def apply(entries: dict[bytes, bytes], rows: Batch) -> None:
             entries.pop(key, None)
         else:
             entries[key] = value
-
-
-def pack(cells: Mapping[str, int]) -> str:
-    """Cells as the metadata of a commit. A broker takes 4,096 characters by default (offset.metadata.max.bytes)."""
-    return _FORM + base64.b85encode(zlib.compress(json.dumps(cells, sort_keys=True).encode())).decode()
-
-
-def unpack(metadata: str) -> dict[str, int]:
-    """The cells of a commit; none of a commit that another tool has made."""
-    if not metadata.startswith(_FORM):
-        return {}
-    cells: dict[str, int] = json.loads(zlib.decompress(base64.b85decode(metadata.removeprefix(_FORM))))
-    return cells

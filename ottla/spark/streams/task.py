@@ -20,9 +20,10 @@ from ottla.flow.store.ordered import MemoryBytes
 from ottla.flow.vector.columns import Batch
 from ottla.flow.vector.region import vectorize
 from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams.cells import pack, unpack
 from ottla.spark.streams.commit import Committer
 from ottla.spark.streams.layout import Program, TaskPlan
-from ottla.spark.streams.restore import pack, restore, unpack
+from ottla.spark.streams.restore import restore
 from ottla.spark.streams.write import Made
 
 #: A task commits its offsets again after so long without a commit. Its group has no members: brokers forget an offset
