@@ -9,12 +9,13 @@ from typing import Any, cast
 import pytest
 
 import ottla
+from ottla.client import ConfigResource, ResourceType
 from ottla.client.admin.client import Admin
 from ottla.client.admin.result import OffsetSpec, Results
 from ottla.client.producer.sync import Producer
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
-from ottla.spark.streams.layout import Program
+from ottla.spark.streams.layout import COMPACTED, KEPT, Program
 from ottla.spark.streams.purge import Purge, purge_interval_ms
 from ottla.spark.streams.running import prepare
 from ottla.streams import Application, StreamsBuilder
@@ -98,9 +99,14 @@ def test_an_interval_that_is_none_stops_the_start(given: object) -> None:
 
 def test_the_log_of_a_repartition_topic_begins_where_its_reader_committed() -> None:
     application = words(**{"repartition.purge.interval.ms": "0"})
-    with ottla.Node() as node, Admin(node.bootstrap_servers) as admin:
+    settings = {"log.message.timestamp.type": "LogAppendTime"}
+    with ottla.Node(settings=settings) as node, Admin(node.bootstrap_servers) as admin:
         node.create_topic("in", 2)
         program = prepare(application.topology, application.settings, node.bootstrap_servers, {}, accept_changes=False)
+        for topic, wanted in {REPARTITION: KEPT, "words-counts-changelog": COMPACTED}.items():
+            resource = ConfigResource(ResourceType.TOPIC, topic)
+            found = admin.describe_configs([resource])[resource]
+            assert {name: found[name].value for name in wanted} == wanted
         with Producer(node.bootstrap_servers) as producer:
             for number in range(10):
                 producer.send(REPARTITION, b"%d" % number, b"k", partition=number % 2)

@@ -27,6 +27,8 @@ _ON_PURPOSE = {
     # Kafka makes these topics so, whatever `compression.type` the node has.
     ("ottla/broker/coordinators/groups.py", "compression_type"),
     ("ottla/broker/share/coordinators.py", "compression_type"),
+    # Kafka Streams makes its topics so, whatever the brokers' default is.
+    ("ottla/spark/streams/layout.py", "log_message_timestamp_type"),
     # kafka-e2e-latency reads what it writes from now on.
     ("ottla/cli/kafka/perf/latency.py", "share_auto_offset_reset"),
     # No setting says how often nodes try to reach each other.

@@ -23,10 +23,16 @@ from ottla.flow.where import Where
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 
-COMPACTED = {"cleanup.policy": "compact"}
+#: Internal topics keep the times of their records whatever the brokers' default is, as those of Kafka Streams.
+COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 GUARANTEES = ("exactly_once_v2", "at_least_once")
-#: Repartition topics keep their records until the program deletes them (`purge`).
-KEPT = {"cleanup.policy": "delete", "retention.ms": "-1"}
+#: Repartition topics keep their records until the program deletes them (`purge`); a disk gets room a segment at a time.
+KEPT = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "segment.bytes": "52428800",
+    "message.timestamp.type": "CreateTime",
+}
 
 
 @dataclass(frozen=True, slots=True)
