@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +104,36 @@ def test_a_wrong_client_setting_is_named(tool: Tool) -> None:
     said = tool("topics", "list", "-X", "request.timeout=5")
     assert said.code == 1
     assert "request.timeout.ms" in said.err
+
+
+@pytest.mark.parametrize(
+    ("closed", "words"),
+    [
+        (0, "produce TOPIC"),
+        (1, "topics list"),
+        (1, "consume TOPIC --from earliest -n 1"),
+        (2, "topics list"),
+        (1, "kafka topics --list --bootstrap-server BOOTSTRAP"),
+        (0, "kafka console-producer --topic TOPIC --bootstrap-server BOOTSTRAP"),
+    ],
+)
+def test_a_stream_that_the_caller_has_closed_leads_nowhere(
+    bootstrap: str, topic: str, tool: Tool, closed: int, words: str
+) -> None:
+    tool("produce", topic, "-f", __file__)
+    words = words.replace("TOPIC", topic).replace("BOOTSTRAP", bootstrap)
+    command = ["ottla", *words.split(), "-b", bootstrap]
+    if command[1] == "kafka":
+        command = [f"kafka-{command[2]}", *command[3:-2]]
+    command[0] = str(Path(sys.executable).with_name(command[0]))
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}{"<" if closed == 0 else ">"}&-', "sh", *command],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"Traceback" not in done.stderr
 
 
 def test_a_shell_completes_the_names_of_topics(bootstrap: str, tool: Tool, topic: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 import click
 
 from ottla.cli.option import cluster
-from ottla.cli.stdout import discard, finish
+from ottla.cli.stdout import begin, discard, finish
 from ottla.kernel.error import KafkaError, OttlaError
 
 #: Tool to (where it is, the line about it), in the order of `ottla --help`.
@@ -140,6 +140,7 @@ def ottla(bootstrap: str, client: tuple[str, ...]) -> None:
 
 def run() -> NoReturn:
     """Run the tool that the command line names, and end the process with its exit code."""
+    begin()
     try:
         code = ottla.main(prog_name="ottla", standalone_mode=False)
     except click.exceptions.Abort:

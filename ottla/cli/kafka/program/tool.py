@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from ottla.cli.kafka.program.error import caused
 from ottla.cli.kafka.program.option import Given, Option, Refused, Usage, help_text, parse
-from ottla.cli.stdout import discard, finish
+from ottla.cli.stdout import begin, discard, finish
 from ottla.kernel.error import KafkaError, OttlaError
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def command(
 
 def leave(run: Callable[[], int], failed: Callable[[Exception], int] | None = None) -> NoReturn:
     """Run, say what went wrong, and end the process with the exit code."""
+    begin()
     try:
         code = _attempt(run, failed or say)
     except BrokenPipeError:
