@@ -1,5 +1,9 @@
 """A task and what it commits, without Spark, while the clock of the brokers is moved."""
 
+import base64
+import re
+import zlib
+
 import pytest
 
 import ottla
@@ -8,6 +12,7 @@ from ottla.client.consumer.sync import Consumer
 from ottla.client.membership.commit import CommittedOffset
 from ottla.client.producer.sync import Producer
 from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams.cells import newest, pack
 from ottla.spark.streams.running import prepare
 from ottla.spark.streams.task import HostedTask
 from ottla.spark.streams.worker import read
@@ -75,3 +80,55 @@ def test_a_commit_before_a_record_that_waits_has_no_epoch() -> None:
         task.run(at, [], node.clock.now_ms())
         assert task.committed == at
         task.close(lambda call: call())
+
+
+#: As programs wrote it before there were copies: at one partition, without a number of the commit.
+_OLD = "ottla1:" + base64.b85encode(zlib.compress(b'{"stream_time": 7}')).decode()
+
+
+@pytest.mark.parametrize(
+    ("copies", "expected"),
+    [
+        ([], ({}, 0)),
+        (["", "another tool's"], ({}, 0)),
+        ([pack({"stream_time": 5}, 3), pack({"stream_time": 9, "due": 2}, 4), ""], ({"stream_time": 9, "due": 2}, 4)),
+        ([pack({"stream_time": 5, "due": 2}, 3), pack({"stream_time": 9}, 4)], ({"stream_time": 9}, 4)),
+        (["", _OLD], ({"stream_time": 7}, 0)),
+        ([_OLD, pack({"stream_time": 8}, 1)], ({"stream_time": 8}, 1)),
+        ([pack({}, 2), pack({"stream_time": 5}, 1)], ({}, 2)),
+    ],
+)
+def test_of_several_copies_the_newest_counts_whole(copies: list[str], expected: tuple[dict[str, int], int]) -> None:
+    assert newest(copies) == newest(copies[::-1]) == expected
+
+
+def test_the_numbers_of_a_task_do_not_go_with_its_first_topic() -> None:
+    first, second = TopicPartition("in-a", 0), TopicPartition("in-b", 0)
+    builder = StreamsBuilder()
+    builder.stream(re.compile("in-.*")).group_by_key().count(materialized="counts")
+    application = builder.build(application_id="pattern", key_serde="string", value_serde="string")
+    with ottla.Node() as node, Admin(node.bootstrap_servers) as admin:
+
+        def opened() -> HostedTask:
+            program = prepare(
+                application.topology, application.settings, node.bootstrap_servers, {}, accept_changes=False
+            )
+            return HostedTask(program, program.tasks[0], admin, None, node.clock.now_ms())
+
+        for topic in ("in-a", "in-b"):
+            node.create_topic(topic)
+        with Producer(node.bootstrap_servers) as producer:
+            producer.send("in-b", b"v", b"k", timestamp=123_456).result(30)
+        task = opened()
+        with Consumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([second])
+            while not (batches := list(read(consumer, 1))):
+                pass
+        task.give(batches[0])
+        task.run({first: CommittedOffset(0), second: CommittedOffset(1)}, [], node.clock.now_ms())
+        assert task.task.stream_time == 123_456
+        task.close(lambda call: call())
+        admin.delete_topics(["in-a"]).check()
+        again = opened()
+        assert (again.task.stream_time, list(again.committed)) == (123_456, [second])
+        again.close(lambda call: call())

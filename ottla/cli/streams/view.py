@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import OttlaError
 from ottla.spark.streams import last_run
-from ottla.spark.streams.cells import unpack
+from ottla.spark.streams.cells import newest
 
 if TYPE_CHECKING:
     from ottla.client import Admin
@@ -76,9 +76,7 @@ def task_rows(run: last_run.LastRun, now: Sighting, before: Sighting | None) -> 
         if before is not None and seconds > 0:
             was = before.committed
             rate = round(sum(at[each] - was[each].offset for each in done if each in was) / seconds, 1)
-        cells: dict[str, int] = {}
-        for one in done.values():
-            cells |= unpack(one.metadata)
+        cells, _ = newest(one.metadata for one in done.values())
         stream_time = cells.get("stream_time", -1)
         rows.append(
             {

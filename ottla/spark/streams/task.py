@@ -20,7 +20,7 @@ from ottla.flow.store.ordered import MemoryBytes
 from ottla.flow.vector.columns import Batch
 from ottla.flow.vector.region import vectorize
 from ottla.kernel.ids import TopicPartition
-from ottla.spark.streams.cells import pack, unpack
+from ottla.spark.streams.cells import newest, pack
 from ottla.spark.streams.commit import Committer
 from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.restore import restore
@@ -41,9 +41,7 @@ class HostedTask:
             self.committer.open()
             found = admin.list_group_offsets(program.application_id, list(plan.sources), stable=True)
             self.committed = {place: _alone(one) for place, one in found.items()}
-            self._cells: dict[str, int] = {}
-            for one in found.values():
-                self._cells |= unpack(one.metadata)
+            self._cells, self._commits = newest(one.metadata for one in found.values())
             state = restore(program, plan, self._cells)
             settings = replace(program.settings, partitions=self.committer.count)
             self.task = Task(
@@ -119,13 +117,10 @@ class HostedTask:
         self._cells |= changes.cells
         if not again and not outputs and not changes.stores and not changes.cells and offsets == self.committed:
             return
-        first = min(offsets)
-        cells = pack(self._cells)
-        told = {
-            place: CommittedOffset(one.offset, cells if place == first else "", one.leader_epoch)
-            for place, one in offsets.items()
-        }
+        cells = pack(self._cells, self._commits + 1)
+        told = {place: CommittedOffset(one.offset, cells, one.leader_epoch) for place, one in offsets.items()}
         self.committer.commit(self.task, outputs, changes, told)
+        self._commits += 1
         self.committed = dict(offsets)
         self._committed_ms = now
 
