@@ -1,5 +1,6 @@
 """`ottla cluster up` and its kin: what stays behind, what is deleted, and what a person hears while a command waits."""
 
+import signal
 import socket
 import time
 from pathlib import Path
@@ -54,6 +55,56 @@ def test_deleting_a_cluster_leaves_what_it_did_not_make(tmp_path: Path) -> None:
     with pytest.raises(OttlaError, match="node-1 is there already"):
         LocalCluster.create(tmp_path, 1)
     assert (tmp_path / "node-1").is_dir()
+
+
+class Process:
+    """Ends after so many SIGTERMs."""
+
+    pid = 0
+
+    def __init__(self, needs: int) -> None:
+        self.needs, self.sent = needs, 0
+
+    def send(self, number: int) -> None:
+        self.sent += number == signal.SIGTERM
+
+    def wait(self, seconds: float) -> bool:
+        return self.sent >= self.needs
+
+
+@pytest.mark.parametrize(
+    ("stopped", "needs", "sent"),
+    [
+        pytest.param(None, {1: 1, 2: 1, 3: 2}, {1: 1, 2: 1, 3: 2}, id="the last of all has none that takes over"),
+        pytest.param(None, {1: 1, 2: 1, 3: 1}, {1: 1, 2: 1, 3: 1}, id="none waits"),
+        pytest.param([3], {1: 1, 2: 1, 3: 2}, {1: 0, 2: 0, 3: 1}, id="the others take over"),
+    ],
+)
+def test_a_node_hands_over_while_there_is_a_quorum(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stopped: list[int] | None,
+    needs: dict[int, int],
+    sent: dict[int, int],
+) -> None:
+    processes = {node_id: Process(count) for node_id, count in needs.items()}
+
+    def running(_: LocalCluster, node_id: int) -> Process | None:
+        one = processes[node_id]
+        return None if one.wait(0) else one
+
+    LocalCluster.create(tmp_path, 3)
+    cluster, told = LocalCluster.open(tmp_path), list[str]()
+    cluster.tell = told.append
+    monkeypatch.setattr(LocalCluster, "process", running)
+    if stopped is None:
+        assert cluster.stop() == [1, 2, 3]
+        assert told == []
+    else:
+        with pytest.raises(OttlaError, match=r"node 3 .* did not stop within"):
+            cluster.stop(stopped)
+        assert told == ["waiting for node 3 to hand over its partitions and stop"]
+    assert {node_id: one.sent for node_id, one in processes.items()} == sent
 
 
 def test_no_option_of_up_is_ignored_for_a_cluster_that_is_there(tmp_path: Path) -> None:
