@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from ottla.client import KafkaError, serde
 from ottla.client.consumer.table import Taken, tables_of
 from ottla.columns.field import Fields, fields_of, record_starts
 from ottla.columns.record import ConsumerRecord, decode_records_in_turn
-from ottla.columns.uniform_layout import run_of, runs_of
+from ottla.columns.uniform_layout import length_at, run_of, runs_of
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.batch import CHECKED, HEADER_BYTES, LOG_APPEND_TIME, Header, assemble, headers
 from ottla.wire.codec import Codec, compress, decompress
@@ -207,3 +208,19 @@ def test_offset_deltas_that_are_written_longer_than_they_need_be_are_read_all_th
     checked = CHECKED.pack(0, 49, TIME, TIME, -1, -1, -1, 50)
     data = assemble(7, 0, checked, body)
     assert columns(data)["offset"].to_pylist() == list(range(7, 57))
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"", "is cut off"),
+        (b"\x80", "is cut off"),
+        (b"\x80\x80", "is cut off"),
+        (b"\x80" * 5 + b"\x00", "has more than five bytes"),
+        (b"\x01", "is negative"),
+    ],
+)
+def test_a_length_that_is_none_is_corrupt(raw: bytes, why: str) -> None:
+    with pytest.raises(KafkaError, match=f"CORRUPT_MESSAGE: a record's length {why}"):
+        length_at(raw, 0)
+    assert length_at(encode_varint(300), 0) == (300, 2)
