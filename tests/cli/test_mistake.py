@@ -67,14 +67,35 @@ def test_an_error_with_json_is_a_json_object_on_stderr(
     assert message in told["message"]
 
 
-@pytest.mark.parametrize("words", ["streams", "streams list", "streams describe app", "streams reset app -y"])
-def test_a_base_without_an_extra_names_it(words: str, tmp_path: Path, bootstrap: str) -> None:
-    (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError(\"No module named 'numpy'\", name='numpy')\n")
-    said = in_process(*words.split(), "-b", bootstrap, PYTHONPATH=str(tmp_path))
+def without(name: str, path: Path) -> str:
+    """A PYTHONPATH under which this module is missing."""
+    (path / f"{name}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n")
+    return str(path)
+
+
+def test_a_base_without_an_extra_names_it(tmp_path: Path, bootstrap: str, topic: str) -> None:
+    program = tmp_path / "app.py"
+    program.write_text(
+        "from ottla.streams import StreamsBuilder\nbuilder = StreamsBuilder()\n"
+        f"builder.stream('{topic}').to('{topic}')\nrun = builder.build(application_id='lacks-spark')\n"
+    )
+    words = ("streams", "run", str(program), "-b", bootstrap)
+    said = in_process(*words, PYTHONPATH=without("numpy", tmp_path))
     assert said.code == 1
-    assert said.err.endswith("`ottla streams` needs numpy: pip install 'ottla[spark]'\n")
-    told = in_process(*words.split(), "-b", bootstrap, "--json", PYTHONPATH=str(tmp_path))
-    assert "ottla[spark]" in json.loads(told.err)["message"]
+    assert said.err.endswith("needs numpy: pip install 'ottla[spark]'\n")
+
+
+@pytest.mark.parametrize("words", ["streams", "streams list", "streams describe app", "streams reset app -y"])
+def test_who_only_looks_at_programs_needs_no_extra(words: str, tmp_path: Path, bootstrap: str) -> None:
+    missing = without("numpy", tmp_path)
+    for name in ("pandas", "pyarrow", "pyspark"):
+        without(name, tmp_path)
+    said = in_process(*words.split(), "-b", bootstrap, PYTHONPATH=missing)
+    if "app" in words:
+        assert said.code == 1
+        assert said.err.startswith("ottla: no application app has run on this cluster")
+    else:
+        assert (said.code, said.err) == (0, "")
 
 
 def test_a_wrong_use_with_json_is_text(tool: Tool, topic: str) -> None:
