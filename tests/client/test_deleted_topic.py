@@ -12,11 +12,13 @@ from ottla.client import (
     AsyncConsumer,
     AsyncShareConsumer,
     ConsumerRecord,
+    ErrorCode,
     KafkaError,
     OffsetSpec,
     Producer,
     TopicPartition,
 )
+from ottla.client.consumer.offset_lookup import OffsetLookup
 
 GONE = TopicPartition("gone", 0)
 
@@ -77,6 +79,32 @@ def test_partitions_with_leaders_are_placed_beside_one_without(node: ottla.Node)
             assert [record.value for record in await consumer.poll(60)] == [b"v"]
 
     asyncio.run(run())
+
+
+def test_a_position_is_waited_for_though_another_partition_has_one(
+    node: ottla.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its leader is away at first: a poll goes on with the other, and the question waits for an answer."""
+    asked, attempt = list[int](), OffsetLookup.attempt
+
+    async def at_first_away(lookup: OffsetLookup) -> None:
+        asked.append(1)
+        if len(asked) < 4:
+            raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+        await attempt(lookup)
+
+    monkeypatch.setattr(OffsetLookup, "attempt", at_first_away)
+    with Admin(node.bootstrap_servers) as admin:
+        admin.create_topic("away", 2)
+
+    async def run() -> None:
+        async with AsyncConsumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign([TopicPartition("away", 0), TopicPartition("away", 1)])
+            await consumer.seek(TopicPartition("away", 0), 0)
+            assert await consumer.position(TopicPartition("away", 1)) == 0
+
+    asyncio.run(run())
+    assert len(asked) == 4
 
 
 def test_a_member_goes_on_with_its_other_topics(node: ottla.Node) -> None:

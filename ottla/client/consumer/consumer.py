@@ -247,7 +247,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         if (unplaced := self._unplaced()) and (now_ms() >= self._placing_at_ms or not unplaced <= self._tried):
             await self.warn_of_missing({one.topic for one in self._positions})
             began_ms = now_ms()
-            await self._find_positions(deadline_ms)
+            await self._find_positions(deadline_ms, some=True)
             self._tried = self._unplaced()
             pause_ms = max(self.settings.retry_backoff_ms, _PAUSES * (now_ms() - began_ms))
             self._placing_at_ms = now_ms() + pause_ms if len(self._tried) < len(self._positions) else 0

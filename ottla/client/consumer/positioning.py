@@ -202,9 +202,9 @@ class PositionCalls:
             await self._cluster.retry(attempt, timeout_ms)
         return lookup.found
 
-    async def _find_positions(self, deadline_ms: int) -> None:
+    async def _find_positions(self, deadline_ms: int, some: bool = False) -> None:
         """Committed offsets first, the reset policy for the rest. What is not there in time is tried by the next
-        poll.
+        poll. A poll wants `some`: those that can be had now, so that it goes on with them.
         """
         timeout_ms = max(1, deadline_ms - now_ms())
         policy = self.settings.auto_offset_reset
@@ -232,10 +232,10 @@ class PositionCalls:
                 elif how is not None and how.startswith("by_duration"):
                     seconds = float(how.removeprefix("by_duration:PT").removesuffix("S"))
                     times[one] = MachineClock().now_ms() - int(seconds * 1000)
-            listed = await self._list_offsets(times, timeout_ms, True)
+            listed = await self._list_offsets(times, timeout_ms, some)
             late = [one for one, at in listed.items() if at[0] < 0]
             if late:
-                listed.update(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, True))
+                listed.update(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, some))
         except NotReachable:
             return
         except KafkaError as error:
