@@ -16,7 +16,7 @@ from ottla.spark.streams.cells import newest, pack
 from ottla.spark.streams.running import prepare
 from ottla.spark.streams.task import HostedTask
 from ottla.spark.streams.worker import read
-from ottla.streams import StreamsBuilder
+from ottla.streams import StreamsBuilder, TimeWindows
 
 DAY_MS = 86_400_000
 ONE = TopicPartition("in", 0)
@@ -131,4 +131,36 @@ def test_the_numbers_of_a_task_do_not_go_with_its_first_topic() -> None:
         admin.delete_topics(["in-a"]).check()
         again = opened()
         assert (again.task.stream_time, list(again.committed)) == (123_456, [second])
+        again.close(lambda call: call())
+
+
+def test_a_window_that_is_over_gets_a_tombstone_in_the_changelog() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().windowed_by(TimeWindows.of(1_000)).count(materialized="counts")
+    application = builder.build(application_id="windows", key_serde="string", value_serde="string")
+    with ottla.Node() as node, Admin(node.bootstrap_servers) as admin:
+        node.create_topic("in")
+        program = prepare(application.topology, application.settings, node.bootstrap_servers, {}, accept_changes=False)
+        task = HostedTask(program, program.tasks[0], admin, None, node.clock.now_ms())
+        with (
+            Producer(node.bootstrap_servers) as producer,
+            Consumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer,
+        ):
+            consumer.assign([ONE])
+            for offset, timestamp in enumerate((5_000, 9_000_000)):
+                producer.send("in", b"v", b"k", timestamp=timestamp).result(30)
+                while not (batches := list(read(consumer, 1))):
+                    pass
+                task.give(batches[0])
+                task.run({ONE: CommittedOffset(offset + 1, leader_epoch=0)}, [], node.clock.now_ms())
+            changelog = TopicPartition("windows-counts-changelog", 0)
+            consumer.assign([changelog])
+            changes: dict[bytes | None, list[bool]] = {}
+            while sum(map(len, changes.values())) < 3:
+                for record in consumer.poll(1):
+                    changes.setdefault(record.key, []).append(record.value is None)
+        assert sorted(changes.values()) == [[False], [False, True]]
+        task.close(lambda call: call())
+        again = HostedTask(program, program.tasks[0], admin, None, node.clock.now_ms())
+        assert [each.window.start for each, _ in again.task.store("counts").all()] == [9_000_000]
         again.close(lambda call: call())

@@ -186,10 +186,10 @@ def _newest(settings: Mapping[str, Any], topic: str) -> dict[Any, Any]:
     return found
 
 
-def write(admin: Admin, settings: Mapping[str, Any], run: LastRun) -> None:
+def write(admin: Admin, settings: Mapping[str, Any], run: LastRun, replicas: int = -1) -> None:
     """Keep what starts now."""
     topic = run.application_id + SUFFIX
-    created = admin.create_topics([NewTopic(topic, 1, configs=_CONFIGS)])
+    created = admin.create_topics([NewTopic(topic, 1, replicas, _CONFIGS)])
     for error in created.errors.values():
         if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
             raise error

@@ -22,6 +22,7 @@ from ottla.flow.topology import Source, Subtopology, Topology
 from ottla.flow.where import Where
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.spark.streams.setting import replication_factor, topic_configs
 
 #: Internal topics keep the times of their records whatever the brokers' default is, as those of Kafka Streams.
 COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
@@ -105,7 +106,7 @@ def lay_out(admin: Admin, topology: Topology, settings: Settings) -> Layout:
     """Look at the cluster's topics. TopologyError if a source topic is missing or topics are not co-partitioned."""
     names = {each.name for each in admin.list_topics()}
     sizes = {name: len(one.partitions) for name, one in admin.describe_topics(sorted(names)).items()}
-    layout = Layout(topology, settings.application_id, sizes)
+    layout = Layout(topology, settings.application_id, sizes, settings.configs)
     layout.check()
     return layout
 
@@ -174,6 +175,7 @@ class Layout:
     topology: Topology
     application_id: str
     sizes: Mapping[str, int]
+    configs: Mapping[str, Any] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -232,12 +234,18 @@ class Layout:
 
     def internal_topics(self) -> list[NewTopic]:
         """The repartition and changelog topics."""
+        common, replicas = topic_configs(self.configs), replication_factor(self.configs)
         repartition = [
-            NewTopic(self.topology.topic(name, self.application_id), self.count(name), configs=KEPT)
+            NewTopic(self.topology.topic(name, self.application_id), self.count(name), replicas, KEPT | common)
             for name in self.topology.internal_topics
         ]
         changelogs = [
-            NewTopic(f"{self.application_id}-{store}-changelog", self.tasks_of(stage), configs=COMPACTED)
+            NewTopic(
+                f"{self.application_id}-{store}-changelog",
+                self.tasks_of(stage),
+                replicas,
+                COMPACTED | common | dict(self.topology.stores[store].log_settings),
+            )
             for stage in self.stages
             for store in self._logged(stage)
         ]

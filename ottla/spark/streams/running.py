@@ -30,6 +30,7 @@ from ottla.spark.streams.metric import prometheus
 from ottla.spark.streams.place import driver_address, ship, slots_of
 from ottla.spark.streams.purge import purge_interval_ms
 from ottla.spark.streams.query import QUERYABLE, NotReadable, StoreView
+from ottla.spark.streams.setting import replication_factor, tell_unserved
 
 if TYPE_CHECKING:
     import pyarrow
@@ -325,6 +326,8 @@ def prepare(
     """
     guarantee(settings)
     purge_interval_ms(settings.configs)
+    replicas = replication_factor(settings.configs)
+    tell_unserved(settings.configs)
     reach = {"bootstrap.servers": bootstrap_servers, **client}
     with Admin(reach) as admin:
         layout = lay_out(admin, topology, settings)
@@ -337,6 +340,6 @@ def prepare(
         check_outputs(layout, settings, reach)
         gone = set(old.transactional_ids) - set(new.transactional_ids) if old is not None else set()
         admin.fence_producers(sorted(gone)).check()
-        last_run.write(admin, reach, new)
+        last_run.write(admin, reach, new, replicas)
         create_topics(admin, layout)
     return program

@@ -1,0 +1,71 @@
+"""The settings of Kafka Streams that a program gives in `config`: those of internal topics, and those without effect.
+
+Rules (StreamsConfig 4.3.1, InternalTopicConfig):
+- `topic.NAME` is a setting of every internal topic; what a store says of its own changelog goes before it.
+- `replication.factor` is that of every internal topic; -1 is the brokers' default.
+- A setting that Kafka Streams knows and that is not served is named in a warning at the start.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from ottla.kernel.error import OttlaError
+
+log = logging.getLogger(__name__)
+REPLICATION = "replication.factor"
+_TOPIC = "topic."
+_REPLICAS_MAX = 32_767
+#: Settings of the clients inside Kafka Streams; ours take `client=`.
+_CLIENTS = ("consumer.", "main.consumer.", "restore.consumer.", "global.consumer.", "producer.", "admin.")
+#: The rest of StreamsConfig.
+_NAMES = """
+    acceptable.recovery.lag allow.os.group.write.access application.id application.server bootstrap.servers
+    buffered.records.per.partition built.in.metrics.version cache.max.bytes.buffering client.id commit.interval.ms
+    config.providers connections.max.idle.ms default.client.supplier default.deserialization.exception.handler
+    default.dsl.store default.key.serde default.list.key.serde.inner default.list.key.serde.type
+    default.list.value.serde.inner default.list.value.serde.type default.production.exception.handler
+    default.timestamp.extractor default.value.serde deserialization.exception.handler dsl.store.format
+    dsl.store.suppliers.class enable.metrics.push errors.dead.letter.queue.topic.name group.protocol
+    log.summary.interval.ms max.task.idle.ms max.warmup.replicas metadata.max.age.ms
+    metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters metrics.num.samples
+    metrics.recording.level metrics.sample.window.ms num.standby.replicas num.stream.threads poll.ms
+    probing.rebalance.interval.ms processing.exception.handler processing.exception.handler.global.enabled
+    processor.wrapper.class production.exception.handler rack.aware.assignment.non_overlap_cost
+    rack.aware.assignment.strategy rack.aware.assignment.tags rack.aware.assignment.traffic_cost receive.buffer.bytes
+    reconnect.backoff.max.ms reconnect.backoff.ms request.timeout.ms retry.backoff.ms rocksdb.config.setter
+    security.protocol send.buffer.bytes state.cleanup.delay.ms state.cleanup.dir.max.age.ms state.dir
+    statestore.cache.max.bytes task.assignor.class task.timeout.ms upgrade.from window.size.ms
+    windowed.inner.class.serde windowstore.changelog.additional.retention.ms
+"""
+_UNSERVED = frozenset(_NAMES.split())
+
+
+def topic_configs(configs: Mapping[str, Any]) -> dict[str, Any]:
+    """What every internal topic is made with."""
+    return {name.removeprefix(_TOPIC): value for name, value in configs.items() if name.startswith(_TOPIC)}
+
+
+def replication_factor(configs: Mapping[str, Any]) -> int:
+    """OttlaError if it is no number of replicas."""
+    given = configs.get(REPLICATION, -1)
+    try:
+        found = int(given)
+    except (TypeError, ValueError):
+        found = 0
+    if isinstance(given, (float, bool)) or not (found == -1 or 1 <= found <= _REPLICAS_MAX):
+        raise OttlaError(
+            f"invalid value for {REPLICATION}: {given} (expected 1 or more, or -1 for the brokers' default)"
+        )
+    return found
+
+
+def tell_unserved(configs: Mapping[str, Any]) -> None:
+    """Warn of what has no effect, in one line."""
+    if found := sorted(name for name in configs if name in _UNSERVED or name.startswith(_CLIENTS)):
+        log.warning(
+            "config: %s: no effect on Spark (settings of clients go into client=, serdes and handlers into build())",
+            ", ".join(found),
+        )
