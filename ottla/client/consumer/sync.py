@@ -1,7 +1,7 @@
 """The consumer for code that does not await: `AsyncConsumer` on the loop thread, waited for.
 
 Rules:
-- One thread at a time uses a consumer.
+- One thread at a time uses a consumer: a second one that polls meanwhile is refused.
 - Records that were fetched already are taken and decoded in the program's own thread, without a turn of the loop.
 - The rebalance listener is called in the program's thread, from within `poll`, and may use the consumer.
 """
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from ottla.client.connection.clock import now_ms
 from ottla.client.connection.loop_thread import loop_thread, told_of_forks
+from ottla.client.connection.one_thread import OneThread
 from ottla.client.consumer.commit import Failure
 from ottla.client.consumer.consumer import AsyncConsumer
 from ottla.client.consumer.handing_out import starts_of
@@ -61,6 +62,7 @@ class Consumer(Generic[K, V]):
         async def make() -> AsyncConsumer[K, V]:
             return AsyncConsumer(settings, **keywords)
 
+        self._one = OneThread("consumer")
         self._thread = loop_thread()
         self._half = self._thread.run(make())
         self._half._call = self._ask_program
@@ -71,6 +73,7 @@ class Consumer(Generic[K, V]):
     def _in_child(self) -> None:
         """After a fork: polls do not go past the loop thread, which refuses them."""
         self._half._closed = True
+        self._one = OneThread("consumer")
 
     async def _ask_program(self, told: Callable[..., Any], partitions: list[TopicPartition]) -> None:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -136,8 +139,12 @@ class Consumer(Generic[K, V]):
     def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
         """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds.
 
-        See `AsyncConsumer.poll`. Records are decoded in the caller's thread.
+        See `AsyncConsumer.poll`. Records are decoded in the caller's thread. OttlaError while another thread polls.
         """
+        with self._one:
+            return self._poll(timeout, max_records)
+
+    def _poll(self, timeout: float, max_records: int | None) -> list[ConsumerRecord[K, V]]:
         half = self._half
         deadline_ms: int | None = None
         waits_ms = wait_ms(timeout)
@@ -176,10 +183,17 @@ class Consumer(Generic[K, V]):
         """The next records as a pyarrow Table, about `max_records` at most; an empty one if none come in `timeout` s.
 
         See `AsyncConsumer.poll_table`. Records are decoded in the caller's thread.
+        OttlaError while another thread polls.
         """
         needs_arrow("poll_table")
         serde_of(key_serde, "key_serde")
         serde_of(value_serde, "value_serde")
+        with self._one:
+            return self._poll_table(timeout, max_records, key_serde, value_serde)
+
+    def _poll_table(
+        self, timeout: float, max_records: int, key_serde: Serde | None, value_serde: Serde | None
+    ) -> pyarrow.Table:
         half = self._half
         deadline_ms: int | None = None
         waits_ms = wait_ms(timeout)

@@ -1,6 +1,6 @@
 """The share consumer for code that does not await: `AsyncShareConsumer` on the loop thread, waited for.
 
-One thread at a time uses it.
+One thread at a time uses it: a second one that polls meanwhile is refused.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Generic, Unpack
 
 from ottla.client.acknowledgement import Acknowledge, ShareRecord
 from ottla.client.connection.loop_thread import loop_thread
+from ottla.client.connection.one_thread import OneThread
 from ottla.client.share.consumer import Acknowledged, AsyncShareConsumer
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import TopicPartition
@@ -39,6 +40,7 @@ class ShareConsumer(Generic[K, V]):
         async def make() -> AsyncShareConsumer[K, V]:
             return AsyncShareConsumer(settings, **keywords)
 
+        self._one = OneThread("share consumer")
         self._thread = loop_thread()
         self._half = self._thread.run(make())
         self.settings = self._half.settings
@@ -65,7 +67,14 @@ class ShareConsumer(Generic[K, V]):
         return self._half.lock_timeout_ms
 
     def poll(self, timeout: float = 1.0) -> list[ShareRecord[K, V]]:
-        """The next records, about max.poll.records at most; an empty list if none come within `timeout` seconds."""
+        """The next records, about max.poll.records at most; an empty list if none come within `timeout` seconds.
+
+        OttlaError while another thread polls.
+        """
+        with self._one:
+            return self._poll(timeout)
+
+    def _poll(self, timeout: float) -> list[ShareRecord[K, V]]:
         found: list[ShareRecord[K, V]] = []
 
         async def work() -> None:

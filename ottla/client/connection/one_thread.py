@@ -1,0 +1,27 @@
+"""Refuses a second thread where one at a time is served (Java's clients: ConcurrentModificationException)."""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+from ottla.kernel.error import OttlaError
+
+
+class OneThread:
+    """`with` it: a thread that has it may take it again, another one gets an OttlaError."""
+
+    __slots__ = ("_lock", "_what")
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise OttlaError(f"another thread is polling this {self._what}: give each thread a {self._what} of its own")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
