@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.client import Consumer, ErrorCode, KafkaError, OttlaError, Producer, RequestTimedOut, TopicPartition
+from ottla.kernel.client_error import NotReachable
 from tests.client.conftest import eventually
 
 START_MS = 1_700_000_000_000
@@ -117,7 +118,13 @@ def test_lag_is_what_is_still_to_read(consumer: Consumer, one: TopicPartition) -
 
 
 def test_a_reset_begins_where_its_policy_says(bootstrap: str, one: TopicPartition) -> None:
-    for policy, begin in (("earliest", 0), ("latest", 100), ("by_duration:PT1S", 100)):
+    for policy, begin in (
+        ("earliest", 0),
+        ("latest", 100),
+        ("by_duration:PT1S", 100),
+        ("by_duration:P1DT2H3M4.5S", 100),
+        ("by_duration:P99999D", 0),
+    ):
         with Consumer(bootstrap, auto_offset_reset=policy) as consumer:
             consumer.assign([one])
             assert consumer.position(one) == begin
@@ -129,6 +136,42 @@ def test_a_reset_begins_where_its_policy_says(bootstrap: str, one: TopicPartitio
         consumer.seek(one, 1_000)
         with pytest.raises(KafkaError, match="1000 is gone or not there yet"):
             consumer.poll(10)
+
+
+@pytest.mark.parametrize(
+    "given", ["by_duration:", "by_duration:PTinfS", "by_duration:PT-5S", "by_duration:1H", "soon", 5]
+)
+def test_a_reset_that_is_none_is_refused_with_a_way_out(given: object) -> None:
+    with pytest.raises(OttlaError, match=r"auto\.offset\.reset: .*such as by_duration:PT1H or by_duration:P7D"):
+        Consumer("127.0.0.1:1", auto_offset_reset=given)  # type: ignore[arg-type]
+
+
+def test_a_look_up_of_ends_that_fails_holds_up_no_record_by_time(
+    bootstrap: str, one: TopicPartition, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    young = TopicPartition(topic, 1)
+    with Producer(bootstrap) as producer:
+        producer.send(topic, b"young", partition=1).result(30)
+    with Consumer(bootstrap, auto_offset_reset="by_duration:PT1H") as consumer:
+        ask = consumer._half._list_offsets
+
+        async def by_time_only(times: Any, *more: Any) -> Any:
+            if -1 in times.values():
+                raise NotReachable("the second question")
+            return await ask(times, *more)
+
+        monkeypatch.setattr(consumer._half, "_list_offsets", by_time_only)
+        consumer.assign([one, young])
+        found: list[bytes] = []
+
+        def read() -> bool:
+            found.extend(record.value for record in consumer.poll(1))
+            return bool(found)
+
+        eventually(read)
+        assert found == [b"young"]
+        monkeypatch.undo()
+        assert consumer.position(one) == 100
 
 
 def test_a_position_that_is_not_found_out_in_time_is_a_timeout(bootstrap: str, one: TopicPartition) -> None:

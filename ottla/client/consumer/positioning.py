@@ -22,11 +22,12 @@ from ottla.client.consumer.offset_lookup import EARLIEST, LATEST, OffsetLookup
 from ottla.client.consumer.position import PartitionPosition
 from ottla.client.membership.commit import CommittedOffset, offsets_of
 from ottla.client.membership.group import Group
-from ottla.client.settings.consumer import ConsumerSettings
+from ottla.client.settings.consumer import BY_DURATION, ConsumerSettings
 from ottla.columns.record import ConsumerRecord
 from ottla.kernel.client_error import NotReachable, RequestTimedOut
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.validators import duration_ms
 from ottla.wire.batch import NO_LEADER_EPOCH
 
 
@@ -229,22 +230,31 @@ class PositionCalls:
                     raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
                 if how in ("earliest", "latest"):
                     times[one] = EARLIEST if how == "earliest" else LATEST
-                elif how is not None and how.startswith("by_duration"):
-                    seconds = float(how.removeprefix("by_duration:PT").removesuffix("S"))
-                    times[one] = MachineClock().now_ms() - int(seconds * 1000)
+                elif how is not None and how.startswith(BY_DURATION):
+                    # Below 0 are times that mean something else.
+                    times[one] = max(0, MachineClock().now_ms() - duration_ms(how.removeprefix(BY_DURATION)))
             listed = await self._list_offsets(times, timeout_ms, some)
-            late = [one for one, at in listed.items() if at[0] < 0]
+            late = self._place_all(listed, asked)
             if late:
-                listed.update(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, some))
+                self._place_all(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, some), asked)
         except NotReachable:
             return
         except KafkaError as error:
             if not error.code.retriable:
                 raise
             return
-        for one, at in listed.items():
-            if at[0] >= 0:
-                self._place(one, asked[one], at[0], NO_LEADER_EPOCH)
+
+    def _place_all(
+        self, listed: Mapping[TopicPartition, tuple[int, int]], asked: Mapping[TopicPartition, str | None]
+    ) -> list[TopicPartition]:
+        """Gives back the partitions that have no record as young as was asked for."""
+        late = []
+        for one, (offset, _) in listed.items():
+            if offset < 0:
+                late.append(one)
+            else:
+                self._place(one, asked[one], offset, NO_LEADER_EPOCH)
+        return late
 
     def _place(self, partition: TopicPartition, asked: str | None, offset: int, epoch: int) -> None:
         with self._lock:

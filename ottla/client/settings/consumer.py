@@ -5,10 +5,14 @@ from __future__ import annotations
 from ottla.client.assignment.assignor import ASSIGNORS
 from ottla.kernel.argument import topic_fault
 from ottla.kernel.error import OttlaError
+from ottla.kernel.validators import duration_ms
 from ottla.serde.serializer import Deserializer, deserializer
 from ottla.settings.client.client import ClientSettings
 from ottla.settings.client.schema import Reader, flag, integer, one_of, optional_text, reads, setting
 from ottla.settings.schema import ConfigType
+
+#: The reset policy that begins so long ago (KIP-1106); a duration as Java writes it follows.
+BY_DURATION = "by_duration:"
 
 
 @reads(ConfigType.LIST)
@@ -30,12 +34,12 @@ def _assignors(value: object) -> list[str]:
 
 @reads(ConfigType.STRING)
 def _reset(value: object) -> str:
-    takes = "earliest, latest, none, or by_duration: and a duration in seconds such as by_duration:PT3600S"
+    takes = "earliest, latest, none, or by_duration: and how far back, such as by_duration:PT1H or by_duration:P7D"
     if isinstance(value, str) and value in ("earliest", "latest", "none"):
         return value
-    if isinstance(value, str) and value.startswith("by_duration:PT") and value.endswith("S"):
+    if isinstance(value, str) and value.startswith(BY_DURATION):
         try:
-            float(value[len("by_duration:PT") : -1])
+            duration_ms(value.removeprefix(BY_DURATION))
         except ValueError:
             raise ValueError(takes) from None
         return value
