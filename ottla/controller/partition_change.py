@@ -1,7 +1,7 @@
 """What a partition is to become -> the record that makes it so (Apache Kafka's PartitionChangeBuilder).
 
 Rules, in this order:
-- A reassignment is completed when the ISR has every replica that is added and one that stays.
+- A reassignment is completed when the ISR has every replica that is added and one that stays (0750).
 - Below its least ISR a partition keeps those that leave the ISR as eligible leader replicas (ELR): they hold every
   committed record. At the least ISR there are none (KIP-966).
 - Only replicas are eligible: one that a reassignment drops stays behind, and may be added again later (0410).
@@ -100,9 +100,11 @@ class PartitionChange:
     def _complete_reassignment(self) -> None:
         isr = _without(self.isr, self.removing)
         replicas = _without(self.replicas, self.removing)
-        if not isr or not replicas or not set(self.adding) <= set(isr):
+        # A later goal may drop a replica that is still being added.
+        adding = _without(self.adding, self.removing)
+        if not isr or not replicas or not set(adding) <= set(isr):
             return
-        if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
+        if len(adding) < len(self.removing) and not set(replicas) <= set(isr):
             return
         self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
 

@@ -90,6 +90,26 @@ def test_a_move_under_way_takes_another_goal(fleet: Fleet) -> None:
     assert (partition.adding_replicas, partition.removing_replicas) == ((5,), (3, 4))
 
 
+def test_a_move_ends_whose_new_replica_a_later_goal_drops(fleet: Fleet) -> None:
+    move(fleet, [1, 2, 4])
+    assert move(fleet, [1, 2, 3]) == (ErrorCode.NONE, None)
+    partition = fleet.partition("flights")
+    assert (partition.replicas, partition.isr, partition.is_reassigning) == ((1, 2, 3), (1, 2, 3), False)
+
+
+def test_a_move_that_waits_for_a_replica_that_stays_waits_for_none_that_is_dropped(fleet: Fleet) -> None:
+    fleet.alter("flights", [1, 2])
+    move(fleet, [1, 2, 4])
+    move(fleet, [1, 2, 3])
+    partition = fleet.partition("flights")
+    assert (partition.adding_replicas, partition.removing_replicas) == ((4,), (4,))
+    assert fleet.alter("flights", [1, 2, 4]).error_code == ErrorCode.NONE
+    assert fleet.partition("flights").is_reassigning
+    assert fleet.alter("flights", [1, 2, 3, 4]).error_code == ErrorCode.NONE
+    partition = fleet.partition("flights")
+    assert (partition.replicas, partition.isr, partition.is_reassigning) == ((1, 2, 3), (1, 2, 3), False)
+
+
 def test_a_move_is_taken_back(fleet: Fleet) -> None:
     move(fleet, [4, 5, 6])
     fleet.alter("flights", [1, 2, 3, 4])
