@@ -278,6 +278,16 @@ def test_an_export_that_finds_no_room_leaves_nothing_and_does_not_say_to_go_on(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_ending_that_says_no_format_is_refused(run: Run, topic: str, tmp_path: Path) -> None:
+    path = tmp_path / "out.xlsx"
+    said = run("export", topic, str(path))
+    assert said.code == 2
+    assert f"{path}: its ending says no format; give --format csv|jsonl|json|parquet" in said.err
+    assert not path.exists()
+    assert run("export", topic, str(path), "-F", "csv").code == 0
+    assert run("export", topic, str(tmp_path / "plain")).code == 0
+
+
 def test_an_export_goes_to_a_place_where_a_file_can_be(run: Run, topic: str, tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -44,7 +44,7 @@ _ROWS = 50_000
 @click.argument("topic", shell_complete=complete_topic)
 @click.argument("path", metavar="FILE", type=click.Path(), default="-")
 @click.option(
-    "-F", "--format", "form", type=click.Choice(_FORMATS), help="The format (default: by the file's ending, else json)."
+    "-F", "--format", "form", type=click.Choice(_FORMATS), help="The format (default: the file's ending; json if none)."
 )
 @click.option("-c", "--columns", metavar="FIELD,...", help="E.g. key,value.price,timestamp (see consume --help).")
 @reading
@@ -78,11 +78,14 @@ def export(
     from ottla.cli import screen
     from ottla.cli.records.read import chosen
 
-    kind = form or _ENDINGS.get(Path(path).suffix.lower(), "json")
+    ending = "" if path == "-" else Path(path).suffix.lower()
+    kind = form or (_ENDINGS.get(ending) if ending else "json")
     if path == "-" and kind == "parquet":
         raise click.UsageError("Parquet is written to a file: give FILE")
     if path != "-":
         _check_place(path, force=force)
+    if kind is None:
+        raise click.UsageError(f"{path}: its ending says no format; give --format {'|'.join(_FORMATS)}")
     if kind == "parquet":
         _check_parquet()
     named = tuple(filter(None, (columns or "").split(","))) or (() if kind in ("json", "jsonl") else _COLUMNS)
