@@ -7,10 +7,12 @@ with that code too, so that `except KafkaError` and `error.code` work for both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
+
+T = TypeVar("T")
 
 
 class ClientClosed(OttlaError):
@@ -185,3 +187,15 @@ def check(code: int, message: str | None = None) -> None:
         error = error_of(code, message)
         assert error is not None
         raise error
+
+
+def left_out(key: object) -> KafkaError:
+    """The error of what was asked for and does not appear in the answer."""
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's answer leaves out {key}")
+
+
+def only(answers: Sequence[T], key: object) -> T:
+    """The answer of a request about one thing."""
+    if not answers:
+        raise left_out(key)
+    return answers[0]

@@ -14,6 +14,7 @@ from ottla.client.admin.replica import Replica
 from ottla.client.admin.result import ConfigResource, NewTopic, ResourceType, Results
 from ottla.client.connection.cluster import Cluster
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api.describe_quorum import DescribeQuorumResponse, ResponseTopicData
 from ottla.wire.api.leave_group import LeaveGroupResponse, MemberResponse
 from ottla.wire.api.metadata import (
     MetadataResponse,
@@ -189,3 +190,22 @@ def test_members_that_the_answer_leaves_out_have_not_left() -> None:
 def test_an_answer_of_nothing_is_an_error_of_its_own(call: Callable[[AsyncAdmin], Awaitable[Any]]) -> None:
     with pytest.raises(KafkaError, match="answer leaves out"):
         asked(call)
+
+
+@pytest.mark.parametrize("topics", [[], [ResponseTopicData(topic_name="q")]])
+def test_an_empty_quorum_is_an_error_of_the_broker(topics: list[ResponseTopicData]) -> None:
+    with pytest.raises(KafkaError, match="the broker's answer leaves out __cluster_metadata") as raised:
+        asked(lambda admin: admin.describe_quorum(), DescribeQuorumResponse(topics=topics))
+    assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class Unled(OneBroker):
+    """The broker is asked who the coordinator is."""
+
+    coordinator = Cluster.coordinator  # type: ignore[assignment]
+
+
+def test_an_answer_without_the_coordinator_is_an_error_of_the_broker() -> None:
+    with pytest.raises(KafkaError, match="the broker's answer leaves out the coordinator of g") as raised:
+        asked(lambda admin: Unled(admin._settings).coordinator(0, "g"))
+    assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

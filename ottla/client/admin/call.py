@@ -7,7 +7,7 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from ottla.client.admin.result import Results
@@ -16,7 +16,7 @@ from ottla.client.connection.clock import now_ms
 from ottla.client.connection.cluster import GROUP, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode
-from ottla.kernel.client_error import NotReachable
+from ottla.kernel.client_error import NotReachable, left_out
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.settings.client.client import AdminSettings
@@ -157,18 +157,6 @@ def collect(found: dict[K, V | KafkaError], asked: Iterable[K] = ()) -> Results[
             found[key] = left_out(key)
     good = {key: value for key, value in found.items() if not isinstance(value, KafkaError)}
     return Results(good, {key: value for key, value in found.items() if isinstance(value, KafkaError)})
-
-
-def left_out(key: object) -> KafkaError:
-    """The error of what was asked for and does not appear in the answer."""
-    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's answer leaves out {key}")
-
-
-def only(answers: Sequence[V], key: object) -> V:
-    """The answer of a request about one thing."""
-    if not answers:
-        raise left_out(key)
-    return answers[0]
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

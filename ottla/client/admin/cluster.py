@@ -17,7 +17,7 @@ from ottla.client.admin.result import (
     Results,
 )
 from ottla.client.connection.metadata import ClusterNode
-from ottla.kernel.client_error import check, error_of
+from ottla.kernel.client_error import check, error_of, only
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID, TopicPartition, Uuid
 from ottla.security.acl import authorized_operations
@@ -37,6 +37,7 @@ from ottla.wire.api.describe_quorum import (
     ReplicaState,
     RequestPartitionData,
     RequestTopicData,
+    ResponsePartitionData,
 )
 from ottla.wire.api.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from ottla.wire.api.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
@@ -107,10 +108,11 @@ class ClusterCalls(Calls):
 
         def read(answer: DescribeQuorumResponse) -> None:
             check(answer.error_code, answer.error_message)
-            check(answer.topics[0].partitions[0].error_code, answer.topics[0].partitions[0].error_message)
+            one = _quorum(answer)
+            check(one.error_code, one.error_message)
 
         response = await self._any(request, DescribeQuorumResponse, read)
-        one = response.topics[0].partitions[0]
+        one = _quorum(response)
         return QuorumDescription(
             one.leader_id,
             one.leader_epoch,
@@ -196,6 +198,10 @@ def _api_name(key: int) -> str:
         return "".join(word.capitalize() for word in ApiKey(key).name.split("_"))
     except ValueError:
         return f"UNKNOWN({key})"
+
+
+def _quorum(answer: DescribeQuorumResponse) -> ResponsePartitionData:
+    return only(only(answer.topics, METADATA_TOPIC).partitions, METADATA_TOPIC)
 
 
 def _replica(state: ReplicaState) -> QuorumReplica:

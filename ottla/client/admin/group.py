@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.client.admin.call import by_topic, collect, left_out, only
+from ottla.client.admin.call import by_topic, collect
 from ottla.client.admin.offset import OffsetCalls
 from ottla.client.admin.result import (
     GroupDescription,
@@ -21,7 +21,7 @@ from ottla.client.connection.cluster import GROUP
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode
 from ottla.client.membership.commit import CommittedOffset
-from ottla.kernel.client_error import check, error_of
+from ottla.kernel.client_error import check, error_of, left_out, only
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.security.acl import authorized_operations

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ottla.client.admin.call import by_topic, collect, only
+from ottla.client.admin.call import by_topic, collect
 from ottla.client.admin.group import GroupCalls
 from ottla.client.admin.result import GroupDescription, GroupType, MemberDescription, Results
 from ottla.client.connection.connection import BrokerConnection
-from ottla.kernel.client_error import check, error_of
+from ottla.kernel.client_error import check, error_of, only
 from ottla.kernel.error import KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ottla.client.admin.call import only
 from ottla.client.admin.share_group import ShareGroupCalls
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode
-from ottla.kernel.client_error import check
+from ottla.kernel.client_error import check, only
 from ottla.kernel.frozen import frozen
 from ottla.security.acl import AclOperation, authorized_operations
 from ottla.wire.api.streams_group_describe import (

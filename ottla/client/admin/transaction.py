@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
-from ottla.client.admin.call import collect, only
+from ottla.client.admin.call import collect
 from ottla.client.admin.replica import ReplicaCalls
 from ottla.client.admin.result import Results
 from ottla.client.connection.cluster import TRANSACTION
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.connection.metadata import ClusterNode
-from ottla.kernel.client_error import check, error_of
+from ottla.kernel.client_error import check, error_of, only
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition

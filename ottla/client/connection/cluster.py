@@ -30,6 +30,7 @@ from ottla.kernel.client_error import (
     RequestTimedOut,
     TlsFailed,
     check,
+    only,
 )
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
@@ -284,7 +285,7 @@ class Cluster:
             timeout_ms = self.settings.request_timeout_ms
             response = await connection.call(request, FindCoordinatorResponse, timeout_ms=timeout_ms, version=version)
             if version >= 4:
-                found = response.coordinators[0]
+                found = only(response.coordinators, f"the coordinator of {key}")
                 check(found.error_code, found.error_message)
                 node = ClusterNode(found.node_id, found.host, found.port)
             else:

@@ -21,7 +21,7 @@ from ottla.client.connection.cluster import GROUP, Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.membership import Outcome
 from ottla.client.settings.consumer import ConsumerSettings
-from ottla.kernel.client_error import NotReachable, check
+from ottla.kernel.client_error import NotReachable, check, only
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.wire.api import ApiKey
@@ -223,9 +223,10 @@ class Group(ABC):
             response = await connection.call(
                 request, OffsetFetchResponse, timeout_ms=self._settings.request_timeout_ms, version=version
             )
-            check(response.groups[0].error_code if version >= 8 else response.error_code)
+            answer = only(response.groups, f"group {self.id}") if version >= 8 else response
+            check(answer.error_code)
             found = {}
-            for topic in response.groups[0].topics if version >= 8 else response.topics:
+            for topic in answer.topics:
                 for one in topic.partitions:
                     check(one.error_code)
                     if one.committed_offset >= 0:
