@@ -382,4 +382,19 @@ def test_a_long_request_goes_out_in_pieces_and_a_long_answer_comes_in_pieces(far
     far.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 24)
     far.answer(header, FindCoordinatorResponse(error_code=0))
     far.until(lambda: bool(told.values))
+    # The next one goes out although this one had to wait for room.
+    again = ask(near)
+    far.answer(far.frame()[0], ListGroupsResponse(error_code=0))
+    far.until(lambda: bool(again.values))
+    # And after a connection that was lost while one waited for room.
+    lost = ask(near, FindCoordinatorRequest(coordinator_keys=keys), at_least=4)
+    far.until(lambda: near._writing)
+    far.drop()
+    far.until(lambda: bool(lost.values))
+    assert isinstance(lost.value, Disconnected)
+    after = ask(near)
+    far.agree()
+    far.answer(far.frame()[0], ListGroupsResponse(error_code=0))
+    far.until(lambda: bool(after.values))
+    assert after.value.error_code == 0
     near.close()
