@@ -16,6 +16,7 @@ from ottla.client.connection.cluster import Cluster
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.describe_quorum import DescribeQuorumResponse, ResponseTopicData
 from ottla.wire.api.leave_group import LeaveGroupResponse, MemberResponse
+from ottla.wire.api.list_partition_reassignments import ListPartitionReassignmentsResponse
 from ottla.wire.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -209,3 +210,19 @@ def test_an_answer_without_the_coordinator_is_an_error_of_the_broker() -> None:
     with pytest.raises(KafkaError, match="the broker's answer leaves out the coordinator of g") as raised:
         asked(lambda admin: Unled(admin._settings).coordinator(0, "g"))
     assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize(
+    ("call", "response"),
+    [
+        (lambda admin: admin.list_partition_reassignments(), ListPartitionReassignmentsResponse),
+        (lambda admin: admin.list_partition_reassignments([ONE]), ListPartitionReassignmentsResponse),
+        (lambda admin: admin.describe_quorum(), DescribeQuorumResponse),
+    ],
+)
+def test_an_error_of_the_whole_answer_is_raised_with_its_message(
+    call: Callable[[AsyncAdmin], Awaitable[Any]], response: type[Any]
+) -> None:
+    with pytest.raises(KafkaError, match="not for you") as raised:
+        asked(call, response(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="not for you"))
+    assert raised.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED

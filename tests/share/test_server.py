@@ -188,6 +188,22 @@ def test_a_member_that_waits_for_records_and_goes_gets_none(node: ottla.Node, cl
             assert [each.delivery_count for each in two.take(wait_ms=2_000)] == [1]
 
 
+def test_a_fetch_of_a_session_that_was_replaced_is_answered_and_takes_nothing(
+    node: ottla.Node, client: WireClient, group: str
+) -> None:
+    topic, _ = create(client)
+    with Member(node.bootstrap_servers, group, topic).join() as one:
+        one.fetch()
+        one.send_fetch(wait_ms=20_000)
+        # The same member on another connection, as after one that it believes lost.
+        with Member(node.bootstrap_servers, group, topic, one.member_id) as again:
+            again.assigned = one.assigned
+            again.fetch()
+            produce(client, topic, b"a")
+            assert records_of(one.receive_fetch()) == []
+            assert [(each.value, each.delivery_count) for each in again.take()] == [(b"a", 1)]
+
+
 def test_closing_a_session_gives_back_what_the_member_has(node: ottla.Node, client: WireClient, group: str) -> None:
     topic, _ = create(client)
     produce(client, topic, b"a", b"b")
