@@ -51,7 +51,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ottla.flow.context import NodeContext, SinkNode
@@ -63,7 +62,6 @@ from ottla.flow.serde import Serde
 from ottla.flow.store.changelog import Cell
 from ottla.flow.store.ordered import MemoryBytes, OrderedBytes
 from ottla.flow.task.punctuation import Punctuators, Schedule
-from ottla.flow.task.push import Push
 from ottla.flow.task.receive import Receiver
 from ottla.flow.task.rows import Rows
 from ottla.flow.task.waiting import Waiting
@@ -71,7 +69,6 @@ from ottla.flow.topology import Subtopology, Topology
 
 if TYPE_CHECKING:
     from ottla.flow.vector.columns import Batch
-    from ottla.flow.vector.evaluate import Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,16 +138,18 @@ class Task:
         self.outputs: list[Any] = []
         self.dropped = 0
         self.dropped_at: dict[str, int] = {}
-        self._current: Input | None = None
-        self._rows: Rows | None = None
-        self._row = 0
+        #: The record that is being processed: where it stands among others; it alone, if it was asked for or came so.
+        self.rows: Rows | None = None
+        self.row = 0
+        self.received: Input | None = None
         self.timestamp = NO_TIMESTAMP
         self._state = state or State()
         self._cells: dict[str, Cell] = {}
         self._told: dict[str, int] = dict(self._state.cells)
-        self._stream_time = self.cell("stream_time")
+        #: The cell of the stream time.
+        self.time = self.cell("stream_time")
         self._globals = globals_
-        self._by_stream_time, self._by_wall_clock = Punctuators(), Punctuators()
+        self.by_stream_time, self._by_wall_clock = Punctuators(), Punctuators()
         self._backends: dict[str, OrderedBytes] = {}
         self._stores = {name: self._open(name, backend) for name in self._store_names()}
         self._contexts: dict[str, NodeContext] = {}
@@ -172,7 +171,7 @@ class Task:
     def punctuate(self) -> None:
         """Call the wall-clock punctuators that are due."""
         if self._by_wall_clock:
-            self._by_wall_clock.run(self.now, self._punctuate)
+            self._by_wall_clock.run(self.now, self.call)
 
     def add(self, inputs: Iterable[Input]) -> None:
         """Queue records without processing them; `step` does that, one at a time, or `drain`."""
@@ -206,11 +205,6 @@ class Task:
         outputs, self.outputs = self.outputs, []
         return outputs
 
-    @property
-    def time(self) -> Cell:
-        """The cell of the stream time."""
-        return self._stream_time
-
     def node(self, name: str) -> Any:
         """A node as it runs: a NodeContext or a SinkNode."""
         return self._nodes[name]
@@ -221,7 +215,7 @@ class Task:
     @property
     def stream_time(self) -> int:
         """The newest timestamp that the task has seen; -1 before the first record."""
-        return self._stream_time.value
+        return self.time.value
 
     def next_wall_clock(self) -> int | None:
         """When a wall-clock punctuator is due next, in ms."""
@@ -275,17 +269,17 @@ class Task:
     # ---- for contexts
 
     def schedule(self, schedule: Schedule, *, wall_clock: bool) -> None:
-        (self._by_wall_clock if wall_clock else self._by_stream_time).add(schedule)
+        (self._by_wall_clock if wall_clock else self.by_stream_time).add(schedule)
 
     @property
     def origin(self) -> tuple[str, int, int]:
         """Topic, partition and offset of the record that is being processed; of a punctuator "", -1 and -1."""
-        current = self._current
+        current = self.received
         if current is not None:
             return current.topic, current.partition, current.offset
-        if self._rows is None:
+        if self.rows is None:
             return "", -1, -1
-        return self._rows.topic, self._rows.partition, int(self._rows.offsets[self._row])
+        return self.rows.topic, self.rows.partition, int(self.rows.offsets[self.row])
 
     def context(self, record: Record | None) -> RecordContext | None:
         """The metadata of the record that is being processed, with the times and headers that `record` has now."""
@@ -329,63 +323,26 @@ class Task:
         """A record, and what its time makes due."""
         self.current = received
         self.timestamp = record.timestamp
-        if record.timestamp > self._stream_time.value:
-            self._stream_time.value = record.timestamp
+        if record.timestamp > self.time.value:
+            self.time.value = record.timestamp
         receiver.context.forward(record)
-        if self._by_stream_time:
-            self._by_stream_time.run(self._stream_time.value, self._punctuate)
-
-    def process_rows(self, receiver: Receiver, rows: Rows, start: int, end: int) -> None:
-        """Rows of one partition: together where the program says only what can be done so, or one after another."""
-        self._rows = rows
-        region = receiver.region
-        if region is not None and not self._by_stream_time and region.run(rows, start, end):
-            return
-        emit, stream_time, punctuators = receiver.context.emit, self._stream_time, self._by_stream_time
-        headers: Iterable[Headers] = repeat(()) if rows.headers is None else rows.headers[start:end]
-        keys, values = rows.objects
-        if end == start + 1 and not punctuators.schedules:
-            # Two partitions whose times alternate give one record at a time.
-            self._row, self._current, self.timestamp = start, None, (timestamp := rows.timestamps[start])
-            if timestamp > stream_time.value:
-                stream_time.value = timestamp
-            emit(keys[start], values[start], timestamp, () if rows.headers is None else rows.headers[start])
-            return
-        columns = (keys, values, rows.timestamps)
-        if end - start < rows.end:
-            columns = (keys[start:end], values[start:end], rows.timestamps[start:end])
-        for row, key, value, timestamp, own in zip(range(start, end), *columns, headers, strict=False):
-            self._row = row
-            self._current = None
-            self.timestamp = timestamp
-            if timestamp > stream_time.value:
-                stream_time.value = timestamp
-            emit(key, value, timestamp, own)
-            if punctuators.schedules:
-                punctuators.run(stream_time.value, self._punctuate)
-
-    def process_frame(self, push: Push, rows: Rows, frame: Frame, newest: Any) -> None:
-        """Records that were computed together go on one after another. `newest`: the stream time at each."""
-        self._rows, stream_time, headers = rows, self._stream_time, rows.headers
-        for key, value, timestamp, row, time in zip(*frame.columns(), newest.tolist(), strict=True):
-            self._row, self._current, self.timestamp = row, None, timestamp
-            stream_time.value = time
-            push(key, value, timestamp, () if headers is None else headers[row])
+        if self.by_stream_time:
+            self.by_stream_time.run(self.time.value, self.call)
 
     @property
     def current(self) -> Input | None:
         """The record that is being processed, as it came."""
-        if self._current is None and self._rows is not None:
-            self._current = self._rows.input(self._row)
-        return self._current
+        if self.received is None and self.rows is not None:
+            self.received = self.rows.input(self.row)
+        return self.received
 
     @current.setter
     def current(self, received: Input | None) -> None:
-        self._current = received
+        self.received = received
 
-    def _punctuate(self, schedule: Schedule, time: int) -> None:
+    def call(self, schedule: Schedule, time: int) -> None:
         """Call a punctuator. It belongs to no record, and what it writes has its time, as in StreamTask.punctuate."""
-        before, self._current, self._rows = (self._current, self._rows), None, None
+        before, self.received, self.rows = (self.received, self.rows), None, None
         self.timestamp = time
         try:
             schedule.call(time)
@@ -394,7 +351,7 @@ class Task:
         except Exception as error:
             self.respond(self.settings.handlers.processing, schedule.node, None, error)
         finally:
-            self._current, self._rows = before
+            self.received, self.rows = before
 
     def _store_names(self) -> list[str]:
         names: dict[str, None] = {}

@@ -10,6 +10,7 @@ from ottla.flow.record import NO_TIMESTAMP
 from ottla.flow.serde import BYTES, Serde, WrappingSerde
 from ottla.flow.store.buffer import JoinBuffer, SuppressBuffer
 from ottla.flow.store.changelog import Cell, Log
+from ottla.flow.store.duplicates import DuplicatesStore, TimestampedDuplicatesStore
 from ottla.flow.store.key_value import KeyValueStore, LruStore, TimestampedKeyValueStore
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.session import SessionStore
@@ -70,10 +71,13 @@ def make_store(
             return TimestampedKeyValueStore(spec, entries, BYTES, value, topic, log, now)
         case "versioned":
             return VersionedStore(spec, entries, key, value, topic, log, now, observed())
+        case "window" | "timestamped_window" if spec.duplicates:
+            keeping = DuplicatesStore if spec.kind == "window" else TimestampedDuplicatesStore
+            return keeping(spec, entries, key, value, topic, log, now, observed(), sequence=sequence())
         case "window":
-            return WindowStore(spec, entries, key, value, topic, log, now, observed(), sequence=sequence())
+            return WindowStore(spec, entries, key, value, topic, log, now, observed())
         case "timestamped_window":
-            return TimestampedWindowStore(spec, entries, key, value, topic, log, now, observed(), sequence=sequence())
+            return TimestampedWindowStore(spec, entries, key, value, topic, log, now, observed())
         case "session":
             return SessionStore(spec, entries, key, value, topic, log, now, observed())
         case "suppress_buffer":

@@ -126,6 +126,69 @@ def test_a_window_store_may_keep_every_value() -> None:
     assert list(store.fetch("k", 0, 10)) == [(5, "1"), (5, "2")]
 
 
+@pytest.mark.parametrize("timestamped", [False, True])
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 120), st.booleans()), max_size=40),
+    st.integers(0, 130),
+    st.integers(0, 60),
+)
+def test_kept_values_go_by_their_age_alone(
+    timestamped: bool, puts: list[tuple[str, int, bool]], first: int, length: int
+) -> None:
+    """Also where the store is opened again between puts."""
+    spec = stores.window("s", 30, 10, "string", "string", timestamped=timestamped, retain_duplicates=True)
+    entries, cells = MemoryBytes(), dict[str, Cell]()
+
+    def open_() -> Any:
+        cell = lambda name, initial: cells.setdefault(name, Cell(initial))  # noqa: E731
+        return make_store(spec, entries, (STRING, STRING), "topic", None, lambda: 77, cell)
+
+    store, newest = open_(), -1
+    taken: list[tuple[str, int, Any]] = []
+    for number, (key, start, again) in enumerate(puts):
+        value = ValueAndTimestamp(str(number), number) if timestamped else str(number)
+        store.put(key, value, start)
+        if start >= newest - 30:
+            taken.append((key, start, value))
+        newest = max(newest, start)
+        if again:
+            store = open_()
+    shown = [each for each in taken if each[1] > newest - 30]
+    for key in "ab":
+        expected = sorted(
+            ((start, value) for name, start, value in shown if name == key and first <= start <= first + length),
+            key=lambda each: each[0],
+        )
+        assert list(store.fetch(key, first, first + length)) == expected
+        assert list(store.backward_fetch(key, first, first + length)) == expected[::-1]
+    assert sorted(value for _, value in store.all()) == sorted(value for _, _, value in shown)
+    assert sorted(value for _, value in store.fetch_closed(max(newest - 29, 0), 200)) == sorted(
+        value for _, _, value in shown
+    )
+    # What is older than the retention and an eighth of it is gone.
+    assert len(entries) == sum(start >= newest // 3 * 3 - 30 for _, start, _ in taken)
+
+
+@given(st.lists(st.one_of(st.just(None), st.tuples(st.sampled_from("abc"), st.sampled_from(["1", "2", None])))))
+def test_changes_make_the_entries_again_and_delete_only_what_was_told(
+    steps: list[tuple[str, str | None] | None],
+) -> None:
+    """None: the changes are taken."""
+    entries, told = MemoryBytes(), dict[bytes, bytes]()
+    for step in [*steps, None]:
+        if step is None:
+            for key, value in entries.take_changes().items():
+                if value is None:
+                    del told[key]
+                else:
+                    told[key] = value
+            assert told == entries.entries()
+        elif step[1] is None:
+            entries.delete(step[0].encode())
+        else:
+            entries.put(step[0].encode(), step[1].encode())
+
+
 def test_sessions_are_found_by_end_and_start() -> None:
     store = opened(stores.session("s", 100, "string", "string"))
     for start, end in ((1, 30), (15, 20), (10, 50)):

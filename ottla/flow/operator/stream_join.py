@@ -91,8 +91,9 @@ class StreamJoin(Fused):
             self._candidates = context.get_state_store(self._candidates_name)
 
     def fused(self, node: Node) -> Push:
-        failed, join, stream_time = node.failed, self._join(node), self._clock.stream_time
-        joined, emit, outer, candidates = self._joined, node.emit, self._outer, self._candidates
+        emit, emit_at, failed, joined, outer = node.emit, node.emit_at, node.failed, self._joined, self._outer
+        find, joiner, candidates, clock = self._other.found, self._joiner, self._candidates, self._clock
+        before, after, left, stream_time = self._before, self._after, self._left, clock.stream_time
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if timestamp > stream_time.value:
@@ -105,40 +106,29 @@ class StreamJoin(Fused):
                         node.drop()
                     return
                 if candidates is not None and timestamp == stream_time.value:
-                    self._give_up(candidates, node.emit_at, headers)
-                join(key, value, timestamp, headers)
+                    self._give_up(candidates, emit_at, headers)
+                latest = max(0, timestamp + after)
+                found = find(key, max(0, timestamp - before), latest)
+                for other_time, other in found:
+                    if candidates is not None:
+                        candidates.remove(key, other_time, not left)
+                    made = joiner(key, value, other) if left else joiner(key, other, value)
+                    if timestamp >= other_time:
+                        emit(key, made, timestamp, headers)
+                    else:
+                        emit_at(key, made, other_time, headers)
+                if outer and not found:
+                    if candidates is None or latest < stream_time.value:
+                        emit(key, joined(key, value, None), timestamp, headers)
+                    else:
+                        clock.oldest.value = min(clock.oldest.value, timestamp)
+                        candidates.put(key, timestamp, left, value)
             except Failed:
                 raise
             except Exception as error:
                 failed(key, value, timestamp, headers, error)
 
         return push
-
-    def _join(self, node: Node) -> Push:
-        """A function that joins a record with what the other side holds."""
-        emit, emit_at = node.emit, node.emit_at
-        fetch, joiner, candidates, clock = self._other.fetch, self._joiner, self._candidates, self._clock
-        before, after, left, outer = self._before, self._after, self._left, self._outer
-
-        def join(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            latest = max(0, timestamp + after)
-            found = list(fetch(key, max(0, timestamp - before), latest))
-            for other_time, other in found:
-                if candidates is not None:
-                    candidates.remove(key, other_time, not left)
-                made = joiner(key, value, other) if left else joiner(key, other, value)
-                if timestamp >= other_time:
-                    emit(key, made, timestamp, headers)
-                else:
-                    emit_at(key, made, other_time, headers)
-            if outer and not found:
-                if candidates is None or latest < clock.stream_time.value:
-                    emit(key, self._joined(key, value, None), timestamp, headers)
-                else:
-                    clock.oldest.value = min(clock.oldest.value, timestamp)
-                    candidates.put(key, timestamp, left, value)
-
-        return join
 
     def _joined(self, key: Any, value: Any, other: Any) -> Any:
         return self._joiner(key, value, other) if self._left else self._joiner(key, other, value)
@@ -191,9 +181,9 @@ class SelfJoin(Processor):
         before, after = self._windows.before_ms, self._windows.after_ms
         self._time.value = max(self._time.value, time)
         emit_self = time > self._time.value - (self._windows.size_ms + self._windows.grace_ms) + 1
-        for other_time, other in list(self._store.fetch(key, max(0, time - before), max(0, time + after))):
+        for other_time, other in self._store.found(key, max(0, time - before), max(0, time + after)):
             self._forward(record, self._joiner(key, value, other), max(time, other_time))
-        for other_time, other in list(self._store.fetch(key, max(0, time - after), max(0, time + before))):
+        for other_time, other in self._store.found(key, max(0, time - after), max(0, time + before)):
             if emit_self and time < other_time:
                 emit_self = False
                 self._forward(record, self._joiner(key, value, value), time)

@@ -6,7 +6,7 @@ A backend that holds a task's state elsewhere is an `OrderedBytes`, given to the
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 #: How many keys a chunk holds before it is split.
@@ -28,6 +28,9 @@ class OrderedBytes(Protocol):
         that are deleted before their turn are left out.
         """
 
+    def keys(self) -> Iterable[bytes]:
+        """All keys, in any order. None is put or deleted while they are gone through."""
+
     def __len__(self) -> int: ...
 
 
@@ -40,7 +43,8 @@ class MemoryBytes:
         self._maxes: list[bytes] = []
         #: Keys that stand in no chunk yet; None before the first scan, when none does.
         self._unsorted: set[bytes] | None = None
-        self._touched: dict[bytes, None] = {}
+        #: What was put or deleted since the changes were taken: was it there before?
+        self._touched: dict[bytes, bool] = {}
 
     @classmethod
     def of(cls, entries: dict[bytes, bytes]) -> MemoryBytes:
@@ -53,15 +57,19 @@ class MemoryBytes:
         return self._entries.get(key)
 
     def put(self, key: bytes, value: bytes) -> None:
-        if self._unsorted is not None and key not in self._entries:
-            self._unsorted.add(key)
-        self._entries[key] = value
-        self._touched[key] = None
+        entries = self._entries
+        if key in entries:
+            self._touched.setdefault(key, True)
+        else:
+            self._touched.setdefault(key, False)
+            if self._unsorted is not None:
+                self._unsorted.add(key)
+        entries[key] = value
 
     def delete(self, key: bytes) -> None:
         if self._entries.pop(key, None) is None:
             return
-        self._touched[key] = None
+        self._touched.setdefault(key, True)
         if self._unsorted is None:
             return
         if key in self._unsorted:
@@ -90,6 +98,9 @@ class MemoryBytes:
             else:
                 low = keys[-1] + b"\x00"
 
+    def keys(self) -> Iterable[bytes]:
+        return self._entries
+
     def __len__(self) -> int:
         return len(self._entries)
 
@@ -98,10 +109,10 @@ class MemoryBytes:
         return dict(self._entries)
 
     def take_changes(self) -> dict[bytes, bytes | None]:
-        """What was put (None: deleted) since the last call."""
-        changes = {key: self._entries.get(key) for key in self._touched}
+        """What was put (None: deleted) since the last call. What came and went in between is left out."""
+        get, touched = self._entries.get, self._touched
         self._touched = {}
-        return changes
+        return {key: value for key, before in touched.items() if (value := get(key)) is not None or before}
 
     def _stretch(self, low: bytes | None, high: bytes | None, reverse: bool) -> list[bytes]:
         """The keys of the first chunk of the range (the last one, for reverse), in the order asked for."""

@@ -1,7 +1,8 @@
 """Window stores: a value for a key and a window's start, kept for the retention time behind the newest start.
 
 Rules:
-- An entry is `key + start (8 bytes) + sequence number (4 bytes)`, as in Kafka Streams' changelogs.
+- An entry is `key + start (8 bytes) + sequence number (4 bytes)`, as in Kafka Streams' changelogs. The number is 0 but
+  where every value of a key and time is kept (duplicates.py).
 - Two indexes in memory, by start and by key, are made from the entries: when the store is opened, and when a key is
   first looked through.
 - An entry with `start <= newest start - retention` is hidden. A persistent store still shows the oldest of these
@@ -18,22 +19,20 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ottla.flow.record import TIME_MAX, Headers, ValueAndTimestamp, Window, Windowed
-from ottla.flow.store.changelog import Cell
 from ottla.flow.store.key_value import FIXED, RECENT_MAX
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.store.store import TimedStore
 
 #: In front of each entry, and behind all of them.
-_BY_KEY, _END = b"k", b"l"
+BY_KEY, END = b"k", b"l"
 
 
 class WindowStore(TimedStore):
-    """Plain values. `observed` is the newest start that was put, `sequence` numbers duplicates."""
+    """Plain values. `observed` is the newest start that was put."""
 
-    def __init__(self, spec: StoreSpec, entries: OrderedBytes, *shared: Any, sequence: Cell) -> None:
+    def __init__(self, spec: StoreSpec, entries: OrderedBytes, *shared: Any) -> None:
         super().__init__(spec, entries, *shared)
-        self._sequence = sequence
         self._pace = max(1, spec.retention_ms // 8)
         #: By the bytes of a key the `start + sequence` of its entries, ascending; made when a key is first looked
         #: through.
@@ -41,24 +40,24 @@ class WindowStore(TimedStore):
         #: The starts, ascending, and the entries of each, in the order of their arrival.
         self._starts: list[int] = []
         self._at: dict[int, dict[bytes, None]] = {}
-        for place, _ in entries.scan(_BY_KEY, _END):
-            self._index(int.from_bytes(place[-12:-4], "big"), place)
         #: The bytes of keys.
         self._names: dict[Any, bytes] = {}
         #: By key and start the values that were put last, and the bytes that they stand under.
         self._recent: dict[tuple[Any, int], tuple[ValueAndTimestamp, bytes]] = {}
+        self._load()
+
+    def _load(self) -> None:
+        """Make the index of what is there."""
+        for place in self.entries.keys():  # noqa: SIM118
+            self._at.setdefault(int.from_bytes(place[-12:-4], "big"), {})[place] = None
+        self._starts = sorted(self._at)
 
     def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
-        """Set the value of a window; None deletes it (nothing, where duplicates are kept). `headers` stand in the
-        changelog, and `deleted_ms` as the time of a delete: without it, that of the record which is processed.
+        """Set the value of a window; None deletes it. `headers` stand in the changelog, and `deleted_ms` as the time of
+        a delete: without it, that of the record which is processed.
         """
         late = start < self._observed.value - self.spec.retention_ms
-        number = 0
-        if self.spec.duplicates:
-            number = self._sequence.value = (self._sequence.value + 1) & 0x7FFFFFFF
-        name = self._name(key)
-        time, sequence = start.to_bytes(8, "big"), number.to_bytes(4, "big")
-        place = name + time + sequence
+        place = self._name(key) + start.to_bytes(8, "big") + bytes(4)
         if value is None or (isinstance(value, ValueAndTimestamp) and value[0] is None):
             data, logged, timestamp = None, None, self._now() if deleted_ms is None else deleted_ms
         else:
@@ -66,27 +65,27 @@ class WindowStore(TimedStore):
         # Kafka Streams logs also what the store then does not take.
         if self._log is not None:
             self._log(self.name, place, logged, timestamp, headers)
-        if late or (data is None and self.spec.duplicates):
+        if late:
             return
         if start > self._observed.value:
             before, self._observed.value = self._observed.value, start
             if before // self._pace != start // self._pace:
                 self._expire()
         if data is not None:
-            by_key = _BY_KEY + place
+            by_key = BY_KEY + place
             self._recent.pop((key, start), None)
-            if number or self.entries.get(by_key) is None:
+            if self.entries.get(by_key) is None:
                 self._index(start, by_key)
             self.entries.put(by_key, data)
         else:
             self._recent.pop((key, start), None)
-            self._delete(_BY_KEY + place)
+            self._delete(BY_KEY + place)
 
     def fetch_one(self, key: Any, start: int) -> Any:
         """The value of one window, or None."""
         if start <= self._observed.value - self.spec.retention_ms:
             return None
-        data = self.entries.get(_BY_KEY + self._name(key) + start.to_bytes(8, "big") + bytes(4))
+        data = self.entries.get(BY_KEY + self._name(key) + start.to_bytes(8, "big") + bytes(4))
         return None if data is None else self._read(data)
 
     def _name(self, key: Any) -> bytes:
@@ -154,7 +153,7 @@ class WindowStore(TimedStore):
             return
         low, high = first.to_bytes(8, "big"), latest.to_bytes(8, "big") + b"\xff\xff\xff\xff"
         found = spans[bisect_left(spans, low) : bisect_right(spans, high)]
-        get, prefix = self.entries.get, _BY_KEY + name
+        get, prefix = self.entries.get, BY_KEY + name
         for span in reversed(found) if reverse else found:
             data = get(prefix + span)
             if data is not None:
@@ -218,7 +217,7 @@ class WindowStore(TimedStore):
 
     def _scan(self, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[bytes, int, bytes]]:
         first = max(earliest, self._observed.value - self.spec.retention_ms + 1)
-        for place, data in self.entries.scan(_BY_KEY, _END, reverse):
+        for place, data in self.entries.scan(BY_KEY, END, reverse):
             start = int.from_bytes(place[-12:-4], "big")
             if first <= start <= latest:
                 yield place[1:-12], start, data
@@ -246,14 +245,31 @@ class WindowStore(TimedStore):
         return self._value.deserialize(self._topic, data)
 
 
-class TimestampedWindowStore(WindowStore):
-    """Values are `ValueAndTimestamp`. Those put last are kept as objects, if they are immutable."""
+class Timestamped(WindowStore):
+    """Values are `ValueAndTimestamp`."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._encode = self._value.writer(self._topic)
-        keeps = self._log is None and not self.spec.duplicates
-        self._exact: frozenset[type] = self._value.exact if keeps else frozenset()
+
+    def _write(self, value: Any) -> tuple[bytes, bytes, int]:
+        try:
+            data = self._encode(value[0])
+        except Exception:
+            data = self._value.serialize(self._topic, value[0])
+        return value[1].to_bytes(8, "big", signed=True) + data, data, value[1]
+
+    def _read(self, data: bytes) -> ValueAndTimestamp:
+        timestamp = int.from_bytes(data[:8], "big", signed=True)
+        return ValueAndTimestamp(self._value.deserialize(self._topic, data[8:]), timestamp)
+
+
+class TimestampedWindowStore(Timestamped):
+    """Values are `ValueAndTimestamp`; what was put last is kept as objects, if they are immutable."""
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._exact: frozenset[type] = self._value.exact if self._log is None else frozenset()
 
     def fetch_one(self, key: Any, start: int) -> Any:
         if start > self._observed.value - self.spec.retention_ms and key.__class__ in FIXED:
@@ -276,13 +292,13 @@ class TimestampedWindowStore(WindowStore):
         if start >= self._observed.value - self.spec.retention_ms:
             if len(self._recent) >= RECENT_MAX:
                 self._recent.clear()
-            place = _BY_KEY + self._name(key) + start.to_bytes(8, "big") + bytes(4)
+            place = BY_KEY + self._name(key) + start.to_bytes(8, "big") + bytes(4)
             self._recent[key, start] = (value, place)
 
     def places(self, names: Sequence[bytes], starts: Sequence[int]) -> list[bytes]:
         """What the windows of these keys (their bytes) and starts stand under, for `read_many` and `write_many`."""
         spans = {start: start.to_bytes(8, "big") + bytes(4) for start in set(starts)}
-        return [_BY_KEY + name + spans[start] for name, start in zip(names, starts, strict=True)]
+        return [BY_KEY + name + spans[start] for name, start in zip(names, starts, strict=True)]
 
     def read_many(self, places: Sequence[bytes]) -> list[bytes | None]:
         """The entries of windows that are not hidden: 8 bytes of timestamp, and the value's."""
@@ -306,14 +322,3 @@ class TimestampedWindowStore(WindowStore):
             put(place, data)
             if log is not None:
                 log(self.name, place[1:], data[8:], int.from_bytes(data[:8], "big", signed=True))
-
-    def _write(self, value: Any) -> tuple[bytes, bytes, int]:
-        try:
-            data = self._encode(value[0])
-        except Exception:
-            data = self._value.serialize(self._topic, value[0])
-        return value[1].to_bytes(8, "big", signed=True) + data, data, value[1]
-
-    def _read(self, data: bytes) -> ValueAndTimestamp:
-        timestamp = int.from_bytes(data[:8], "big", signed=True)
-        return ValueAndTimestamp(self._value.deserialize(self._topic, data[8:]), timestamp)

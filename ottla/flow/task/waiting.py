@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.flow.error import TopologyError
 from ottla.flow.record import Input, Record
+from ottla.flow.task.feed import feed, feed_two
 from ottla.flow.task.heap import Heap
 from ottla.flow.task.receive import Receiver
 from ottla.flow.task.rows import Rows
@@ -81,20 +82,48 @@ class Waiting:
             head = heads.pop(place)
             _, receiver, record, received = head
             if isinstance(received, Rows):
-                start, end = received.at, received.end_before(self._limit(), head[0][1:])
-                received.at = end
-                count += end - start
-                self._task.process_rows(receiver, received, start, end)
-                if end < received.end:
-                    self._lead(place, receiver, None, received, received.timestamps[end])
-                else:
-                    self._next_head(place, self._queues[place])
+                count += self._together(place, head) or self._alone(place, head)
                 continue
             self._next_head(place, self._queues[place])
             assert record is not None
             self._task.process(receiver, record, received)
             count += 1
         return count
+
+    def _alone(self, place: Place, head: _Head) -> int:
+        """Process the rows that go before any record of another partition; how many."""
+        order, receiver, _, rows = head
+        assert isinstance(rows, Rows)
+        limit = min((head[0] for head in self._heads.values()), default=None)
+        start, end = rows.at, rows.end_before(limit, order[1:])
+        rows.at = end
+        feed(self._task, receiver, rows, start, end)
+        self._rest(place, receiver, rows)
+        return end - start
+
+    def _together(self, place: Place, head: _Head) -> int:
+        """Process rows of two partitions until one has no more; how many. 0: these are not the only two that wait, or
+        have steps that take many records of one at once.
+        """
+        if len(self._heads) != 1 or self._ties_by_heap:
+            return 0
+        ((other, (order, second, _, others)),) = self._heads.items()
+        first_order, first, _, rows = head
+        if first.region or second.region or not isinstance(rows, Rows) or not isinstance(others, Rows):
+            return 0
+        del self._heads[self._first.poll()]
+        wins = first_order[1:] < order[1:]
+        count = feed_two(self._task, (first, rows), (second, others), first_wins=wins)
+        self._rest(place, first, rows)
+        self._rest(other, second, others)
+        return count
+
+    def _rest(self, place: Place, receiver: Receiver, rows: Rows) -> None:
+        """The head of a partition, some of whose rows were processed."""
+        if rows.at < rows.end:
+            self._lead(place, receiver, None, rows, rows.timestamps[rows.at])
+        else:
+            self._next_head(place, self._queues[place])
 
     def receiver(self, topic: str) -> Receiver:
         """The reader of a topic; TopologyError if nothing reads it."""
@@ -111,10 +140,6 @@ class Waiting:
     def all(self) -> list[Receiver]:
         """All receivers."""
         return [*self.receivers.values(), *(receiver for _, receiver in self.patterns)]
-
-    def _limit(self) -> tuple[Any, ...] | None:
-        """The order of the first record of the other partitions."""
-        return min((head[0] for head in self._heads.values()), default=None)
 
     def _next_head(self, place: Place, queue: deque[Input | Rows]) -> None:
         receiver = self.receiver(place[0])

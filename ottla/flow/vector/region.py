@@ -27,6 +27,7 @@ from ottla.flow.operator import stateless
 from ottla.flow.operator.aggregate import _Aggregate
 from ottla.flow.operator.window_aggregate import _WindowAggregate
 from ottla.flow.serde import Serde, TimeWindowedSerde
+from ottla.flow.task.feed import feed_frame
 from ottla.flow.vector.aggregate import WindowedKeys, by_key, by_window
 from ottla.flow.vector.columns import OutputColumns
 from ottla.flow.vector.encode import encode, fixed
@@ -260,7 +261,7 @@ class _Compiler:
 
         def step(frame: Frame, run: Run) -> None:
             newest = run.newest[frame.rows - run.start]
-            run.effects.append(lambda: task.process_frame(push, run.rows, frame, newest))
+            run.effects.append(lambda: feed_frame(task, push, run.rows, frame, newest))
 
         return step
 

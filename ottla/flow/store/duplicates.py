@@ -1,0 +1,126 @@
+"""Window stores that keep every value of a key and time: what joins of streams look into.
+
+Rules:
+- The sequence numbers of entries tell those of one key and time apart; they grow, and begin again behind 2**31.
+- An entry goes by its age alone: a value None is no delete.
+- What is removed together (window.py) stands together, so no start is looked at before its time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+from typing import Any
+
+from ottla.flow.record import Headers, ValueAndTimestamp, Windowed
+from ottla.flow.store.changelog import Cell
+from ottla.flow.store.ordered import OrderedBytes
+from ottla.flow.store.spec import StoreSpec
+from ottla.flow.store.window import BY_KEY, END, Timestamped, WindowStore
+
+
+class DuplicatesStore(WindowStore):
+    """Plain values. `sequence` numbers them."""
+
+    def __init__(self, spec: StoreSpec, entries: OrderedBytes, *shared: Any, sequence: Cell) -> None:
+        self._sequence = sequence
+        #: By the bytes of a key its entries as `start << 32 | sequence number`, ascending.
+        self._numbers: dict[bytes, list[int]] = {}
+        #: The entries that are removed together.
+        self._ages: dict[int, list[bytes]] = {}
+        super().__init__(spec, entries, *shared)
+
+    def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
+        """Keep a value of a key and time; None does nothing but to stand in the changelog."""
+        sequence, observed = self._sequence, self._observed
+        sequence.value = (sequence.value + 1) & 0x7FFFFFFF
+        name = self._name(key)
+        number = start << 32 | sequence.value
+        place = BY_KEY + name + number.to_bytes(12, "big")
+        if value is None or (isinstance(value, ValueAndTimestamp) and value[0] is None):
+            if self._log is not None:
+                self._log(self.name, place[1:], None, self._now() if deleted_ms is None else deleted_ms, headers)
+            return
+        data, logged, timestamp = self._write(value)
+        # Kafka Streams logs also what the store then does not take.
+        if self._log is not None:
+            self._log(self.name, place[1:], logged, timestamp, headers)
+        before = observed.value
+        if start > before:
+            observed.value = start
+            if before // self._pace != start // self._pace:
+                self._expire()
+        elif start < before - self.spec.retention_ms:
+            return
+        age = (start + self.spec.retention_ms) // self._pace
+        if age in self._ages:
+            self._ages[age].append(place)
+        else:
+            self._ages[age] = [place]
+        numbers = self._numbers.get(name)
+        if numbers is None:
+            self._numbers[name] = [number]
+        elif numbers[-1] < number:
+            numbers.append(number)
+        else:
+            insort(numbers, number)
+        self.entries.put(place, data)
+
+    def found(self, key: Any, earliest: int, latest: int) -> list[tuple[int, Any]]:
+        """(start, value) of a key's entries that start in [earliest, latest], ascending."""
+        name = self._name(key)
+        numbers = self._numbers.get(name)
+        if numbers is None:
+            return []
+        first = max(earliest, self._observed.value - self.spec.retention_ms + 1, 0) << 32
+        if numbers[-1] < first:
+            return []
+        get, read, prefix = self.entries.get, self._read, BY_KEY + name
+        made = []
+        for number in numbers[bisect_left(numbers, first) : bisect_left(numbers, (latest + 1) << 32)]:
+            data = get(prefix + number.to_bytes(12, "big"))
+            if data is not None:
+                made.append((number >> 32, read(data)))
+        return made
+
+    def fetch_closed(self, earliest: int, latest: int) -> Iterator[tuple[Windowed, Any]]:
+        hidden = self._observed.value - self.spec.retention_ms
+        first = max(earliest, hidden + 1 if self.spec.in_memory else hidden, 0)
+        found = []
+        for place, data in self.entries.scan(BY_KEY, END):
+            start = int.from_bytes(place[-12:-4], "big")
+            if first <= start <= latest:
+                found.append((start, place[1:-12], data))
+        for start, name, data in sorted(found, key=lambda each: each[:2]):
+            yield self._windowed(name, start), self._read(data)
+
+    def _fetch(self, key: Any, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[int, Any]]:
+        found = self.found(key, earliest, latest)
+        return reversed(found) if reverse else iter(found)
+
+    def _load(self) -> None:
+        for place in self.entries.keys():  # noqa: SIM118
+            number = int.from_bytes(place[-12:], "big")
+            self._numbers.setdefault(place[1:-12], []).append(number)
+            self._ages.setdefault(((number >> 32) + self.spec.retention_ms) // self._pace, []).append(place)
+        for numbers in self._numbers.values():
+            numbers.sort()
+
+    def _expire(self) -> None:
+        age = self._observed.value // self._pace
+        first = (age * self._pace - self.spec.retention_ms) << 32
+        names: set[bytes] = set()
+        for each in [each for each in self._ages if each < age]:
+            for place in self._ages.pop(each):
+                self.entries.delete(place)
+                names.add(place[1:-12])
+        for name in names:
+            numbers = self._numbers[name]
+            if numbers[-1] < first:
+                del self._numbers[name]
+            else:
+                del numbers[: bisect_left(numbers, first)]
+
+
+class TimestampedDuplicatesStore(DuplicatesStore, Timestamped):
+    """Values are `ValueAndTimestamp`."""

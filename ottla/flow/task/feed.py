@@ -1,0 +1,78 @@
+"""Rows into a task's operators.
+
+Rules:
+- What the task says of the record that is being processed (`rows`, `row`, `timestamp`) is set before its operators run.
+- After each record go the punctuators that its time makes due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+from ottla.flow.record import Headers
+from ottla.flow.task.push import Push
+from ottla.flow.task.rows import Rows
+
+if TYPE_CHECKING:
+    from ottla.flow.engine import Task
+    from ottla.flow.task.receive import Receiver
+    from ottla.flow.vector.evaluate import Frame
+
+
+def feed(task: Task, receiver: Receiver, rows: Rows, start: int, end: int) -> None:
+    """Rows of one partition: together where the program says only what can be done so, or one after another."""
+    task.rows = rows
+    region = receiver.region
+    if region is not None and not task.by_stream_time and region.run(rows, start, end):
+        return
+    emit, stream_time, punctuators = receiver.context.emit, task.time, task.by_stream_time
+    headers: Iterable[Headers] = repeat(()) if rows.headers is None else rows.headers[start:end]
+    keys, values = rows.objects
+    columns = (keys, values, rows.timestamps)
+    if end - start < rows.end:
+        columns = (keys[start:end], values[start:end], rows.timestamps[start:end])
+    for row, key, value, timestamp, own in zip(range(start, end), *columns, headers, strict=False):
+        task.row, task.received, task.timestamp = row, None, timestamp
+        if timestamp > stream_time.value:
+            stream_time.value = timestamp
+        emit(key, value, timestamp, own)
+        if punctuators.schedules:
+            punctuators.run(stream_time.value, task.call)
+
+
+def feed_two(task: Task, first: tuple[Receiver, Rows], second: tuple[Receiver, Rows], *, first_wins: bool) -> int:
+    """Rows of two partitions, one after another by their times, until one has no more; how many. The first row of
+    `first` is next; `first_wins` says whose turn it is where two times are equal.
+    """
+    stream_time, punctuators, count = task.time, task.by_stream_time, 0
+    while True:
+        receiver, rows = first
+        emit, (keys, values), times, headers = receiver.context.emit, rows.objects, rows.timestamps, rows.headers
+        other = second[1]
+        limit = other.timestamps[other.at] + first_wins
+        task.rows, row, end = rows, rows.at, rows.end
+        while row < end and (timestamp := times[row]) < limit:
+            task.row, task.received, task.timestamp = row, None, timestamp
+            if timestamp > stream_time.value:
+                stream_time.value = timestamp
+            emit(keys[row], values[row], timestamp, () if headers is None else headers[row])
+            if punctuators.schedules:
+                punctuators.run(stream_time.value, task.call)
+            row += 1
+        count += row - rows.at
+        rows.at = row
+        if row == end:
+            return count
+        first, second, first_wins = second, first, not first_wins
+
+
+def feed_frame(task: Task, push: Push, rows: Rows, frame: Frame, newest: Any) -> None:
+    """Records that were computed together go on one after another. `newest`: the stream time at each."""
+    stream_time, headers = task.time, rows.headers
+    task.rows = rows
+    for key, value, timestamp, row, time in zip(*frame.columns(), newest.tolist(), strict=True):
+        task.row, task.received, task.timestamp = row, None, timestamp
+        stream_time.value = time
+        push(key, value, timestamp, () if headers is None else headers[row])
