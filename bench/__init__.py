@@ -8,6 +8,7 @@ Read `work.py` first. What is here:
 - `raw.py`: what the bench itself asks of a system, over a plain socket.
 - `librdkafka.py`: confluent-kafka as a program, so that its process starts and ends with the measurement.
 - `report.py`, `plot.py`: medians and ratios as Markdown and JSON, and as a picture.
+- `follower.py`: a replica's fetches, in the name of a node that is dead.
 - `wire.py`: encode and decode of the hot messages; a bench of its own.
 
 Rules:

@@ -1,10 +1,11 @@
 """`make bench-cluster`: three nodes of Ottla beside three of Apache Kafka, replication factor 3, acks=all, two in sync.
 
-    python -m bench.cluster [--quick | --short] [--rounds 3] [--voters 3] [--only ottla]
+    python -m bench.cluster [--quick | --short] [--rounds 3] [--voters 3] [--only ottla] [--work rest]
 
-`--short` is one round of a third of the work, about six minutes at rest. Rounds alternate between the two systems, each
-in empty directories on this machine, one after the other. The load is librdkafka with its defaults and the generator of
-`bench/load.py`. A whole run and a short one write bench/results/cluster.md.
+`--short` is one round of a third of the work, about six minutes at rest; `--work` takes some works only. Rounds
+alternate between the two systems, each in empty directories on this machine, one after the other. The load is
+librdkafka with its defaults and the generator of `bench/load.py`. A whole run and a short one write
+bench/results/cluster.md.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bench import ROOT, SCRATCH
+from bench.follower import fetch_us
 from bench.report import facts
 from bench.system import JVM, LOGGING, SERVER_HEAP, memory_bytes, run, settle
 from ottla.client import Admin, KafkaError, NewTopic, Producer, TopicPartition
@@ -61,10 +63,12 @@ class Size:
     rest_s: float = 20.0
     #: Records of 1 KiB that a new replica has to copy.
     behind_records: int = 400_000
+    partitions_fetched: int = 1000
+    fetches: int = 5000
 
 
-QUICK = Size(100_000, 30_000, 3.0, 60, 3.0, 20_000)
-SHORT = Size(500_000, 150_000, 8.0, 1000, 10.0, 200_000)
+QUICK = Size(100_000, 30_000, 3.0, 60, 3.0, 20_000, 50, 200)
+SHORT = Size(500_000, 150_000, 8.0, 1000, 10.0, 200_000, 1000, 2000)
 
 
 @dataclass
@@ -108,9 +112,11 @@ class ClusterSystem:
     def until_topic(self, topic: str, partitions: int, nodes: list[int] | None = None) -> None:
         """Make a topic of three replicas and return when all are in sync and each partition took a record.
 
-        `nodes`: the replicas of its only partition, the first of them leads.
+        `nodes`: the replicas of all of its partitions, the first of them leads.
         """
-        new = NewTopic(topic, partitions, _NODES) if nodes is None else NewTopic(topic, assignments={0: nodes})
+        new = NewTopic(topic, partitions, _NODES)
+        if nodes is not None:
+            new = NewTopic(topic, assignments=dict.fromkeys(range(partitions), nodes))
         wanted = _NODES if nodes is None else len(nodes)
         until = time.monotonic() + _START_S
         while True:
@@ -159,8 +165,8 @@ class ClusterSystem:
         return "\n".join(self.processes.tail(n + 1, 6) for n in range(_NODES))
 
 
-def _pass(kind: str, voters: int, size: Size) -> dict[str, float]:
-    """All works on one system, from empty directories."""
+def _pass(kind: str, voters: int, size: Size, works: Collection[str]) -> dict[str, float]:
+    """The works on one system, from empty directories."""
     settle()
     SCRATCH.mkdir(parents=True, exist_ok=True)
     found: dict[str, float] = {}
@@ -173,28 +179,21 @@ def _pass(kind: str, voters: int, size: Size) -> dict[str, float]:
                 system.processes.start(node, kind)
             system.until_topic("first", 1)
             found["start_s"] = time.perf_counter() - began
-            for records, record_bytes, partitions in (
-                (size.small_records, 100, 1),
-                (size.small_records, 100, 6),
-                (size.large_records, 1024, 1),
-                (size.large_records, 1024, 6),
-            ):
-                _produce(system, found, records, record_bytes, partitions)
-            for rate in (5_000, 20_000):
-                _latency(system, found, rate, size.latency_s)
-            _at_rest(system, found, size)
-            found["memory_mib"] = system.memory() / _MIB
-            _catch_up(system, found, size.behind_records)
-            _shutdown(system, found)
-            _failover(system, found)
-            if voters == _NODES:
-                _controller_failover(system, found, size.partitions_at_rest)
+            for name, work in WORKS.items():
+                if name in works and (name != "controller" or voters == _NODES):
+                    work(system, found, size)
         finally:
             system.processes.stop_all()
     return found
 
 
-def _produce(system: ClusterSystem, found: dict[str, float], records: int, record_bytes: int, partitions: int) -> None:
+def _produce(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
+    for records, record_bytes in ((size.small_records, 100), (size.large_records, 1024)):
+        for partitions in (1, 6):
+            _produced(system, found, records, record_bytes, partitions)
+
+
+def _produced(system: ClusterSystem, found: dict[str, float], records: int, record_bytes: int, partitions: int) -> None:
     topic = f"produce-{record_bytes}-{partitions}"
     system.until_topic(topic, partitions)
     before = system.cpu_s()
@@ -205,14 +204,15 @@ def _produce(system: ClusterSystem, found: dict[str, float], records: int, recor
     found[f"{name}: broker CPU s/MiB"] = (system.cpu_s() - before) / (records * record_bytes / _MIB)
 
 
-def _latency(system: ClusterSystem, found: dict[str, float], rate: int, seconds: float) -> None:
-    topic = f"pace-{rate}"
-    system.until_topic(topic, 1)
-    port = system.ports[system.leader_of(topic) - 1]
-    program = [sys.executable, "-m", "bench.load", "latency", str(port), topic, "1", str(rate), str(seconds), "2"]
-    figures = json.loads(run(program))
-    for what in ("p50_ms", "p99_ms"):
-        found[f"acks at {rate:,}/s: {what}"] = figures[what]
+def _latency(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
+    for rate in (5_000, 20_000):
+        topic = f"pace-{rate}"
+        system.until_topic(topic, 1)
+        port = str(system.ports[system.leader_of(topic) - 1])
+        program = [sys.executable, "-m", "bench.load", "latency", port, topic, "1", str(rate), str(size.latency_s), "2"]
+        figures = json.loads(run(program))
+        for what in ("p50_ms", "p99_ms"):
+            found[f"acks at {rate:,}/s: {what}"] = figures[what]
 
 
 def _at_rest(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
@@ -223,10 +223,12 @@ def _at_rest(system: ClusterSystem, found: dict[str, float], size: Size) -> None
     time.sleep(size.rest_s)
     share = (system.cpu_s() - before) / (time.perf_counter() - began) / _NODES
     found[f"at rest, {size.partitions_at_rest:,} partitions: % of a core a node"] = 100 * share
+    found["memory_mib"] = system.memory() / _MIB
 
 
-def _catch_up(system: ClusterSystem, found: dict[str, float], records: int) -> None:
-    """A third replica is added to a partition that holds so many records of 1 KiB."""
+def _catch_up(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
+    """A third replica is added to a partition that holds many records of 1 KiB."""
+    records = size.behind_records
     system.until_topic("behind", 1, [1, 2])
     run([sys.executable, "-m", "bench.librdkafka", "produce", system.bootstrap, "behind", str(records), "1024"])
     behind = TopicPartition("behind", 0)
@@ -257,7 +259,21 @@ def _led(system: ClusterSystem, topic: str) -> Iterator[tuple[int, Producer]]:
     system.until_topic(topic, 1)
 
 
-def _shutdown(system: ClusterSystem, found: dict[str, float]) -> None:
+def _fetch(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
+    """A follower's fetch with one of many partitions changed; the follower is the bench (bench/follower.py)."""
+    partitions, controller = size.partitions_fetched, system.controller()
+    leader, follower = (each for each in range(1, 1 + _NODES) if each != controller)
+    system.until_topic("followed", partitions, [leader, follower])
+    system.until_topic("beside", 1, [leader, controller])
+    pid = system.processes.pid(leader)
+    system.processes.kill(follower)
+    cost = fetch_us(system.ports[leader - 1], pid, follower, "followed", partitions, "beside", size.fetches)
+    found[f"a follower's fetch, 1 of {partitions:,} partitions changed: leader's CPU, us"] = cost
+    system.processes.start(follower, system.kind)
+    system.until_topic("followed", partitions, [leader, follower])
+
+
+def _shutdown(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
     """SIGTERM to a leader, with a producer that has one record on its way at a time; the node comes back."""
     with _led(system, "stopped") as (node, producer):
         began = last = time.perf_counter()
@@ -273,7 +289,7 @@ def _shutdown(system: ClusterSystem, found: dict[str, float]) -> None:
     found["controlled shutdown: longest wait for an ack, ms"] = 1000 * longest
 
 
-def _failover(system: ClusterSystem, found: dict[str, float]) -> None:
+def _failover(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
     """From kill -9 of a leader to the first record that is acknowledged, less the session's timeout."""
     with _led(system, "failover") as (node, producer):
         began = time.perf_counter()
@@ -282,15 +298,28 @@ def _failover(system: ClusterSystem, found: dict[str, float]) -> None:
         found["failover less session: s"] = time.perf_counter() - began - _SESSION_S
 
 
-def _controller_failover(system: ClusterSystem, found: dict[str, float], partitions: int) -> None:
-    """From kill -9 of the active controller to the first topic that is made."""
-    node = system.controller()
+def _controller_failover(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
+    """From kill -9 of the active controller to the first topic that is made, beside the partitions at rest."""
+    node, partitions = system.controller(), size.partitions_at_rest
     with Admin({"bootstrap.servers": system.bootstrap, "default.api.timeout.ms": 60_000}) as admin:
         admin.list_topics()
         began = time.perf_counter()
         system.processes.kill(node)
         admin.create_topics([NewTopic("changed", 1, 2)]).check()
         found[f"controller failover to a new topic, {partitions:,} partitions: s"] = time.perf_counter() - began
+
+
+#: In their order; "controller" needs "rest", and ends with a node less.
+WORKS: Mapping[str, Callable[[ClusterSystem, dict[str, float], Size], None]] = {
+    "produce": _produce,
+    "latency": _latency,
+    "rest": _at_rest,
+    "behind": _catch_up,
+    "fetch": _fetch,
+    "shutdown": _shutdown,
+    "failover": _failover,
+    "controller": _controller_failover,
+}
 
 
 def _table(rounds: Mapping[str, list[dict[str, float]]], what: str) -> str:
@@ -322,22 +351,26 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--voters", type=int, default=3)
     parser.add_argument("--only", choices=SYSTEMS)
+    parser.add_argument("--work", action="append", choices=WORKS, help="only this work (may be repeated)")
+    parser.add_argument("--partitions", type=int, metavar="N", help="so many partitions at rest")
     asked = parser.parse_args()
     logging.getLogger("ottla").setLevel(logging.ERROR)
     size = QUICK if asked.quick else SHORT if asked.short else Size()
+    if asked.partitions:
+        size = replace(size, partitions_at_rest=asked.partitions)
     kinds = [asked.only] if asked.only else list(SYSTEMS)
     rounds: dict[str, list[dict[str, float]]] = {kind: [] for kind in kinds}
     failures = []
     for number in range(asked.rounds or (1 if asked.quick or asked.short else 3)):
         for kind in kinds if number % 2 == 0 else kinds[::-1]:
             try:
-                rounds[kind].append(_pass(kind, asked.voters, size))
+                rounds[kind].append(_pass(kind, asked.voters, size, asked.work or WORKS))
             except (OSError, RuntimeError, AssertionError, OttlaError, KafkaError) as error:
                 failures.append(f"round {number + 1}, {kind}: {error}")
     what = "; a quick run, of no weight" if asked.quick else "; a third of the work" if asked.short else ""
     text = _table(rounds, what)
     print(text)
-    if not asked.quick and not asked.only and not failures:
+    if not (asked.quick or asked.only or asked.work or asked.partitions or failures):
         RESULTS.write_text(text)
     for each in failures:
         print(f"bench: {each}", file=sys.stderr)

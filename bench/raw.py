@@ -44,13 +44,13 @@ def frame(key: int, version: int, body: bytes) -> bytearray:
     return bytearray(struct.pack(">i", len(data)) + data)
 
 
-def produce_frame(topic: str, partitions: list[int], records: int, record_bytes: int) -> bytearray:
-    """A Produce request, acks=all, with one batch for each of the partitions."""
+def produce_frame(topic: str, partitions: list[int], records: int, record_bytes: int, acks: int = -1) -> bytearray:
+    """A Produce request with one batch for each of the partitions."""
     now_ms = int(time.time() * 1000)
     batch = build([(now_ms, None, b"x" * record_bytes, []) for _ in range(records)])
     data = [PartitionProduceData(index=partition, records=batch) for partition in partitions]
     topics = [TopicProduceData(name=topic, partition_data=data)]
-    request = ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics)
+    request = ProduceRequest(acks=acks, timeout_ms=30_000, topic_data=topics)
     return frame(PRODUCE, PRODUCE_VERSION, encode(request, PRODUCE_VERSION))
 
 
@@ -74,11 +74,21 @@ class Connection:
     def __exit__(
         self, kind: type[BaseException] | None, what: BaseException | None, where: TracebackType | None
     ) -> None:
-        self._socket.close()
+        self.close()
 
     def ask(self, request: bytearray) -> bytes:
+        self.send(request)
+        return self.read()
+
+    def send(self, request: bytearray) -> None:
         self._socket.sendall(request)
+
+    def read(self) -> bytes:
+        """The next answer, without its length."""
         return self._exactly(struct.unpack(">i", self._exactly(4))[0])
+
+    def close(self) -> None:
+        self._socket.close()
 
     def _exactly(self, size: int) -> bytes:
         data = bytearray()

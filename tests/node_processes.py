@@ -88,6 +88,10 @@ class NodeProcesses:
                 cwd=where,
             )
 
+    def pid(self, node: int) -> int:
+        """KeyError if it does not run."""
+        return self._running[node].pid
+
     def pids(self) -> list[int]:
         return [process.pid for process in self._running.values()]
 

@@ -1,0 +1,118 @@
+"""What a follower's fetch costs the leader when one partition of many has a new record.
+
+Rules:
+- The follower is the bench: its node is dead, and a raw connection asks in its name, with an incremental fetch session
+  (KIP-227) as replicas do. A fetch waits at the leader before the record comes that completes it.
+- The figure is the CPU time of the leader's process for a record and a fetch, less that for a record alone, which
+  another partition takes that nobody follows.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from bench import raw
+from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.wire.compile import decode, encode
+
+FETCH, FETCH_VERSION = 1, 11
+WARM = 300
+
+
+class Follower:
+    """A connection that fetches all partitions of a topic in the name of a replica."""
+
+    def __init__(self, port: int, replica: int, topic: str, partitions: int) -> None:
+        self._connection = raw.Connection(port)
+        self._replica = replica
+        self._topic = topic
+        self._offsets = [0] * partitions
+        self._session, self._epoch = 0, 0
+        self._changed = list(range(partitions))
+
+    def send(self, wait_ms: int) -> None:
+        """A fetch of what has moved since the last one."""
+        partitions = [
+            FetchPartition(
+                partition=each, fetch_offset=self._offsets[each], log_start_offset=0, partition_max_bytes=1 << 20
+            )
+            for each in self._changed
+        ]
+        request = FetchRequest(
+            replica_id=self._replica,
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=10 << 20,
+            session_id=self._session,
+            session_epoch=self._epoch,
+            topics=[FetchTopic(topic=self._topic, partitions=partitions)] if partitions else [],
+        )
+        self._connection.send(raw.frame(FETCH, FETCH_VERSION, encode(request, FETCH_VERSION)))
+
+    def read(self) -> int:
+        """The answer; of how many partitions there were records."""
+        answer, _ = decode(FetchResponse, FETCH_VERSION, self._connection.read(), 4)
+        if answer.error_code:
+            raise RuntimeError(f"the leader refuses the fetch with error {answer.error_code}")
+        self._session, self._epoch = answer.session_id, self._epoch + 1
+        self._changed = []
+        for topic in answer.responses:
+            for each in topic.partitions:
+                if each.error_code:
+                    raise RuntimeError(
+                        f"the leader answers error {each.error_code} of partition {each.partition_index}"
+                    )
+                if each.records:
+                    self._offsets[each.partition_index] = _next_offset(bytes(each.records))
+                    self._changed.append(each.partition_index)
+        return len(self._changed)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def fetch_us(port: int, pid: int, replica: int, topic: str, partitions: int, beside: str, count: int) -> float:
+    """Microseconds of CPU that the leader takes for a fetch. Partition 0 of `beside` has no follower."""
+    follower = Follower(port, replica, topic, partitions)
+    with raw.Connection(port) as producer:
+        try:
+            follower.send(0)
+            while follower.read():
+                follower.send(0)
+            costs = []
+            for target, fetching in ((topic, True), (beside, False)):
+                began = 0.0
+                for number in range(WARM + count):
+                    if number == WARM:
+                        began = _cpu_s(pid)
+                    if fetching:
+                        follower.send(10_000)
+                    partition = number * 7 % partitions if fetching else 0
+                    producer.ask(raw.produce_frame(target, [partition], 1, 100, acks=1))
+                    if fetching and follower.read() != 1:
+                        raise RuntimeError("a fetch was answered without the one record that was written")
+                costs.append((_cpu_s(pid) - began) / count)
+        finally:
+            follower.close()
+    return 1e6 * (costs[0] - costs[1])
+
+
+def _next_offset(records: bytes) -> int:
+    """Behind the last of these batches: base offset and length, and the last offset's delta at byte 23."""
+    at, offset = 0, 0
+    while at + 61 <= len(records):
+        base, length = struct.unpack_from(">qi", records, at)
+        if at + 12 + length > len(records):
+            break
+        offset = base + int(struct.unpack_from(">i", records, at + 23)[0]) + 1
+        at += 12 + length
+    return offset
+
+
+def _cpu_s(pid: int) -> float:
+    """The CPU time of all threads of a process, by the scheduler's clock."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e9
