@@ -12,7 +12,7 @@ A coordinator is a machine for one partition of an internal topic. Its runtime, 
    leads the partition.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from ottla.kernel.error import ErrorCode
@@ -48,6 +48,8 @@ class Called:
     #: As Kafka records it: the address with a slash before it, `/127.0.0.1`.
     client_host: str = ""
     principal: str = "User:ANONYMOUS"
+    #: May the client describe the topic of this name? None: every topic.
+    may_describe: Callable[[str], bool] | None = None
 
 
 @frozen

@@ -157,7 +157,7 @@ class GroupCoordinator:
         assert self.leading, "requests come after Loaded"
         assert call.ticket not in self.open, f"ticket {call.ticket} is in use"
         self.open[call.ticket] = call.version
-        turn = CommandContext(self.shard, now)
+        turn = CommandContext(self.shard, now, call.may_describe)
         try:
             REQUESTS[type(call.request)](turn, call)
         except KafkaError as error:

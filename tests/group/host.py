@@ -4,7 +4,7 @@ After every step it validates the coordinator, checks that the driver's contract
 and that every answer can be encoded in its request's version.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -95,6 +95,8 @@ class Host:
         #: The share coordinator answers only when `answer_share_calls` is called.
         self.share_waits = False
         self._follow: list[Event] = []
+        #: What clients may describe; None: every topic.
+        self.may_describe: Callable[[str], bool] | None = None
         self.coordinator = self._new()
         self.send(Loaded())
 
@@ -149,7 +151,8 @@ class Host:
         self._tickets += 1
         self._versions[self._tickets] = version
         self._asked[self._tickets] = request
-        self.send(Called(self._tickets, request, version, client_id, "/127.0.0.1"))
+        called = Called(self._tickets, request, version, client_id, "/127.0.0.1", may_describe=self.may_describe)
+        self.send(called)
         return self._tickets
 
     def call(self, request: Any, version: int, client_id: str = "client") -> Any:

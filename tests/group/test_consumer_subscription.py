@@ -55,6 +55,14 @@ def test_a_regular_expression_means_the_topics_that_it_matches() -> None:
     assert {host.topics.topic_name(topic_id) for topic_id in member.owned} == {"orders", "orders-eu"}
 
 
+def test_a_regular_expression_means_no_topic_that_the_client_may_not_describe() -> None:
+    host = Host()
+    host.may_describe = lambda topic: topic != "orders-secret"
+    host.topics.create("orders-secret", 2)
+    (member,) = settled(host, "a", topics=None, regex="orders.*")
+    assert {host.topics.topic_name(topic_id) for topic_id in member.owned} == {"orders"}
+
+
 def test_a_new_topic_that_an_expression_matches_is_found_after_ten_seconds() -> None:
     host = Host()
     (member,) = settled(host, "a", topics=None, regex="orders.*")

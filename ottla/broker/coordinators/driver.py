@@ -124,10 +124,10 @@ class Driver(ABC, Generic[M]):
             yield batches
             offset = batches[-1].header.last_offset + 1
 
-    def ask(self, request: Any, version: int, answer: Callable[[Any], None], **client: str) -> int:
+    def ask(self, request: Any, version: int, answer: Callable[[Any], None], **client: Any) -> int:
         """Put a request to the coordinator, under a ticket; `answer` is called once with the response, now or later.
 
-        `client`: `client_id`, `client_host` and `principal`, where the machine wants to know them.
+        `client`: `client_id`, `client_host`, `principal` and `may_describe`, where the machine wants to know them.
         """
         ticket = next(self._tickets)
         self._waiting[ticket] = answer

@@ -87,7 +87,7 @@ class GroupDriver(Driver[GroupCoordinator]):
         if marker is not None:
             self.machine.replay_marker(batch.header.producer_id, committed=not marker.aborted)
 
-    def ask(self, request: Any, version: int, answer: Callable[[Any], None], **client: str) -> int:
+    def ask(self, request: Any, version: int, answer: Callable[[Any], None], **client: Any) -> int:
         """As `Driver.ask`."""
         if _log.isEnabledFor(logging.DEBUG):
             group, member = getattr(request, "group_id", ""), getattr(request, "member_id", "")

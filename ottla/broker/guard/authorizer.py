@@ -86,6 +86,10 @@ class Authorizer:
         """KafkaError, if the client may not read a topic."""
         self.check(call, AclOperation.READ, AclResource.TOPIC, topic)
 
+    def describes(self, call: Call, topic: str) -> bool:
+        """May the client know of a topic? The question filters a list, so it does not show in the log."""
+        return self.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic, told=False)
+
     def allows_any(self, call: Call, operation: AclOperation, kind: AclResource) -> bool:
         """May the client do this to any one resource of the kind?"""
         return self.rules.allows_any(call.principal, java_host(call.client_address), operation, kind)

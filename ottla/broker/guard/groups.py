@@ -11,7 +11,7 @@ from ottla.broker.guard.authorizer import CODES, Authorizer
 from ottla.broker.guard.parts import Guard, amended, divided, joined, split, with_field
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import standard
-from ottla.security.acl import WILDCARD, AclOperation, AclResource
+from ottla.security.acl import AclOperation, AclResource
 from ottla.wire.api.offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponsePartitions,
@@ -65,11 +65,8 @@ def sync(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> 
 
 
 def subscribe(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Describe on every topic that a heartbeat names; an expression may match any topic there is."""
-    names = set(request.subscribed_topic_names or ())
-    if getattr(request, "subscribed_topic_regex", None):
-        names.add(WILDCARD)
-    for name in names:
+    """Describe on every topic that a heartbeat names. The coordinator asks about those that an expression matches."""
+    for name in set(request.subscribed_topic_names or ()):
         authorizer.check(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
     return handler.function(call, request)
 

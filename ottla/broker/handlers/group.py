@@ -11,6 +11,7 @@ OffsetFetch, 848 the consumer protocol.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
@@ -161,6 +162,7 @@ def _ask(call: Call, driver: GroupDriver, request: Any) -> Later:
 
 
 def _put(call: Call, driver: GroupDriver, request: Any, later: Later) -> int:
+    authorizer = call.node.authorizer
     return driver.ask(
         request,
         call.version,
@@ -168,6 +170,7 @@ def _put(call: Call, driver: GroupDriver, request: Any, later: Later) -> int:
         client_id=call.client_id,
         client_host=call.client_host,
         principal=call.principal,
+        may_describe=None if authorizer is None else partial(authorizer.describes, call),
     )
 
 

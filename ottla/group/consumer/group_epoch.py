@@ -120,12 +120,13 @@ def _is_stale(turn: CommandContext, known: Resolved) -> bool:
 def _matching(turn: CommandContext, regex: str) -> tuple[str, ...]:
     try:
         expression = Expression(regex)
-        return tuple(sorted(name for name in turn.shard.topics.names() if expression.matches(name)))
+        found = sorted(name for name in turn.shard.topics.names() if expression.matches(name))
     except InvalidExpression as error:
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
         ) from error
+    return tuple(name for name in found if turn.may_describe is None or turn.may_describe(name))
 
 
 def advance(

@@ -60,8 +60,10 @@ class Shard:
 class CommandContext:
     """A step: what it wants appended, as one batch, and whom it answers once that is committed."""
 
-    def __init__(self, shard: Shard, now: Now) -> None:
+    def __init__(self, shard: Shard, now: Now, may_describe: Callable[[str], bool] | None = None) -> None:
         self.shard = shard
+        #: May the client of this step describe a topic? None: every topic.
+        self.may_describe = may_describe
         #: Wall time, for timestamps and for what is counted from them.
         self.now_ms = now.wall_ms
         #: For deadlines.

@@ -121,6 +121,17 @@ REQUESTS: list[tuple[str, int, Make]] = [
             "subscribed_topic_names": [each["name"] for each in _topics(d)],
         },
     ),
+    (
+        "ConsumerGroupHeartbeat",
+        1,
+        lambda d: {
+            "group_id": "app-none",
+            "member_id": "m",
+            "member_epoch": 5,
+            "subscribed_topic_names": None,
+            "subscribed_topic_regex": d.choice((".*", "orders.*")),
+        },
+    ),
     ("CreateTopics", 7, lambda d: {"validate_only": True, "timeout_ms": 9000, "topics": _creations(d)}),
     ("DeleteTopics", 5, lambda d: {"topic_names": ["absent", "orders-none"], "timeout_ms": 9000}),
     ("CreatePartitions", 3, lambda d: {"validate_only": True, "timeout_ms": 9000, "topics": _topics(d, count=4)}),

@@ -103,6 +103,11 @@ class Actor:
         self._connection: Connection | None = None
 
     def ask(self, name: str, version: int, values: dict[str, Any]) -> None:
+        """Ask, and note the answer."""
+        reply = self.reply(name, version, values)
+        self.side.note(f"{self.user} {name} v{version} {values}", _settled(reply), version)
+
+    def reply(self, name: str, version: int, values: dict[str, Any]) -> Any:
         if self._connection is None:
             assert isinstance(self.side.server, SaslServer)
             self._connection = Connection(self.side.server.sasl_port)
@@ -115,7 +120,7 @@ class Actor:
             raise AssertionError(f"{self.side.server.name} does not answer {self.user}'s {name} {values}") from None
         if reply == CLOSED:
             self.close()
-        self.side.note(f"{self.user} {name} v{version} {values}", _settled(reply), version)
+        return reply
 
     def close(self) -> None:
         if self._connection is not None:
@@ -284,6 +289,53 @@ def test_offsets_of_hidden_topics_are_answered_alike(pair: Oracle) -> None:
             actor.close()
 
     pair.compare(script)
+
+
+@pytest.mark.parametrize("hidden", ["orders-2", None])
+def test_an_expression_matches_only_topics_that_the_client_may_describe(pair: Oracle, hidden: str | None) -> None:
+    rule = {"principal": "User:cid", "host": "*", "permission_type": 3, "operation": READ}
+    wanted = [
+        {**rule, "resource_type": 3, "resource_pattern_type": 4, "resource_name": "by-expression"},
+        {**rule, "resource_type": 2, "resource_pattern_type": 4, "resource_name": "orders"},
+    ]
+    if hidden is not None:
+        denied = {"resource_type": 2, "resource_pattern_type": 3, "resource_name": hidden, "operation": 8}
+        wanted += [
+            {**rule, "resource_type": 2, "resource_pattern_type": 3, "resource_name": "*"},
+            rule | denied | {"permission_type": 2},
+        ]
+
+    def script(side: Side) -> None:
+        set_rules(side, wanted)
+        actor = Actor(side, "cid")
+        try:
+            side.note("assigned by an expression", _assigned(side, actor, f"by-expression-{hidden}"), 1)
+        finally:
+            actor.close()
+
+    pair.compare(script)
+
+
+def _assigned(side: Side, actor: Actor, group: str) -> list[str]:
+    """The names of the topics of this test's that a member who subscribes to every topic is assigned."""
+    member: dict[str, Any] = {"group_id": group, "member_id": "m"}
+    joined = {"rebalance_timeout_ms": 9000, "subscribed_topic_regex": "[a-z].*", "topic_partitions": []}
+    answer = actor.reply("ConsumerGroupHeartbeat", 1, member | joined | {"member_epoch": 0})
+    found: list[str] = []
+
+    def settled() -> bool:
+        nonlocal answer
+        if answer.assignment is not None and answer.assignment.topic_partitions:
+            ids = [{"topic_id": each.topic_id, "name": None} for each in answer.assignment.topic_partitions]
+            topics = side.ask("Metadata", 12, note=False, topics=ids).topics
+            found[:] = sorted(each.name for each in topics if each.name in TOPICS)
+            return True
+        answer = actor.reply("ConsumerGroupHeartbeat", 1, member | {"member_epoch": answer.member_epoch})
+        return False
+
+    eventually(settled)
+    actor.reply("ConsumerGroupHeartbeat", 1, member | {"member_epoch": -1})
+    return found
 
 
 def test_our_admin_client_is_told_what_its_principal_may_do(both: tuple[SaslServer, SaslServer]) -> None:
