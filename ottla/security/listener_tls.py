@@ -14,6 +14,7 @@ KIPs: 103 (listeners), 651 (PEM), 684. Messages are Kafka's where it has them (D
 
 from __future__ import annotations
 
+import re
 import ssl
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from ottla.settings.server.settings import ServerSettings
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _STEPS_MAX = 10
+_CERTIFICATE = re.compile(r"-----BEGIN ((?:X509 |TRUSTED )?CERTIFICATE)-----(?P<body>[^-]*)-----END \1-----")
 _TLS13_SUITES = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
 
 
@@ -59,12 +61,12 @@ class ListenerTls:
         self.server = _context(of, ssl.PROTOCOL_TLS_SERVER, pair, trusted)
         self.client = _context(of, ssl.PROTOCOL_TLS_CLIENT, pair, trusted)
         if pair is not None:
-            self.own = identity_of(ssl.PEM_cert_to_DER_cert(_first_certificate(pair.chain)))
+            self.own = _identity(of, pair)
         auth = of.text(ServerSettings.ssl_client_auth)
         if self._is_sasl and not settings.has_own(listener, ServerSettings.ssl_client_auth.name):
             auth = "none"
         self.server.verify_mode = _CLIENT_AUTH[auth]
-        self.client.check_hostname = of.text(ServerSettings.ssl_endpoint_identification_algorithm).lower() == "https"
+        self.client.check_hostname = _checks_names(of)
         try:
             self.mapping = PrincipalMapping(of.text(ServerSettings.ssl_principal_mapping_rules))
         except OttlaError as error:
@@ -290,9 +292,26 @@ def openssl_name(suite: str) -> str:
     return named.replace("_", "-")
 
 
-def _first_certificate(pem: str) -> str:
-    start = pem.index(ssl.PEM_HEADER)
-    return pem[start : pem.index(ssl.PEM_FOOTER, start) + len(ssl.PEM_FOOTER)]
+def _checks_names(of: _Of) -> bool:
+    """Must the name that this node goes to stand in the certificate it finds there? Only an empty setting says no."""
+    algorithm = of.text(ServerSettings.ssl_endpoint_identification_algorithm)
+    if algorithm.lower() not in ("https", ""):
+        raise of.wrong(
+            f"invalid value for ssl.endpoint.identification.algorithm: {algorithm} (expected https, or nothing, which "
+            "leaves the names of other nodes unchecked)"
+        )
+    return bool(algorithm)
+
+
+def _identity(of: _Of, pair: KeyPair) -> Identity:
+    """The owner of a key pair: of the first certificate, under each of the names that OpenSSL reads it by."""
+    found = _CERTIFICATE.search(pair.chain)
+    try:
+        if found is None:
+            raise ValueError("it holds none")
+        return identity_of(ssl.PEM_cert_to_DER_cert(f"{ssl.PEM_HEADER}\n{found['body'].strip()}\n{ssl.PEM_FOOTER}"))
+    except (ValueError, IndexError) as error:
+        raise of.wrong(f"the certificate in {pair.where} cannot be read: {error}") from error
 
 
 def _shake(client: ssl.SSLObject, server: ssl.SSLObject) -> None:

@@ -190,6 +190,10 @@ MISTAKES = [
     ({"ssl.principal.mapping.rules": "RULE:x"}, r"ssl\.principal\.mapping\.rules: 'RULE:x' cannot be read"),
     ({"ssl.engine.factory.class": "org.example.Engine"}, r"ssl\.engine\.factory\.class is set, .* runs no Java"),
     ({"ssl.client.auth": "maybe"}, r"ssl\.client\.auth"),
+    (
+        {"ssl.endpoint.identification.algorithm": "htttps"},
+        r"invalid value for ssl\.endpoint\.identification\.algorithm: htttps \(expected https, or nothing",
+    ),
 ]
 
 
@@ -198,6 +202,19 @@ def test_a_setting_that_cannot_be_is_told_in_a_line(files: Certificates, wrong: 
     with pytest.raises(OttlaError, match=said) as told, ottla.Node(settings=settings(files, **wrong)):
         pass
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("label", ["X509 CERTIFICATE", "TRUSTED CERTIFICATE"])
+def test_a_certificate_is_read_under_each_name_that_openssl_knows(
+    files: Certificates, tmp_path: Path, label: str
+) -> None:
+    store = tmp_path / "broker.pem"
+    store.write_text(files.broker.read_text().replace(" CERTIFICATE-", f" {label}-"))
+    with (
+        ottla.Node(settings=settings(files, **{"ssl.keystore.location": str(store)})) as node,
+        Admin(client(node, "OPEN", files)) as admin,
+    ):
+        admin.list_topics()
 
 
 def test_a_key_with_another_password_is_told_without_it(files: Certificates) -> None:
