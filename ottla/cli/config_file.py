@@ -29,14 +29,16 @@ from typing import Any
 
 from ottla.kernel.error import OttlaError
 
-_SECRET = re.compile(r"(^|\.)(password|secret)$|^sasl\.jaas\.config$|^ssl\.keystore\.key$|^ssl\.key\.pem$")
+_SECRET = re.compile(
+    r"(^|\.)(password|secret|passphrase)$|^sasl\.(jaas\.config|oauthbearer\.token)$|^ssl\.(keystore\.key|key\.pem)$"
+)
 _REFERENCE = re.compile(r"\$\{(?:(env|file):([^}]+)|(prompt))\}")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def is_secret(name: str) -> bool:
-    """Does a setting of this name hold a secret?"""
-    return bool(_SECRET.search(name))
+    """Does a setting of this name hold a secret? Clients take "_" for a dot."""
+    return bool(_SECRET.search(name.strip().replace("_", ".")))
 
 
 def is_reference(value: str) -> bool:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.cli.config_file import ConfigFile, resolved
+from ottla.cli.config_file import ConfigFile, is_secret, resolved
+from ottla.client.settings.reference import CLIENTS
 from ottla.kernel.error import OttlaError
 from tests.cli.tool import Tool, in_process
 
@@ -63,12 +64,24 @@ def test_a_secret_is_asked_for_hidden_and_kept_from_others(bare: Tool, path: Pat
 
 @pytest.mark.parametrize(
     "words",
-    [("topics", "-X", "sasl.password=x"), ("profile", "set", "p", "ssl.key.password=x")],
+    [
+        ("topics", "-X", "sasl.password=x"),
+        ("topics", "-X", "sasl_password=x"),
+        ("profile", "set", "p", "ssl.key.password=x"),
+        ("profile", "set", "p", "ssl.key.password =x"),
+        ("profile", "set", "p", "sasl.oauthbearer.assertion.private.key.passphrase=x"),
+    ],
 )
 def test_a_secret_on_the_command_line_is_refused(tool: Tool, path: Path, words: tuple[str, ...]) -> None:
     said = tool(*words)
     assert said.code == 1
     assert "is seen by every user of this machine" in said.err
+
+
+def test_every_secret_of_a_client_is_known() -> None:
+    certificates = {"ssl.truststore.certificates", "ssl.keystore.certificate.chain"}
+    declared = {each.name for kind in CLIENTS.values() for each in kind.declared.values() if each.sensitive}
+    assert {name for name in declared if not is_secret(name)} == certificates, "which are public"
 
 
 def test_secrets_come_from_files_and_the_environment(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def bundle(
             for name, value in settings.items():
                 if is_secret(name):
                     mask.learn(str(value))
+                    mask.learn_settings({name: str(value)})
             ask, refused = _reached(stack, {**_PATIENCE, **settings}, or_raise=not is_local)
         found = stack.enter_context(Bundle(path, mask, bytes_max=max_bytes, seconds=timeout))
         found.document("versions.json", "what runs this tool, and on which machine", versions)

@@ -101,11 +101,12 @@ def set_(name: str, changes: tuple[str, ...], as_json: bool) -> None:
     wanted: dict[str, str | None] = {}
     for each in changes:
         key, equals, value = each.partition("=")
+        key = key.strip()
         if not equals and not is_secret(key):
             raise click.UsageError(f"{each}: it takes KEY=VALUE")
         if is_secret(key) and equals and value and not value.startswith("${"):
             raise OttlaError(f"{key} on the command line is seen by every user of this machine; give {key} alone")
-        wanted[key.strip()] = value or None if equals else _asked(key)
+        wanted[key] = value or None if equals else _asked(key)
     _file(to_change=True).change(name, wanted)
     shown = [
         f"{key} is {'set' if is_secret(key) else value}" if value else f"{key} is gone" for key, value in wanted.items()
