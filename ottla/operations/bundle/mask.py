@@ -33,7 +33,11 @@ _ASSIGNED = re.compile(
     r"(?!\[hidden\])(\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?|(?:Bearer |Basic )?[^\s\"';]+)",
     re.IGNORECASE,
 )
-_JAAS = re.compile(r"(LoginModule\s{1,9}(?:required|requisite|sufficient|optional)\b)[^;\n]*;?", re.IGNORECASE)
+_JAAS = re.compile(
+    r"(LoginModule\s{1,9}(?:required|requisite|sufficient|optional)\b)"
+    r"(?:[^;\n\"']|\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*'?)*;?",
+    re.IGNORECASE,
+)
 _JAAS_OPTION = re.compile(r"\b(\w{1,200})\s{0,9}=\s{0,9}(?:\"((?:[^\"\\]|\\.)*)\"|([^\s\";]+))")
 _LOGIN = re.compile(r"\b(Bearer|Basic) (?!\[hidden\])[\w.~+/=-]{8,}")
 _JWT = re.compile(r"\beyJ[\w-]{8,4000}\.[\w-]{4,4000}(?:\.[\w-]{0,4000})?")
