@@ -81,6 +81,45 @@ def test_a_file_that_cannot_be_read_leaves_no_topic(run: Run, topic: str, tmp_pa
     assert f"{topic}_unread" not in run("topics", "list").out
 
 
+@pytest.mark.parametrize(
+    ("words", "text", "sentence"),
+    [
+        (("-F", "csv", "--type", "a=int"), "a\nx\n2\n", "line 2 has 'x' in column a"),
+        (("-F", "csv", "--type", "a=int", "--skip", "1"), "a\n1\nx\n", "line 3 has 'x' in column a"),
+        (("-F", "csv", "--key", "b"), "a\n1\n", "there is no column b"),
+        (("-F", "csv", "--delimiter", ";;"), "a\n1\n", "it takes one character"),
+        (("-F", "jsonl"), "{\n", "line 1"),
+        (("-F", "json"), "{}\n", 'line 1 has no "value"'),
+        (("-K", ":"), "x\n", "line 1 has no key separator"),
+        (("-F", "parquet"), "", "reads a file"),
+        (("-p", "7"), "x\n", "would have no partition 7: it would have 0 to 0"),
+        (("-X", "linger.ms=soon"), "x\n", "invalid value for linger.ms"),
+    ],
+)
+def test_input_that_is_wrong_from_its_beginning_leaves_no_topic(
+    run: Run, topic: str, words: tuple[str, ...], text: str, sentence: str
+) -> None:
+    said = run("produce", f"{topic}_wrong", "--create", *words, stdin=text)
+    assert said.code in (1, 2)
+    assert sentence in said.err
+    assert "Traceback" not in said.err
+    assert f"{topic}_wrong" not in run("topics", "list").out
+
+
+def test_a_copy_with_settings_that_are_wrong_leaves_no_target(run: Run, topic: str) -> None:
+    said = run("topics", "copy", topic, f"{topic}_wrong", "--create", "-X", "fetch.min.bytes=many")
+    assert said.code in (1, 2) and "invalid value for fetch.min.bytes" in said.err
+    assert f"{topic}_wrong" not in run("topics", "list").out
+
+
+def test_a_later_line_that_is_wrong_and_an_empty_input_leave_the_topic(run: Run, topic: str, bootstrap: str) -> None:
+    said = run("produce", f"{topic}_later", "--create", "-K", ":", stdin="a:1\nx\n")
+    assert said.code == 1 and "1 record is written; go on with --skip 1" in said.err
+    assert values(bootstrap, f"{topic}_later") == [b"1"]
+    assert run("produce", f"{topic}_empty", "--create").code == 0
+    assert values(bootstrap, f"{topic}_empty") == []
+
+
 def test_parquet_without_pyarrow_is_refused_before_any_record_is_read(
     tool: Tool, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,8 @@ Rules:
 - A line is a record's value; with a key separator, the key stands before it. `--format json` takes what
   `ottla consume --json` prints, so that a topic can be copied through a pipe; `jsonl`, `csv` and `parquet` take other
   people's data, a value of JSON from each line or row, with columns as keys and headers.
-- The topic must be there, unless `--create` is given: a typo makes none.
+- The topic must be there, unless `--create` is given: a typo makes none. `--create` makes it once the first record
+  could be read.
 - It ends with exit code 0 only when every record is written; when it ends early, it says how many are.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -202,32 +204,36 @@ def _write(
     as_json: bool,
     **_: Any,
 ) -> None:
-    from ottla.cli.records.write import ensure_topic, rehearse, stream
+    from ottla.cli.records.write import chosen, ensure_topic, rehearse, stream, when_good
 
     kinds = _kinds(types)
-    with _open(path) as source:  # before --create: a file that cannot be read leaves no topic behind
+    with _open(path) as source:
         if dry_run:
-            found = _records(source, path, form, shape, kinds, delimiter)
-            _say_rehearsed(rehearse(found, skip, limit), as_json=as_json)
+            found = chosen(_records(source, path, form, shape, kinds, delimiter), skip, limit)
+            _say_rehearsed(rehearse(found), as_json=as_json)
             return
+        typed = path is None and sys.stdin.isatty()
+        if typed and form not in _PARSERS:
+            raise click.UsageError(f"--format {form} reads a file: give -f FILE")
         settings = client_settings(bootstrap, client)
         settings.setdefault("compression.type", compression)
         if acks != "all":
             settings["acks"] = acks
-        partitions = ensure_topic(bootstrap, client, topic, create=create)
-        if shape.partition is not None and shape.partition >= partitions:
-            raise OttlaError(f"{topic} has no partition {shape.partition}: it has 0 to {partitions - 1}")
         from ottla.client import Producer
 
+        ensure = partial(ensure_topic, bootstrap, client, topic, create=create, partition=shape.partition)
         with Producer(settings_of("producer", settings)) as producer:
-            if path is None and sys.stdin.isatty():
-                if form not in _PARSERS:
-                    raise click.UsageError(f"--format {form} reads a file: give -f FILE")
+            if typed:
+                ensure()
                 _converse(producer, topic, _PARSERS[form](shape))
                 return
-            found = _records(source, path, form, shape, kinds, delimiter)
+            found = chosen(_records(source, path, form, shape, kinds, delimiter), skip, limit)
+            if create:  # input that is wrong from its beginning leaves no topic behind
+                found = when_good(found, ensure)
+            else:
+                ensure()
             size = None if form == "parquet" else _size(source)
-            stream(producer, topic, found, size=size, skip=skip, limit=limit, as_json=as_json)
+            stream(producer, topic, found, size=size, skip=skip, as_json=as_json)
 
 
 def _kinds(types: tuple[str, ...]) -> dict[str, str]:

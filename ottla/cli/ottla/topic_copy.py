@@ -48,6 +48,7 @@ def copy(
 ) -> None:
     """Copy the records of SOURCE to TARGET, in this cluster or another."""
     from ottla.cli import screen
+    from ottla.client.settings.reference import CLIENTS
     from ottla.operations.configs import own_of_topic
     from ottla.operations.topics.copy import TopicCopy, prepare_target
 
@@ -60,11 +61,13 @@ def copy(
         own = own_of_topic(ask, source) if create else None
     settings = client_settings(bootstrap, client)
     destination = other_cluster(other) if other else dict(settings)
+    settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
+    reads, writes = settings_of("consumer", settings), settings_of("producer", destination)
+    CLIENTS["consumer"].read(reads, {})  # before --create: wrong settings leave no target behind
+    CLIENTS["producer"].read(writes, {})
     with admin_of(destination) as there:
         count = prepare_target(there, target, len(partitions), own, append=append)
     keeps = count == len(partitions)
-    settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
-    reads, writes = settings_of("consumer", settings), settings_of("producer", destination)
     under_way = TopicCopy(reads, writes, begins, ends, target, keeps=keeps)
     try:
         with screen.progress(target, under_way.total) as bar:

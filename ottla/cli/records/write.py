@@ -3,13 +3,14 @@
 Rules:
 - When it ends in the middle (bad input, Ctrl-C, a broker that refuses), it says how many records are written for
   certain, counted from the first, and that `--skip` goes on behind them.
-- A topic that is not there is an error, unless it may be created.
+- A topic that is not there is an error, unless it may be created: then it is, once the first record is known to be
+  good.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -25,14 +26,16 @@ _TICK_S = 0.1
 _STRIDE = 500
 
 
-def ensure_topic(bootstrap: str, client: tuple[str, ...], topic: str, *, create: bool) -> int:
-    """How many partitions it has. Without `create`, a topic that is not there is an error."""
+def ensure_topic(
+    bootstrap: str, client: tuple[str, ...], topic: str, *, create: bool, partition: int | None = None
+) -> None:
+    """OttlaError unless it has this partition. Without `create`, a topic that is not there is an error."""
     from ottla.cli.option import admin, nearest_topic
     from ottla.client import NewTopic
 
     with admin(bootstrap, client) as ask:
         try:
-            return len(ask.describe_topic(topic).partitions)
+            return _check_partition(topic, partition, len(ask.describe_topic(topic).partitions))
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
@@ -40,8 +43,25 @@ def ensure_topic(bootstrap: str, client: tuple[str, ...], topic: str, *, create:
                 hint = nearest_topic(ask, topic)
                 stop = "" if hint.endswith("?") else ";"
                 raise OttlaError(f"there is no topic {topic}{hint}{stop} --create makes it") from error
-        made = ask.create_topics([NewTopic(topic)])[topic]
-        return made.partitions
+        new = [NewTopic(topic)]
+        if partition is not None:  # before it is made, so that a wrong number leaves no topic behind
+            would = ask.create_topics(new, validate_only=True)[topic]
+            _check_partition(topic, partition, would.partitions, "would have")
+        ask.create_topics(new).check()
+
+
+def _check_partition(topic: str, partition: int | None, count: int, has: str = "has") -> None:
+    if partition is not None and partition >= count:
+        raise OttlaError(f"{topic} {has} no partition {partition}: it {has} 0 to {count - 1}")
+
+
+def when_good(records: Iterator[InputRecord], prepare: Callable[[], None]) -> Iterator[InputRecord]:
+    """The records; `prepare` runs once the first of them could be read, or the input ended without one."""
+    first = next(records, None)
+    prepare()
+    if first is not None:
+        yield first
+        yield from records
 
 
 def stream(
@@ -51,10 +71,9 @@ def stream(
     *,
     size: int | None,
     skip: int = 0,
-    limit: int | None = None,
     as_json: bool = False,
 ) -> None:
-    """Write them, behind the first `skip`, at most `limit`; then say how many and how fast."""
+    """Write them, which come behind the first `skip`; then say how many and how fast."""
     from ottla.cli import screen
 
     began = time.monotonic()
@@ -63,7 +82,7 @@ def stream(
     try:
         with screen.progress(topic, size) as bar:
             ticked = began
-            for record in chosen(records, skip, limit):
+            for record in records:
                 writer.send(record)
                 read += record.size
                 if writer.sent % _STRIDE == 0 or time.monotonic() - ticked > _TICK_S:
@@ -104,11 +123,11 @@ def chosen(records: Iterator[InputRecord], skip: int, limit: int | None) -> Iter
     return islice(records, skip, None if limit is None else skip + limit)
 
 
-def rehearse(records: Iterator[InputRecord], skip: int, limit: int | None) -> dict[str, Any]:
+def rehearse(records: Iterator[InputRecord]) -> dict[str, Any]:
     """What would be written: how many records of what kind, and the first of them."""
     count = keys = nulls = size = 0
     first: list[dict[str, Any]] = []
-    for record in chosen(records, skip, limit):
+    for record in records:
         count += 1
         keys += record.key is not None
         nulls += record.value is None
