@@ -16,7 +16,8 @@ from ottla.flow.operator.view import (
     value_of,
 )
 from ottla.flow.processor import Context, Processor, Supplier
-from ottla.flow.record import Change, Record, ValueAndTimestamp
+from ottla.flow.record import Change, Headers, Record, ValueAndTimestamp
+from ottla.flow.task.push import Fused, Node, Push
 
 
 class SourceTable(View):
@@ -26,7 +27,7 @@ class SourceTable(View):
         self.store = store
         self.materialized = materialized
 
-    def __call__(self) -> Processor:
+    def __call__(self) -> Fused:
         return _Source(self.store if self.materialized else None, self.sending_old)
 
     def _enable_old(self, force: bool) -> bool:
@@ -40,29 +41,36 @@ class SourceTable(View):
         return store_getter(self.store)
 
 
-class _Source(Processor):
+class _Source(Fused):
     def __init__(self, store: str | None, send_old: bool) -> None:
         self._name = store
         self._send_old = send_old
 
     def init(self, context: Context) -> None:
-        self.context = context
         self._store = StoreValues(context, self._name) if self._name else None
 
-    def process(self, record: Record) -> None:
-        if record.key is None:
-            self.context.drop()
-            return
-        if self._store is None:
-            self.context.forward(record.with_value(Change(record.value, None)))
-            return
-        old = value_of(self._store.get(record.key))
-        code = self._store.put(record.key, record.value, record.timestamp)
-        if code != NOT_PUT:
-            change = Change(record.value, old if self._send_old else None, code == IS_LATEST)
-            self.context.forward(record.with_value(change))
-        else:
-            self.context.drop()
+    def fused(self, node: Node) -> Push:
+        emit, failed, drop, store, send_old = node.emit, node.failed, node.drop, self._store, self._send_old
+
+        def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+            old, code = None, IS_LATEST
+            if key is None:
+                drop()
+                return
+            if store is not None:
+                try:
+                    if send_old:
+                        old = value_of(store.get(key))
+                    code = store.put(key, value, timestamp)
+                except Exception as error:
+                    failed(key, value, timestamp, headers, error)
+                    return
+            if code == NOT_PUT:
+                drop()
+            else:
+                emit(key, Change(value, old, code == IS_LATEST), timestamp, headers)
+
+        return push
 
 
 class GlobalTable(Processor):

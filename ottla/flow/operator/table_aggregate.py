@@ -7,13 +7,15 @@ byte, or both with the length of the new one in front (KIP-904).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ottla.flow.error import SerdeError, StreamsError
-from ottla.flow.operator.view import IS_LATEST, NOT_PUT, Getter, StoreValues, View, store_getter, value_of
-from ottla.flow.processor import Context, Processor
-from ottla.flow.record import Change, Record
+from ottla.flow.operator.view import IS_LATEST, NOT_PUT, Getter, StoreValues, View, store_getter
+from ottla.flow.processor import Context
+from ottla.flow.record import Change, Headers
 from ottla.flow.serde import Serde, WrappingSerde
+from ottla.flow.task.push import Fused, Node, Push
 
 
 class ChangeSerde(WrappingSerde):
@@ -28,32 +30,51 @@ class ChangeSerde(WrappingSerde):
 
     def serialize(self, topic: str, value: Any) -> bytes:
         assert self.inner is not None
-        new = None if value.new is None else self.inner.serialize(topic, value.new)
-        old = None if value.old is None else self.inner.serialize(topic, value.old)
-        if new is not None and old is not None:
-            return _varint(len(new)) + new + old + b"\x02"
-        if new is not None:
-            return new + b"\x01"
-        if old is not None:
-            return old + b"\x00"
-        raise SerdeError("a change without an old and a new value has no form in bytes")
+        return _write(partial(self.inner.serialize, topic), value)
 
     def deserialize(self, topic: str, data: bytes) -> Any:
         assert self.inner is not None
-        flag, body = data[-1], data[:-1]
-        if flag == 0:
-            return Change(None, self.inner.deserialize(topic, body))
-        if flag == 1:
-            return Change(self.inner.deserialize(topic, body), None)
-        if flag != 2:
-            raise SerdeError(f"a change ends with the flag {flag} (expected 0, 1 or 2)")
-        length, at = _read_varint(body)
-        new, old = body[at : at + length], body[at + length :]
-        return Change(self.inner.deserialize(topic, new), self.inner.deserialize(topic, old))
+        return _read(partial(self.inner.deserialize, topic), data)
+
+    def writer(self, topic: str) -> Callable[[Any], bytes]:
+        assert self.inner is not None
+        return partial(_write, self.inner.writer(topic))
+
+    def reader(self, topic: str) -> Callable[[bytes], Any]:
+        assert self.inner is not None
+        return partial(_read, self.inner.reader(topic))
+
+
+def _write(write: Callable[[Any], bytes], change: Change) -> bytes:
+    if change.new is not None:
+        new = write(change.new)
+        if change.old is None:
+            return new + b"\x01"
+        return _varint(len(new)) + new + write(change.old) + b"\x02"
+    if change.old is not None:
+        return write(change.old) + b"\x00"
+    raise SerdeError("a change without an old and a new value has no form in bytes")
+
+
+def _read(read: Callable[[bytes], Any], data: bytes) -> Change:
+    flag, body = data[-1], data[:-1]
+    if flag == 0:
+        return Change(None, read(body))
+    if flag == 1:
+        return Change(read(body), None)
+    if flag != 2:
+        raise SerdeError(f"a change ends with the flag {flag} (expected 0, 1 or 2)")
+    length, at = _read_varint(body)
+    return Change(read(body[at : at + length]), read(body[at + length :]))
+
+
+_SHORT = [bytes([number << 1]) for number in range(64)]
 
 
 def _varint(number: int) -> bytes:
     """Kafka's zigzag varint."""
+    if number < 64:
+        return _SHORT[number]
     value, out = number << 1, bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -73,34 +94,39 @@ def _read_varint(data: bytes) -> tuple[int, int]:
             return value >> 1, at
 
 
-class TableGroupBy(Processor):
+class TableGroupBy(Fused):
     """Each change under its new key: one record if the key stays, otherwise the old value's first."""
 
     def __init__(self, mapper: Callable[[Any, Any], Any], versioned: bool) -> None:
         self._mapper = mapper
         self._versioned = versioned
 
-    def process(self, record: Record) -> None:
-        if record.key is None:
-            raise StreamsError("the key of a table that is grouped is None")
-        change: Change = record.value
-        if self._versioned and not change.latest:
-            return
-        new, old = self._mapped(record.key, change.new), self._mapped(record.key, change.old)
-        if new is not None and old is not None and new[0] == old[0]:
-            self._forward(record, new[0], Change(new[1], old[1], change.latest))
-            return
-        if old is not None:
-            self._forward(record, old[0], Change(None, old[1], change.latest))
-        if new is not None:
-            self._forward(record, new[0], Change(new[1], None, change.latest))
+    def fused(self, node: Node) -> Push:
+        emit, failed, mapped, versioned = node.emit, node.failed, self._mapped, self._versioned
+
+        def push(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
+            try:
+                if key is None:
+                    raise StreamsError("the key of a table that is grouped is None")
+                if versioned and not change.latest:
+                    return
+                new, old = mapped(key, change.new), mapped(key, change.old)
+            except Exception as error:
+                failed(key, change, timestamp, headers, error)
+                return
+            if new is not None and old is not None and new[0] == old[0]:
+                emit(new[0], Change(new[1], old[1], change.latest), timestamp, headers)
+                return
+            if old is not None:
+                emit(old[0], Change(None, old[1], change.latest), timestamp, headers)
+            if new is not None:
+                emit(new[0], Change(new[1], None, change.latest), timestamp, headers)
+
+        return push
 
     def _mapped(self, key: Any, value: Any) -> tuple[Any, Any] | None:
         pair = None if value is None else self._mapper(key, value)
         return None if pair is None or pair[0] is None or pair[1] is None else (pair[0], pair[1])
-
-    def _forward(self, record: Record, key: Any, change: Change) -> None:
-        self.context.forward(Record(key, change, record.timestamp, record.headers))
 
 
 class TableAggregate(View):
@@ -118,43 +144,51 @@ class TableAggregate(View):
         self.adder = adder
         self.subtractor = subtractor
 
-    def __call__(self) -> Processor:
+    def __call__(self) -> Fused:
         return _TableAggregate(self)
 
     def getter(self) -> Getter:
         return store_getter(self.store)
 
 
-class _TableAggregate(Processor):
+class _TableAggregate(Fused):
     def __init__(self, table: TableAggregate) -> None:
         self._table = table
 
     def init(self, context: Context) -> None:
-        self.context = context
         self._store = StoreValues(context, self._table.store)
 
-    def process(self, record: Record) -> None:
-        if record.key is None:
-            raise StreamsError(f"the key of a table aggregate in {self._table.store} is None")
-        table, key, change = self._table, record.key, record.value
-        found = self._store.get(key)
-        old = value_of(found)
-        timestamp, newest = record.timestamp, max(record.timestamp, found[1] if found else -1)
-        between = old
+    def fused(self, node: Node) -> Push:
+        emit, emit_at, failed, get, put = node.emit, node.emit_at, node.failed, self._store.get, self._store.put
+        update, send_old, store = self._updated, self._table.sending_old, self._table.store
+
+        def push(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
+            try:
+                if key is None:
+                    raise StreamsError(f"the key of a table aggregate in {store} is None")
+                found = get(key)
+                old = None if found is None else found[0]
+                new, updated = update(key, change, old)
+                time = timestamp if not updated or found is None or found[1] < timestamp else found[1]
+                code = put(key, new, time)
+            except Exception as error:
+                failed(key, change, timestamp, headers, error)
+                return
+            if code != NOT_PUT:
+                send = emit if time == timestamp else emit_at
+                send(key, Change(new, old if send_old else None, code == IS_LATEST), time, headers)
+
+        return push
+
+    def _updated(self, key: Any, change: Change, old: Any) -> tuple[Any, bool]:
+        """The new aggregate, and whether a function made it: only then is its time the newest of both."""
+        table, between, updated = self._table, old, False
         if change.old is not None and old is not None:
-            between = table.subtractor(key, change.old, old)
-            timestamp = newest
-        new = between
-        if change.new is not None:
-            if table.initializer is not None:
-                new = table.adder(key, change.new, table.initializer() if between is None else between)
-                timestamp = newest
-            elif between is None:
-                new = change.new
-            else:
-                new = table.adder(key, change.new, between)
-                timestamp = newest
-        code = self._store.put(key, new, timestamp)
-        if code != NOT_PUT:
-            update = Change(new, old if table.sending_old else None, code == IS_LATEST)
-            self.context.forward(Record(key, update, timestamp, record.headers))
+            between, updated = table.subtractor(key, change.old, old), True
+        if change.new is None:
+            return between, updated
+        if table.initializer is not None:
+            return table.adder(key, change.new, table.initializer() if between is None else between), True
+        if between is None:
+            return change.new, updated
+        return table.adder(key, change.new, between), True
