@@ -14,7 +14,8 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.client_error import check
+from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.kernel.lazy import LazyModule
 from ottla.wire.api import API, Api, ApiKey
 from ottla.wire.compile import decode, encode, encoder
@@ -88,8 +89,7 @@ def second_version(response: api_versions.ApiVersionsResponse, asked: int) -> in
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION and asked > 0:
         known = {each.api_key: each.max_version for each in response.api_keys}
         return max(0, min(asked - 1, known.get(int(ApiKey.API_VERSIONS), 0)))
-    if response.error_code != ErrorCode.NONE:
-        raise KafkaError(ErrorCode(response.error_code))
+    check(response.error_code)
     return None
 
 

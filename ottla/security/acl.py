@@ -21,15 +21,16 @@ KIPs: 11, 290 (prefixes). Rules are those of Kafka's StandardAuthorizer.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from enum import IntEnum
 from typing import NamedTuple, Protocol
+
+from ottla.kernel.open_enum import OpenEnum
 
 WILDCARD = "*"
 EVERY_USER = "User:*"
 CLUSTER_NAME = "kafka-cluster"
 
 
-class AclResource(IntEnum):
+class AclResource(OpenEnum):
     """What may be done something with (ResourceType). ANY is for filters."""
 
     ANY = 1
@@ -41,7 +42,7 @@ class AclResource(IntEnum):
     USER = 7
 
 
-class PatternType(IntEnum):
+class PatternType(OpenEnum):
     """How a resource's name is meant. In filters only: ANY, and MATCH (whatever would apply to that name)."""
 
     ANY = 1
@@ -50,7 +51,7 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
-class AclOperation(IntEnum):
+class AclOperation(OpenEnum):
     """What may be done. ANY is for filters."""
 
     ANY = 1
@@ -80,7 +81,7 @@ def authorized_operations(bits: int) -> frozenset[AclOperation] | None:
     return frozenset(each for each in AclOperation if each > AclOperation.ALL and bits >> each & 1)
 
 
-class AclPermission(IntEnum):
+class AclPermission(OpenEnum):
     """May it, or may it not? DENY wins. ANY is for filters."""
 
     ANY = 1

@@ -10,13 +10,13 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import field
-from enum import IntEnum
 
 from ottla.client.admin.call import Calls, collect
 from ottla.client.admin.result import Results
 from ottla.kernel.client_error import check, error_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.frozen import frozen
+from ottla.kernel.open_enum import OpenEnum
 from ottla.wire.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
@@ -43,7 +43,7 @@ from ottla.wire.api.expire_delegation_token import ExpireDelegationTokenRequest,
 from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
-class ScramMechanism(IntEnum):
+class ScramMechanism(OpenEnum):
     """How a password is hashed."""
 
     SCRAM_SHA_256 = 1

@@ -17,6 +17,7 @@ from ottla.client.connection.metadata import ClusterNode
 from ottla.kernel.error import KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.kernel.open_enum import OpenEnum
 from ottla.security.acl import AclOperation
 
 #: A setting's value as callers may give it; it travels as text, a list with commas.
@@ -178,7 +179,7 @@ class ListedOffset:
 # ---- configs
 
 
-class ResourceType(IntEnum):
+class ResourceType(OpenEnum):
     """What has settings."""
 
     TOPIC = 2

@@ -23,7 +23,7 @@ from ottla.client.connection.clock import now_ms, randomness, wall_ms
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.node_metric import NodeMetrics
 from ottla.client.connection.otlp import Point, metrics_data
-from ottla.kernel.client_error import Unsupported
+from ottla.kernel.client_error import Unsupported, check
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.settings.client_metrics import ClientMetricsSettings
 from ottla.wire.api.get_telemetry_subscriptions import (
@@ -133,8 +133,7 @@ class TelemetryPush:
             GetTelemetrySubscriptionsResponse,
             timeout_ms=self._cluster.settings.request_timeout_ms,
         )
-        if answer.error_code:
-            raise KafkaError(ErrorCode(answer.error_code))
+        check(answer.error_code)
         self._instance_id = answer.client_instance_id
         if not answer.requested_metrics:
             return answer.push_interval_ms
@@ -160,7 +159,7 @@ class TelemetryPush:
         )
         if answer.error_code:
             self._told, self._told_ns = before
-            raise KafkaError(ErrorCode(answer.error_code))
+            check(answer.error_code)
 
     def _data(self, wanted: GetTelemetrySubscriptionsResponse, now_ns: int) -> tuple[bytes, Sums]:
         """What is asked for, as it stands now, and its sums: those since the last push where the broker wants it so."""
