@@ -48,6 +48,10 @@ def _ask(turn: CommandContext, then: Callable[[CommandContext, StateErrors], Non
     return shard.share_calls_made
 
 
+def _note_asked(turn: CommandContext, group_id: str, topics: Iterable[Uuid]) -> None:
+    turn.shard.share_asked_ms.update({(group_id, topic_id): turn.monotonic_ms for topic_id in topics})
+
+
 def _write(turn: CommandContext, group: ShareGroup, **change: object) -> None:
     """The group's record of state partitions, with these fields changed."""
     fields = {
@@ -76,7 +80,7 @@ def missing_state(turn: CommandContext, group: ShareGroup, topics: Iterable[str]
         wanted = frozenset(range(turn.shard.topics.partition_count(name)))
         if topic_id in group.initialized:
             wanted -= group.initialized[topic_id].partitions
-        asked_ms = group.asked_ms.get(topic_id)
+        asked_ms = turn.shard.share_asked_ms.get((group.group_id, topic_id))
         if topic_id in group.initializing and asked_ms is not None and turn.monotonic_ms - asked_ms < retry_ms:
             wanted -= group.initializing[topic_id].partitions
         if wanted:
@@ -92,7 +96,7 @@ def begin_state(
     then: Callable[[CommandContext], None],
 ) -> None:
     """Have the state of these partitions begun; `then` is called when that is done or has failed."""
-    group.asked_ms.update(dict.fromkeys(missing, turn.monotonic_ms))
+    _note_asked(turn, group.group_id, missing)
     _write(
         turn,
         group,
@@ -114,6 +118,8 @@ def finish_begin(
     turn: CommandContext, group_id: str, asked: Mapping[Uuid, NamedPartitions], errors: StateErrors
 ) -> None:
     """The share coordinator has begun the state of these partitions, or of none if one of them failed."""
+    for topic_id in asked:
+        turn.shard.share_asked_ms.pop((group_id, topic_id), None)
     group = turn.shard.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         return
@@ -150,6 +156,7 @@ def alter_share_offsets(turn: CommandContext, call: Called) -> None:
     if not asked:
         turn.answer(call.ticket, response)
         return
+    _note_asked(turn, request.group_id, asked)
     _write(turn, group, initializing=merge(group.initializing, asked), deleting=group.deleting - asked.keys())
 
     def answered(later: CommandContext, errors: StateErrors) -> None:

@@ -50,6 +50,9 @@ class Shard:
     #: By the number under which the share coordinator was asked. Of this leader only.
     share_calls: dict[int, ShareCall] = field(default_factory=dict)
     share_calls_made: int = 0
+    #: When this leader last asked for the state of a share group's topic to begin, until that is answered. Not in the
+    #: group: the first command of a new group runs before replay makes it.
+    share_asked_ms: dict[tuple[str, Uuid], int] = field(default_factory=dict)
     #: Heartbeats of share groups that wait for the share coordinator, by ticket.
     held: dict[int, HeldHeartbeat] = field(default_factory=dict)
 

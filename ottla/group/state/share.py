@@ -7,8 +7,7 @@ Rules:
   or deleted there, is in the group's own log: `initialized`, `initializing`, `deleting`.
 - A member is immutable: every change makes another one and is in the log.
 
-What it has in common with other kinds of groups is in `server_assigned_group`; of its own only `asked_ms` is not
-durable.
+What it has in common with other kinds of groups is in `server_assigned_group`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -84,8 +83,6 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
     initialized: dict[Uuid, NamedPartitions] = field(default_factory=dict)
     #: Topics whose state the share coordinator was asked to end.
     deleting: frozenset[Uuid] = frozenset()
-    #: When this leader last asked for a topic's state to begin.
-    asked_ms: dict[Uuid, int] = field(default_factory=dict)
 
     @property
     def state(self) -> ShareState:
