@@ -175,7 +175,7 @@ def _name(connection: Connection, tls: ListenerTls, made: ssl.SSLObject) -> None
     try:
         principal = tls.principal(made.getpeercert(binary_form=True))
     except (ValueError, IndexError) as error:
-        raise PeerError(f"its certificate cannot be read: {error}") from error
+        raise PeerError(f"its certificate names nobody: {error}") from error
     if principal is None:
         raise PeerError("no rule of ssl.principal.mapping.rules names its certificate")
     connection.principal = principal

@@ -19,16 +19,25 @@ Rules:
 - `(pattern)` must match the whole of what the format gives, `s/from/to/g` replaces, L and U change the letters.
 - A user's name with "/" or "@" is refused, and no other rule is tried.
 
+Patterns are matched in time that does not explode with the name, which a client chose (docs/decisions/0734). Those that
+RE2's language does not have (lookaround, back-references, possessive quantifiers) go to Python's `re`, which the log
+tells at the start.
+
 Grammar and order are those of Kafka's KerberosName, KerberosShortNamer and KerberosRule. One thing is stricter: a
 format that refers to a component which there is not stops the start; Kafka refuses each client then.
 """
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ottla.kernel.error import OttlaError
+from ottla.kernel.re2.pattern import InvalidExpression
+from ottla.kernel.re2.search import Search
+
+_log = logging.getLogger("ottla.security")
 
 _RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
@@ -40,43 +49,63 @@ _PIECE = re.compile(r"\\(.)|\$(\d+)|\$\{(\w+)\}", re.DOTALL)
 
 class _Rule:
     def __init__(self, pattern: str, replacement: str, case: str) -> None:
-        self._pattern = java_pattern(pattern)
+        self._pattern = _Pattern(pattern)
         self._replacement = replacement
         self._case = case
 
     def apply(self, name: str) -> str | None:
-        if self._pattern.fullmatch(name) is None:
+        if not self._pattern.matches(name):
             return None
         # As Java's replaceAll: what matches again at the end is replaced again.
-        found = self._pattern.sub(lambda match: expanded(self._replacement, match), name)
+        found = self._pattern.replace(name, self._replacement)
         return {"L": found.lower(), "U": found.upper()}.get(self._case, found)
 
 
-def java_pattern(text: str) -> re.Pattern[str]:
+class _Pattern:
     """A pattern as Java writes it. re.error if it cannot be read."""
-    return re.compile(_NAMED.sub("(?P<", text))
+
+    def __init__(self, text: str) -> None:
+        self._search: Search | None = None
+        try:
+            self._search = Search(text)
+        except InvalidExpression as why:
+            self._backtracking = re.compile(_NAMED.sub("(?P<", text), re.ASCII)
+            _log.warning(
+                "the pattern %s of a mapping rule is none of RE2's language (%s): a name that is made for it can hold "
+                "this node up; write it without lookaround, back-references and possessive quantifiers",
+                text,
+                why,
+            )
+
+    def matches(self, name: str) -> bool:
+        """Does it match the whole name? InvalidExpression if that is too much work."""
+        return self._backtracking.fullmatch(name) is not None if self._search is None else self._search.matches(name)
+
+    def replace(self, name: str, replacement: str, count: int = 0) -> str:
+        """As Java's replaceAll, or for the first `count` matches. InvalidExpression, IndexError."""
+        if self._search is not None:
+            return self._search.replace(name, lambda found: _expanded(replacement, found.groups, found.text), count)
+        return self._backtracking.sub(
+            lambda match: _expanded(replacement, match.re.groups, match.__getitem__), name, count
+        )
 
 
-def expanded(replacement: str, match: re.Match[str]) -> str:
-    """What Java's replaceAll puts in a match's place."""
+def _expanded(replacement: str, groups: int, text: Callable[[int | str], str | None]) -> str:
+    """What Java's replaceAll puts in a match's place; `text` gives what a group took."""
 
     def piece(each: re.Match[str]) -> str:
         if each[1] is not None:
             return each[1]
         if each[3] is not None:
-            return match[each[3]] or ""
-        return _referred(match, each[2])
+            return text(each[3]) or ""
+        # As many of the digits as name a group are the reference; the others are text.
+        digits = each[2]
+        for length in range(len(digits), 0, -1):
+            if int(digits[:length]) <= groups and (length == 1 or digits[0] != "0"):
+                return (text(int(digits[:length])) or "") + digits[length:]
+        return "$" + digits
 
     return _PIECE.sub(piece, replacement)
-
-
-def _referred(match: re.Match[str], digits: str) -> str:
-    """As many of the digits as name a group are the reference; the others are text."""
-    groups = match.re.groups
-    for length in range(len(digits), 0, -1):
-        if int(digits[:length]) <= groups and (length == 1 or digits[0] != "0"):
-            return (match[int(digits[:length])] or "") + digits[length:]
-    return "$" + digits
 
 
 class PrincipalMapping:
@@ -98,7 +127,7 @@ class PrincipalMapping:
                     raise _unreadable(rule, str(error)) from error
 
     def user(self, name: str) -> str | None:
-        """The user of a distinguished name; None if no rule matches it."""
+        """The user of a distinguished name; None if no rule matches it. ValueError if that is too much work."""
         for rule in self._rules:
             found = name if rule is None else rule.apply(name)
             if found is not None:
@@ -140,10 +169,13 @@ class PrincipalToLocal:
             return principal
         name, host, realm = match.groups()
         parts = [realm, name] if host is None else [realm, name, host]
-        for rule in self._rules:
-            found = rule.apply(parts)
-            if found is not None:
-                return found
+        try:
+            for rule in self._rules:
+                found = rule.apply(parts)
+                if found is not None:
+                    return found
+        except (InvalidExpression, IndexError) as error:
+            raise NoUser(f"a rule of {_LOCAL_RULES} cannot be applied to it: {error}") from None
         raise NoUser(f"no rule of {_LOCAL_RULES} applies to it")
 
 
@@ -160,8 +192,8 @@ class _LocalRule:
             if not digits or int(digits) > self._components:
                 raise _unreadable_local(text, f"${digits} is no part of a principal of {self._components} components")
         try:
-            self._match = None if match["match"] is None else java_pattern(match["match"])
-            self._source = java_pattern(match["source"]) if match["replace"] else None
+            self._match = None if match["match"] is None else _Pattern(match["match"])
+            self._source = _Pattern(match["source"]) if match["replace"] else None
         except re.error as error:
             raise _unreadable_local(text, str(error)) from error
         self._target = match["target"] or ""
@@ -184,11 +216,11 @@ class _LocalRule:
         if len(parts) - 1 != self._components:
             return None
         base = _REFERENCE.sub(lambda each: parts[int(each[1])], self._format)
-        if self._match is not None and self._match.fullmatch(base) is None:
+        if self._match is not None and not self._match.matches(base):
             return None
         if self._source is None:
             return base
-        return self._source.sub(lambda match: expanded(self._target, match), base, self._count)
+        return self._source.replace(base, self._target, self._count)
 
 
 def _unreadable_local(rule: str, why: str) -> OttlaError:

@@ -102,6 +102,35 @@ def test_a_name_that_no_rule_matches_has_no_user() -> None:
     assert PrincipalMapping("RULE:^CN=(.*)$/$1/").user("O=x") is None
 
 
+#: A rule, a name that takes Python's engine a lifetime, its user.
+ENDLESS = [
+    ("RULE:^CN=(a+)+,OU=x$/$1/,DEFAULT", f"CN={'a' * 60}", f"CN={'a' * 60}"),
+    ("RULE:^CN=(a|aa)+$/$1/,DEFAULT", f"CN={'a' * 100}\\,", f"CN={'a' * 100}\\,"),
+    ("RULE:^CN=(.*?),OU=(.*?),O=(.*?),L=(.*?),ST=(.*?),C=(.*?)$/$1/,DEFAULT", "CN=a" + ",OU=,O=,L=,ST=" * 40, None),
+]
+
+
+@pytest.mark.parametrize(("rules", "name", "user"), ENDLESS)
+def test_a_name_that_was_made_for_a_rule_takes_bounded_time(rules: str, name: str, user: str | None) -> None:
+    assert PrincipalMapping(rules).user(name) == (name if user is None else user)
+
+
+def test_letters_are_those_of_java() -> None:
+    rules = PrincipalMapping("RULE:(?i)^CN=kafka$/broker/,RULE:^CN=(\\w+)$/$1/,DEFAULT")
+    assert [rules.user(name) for name in ("CN=KAFKA", "CN=\N{KELVIN SIGN}afka", "CN=é")] == [
+        "broker",
+        "CN=\N{KELVIN SIGN}afka",
+        "CN=é",
+    ]
+
+
+def test_a_rule_outside_of_re2_is_taken_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    rules = PrincipalMapping("RULE:^(?!CN=root)CN=(.*)$/$1/,RULE:^CN=(.*)$/not-$1/")
+    assert (rules.user("CN=ann"), rules.user("CN=root")) == ("ann", "not-root")
+    assert "(?!CN=root)" in caplog.text
+    assert "can hold this node up" in caplog.text
+
+
 @pytest.mark.parametrize("rules", ["default", "DEFAULT/L", "RULE:CN=(.*?),OU=ServiceUsers.*/$1", "RULE:^CN=(.*?/$1/"])
 def test_a_rule_that_cannot_be_read_is_named(rules: str) -> None:
     with pytest.raises(OttlaError, match=r"^ssl\.principal\.mapping\.rules: '.*' cannot be read"):

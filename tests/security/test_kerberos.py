@@ -34,6 +34,8 @@ from ottla.security.verify import SignInRefused
         (["RULE:[1:$1@$0]", "DEFAULT"], "ann@HOME", None),
         (["DEFAULT"], "a/b/c@HOME", None),
         (["DEFAULT"], "ann@HOME@HOME", None),
+        (["RULE:[1:$1](a.*)s/(a+)+b/x/"], "a" * 60 + "@AWAY", "a" * 60),
+        (["RULE:[1:$1](.*)s/a/${nothing}/"], "ann@AWAY", None),
     ],
 )
 def test_rules_give_the_user_s_name(rules: list[str], principal: str, user: str | None) -> None:

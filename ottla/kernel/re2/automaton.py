@@ -4,7 +4,7 @@ Matching walks it with a set of states and remembers each step, so that the thou
 a character. What is remembered took work, and all the work that one expression may cost is bounded. Built by `pattern`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ottla.kernel.named import NamedTuple
 
@@ -35,6 +35,8 @@ class Automaton:
         self._takes: list[tuple[frozenset[str], int] | None] = []
         self._edges: list[list[_Edge]] = []
         self.start = self.accept = 0
+        #: State -> twice the number of the group that begins there, or one more for one that ends.
+        self.marks: dict[int, int] = {}
         self._next: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
         self._ends: dict[tuple[frozenset[int], str], bool] = {}
         #: Equal sets of characters are one.
@@ -63,6 +65,14 @@ class Automaton:
         """
         self._edges[source].append(_Edge(target, condition))
 
+    def marked(self, piece: tuple[int, int], number: int) -> tuple[int, int]:
+        """The piece between marks of a group's begin and end."""
+        start, end = self.state(), self.state()
+        self.connect(start, piece[0])
+        self.connect(piece[1], end)
+        self.marks[start], self.marks[end] = 2 * number, 2 * number + 1
+        return start, end
+
     # -- walking
 
     def matches(self, name: str) -> bool:
@@ -82,6 +92,16 @@ class Automaton:
         if found is None:
             found = self._ends[ends] = self.accept in self._closure(states, before, "")
         return found
+
+    def ways(self, state: int, text: str, at: int) -> Iterator[tuple[int, int]]:
+        """Where a state leads with the text that is left: (state, place in the text), the preferred way last."""
+        before, after = text[at - 1 : at] if at else "", text[at : at + 1]
+        for edge in reversed(self._edges[state]):
+            if _holds(edge.condition, before, after):
+                yield edge.target, at
+        takes = self._takes[state]
+        if takes is not None and after and after in takes[0]:
+            yield takes[1], at + 1
 
     def _take(self, states: frozenset[int], before: str, character: str) -> frozenset[int]:
         found = set()

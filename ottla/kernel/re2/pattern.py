@@ -60,7 +60,7 @@ class Expression:
         self.text = text
         self._automaton = Automaton()
         try:
-            self._automaton.start, self._automaton.accept = _Parser(text, self._automaton, others).parse()
+            self._automaton.start, self._automaton.accept = Parser(text, self._automaton, others).parse()
         except TooLarge as error:
             raise InvalidExpression(str(error)) from error
 
@@ -82,10 +82,14 @@ def _is_count(text: str) -> bool:
     return text.isdecimal() and text.isascii() and (text == "0" or text[0] != "0")
 
 
-class _Parser:
-    """Recursive descent over the text. A counted repetition parses its operand again for each copy."""
+class Parser:
+    """Recursive descent over the text. A counted repetition parses its operand again for each copy.
 
-    def __init__(self, text: str, automaton: Automaton, others: Iterable[str]) -> None:
+    With `captures` the automaton has marks where groups begin and end, for `ottla.kernel.re2.search`, and only letters
+    of ASCII have two cases, as in Java.
+    """
+
+    def __init__(self, text: str, automaton: Automaton, others: Iterable[str], *, captures: bool = False) -> None:
         self.text = text
         self.automaton = automaton
         self.others = frozenset(others) - _ASCII
@@ -95,6 +99,10 @@ class _Parser:
         self.fold_case = self.dot_all = self.by_lines = False
         #: The groups that have names, and where each stands: copies of a repetition read it again.
         self.names: dict[str, int] = {}
+        self.captures = captures
+        #: Where a group stands -> its number, and name -> number.
+        self.groups: dict[int, int] = {}
+        self.numbers: dict[str, int] = {}
 
     def parse(self) -> _Piece:
         piece = self._alternation()
@@ -158,7 +166,7 @@ class _Parser:
         low_high = self._quantifier()
         if low_high is None:
             return piece
-        self._eat("?")
+        lazy = self._eat("?")
         after = self.at
         if self._quantifier() is not None:
             raise InvalidExpression("invalid nested repetition operator")
@@ -171,23 +179,24 @@ class _Parser:
             assert copy is not None and self.at == operand_end
             pieces.append(copy)
         self.at = after
-        return self._chain(pieces, low, high)
+        return self._chain(pieces, low, high, lazy=lazy)
 
-    def _chain(self, pieces: list[_Piece], low: int, high: int | None) -> _Piece:
+    def _chain(self, pieces: list[_Piece], low: int, high: int | None, *, lazy: bool) -> _Piece:
         start, end = self.automaton.state(), self.automaton.state()
-        if low == 0:
-            self.automaton.connect(start, end)
-        if high == 0:
-            return start, end
+        ends = [(start, end)] if low == 0 else []
+        goes_on: list[tuple[int, int]] = []
         last = start
-        for index, (first, finish) in enumerate(pieces, 1):
-            self.automaton.connect(last, first)
+        for index, (first, finish) in enumerate(pieces if high != 0 else (), 1):
+            goes_on.append((last, first))
             if index >= low:
-                self.automaton.connect(finish, end)
+                ends.append((finish, end))
             last = finish
         if high is None:
             first, finish = pieces[-1]
-            self.automaton.connect(finish, first)
+            goes_on.append((finish, first))
+        # A search tries the ways out of a state in their order.
+        for source, target in (*ends, *goes_on) if lazy else (*goes_on, *ends):
+            self.automaton.connect(source, target)
         return start, end
 
     def _quantifier(self) -> tuple[int, int | None] | None:
@@ -249,6 +258,9 @@ class _Parser:
     def _cased(self, characters: frozenset[str]) -> frozenset[str]:
         if not self.fold_case:
             return characters
+        if self.captures:
+            ascii_letters = [one for one in characters if one.isascii()]
+            return characters.union(map(str.lower, ascii_letters), map(str.upper, ascii_letters))
         found = {form for one in characters for form in (one.lower(), one.upper()) if len(form) == 1}
         if self.others:
             # Some letters have a third form: Greek's final sigma, the signs of kelvin and angstrom.
@@ -258,7 +270,7 @@ class _Parser:
         return frozenset(found)
 
     def _group(self) -> _Piece | None:
-        flags = self._state()
+        flags, begin, name, captures = self._state(), self.at, "", True
         if self._eat("?"):
             if self._eat("P<") or self._eat("<"):
                 name, closed, _ = self.text[self.at :].partition(">")
@@ -267,13 +279,18 @@ class _Parser:
                 if self.names.setdefault(name, self.at) != self.at:
                     raise InvalidExpression(f"duplicate capture group name: {name}")
                 self.at += len(name) + 1
-            elif not self._flags():
+            elif self._flags():
+                captures = False
+            else:
                 return None
+        number = self.groups.setdefault(begin, len(self.groups) + 1) if captures else 0
+        if name:
+            self.numbers[name] = number
         piece = self._alternation()
         if not self._eat(")"):
             raise InvalidExpression("missing closing )")
         self._restore(flags)
-        return piece
+        return self.automaton.marked(piece, number) if captures and self.captures else piece
 
     def _flags(self) -> bool:
         """Read flags up to the colon or the end of the group; does a group follow?"""

@@ -1,0 +1,124 @@
+r"""Search and replacement with groups, in bounded time: which part of a name each group of an expression takes.
+
+    >>> search = Search("CN=(.*?),.*")
+    >>> search.matches("CN=ann,O=x"), search.replace("CN=ann,O=x", lambda found: found.text(1) or "")
+    (True, 'ann')
+
+Rules:
+- The language is that of `ottla.kernel.re2.pattern`, with Java's cases: (?i) is about letters of ASCII.
+- Of several ways to match, the one that Perl, Java and Python find counts: alternatives from the left, greedy or
+  lazy repetitions.
+- A state is tried once at each place of a name, so the time is that of states times characters. A call that tries more
+  than `WORK_MAX` raises InvalidExpression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ottla.kernel.re2.automaton import WORK_MAX, Automaton, TooLarge
+from ottla.kernel.re2.pattern import InvalidExpression, Parser
+
+
+class Found:
+    """A match in a text."""
+
+    def __init__(self, text: str, spans: list[int], numbers: dict[str, int]) -> None:
+        self._text, self._spans, self._numbers = text, spans, numbers
+        self.start, self.end = spans[0], spans[1]
+        #: How many groups the expression has.
+        self.groups = len(spans) // 2 - 1
+
+    def text(self, group: int | str) -> str | None:
+        """What a group took, by its number or name; None if it took nothing. IndexError for one that there is not."""
+        number = self._numbers.get(group, self.groups + 1) if isinstance(group, str) else group
+        if number > self.groups:
+            raise IndexError(f"there is no group {group}")
+        start, end = self._spans[2 * number : 2 * number + 2]
+        return None if start < 0 or end < 0 else self._text[start:end]
+
+
+class Search:
+    """A compiled expression. InvalidExpression."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._ascii = self._compiled("")
+
+    def _compiled(self, name: str) -> tuple[Automaton, Parser]:
+        """For names of ASCII, and of the other characters of `name`."""
+        automaton = Automaton()
+        parser = Parser(self._text, automaton, name, captures=True)
+        try:
+            automaton.start, automaton.accept = parser.parse()
+        except TooLarge as error:
+            raise InvalidExpression(str(error)) from error
+        return automaton, parser
+
+    def matches(self, name: str) -> bool:
+        """Does it match the whole of the name? InvalidExpression if that is too much work."""
+        return _Walk(name, *self._for(name)).find(0, whole=True) is not None
+
+    def replace(self, name: str, make: Callable[[Found], str], count: int = 0) -> str:
+        """The name with what `make` says in the place of each match, or of the first `count`.
+
+        InvalidExpression if that is too much work.
+        """
+        walk = _Walk(name, *self._for(name))
+        parts, at, last, found = [], 0, 0, 0
+        while at <= len(name) and (not count or found < count):
+            match = walk.find(at, whole=False)
+            if match is None:
+                break
+            found += 1
+            parts += [name[last : match.start], make(match)]
+            last = match.end
+            at = match.end + (match.end == match.start)
+        return "".join((*parts, name[last:]))
+
+    def _for(self, name: str) -> tuple[Automaton, Parser]:
+        return self._ascii if name.isascii() else self._compiled(name)
+
+
+class _Walk:
+    """The matches of one name. The work of all of them is bounded together."""
+
+    def __init__(self, name: str, automaton: Automaton, parser: Parser) -> None:
+        self._name, self._automaton, self._parser = name, automaton, parser
+        self._work_left = WORK_MAX
+
+    def find(self, at: int, *, whole: bool) -> Found | None:
+        """The first match that begins at `at` or, unless it is to be the whole name, behind it."""
+        tried: set[tuple[int, int]] = set()
+        for start in (at,) if whole else range(at, len(self._name) + 1):
+            spans = self._from(start, tried, whole=whole)
+            if spans is not None:
+                return Found(self._name, spans, self._parser.numbers)
+        return None
+
+    def _from(self, start: int, tried: set[tuple[int, int]], *, whole: bool) -> list[int] | None:
+        """The spans of the whole match and of the groups. What was tried from an earlier start leads nowhere."""
+        automaton, name = self._automaton, self._name
+        spans = [start, -1] + [-1, -1] * len(self._parser.groups)
+        # (state, place), or (the complement of a span's index, what it was before this way was tried).
+        pending = [(automaton.start, start)]
+        while pending:
+            state, at = pending.pop()
+            if state < 0:
+                spans[~state] = at
+                continue
+            if (state, at) in tried:
+                continue
+            tried.add((state, at))
+            self._work_left -= 1
+            if self._work_left < 0:
+                raise InvalidExpression("expression takes too much work")
+            if state == automaton.accept and (not whole or at == len(name)):
+                spans[1] = at
+                return spans
+            mark = automaton.marks.get(state)
+            if mark is not None:
+                pending.append((~mark, spans[mark]))
+                spans[mark] = at
+            pending += automaton.ways(state, name, at)
+        return None
