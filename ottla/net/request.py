@@ -14,7 +14,6 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ottla.kernel.client_error import check
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.kernel.lazy import LazyModule
 from ottla.wire.api import API, Api, ApiKey
@@ -23,8 +22,10 @@ from ottla.wire.header import RequestHeader, ResponseHeader, request_header_vers
 from ottla.wire.type import Malformed
 
 if TYPE_CHECKING:
+    from ottla.kernel import client_error
     from ottla.wire.api import api_versions
 else:
+    client_error = LazyModule("ottla.kernel.client_error")
     api_versions = LazyModule("ottla.wire.api.api_versions")
 
 #: v5 (KIP-1242) carries whom we expect to meet, which we do not check; v4 is enough for all features.
@@ -89,7 +90,7 @@ def second_version(response: api_versions.ApiVersionsResponse, asked: int) -> in
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION and asked > 0:
         known = {each.api_key: each.max_version for each in response.api_keys}
         return max(0, min(asked - 1, known.get(int(ApiKey.API_VERSIONS), 0)))
-    check(response.error_code)
+    client_error.check(response.error_code)
     return None
 
 
