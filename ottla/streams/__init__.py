@@ -15,7 +15,7 @@
     )
     app = builder.build(application_id="fraud")
 
-Names and semantics are Kafka Streams' 4.3, in Python's spelling. The classes here only write down a plan
+Names and semantics are those of Kafka Streams 4.3, spelled in snake_case. The classes here only record a plan
 (`ottla.flow.plan`); `ottla.flow` executes it. Read `builder.py`, `stream.py` and `table.py`, then `driver.py` for
 tests.
 """

@@ -1,4 +1,4 @@
-"""What `StreamsBuilder.build` gives: a checked program with its plan and its topology."""
+"""Application: a checked program with its plan and its topology, made by `StreamsBuilder.build`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from ottla.spark.streams.running import Running
 
 
-#: True while a tool reads the file of a program to find its application: nothing may start then.
+#: True while a tool imports a program's file to find its application; `start` then refuses to run.
 reading: ContextVar[bool] = ContextVar("reading", default=False)
 
 
 class Application:
-    """`plan` is what the program says, `topology` what is executed, `settings` what its tasks are told."""
+    """A program that is ready to run (Kafka Streams: KafkaStreams).
+
+    `plan` is the logical plan, `topology` the executable one, `settings` those of its tasks.
+    """
 
     def __init__(
         self,
@@ -48,11 +51,11 @@ class Application:
         )
 
     def describe(self) -> str:
-        """The topology in the words of Kafka Streams' `Topology.describe()`."""
+        """The topology as text, equal to that of Kafka Streams' `Topology.describe()`."""
         return self.topology.describe()
 
     def explain(self) -> str:
-        """The plan: each step with its schema, partitioning, times and lane, and the line that made it."""
+        """The plan as text: each step with its schema, partitioning, times, lane, and line in the program."""
         return self.plan.explain(self._lanes)
 
     def start(
@@ -68,28 +71,28 @@ class Application:
         accept_changes: bool = False,
         http: int | str | None = None,
     ) -> Running:
-        """Run on Spark, exactly once, and return at once. `await_termination` raises what ends the program.
+        """Start the program on Spark, exactly once by default, and return without waiting for its end.
 
-        `master`: where Spark runs it: `local[N]` (this machine, the default), `spark://HOST:PORT`, `yarn`, `k8s://...`,
+        `master`: where Spark runs: `local[N]` (this machine, the default), `spark://HOST:PORT`, `yarn`, `k8s://...`,
         or `sc://HOST:PORT` for Spark Connect. `spark_settings`: Spark's settings by its names. `spark`: a SparkSession
-        instead of both. `py_files`: files that the workers need besides the modules that lie beside the program.
+        in place of both. `py_files`: files that the workers need, besides the modules beside the program.
         `workers`: how many Spark tasks share the program's tasks, by default the session's cores; all of them must be
         able to run at the same time. `client`: settings of the Kafka clients by Kafka's names (security, timeouts).
-        `accept_changes`: start also if state of what the application last ran is lost. `http`: a port, or HOST:PORT,
-        that answers queries of stores and serves metrics to Prometheus; without a host it is 127.0.0.1.
+        `accept_changes`: start even if the new plan loses state of the last run. `http`: a port, or HOST:PORT, for an
+        HTTP server with store queries and Prometheus metrics; the host defaults to 127.0.0.1.
 
-        TopologyError if a source topic is missing or topics are not co-partitioned; OttlaError if an internal topic
-        or the state of an earlier run does not fit, there is no Spark at `master`, or the program runs already.
+        TopologyError if a source topic is missing or topics are not co-partitioned. OttlaError if an internal topic
+        or the state of an earlier run does not fit, no Spark answers at `master`, or the program is already running.
         """
         from ottla.spark.streams.running import start
 
         if reading.get():
             raise OttlaError(
-                f"application {self.application_id} is started while its file is read: put that line below "
+                f"application {self.application_id} must not start while its file is imported; move the call below "
                 'if __name__ == "__main__":'
             )
         if self._running is not None and not self._running.await_termination(0):
-            raise OttlaError(f"application {self.application_id} runs already: call stop() first")
+            raise OttlaError(f"application {self.application_id} is already running; call stop() first")
         self._running = start(
             self.topology,
             self.settings,
@@ -109,52 +112,56 @@ class Application:
 
     @property
     def state(self) -> State:
-        """CREATED before the start (Kafka Streams: KafkaStreams.state)."""
+        """The state of the program: CREATED before the first start (Kafka Streams: KafkaStreams.state)."""
         return State.CREATED if self._running is None else self._running.state
 
     def on_state_change(self, listener: Callable[[State, State], None]) -> None:
-        """Call `listener(new, old)` at each change of the state of what is started after this."""
+        """Call `listener(new, old)` on each state change of later starts (Kafka Streams: setStateListener)."""
         self._state_listeners.append(listener)
 
     def on_error(self, handler: Callable[[BaseException], ErrorResponse | None]) -> None:
         """Call `handler(error)` when a worker fails (Kafka Streams: setUncaughtExceptionHandler).
 
-        It answers ErrorResponse.REPLACE_THREAD to open the worker's tasks again from what was committed; any other
-        answer ends the program. Another instance that has taken over always ends it.
+        The handler returns ErrorResponse.REPLACE_THREAD to reopen the worker's tasks from the last commit; any other
+        result ends the program. A takeover by another instance always ends it. Set the handler before `start`.
         """
         self._error_handler = handler
 
     def store(self, name: str) -> StoreView:
-        """A store of the running program to read from (Kafka Streams: KafkaStreams.store): get, range, all, fetch."""
+        """A read-only view of a state store of the running program (Kafka Streams: KafkaStreams.store).
+
+        OttlaError if the program has no such store or was not started.
+        """
         return self._started().store(name)
 
     @property
     def http(self) -> str | None:
-        """HOST:PORT of the running program's HTTP server; None without one."""
+        """HOST:PORT of the running program's HTTP server, or None."""
         server = self._started().http
         return None if server is None else server.address
 
     def metrics(self) -> str:
-        """What the tasks measure, in Prometheus' text format."""
+        """The metrics of the tasks in Prometheus' text format."""
         return self._started().metrics()
 
     def pause(self) -> None:
-        """Process nothing until `resume`; the tasks stay open and the state stays RUNNING."""
+        """Stop processing until `resume`. Tasks stay open and the state stays RUNNING."""
         self._started().pause()
 
     def resume(self) -> None:
+        """Continue processing after `pause`."""
         self._started().resume()
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end; raises what ended the program. False if it still runs after `timeout` seconds."""
+        """Wait until the program ends, and raise the error that ended it. False if `timeout` seconds pass first."""
         return self._started().await_termination(timeout)
 
     def stop(self) -> None:
-        """End the program after the transactions that are open now, and wait for that."""
+        """Finish the open transactions, end the program, and wait until all workers have ended."""
         self._started().stop()
 
     def run(self, bootstrap_servers: str = "127.0.0.1:9092", **options: Any) -> None:
-        """`start`, then wait until the program fails or is interrupted (Ctrl-C), which stops it in order."""
+        """Call `start` and wait until the program fails or is interrupted (Ctrl-C); then stop it in order."""
         self.start(bootstrap_servers, **options)
         try:
             self.await_termination()
@@ -163,5 +170,5 @@ class Application:
 
     def _started(self) -> Running:
         if self._running is None:
-            raise OttlaError(f"application {self.application_id} was not started: call start() or run()")
+            raise OttlaError(f"application {self.application_id} was not started; call start() or run() first")
         return self._running

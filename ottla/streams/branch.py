@@ -1,4 +1,4 @@
-"""split(): a stream cut into branches."""
+"""BranchedKStream: a stream split into branches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ V = TypeVar("V")
 
 
 class BranchedKStream(Generic[K, V]):
-    """Branches in the order in which their predicates are tried."""
+    """Branches in the order in which their predicates are tried (Kafka Streams: BranchedKStream).
+
+    A branch's name in the returned dict is that of the split plus its own name or, without one, its position from 1
+    (0: the default branch).
+    """
 
     def __init__(self, stream: KStream[K, V], node: plan.Branch) -> None:
         self._stream = stream
@@ -30,18 +34,18 @@ class BranchedKStream(Generic[K, V]):
     def branch(
         self, predicate: Callable[[K, V], Any] | Expression, branched: Branched | str | None = None
     ) -> BranchedKStream[K, V]:
-        """A branch with a name (otherwise its position, from 1)."""
+        """Add a branch for the records for which `predicate(key, value)` is true and no earlier branch took them."""
         self._count += 1
         self._add(predicate, branched, self._count)
         return self
 
     def default_branch(self, branched: Branched | str | None = None) -> dict[str, KStream[Any, Any]]:
-        """A branch for all other records; all branches by name."""
+        """Add a branch for all remaining records. Returns all branches by name."""
         self._add(None, branched, 0)
         return self._branches
 
     def no_default_branch(self) -> dict[str, KStream[Any, Any]]:
-        """All branches by name; other records are dropped."""
+        """Drop all remaining records. Returns all branches by name."""
         return self._branches
 
     def _add(

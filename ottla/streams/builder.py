@@ -1,13 +1,13 @@
-"""StreamsBuilder: where a program begins.
+"""StreamsBuilder, the entry point of the DSL.
 
     builder = StreamsBuilder()
-    words = builder.stream("lines", key_serde="string", value_serde="string")
-    words.flat_map_values(str.split).group_by(lambda _, word:
-    word).count(materialized="counts").to_stream().to("counts") app = builder.build(application_id="word-count")
+    lines = builder.stream("lines", key_serde="string", value_serde="string")
+    words = lines.flat_map_values(str.split)
+    words.group_by(lambda _, word: word).count(materialized="counts").to_stream().to("counts")
+    app = builder.build(application_id="word-count")
     print(app.describe())
 
-Operators, stores and internal topics are numbered as Kafka Streams numbers them: one counter, in the order of the
-calls.
+Operators, stores and internal topics are numbered as in Kafka Streams: one counter, in the order of the calls.
 """
 
 from __future__ import annotations
@@ -32,12 +32,17 @@ from ottla.streams.stream import KStream
 from ottla.streams.table import GlobalKTable, KTable
 
 NodeT = TypeVar("NodeT", bound=plan.Node)
-#: What `topology.optimization=all` stands for. Kafka Streams' third one, merge.repartition.topics, is not made here.
+#: What `topology.optimization=all` enables. Kafka Streams' third one, merge.repartition.topics, is not implemented.
 _OPTIMIZATIONS = frozenset({"reuse.ktable.source.topics", "single.store.self.join"})
 
 
 class StreamsBuilder:
-    """Collects the nodes of a plan."""
+    """Builds a program: sources first, then operators on the streams and tables they return, then `build`.
+
+    Serdes are given as names ("string", "json", "long", ...; see `ottla.streams.serdes`) or as `Serde` objects; None
+    takes the default passed to `build`. Keyword arguments win over the same field of `consumed`. Errors are
+    TopologyError and name the line of the program.
+    """
 
     def __init__(self) -> None:
         self._nodes: list[plan.Node] = []
@@ -57,13 +62,17 @@ class StreamsBuilder:
         offset_reset: str | None = None,
         name: str | None = None,
     ) -> KStream[Any, Any]:
-        """A topic, several, or all whose names match a pattern, as a stream."""
+        """Read one topic, several, or all topics whose whole name matches a compiled pattern, as a stream.
+
+        `timestamp_extractor(record, partition_time)` returns ms since 1970; a negative result drops the record.
+        `offset_reset` says where to start without a committed offset: "earliest" (the default), "latest" or "none".
+        """
         options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, offset_reset, name)
         where = here()
         names = () if isinstance(topics, re.Pattern) else (topics,) if isinstance(topics, str) else tuple(topics)
         pattern = topics if isinstance(topics, re.Pattern) else None
         if not names and pattern is None:
-            raise TopologyError("stream() was given no topic: name at least one", where)
+            raise TopologyError("stream() has no topic: name at least one", where)
         schema = plan.Schema("stream", serde(options.key_serde, where), serde(options.value_serde, where))
         node = plan.StreamSource(
             self.named(options.name, "KSTREAM-SOURCE-"),
@@ -89,7 +98,10 @@ class StreamsBuilder:
         offset_reset: str | None = None,
         name: str | None = None,
     ) -> KTable[Any, Any]:
-        """A topic as a table: the newest value of each key. It is kept in a store if it is named or needed."""
+        """Read a topic as a table: the latest value of each key; a null value deletes the key.
+
+        The table gets a state store if `materialized` names one or if a later operator needs it.
+        """
         options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, offset_reset, name)
         node = plan.TableSource(**self._table(topic, options, materialized, "table"))
         return KTable(self, self.add(node), frozenset({node.source}), node.store.name if node.materialized else None)
@@ -105,7 +117,10 @@ class StreamsBuilder:
         timestamp_extractor: Extractor | None = None,
         name: str | None = None,
     ) -> GlobalKTable[Any, Any]:
-        """A topic as a table that every task sees whole."""
+        """Read a topic as a global table: every task holds all of its partitions (Kafka Streams: globalTable).
+
+        TopologyError if `materialized` asks for a versioned store.
+        """
         options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, None, name)
         parts = self._table(topic, options, materialized, "global table")
         if parts["store"].versioned:
@@ -116,7 +131,7 @@ class StreamsBuilder:
         return GlobalKTable(self, node, node.store.name, queryable)
 
     def add_state_store(self, store: StoreSpec) -> StreamsBuilder:
-        """A store for processors; see `ottla.streams.stores`."""
+        """Add a state store for processors, made by `ottla.streams.stores`. `process` connects it by name."""
         self.add(plan.AddStore(store.name, (), plan.Schema("nothing"), here(), store))
         return self
 
@@ -132,7 +147,7 @@ class StreamsBuilder:
         timestamp_extractor: Extractor | None = None,
         name: str | None = None,
     ) -> StreamsBuilder:
-        """A store that every task sees whole, kept by a processor of the user's."""
+        """Add a global store: every task holds all of `topic`, and the processor from `supplier` writes the store."""
         options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, None, name)
         where = here()
         source = self.named(options.name, "KSTREAM-SOURCE-", "-source")
@@ -142,10 +157,10 @@ class StreamsBuilder:
         self.add(plan.GlobalSource(processor, (), schema, where, topic, source, store, supplier, extractor))
         return self
 
-    # ---- the end
+    # ---- building
 
     def plan(self, optimizations: Iterable[str] = ()) -> plan.Plan:
-        """What was said so far."""
+        """The plan recorded so far."""
         return plan.Plan(tuple(self._nodes), tuple(self._copartitioned), frozenset(optimizations))
 
     def build(
@@ -157,10 +172,11 @@ class StreamsBuilder:
         handlers: Handlers | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> Application:
-        """The program, ready to run. `key_serde` and `value_serde` are the defaults; `config` takes Kafka Streams'
-        names
-        (`topology.optimization`, `ensure.explicit.internal.resource.naming`, ...). TopologyError if the plan cannot
-        run or would run wrong.
+        """Check the program and return it ready to run.
+
+        `key_serde` and `value_serde` are the default serdes. `handlers` decide what happens to records that cannot be
+        read, processed or written. `config` takes Kafka Streams' setting names (`topology.optimization`,
+        `ensure.explicit.internal.resource.naming`, ...). TopologyError if the plan cannot run or would run wrong.
         """
         where = here()
         config = dict(config or {})
@@ -177,12 +193,12 @@ class StreamsBuilder:
     # ---- for streams and tables
 
     def add(self, node: NodeT) -> NodeT:
-        """A node in its order."""
+        """Append a node to the plan and return it."""
         self._nodes.append(node)
         return node
 
     def next_name(self, prefix: str) -> str:
-        """The next number under a prefix."""
+        """The prefix with the next number."""
         self._index += 1
         return f"{prefix}{self._index - 1:010d}"
 
@@ -190,7 +206,7 @@ class StreamsBuilder:
         return self.next_name(f"{prefix}STATE-STORE-")
 
     def named(self, name: str | None, prefix: str, suffix: str = "") -> str:
-        """A name that was given, or the next one. A name that was given takes a number all the same."""
+        """The given name with `suffix`, or the next generated one. A given name uses up a number as well."""
         generated = self.next_name(prefix)
         return generated if name is None else name + suffix
 
@@ -203,7 +219,7 @@ class StreamsBuilder:
     def _table(self, topic: str, options: Consumed, given: Any, kind: Any) -> dict[str, Any]:
         where = here()
         if not isinstance(topic, str):
-            raise TopologyError(f"invalid topic of a table: {topic!r} (expected one topic's name)", where)
+            raise TopologyError(f"invalid topic for a table: {topic!r} (expected the name of one topic)", where)
         kept = materialized(given)
         store = self.store_name(kept, f"{topic}-")
         source = self.named(options.name, "KSTREAM-SOURCE-", "-source")
@@ -256,14 +272,15 @@ def _optimizations(setting: str, where: Where) -> frozenset[str]:
 
 
 def _explicit(finished: plan.Plan, where: Where) -> None:
-    """KIP-1111: everything that lives in the cluster has a name of the user's."""
+    """Check that every internal topic and store has a name from the program (KIP-1111)."""
     unnamed = [
         f"{what} ({node.where})" for node in finished for what in _resources(node) if re.search(r"-\d{10}(-|$)", what)
     ]
     if unnamed:
         raise TopologyError(
-            "ensure.explicit.internal.resource.naming is set, but these have no name of their own: "
-            + ", ".join(unnamed),
+            "ensure.explicit.internal.resource.naming is true, but these have generated names: "
+            + ", ".join(unnamed)
+            + "; pass name= or materialized= there",
             where,
         )
 

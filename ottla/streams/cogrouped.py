@@ -1,4 +1,4 @@
-"""Several grouped streams aggregated into one table (KIP-150), with and without windows."""
+"""Cogroups: several grouped streams aggregated into one table (KIP-150), with and without windows."""
 
 from __future__ import annotations
 
@@ -24,34 +24,37 @@ Given = Materialized | str | StoreSpec | None
 
 
 class CogroupedKStream(Generic[K]):
-    """Grouped streams, each with its aggregator `(key, value, aggregate) -> aggregate`."""
+    """Grouped streams, each with its aggregator (Kafka Streams: CogroupedKStream)."""
 
     def __init__(self, pairs: Pairs) -> None:
         self._pairs = pairs
 
     def cogroup(self, grouped: KGroupedStream[K, Any], aggregator: Callable[[K, Any, Any], Any]) -> CogroupedKStream[K]:
-        """Add another stream."""
+        """Add a grouped stream with its `aggregator(key, value, aggregate)`."""
         if grouped.builder is not self._pairs[0][0].builder:
-            raise TopologyError("the grouped streams of a cogroup must be of one StreamsBuilder", here())
+            raise TopologyError("the grouped streams of a cogroup must come from the same StreamsBuilder", here())
         return CogroupedKStream((*self._pairs, (grouped, aggregator)))
 
     def aggregate(
         self, initializer: Callable[[], Any], name: str | None = None, materialized: Given = None
     ) -> KTable[K, Any]:
-        """A table of all streams."""
+        """Fold the records of all streams into one table, starting from `initializer()`."""
         return _table(self._pairs, initializer, None, None, name, materialized)
 
     def windowed_by(self, windows: Any) -> Any:
-        """By window as well."""
+        """Aggregate by key and window: TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows."""
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._pairs, windows)
         if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows)):
             return TimeWindowedCogroupedKStream(self._pairs, windows)
-        raise TopologyError(f"invalid windows: {windows!r}", here())
+        raise TopologyError(
+            f"invalid windows: {windows!r} (expected TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows)",
+            here(),
+        )
 
 
 class TimeWindowedCogroupedKStream(Generic[K]):
-    """In tumbling, hopping, unlimited or sliding windows."""
+    """A cogroup in tumbling, hopping, unlimited or sliding windows."""
 
     def __init__(self, pairs: Pairs, windows: plan.AggregateWindows) -> None:
         self._pairs = pairs
@@ -60,12 +63,12 @@ class TimeWindowedCogroupedKStream(Generic[K]):
     def aggregate(
         self, initializer: Callable[[], Any], name: str | None = None, materialized: Given = None
     ) -> KTable[Windowed, Any]:
-        """A windowed table of all streams."""
+        """Fold the records of all streams into one windowed table, starting from `initializer()`."""
         return _table(self._pairs, initializer, None, self._windows, name, materialized)
 
 
 class SessionWindowedCogroupedKStream(Generic[K]):
-    """In session windows."""
+    """A cogroup in session windows."""
 
     def __init__(self, pairs: Pairs, windows: SessionWindows) -> None:
         self._pairs = pairs
@@ -78,7 +81,10 @@ class SessionWindowedCogroupedKStream(Generic[K]):
         name: str | None = None,
         materialized: Given = None,
     ) -> KTable[Windowed, Any]:
-        """The same; `merger(key, one, other)` makes one aggregate of two sessions that meet."""
+        """Fold the records of all streams into one windowed table, starting from `initializer()`.
+
+        When a record joins sessions, `merger(key, aggregate, other_aggregate)` merges their aggregates.
+        """
         return _table(self._pairs, initializer, merger, self._windows, name, materialized)
 
 

@@ -1,11 +1,11 @@
-"""A driver for tests: the whole program in one thread, without Spark or a broker (Kafka Streams: TopologyTestDriver).
+"""TestDriver: a whole program in one thread, without Spark or a broker (Kafka Streams: TopologyTestDriver).
 
     driver = TestDriver(builder.build(application_id="test"))
     lines = driver.input_topic("lines")
     lines.pipe("k", "hello world", timestamp=5)
     assert driver.output_topic("counts").read_key_values() == [("hello", 1), ("world", 1)]
 
-Every input is processed to its end, through repartition topics and back, before the call returns. All topics have one
+Each record is processed to its end, through repartition topics and back, before the call returns. All topics have one
 partition. The wall clock moves only by `advance_wall_clock`.
 """
 
@@ -28,7 +28,11 @@ from ottla.streams.application import Application
 
 
 class TestDriver:
-    """`start` is the wall clock at the beginning, in ms since 1970; `changelog` makes the stores' changelog topics."""
+    """Runs an application for tests (Kafka Streams: TopologyTestDriver).
+
+    `start` is the initial wall-clock time in ms since 1970. With `changelog`, writes to the stores' changelog topics
+    are outputs too. Closes the processors at the end of a `with` block.
+    """
 
     __test__ = False
 
@@ -56,8 +60,10 @@ class TestDriver:
         start: int | None = None,
         advance: Duration = 0,
     ) -> TestInputTopic:
-        """A topic to write to. Without serdes it takes those of the source that reads it. Records without a timestamp
-        get `start` (default: the wall clock) and move it by `advance`.
+        """A topic to write to. Serdes default to those of the source that reads it.
+
+        A record piped without a timestamp gets the topic's time, which starts at `start` (ms; default: the wall
+        clock) and then advances by `advance` (a timedelta or ms).
         """
         source = next((each for each in self.application.topology.sources.values() if topic in each.topics), None)
         key = serde(key_serde, here()) or (source.key if source else None)
@@ -73,7 +79,7 @@ class TestDriver:
         )
 
     def output_topic(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
-        """A topic to read from. Without serdes it takes those of the sink that writes it."""
+        """A topic to read from. Serdes default to those of the sink that writes it."""
         sink = next((each for each in self.application.topology.sinks.values() if each.topic == topic), None)
         key = serde(key_serde, here()) or (sink.key if sink else None)
         value = serde(value_serde, here()) or (sink.value if sink else None)
@@ -86,7 +92,11 @@ class TestDriver:
         )
 
     def pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()) -> None:
-        """A record in bytes. StreamsError if processing fails; the driver can go on, with what was done half."""
+        """Process a record given as bytes.
+
+        TopologyError if no source reads the topic. StreamsError if processing fails: the driver stays usable, but the
+        effects of the failed record up to then remain.
+        """
         known = self._runner.sources() | self._runner.sources(global_=True)
         sources = self.application.topology.sources.values()
         if topic not in known and not any(each.pattern is not None for each in sources):
@@ -96,27 +106,27 @@ class TestDriver:
         self._run([Input(topic, 0, offset, timestamp, key, value, headers)])
 
     def advance_wall_clock(self, duration: Duration) -> None:
-        """Let time pass; wall-clock punctuators that become due are called."""
+        """Advance the wall clock and call the wall-clock punctuators that become due."""
         self._runner.now += ms(duration)
         self._run([])
 
     @property
     def now(self) -> int:
-        """The wall clock, in ms."""
+        """The wall-clock time in ms since 1970."""
         return self._runner.now
 
     def state_store(self, name: str) -> Any:
-        """A store of the program, by name. KeyError if there is none."""
+        """The state store with this name. KeyError if there is none."""
         for task in self._runner.tasks.values():
             return task.store(name)
         raise KeyError(name)
 
     def produced_topics(self) -> list[str]:
-        """The topics that were written, internal ones included."""
+        """The topics with unread output, internal ones included."""
         return sorted(topic for topic, records in self._produced.items() if records)
 
     def take_produced(self) -> dict[str, list[Output]]:
-        """All records that were written and not read, in bytes, by topic; each is given once."""
+        """Take all unread output records, as bytes, by topic."""
         taken = {topic: list(records) for topic, records in self._produced.items() if records}
         for records in self._produced.values():
             records.clear()
@@ -124,7 +134,7 @@ class TestDriver:
 
     @property
     def dropped(self) -> int:
-        """Records that were dropped: null keys, late records, handlers that continue."""
+        """How many records were dropped: null keys, late records, and errors whose handler continues."""
         return sum(task.dropped for task in self._runner.tasks.values())
 
     def close(self) -> None:
@@ -147,7 +157,7 @@ class TestDriver:
 
 
 class TestInputTopic:
-    """A topic to write to."""
+    """A topic to write to. Made by `TestDriver.input_topic`."""
 
     __test__ = False
 
@@ -160,7 +170,7 @@ class TestInputTopic:
         self._advance = advance
 
     def pipe(self, key: Any, value: Any, timestamp: int | None = None, headers: Headers = ()) -> None:
-        """A record."""
+        """Process a record. `timestamp`: ms since 1970; by default the topic's time, which then advances."""
         if timestamp is None:
             timestamp = self._time
             self._time += self._advance
@@ -173,16 +183,17 @@ class TestInputTopic:
         )
 
     def pipe_all(self, pairs: Iterable[tuple[Any, Any]]) -> None:
-        """Several records, by key and value."""
+        """Process several (key, value) pairs."""
         for key, value in pairs:
             self.pipe(key, value)
 
     def advance_time(self, duration: Duration) -> None:
+        """Advance the topic's time."""
         self._time += ms(duration)
 
 
 class TestOutputTopic:
-    """A topic to read from; each record is read once."""
+    """A topic to read from; each record is read once. Made by `TestDriver.output_topic`."""
 
     __test__ = False
 
@@ -197,30 +208,35 @@ class TestOutputTopic:
 
     @property
     def is_empty(self) -> bool:
+        """Whether all records have been read."""
         return not self._records
 
     def read_record(self) -> Record:
-        """The next record; LookupError if there is none."""
+        """Read the next record. LookupError if there is none."""
         if not self._records:
-            raise LookupError(f"topic {self.topic} has no more records")
+            raise LookupError(f"topic {self.topic} has no more records to read")
         output = self._records.popleft()
         key = None if output.key is None else self._key.deserialize(self.topic, output.key)
         value = None if output.value is None else self._value.deserialize(self.topic, output.value)
         return Record(key, value, output.timestamp, output.headers)
 
     def read_records(self) -> list[Record]:
+        """Read all remaining records."""
         return [self.read_record() for _ in range(len(self._records))]
 
     def read_key_value(self) -> tuple[Any, Any]:
+        """Read the next record as (key, value). LookupError if there is none."""
         record = self.read_record()
         return record.key, record.value
 
     def read_key_values(self) -> list[tuple[Any, Any]]:
+        """Read all remaining records as (key, value) pairs."""
         return [(each.key, each.value) for each in self.read_records()]
 
     def read_values(self) -> list[Any]:
+        """Read the values of all remaining records."""
         return [each.value for each in self.read_records()]
 
     def read_map(self) -> dict[Any, Any]:
-        """The newest value of each key."""
+        """Read all remaining records: the latest value of each key."""
         return dict(self.read_key_values())

@@ -1,4 +1,4 @@
-"""The parts of a foreign-key join, named and numbered as Kafka Streams does."""
+"""The parts of a foreign-key join (KIP-213), named and numbered as in Kafka Streams."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def join(
     given: Materialized | str | StoreSpec | None,
     where: Where,
 ) -> KTable[Any, Any]:
-    """`extractor` takes (key, value)."""
+    """Join two tables by the foreign key that `extractor(key, value)` returns."""
     from ottla.streams.table import KTable
 
     builder, kept = this.builder, materialized(given)
@@ -61,7 +61,7 @@ def join(
 def _names(
     builder: StreamsBuilder, this: KTable[Any, Any], other: KTable[Any, Any], name: str | None, where: Where
 ) -> tuple[plan.ForeignKeyNames, str, str, str]:
-    """The names of the parts, of the subscription store, of the result, and of the source of the answers."""
+    """The names of the parts, the subscription store, the result, and the source of the responses."""
 
     def named(suffix: str, prefix: str) -> str:
         return builder.named(name, prefix, suffix)

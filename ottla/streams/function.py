@@ -1,4 +1,4 @@
-"""The user's functions in the form that the engine calls: always with the key."""
+"""Adapters from the user's functions to the form that the engine calls: always with the key."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Function = Callable[..., Any]
 
 
 def _takes(function: Function, count: int) -> bool:
-    """Can the function be called with so many arguments?"""
+    """Whether the function can be called with `count` positional arguments."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:
         return False
     except ValueError:
-        # A builtin without a signature: str, int and the like take the value alone.
+        # Builtins without a signature (str, int) take the value alone.
         return count == 1
     return True
 
 
 def lane_of(function: Any) -> plan.Lane:
-    """How a step's function is run."""
+    """The lane that runs a step's function."""
     if isinstance(function, (Expression, ColumnFunction)):
         return "column"
     return "batch" if isinstance(function, BatchFunction) else "record"
@@ -44,20 +44,20 @@ def callable_of(function: Any) -> Any:
 
 
 def serde_of(kind: Type) -> Serde | None:
-    """The serde of values that a column step gives."""
+    """The serde of a column step's results."""
     if kind is None or isinstance(kind, str):
         return None if kind is None else serde(kind)
     return ColumnsSerde(dict(kind))
 
 
 def with_key(function: Function | Expression, values: int = 1) -> Function:
-    """A function of the values, or of the key and the values, as one of key and values.
+    """Adapt a function of the values, or of the key and the values, to one of key and values.
 
-    A function that takes both forms (`*args`, defaults) gets the values alone.
+    A function that accepts both (`*args`, defaults) gets the values alone.
     """
     if isinstance(function, Expression) or lane_of(function) != "record":
         if values == 2:
-            raise TopologyError("a joiner is a function of single records, not a column expression or a batch", here())
+            raise TopologyError("a joiner must be a Python function, not a column expression or a batch", here())
         made: Function = callable_of(function)
         return made
     if _takes(function, values) or not _takes(function, values + 1):
@@ -66,7 +66,7 @@ def with_key(function: Function | Expression, values: int = 1) -> Function:
             def of_key_and_value(key: Any, value: Any) -> Any:
                 return function(value)
 
-            # The engine may leave out this step.
+            # The engine calls it directly where it can.
             of_key_and_value.of_value = function  # type: ignore[attr-defined]
             return of_key_and_value
         if values == 2:

@@ -1,4 +1,4 @@
-"""KGroupedStream: records by key, before they are aggregated or windowed."""
+"""KGroupedStream: records grouped by key, ready to be aggregated or windowed."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def counted(key: Any, value: Any, count: int) -> int:
     return count + 1
 
 
-# The engine may fold many records at once by an aggregator with this name (flow/vector/aggregate.py).
+# The name lets the engine fold many records at once (flow/vector/aggregate.py).
 counted.fold = "count"  # type: ignore[attr-defined]
 
 
 class Fold:
-    """A reducer that is known by name: sum, min or max. Nulls are left out."""
+    """A built-in reducer: sum, min or max. Nulls are ignored."""
 
     def __init__(self, name: str) -> None:
         self.fold = name
@@ -54,7 +54,10 @@ def zero() -> int:
 
 
 class KGroupedStream(Generic[K, V]):
-    """`name` is that of the repartition topic, where one is needed."""
+    """Records grouped by key (Kafka Streams: KGroupedStream). Aggregations drop null keys and null values.
+
+    `name` names the aggregation's operator, `materialized` its state store.
+    """
 
     def __init__(self, stream: KStream[K, V], name: str | None, key: Serde | None, value: Serde | None) -> None:
         self.stream = stream
@@ -67,10 +70,10 @@ class KGroupedStream(Generic[K, V]):
     def count(
         self, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, int]:
-        """How many records each key has had."""
+        """Count the records of each key."""
         kept = _kept(materialized)
         if materialized is not None and kept.store_name is None:
-            # Kafka Streams takes a number here that it does not use.
+            # Kafka Streams uses up a number here.
             self.builder.next_store("KSTREAM-AGGREGATE-")
         return self._aggregate("count", "KSTREAM-AGGREGATE-", zero, counted, name, kept, LONG)
 
@@ -80,7 +83,7 @@ class KGroupedStream(Generic[K, V]):
         name: str | None = None,
         materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[K, V]:
-        """`reducer(aggregate, value)`; the first value is the aggregate itself."""
+        """Combine the values of each key by `reducer(aggregate, value)`; the first value starts the aggregate."""
         aggregator = _reducer(reducer)
         return self._aggregate(
             "reduce", "KSTREAM-REDUCE-", None, aggregator, name, _kept(materialized), self.value_serde
@@ -93,7 +96,10 @@ class KGroupedStream(Generic[K, V]):
         name: str | None = None,
         materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[K, Any]:
-        """`aggregator(key, value, aggregate)`, beginning with `initializer()`. None deletes the aggregate."""
+        """Fold the records of each key by `aggregator(key, value, aggregate)`, starting from `initializer()`.
+
+        The result may be of any type; None deletes the aggregate.
+        """
         return self._aggregate(
             "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, name, _kept(materialized), None
         )
@@ -101,32 +107,32 @@ class KGroupedStream(Generic[K, V]):
     def sum(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, Any]:
-        """The sum of what a column expression (or a function of the value) gives; nulls are left out."""
+        """The sum of a column expression, or of a function of the value; nulls are ignored. Not in Kafka Streams."""
         return projected(self, expression).reduce(Fold("sum"), name, materialized)
 
     def min(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, Any]:
-        """The least."""
+        """The minimum of a column expression, or of a function of the value; nulls are ignored."""
         return projected(self, expression).reduce(Fold("min"), name, materialized)
 
     def max(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, Any]:
-        """The greatest."""
+        """The maximum of a column expression, or of a function of the value; nulls are ignored."""
         return projected(self, expression).reduce(Fold("max"), name, materialized)
 
     def avg(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, float]:
-        """The mean as a double. The store holds sum and count, as JSON."""
+        """The mean as a double; nulls are ignored. The store holds the sum and the count as JSON."""
         kept = _kept(materialized)
         group = projected(self, expression)
         pairs = group._aggregate("avg", "KSTREAM-AGGREGATE-", nothing, averaged, name, kept, JSON)
         return pairs.map_values(average)
 
     def cogroup(self, aggregator: Callable[[K, V, Any], Any]) -> CogroupedKStream[K]:
-        """Aggregate together with other streams, each with its own aggregator."""
+        """Start a cogroup: one aggregate over several grouped streams, each with its own aggregator (KIP-150)."""
         from ottla.streams.cogrouped import CogroupedKStream
 
         return CogroupedKStream(((self, aggregator),))
@@ -138,7 +144,7 @@ class KGroupedStream(Generic[K, V]):
     def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedKStream[K, V]: ...
 
     def windowed_by(self, windows: Any) -> Any:
-        """Aggregate by window as well."""
+        """Aggregate by key and window: TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows."""
         from ottla.streams.windowed import SessionWindowedKStream, TimeWindowedKStream
 
         if isinstance(windows, SessionWindows):
@@ -151,9 +157,7 @@ class KGroupedStream(Generic[K, V]):
         )
 
     def source(self, store: str, where: Where) -> KStream[K, V]:
-        """The stream to aggregate, through a repartition topic if that is needed. A group with a name is repartitioned
-        once, however many aggregates it has.
-        """
+        """The stream to aggregate, repartitioned if needed. All aggregates of a named group share its topic."""
         if not self.stream.needs_repartition:
             return self.stream
         stream = self.stream.repartitioned(self.name or store, self.key_serde, self.value_serde, where)
@@ -189,7 +193,7 @@ def _kept(given: Materialized | str | StoreSpec | None) -> Materialized:
 
 
 def _reducer(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], Any]:
-    """A reducer as an aggregator of an aggregate that is there."""
+    """A reducer as an aggregator. The aggregate is never None."""
 
     def aggregator(key: Any, value: Any, aggregate: Any) -> Any:
         return reducer(aggregate, value)
@@ -200,13 +204,13 @@ def _reducer(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], An
 
 
 def projected(grouped: KGroupedStream[K, Any], expression: Any) -> KGroupedStream[K, Any]:
-    """The group of what an expression or function of the value gives."""
+    """The group with each value replaced by a column expression or a function of it."""
     stream = grouped.stream.map_values(expression)
     return KGroupedStream(stream, grouped.name, grouped.key_serde, stream.value_serde)
 
 
 def averaged(key: Any, value: Any, aggregate: Any) -> Any:
-    """The aggregator of avg: [sum, count] of the values that are not null."""
+    """The aggregator of avg: [sum, count] of the non-null values."""
     if value is None:
         return aggregate
     return [float(value), 1] if aggregate is None else [aggregate[0] + value, aggregate[1] + 1]

@@ -1,4 +1,4 @@
-"""KGroupedTable: a table under other keys, before it is aggregated."""
+"""KGroupedTable: a table regrouped under new keys, ready to be aggregated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ Given = Materialized | str | StoreSpec | None
 
 
 class KGroupedTable(Generic[K, V]):
-    """An aggregate subtracts a row's old value and adds its new one."""
+    """A regrouped table (Kafka Streams: KGroupedTable). For each update of a row, an aggregation subtracts the row's
+    old value and adds its new one.
+    """
 
     def __init__(
         self, table: KTable[Any, Any], node: plan.TableGroup, name: str | None, key: Serde | None, value: Serde | None
@@ -34,7 +36,7 @@ class KGroupedTable(Generic[K, V]):
         self._repartition: plan.TableRepartition | None = None
 
     def count(self, name: str | None = None, materialized: Given = None) -> KTable[K, int]:
-        """How many rows each key has."""
+        """Count the rows of each key."""
 
         def less(key: Any, value: Any, count: int) -> int:
             return count - 1
@@ -48,7 +50,10 @@ class KGroupedTable(Generic[K, V]):
         name: str | None = None,
         materialized: Given = None,
     ) -> KTable[K, V]:
-        """`adder(aggregate, value)` and `subtractor(aggregate, value)`; the first value is the aggregate itself."""
+        """Combine the rows by `adder(aggregate, value)` and `subtractor(aggregate, value)`.
+
+        The first value starts the aggregate.
+        """
         return self._aggregate(
             "reduce",
             "KTABLE-REDUCE-",
@@ -68,7 +73,9 @@ class KGroupedTable(Generic[K, V]):
         name: str | None = None,
         materialized: Given = None,
     ) -> KTable[K, Any]:
-        """`adder(key, value, aggregate)` and `subtractor(key, value, aggregate)`, beginning with `initializer()`."""
+        """Fold the rows by `adder(key, value, aggregate)` and `subtractor(key, value, aggregate)`, starting from
+        `initializer()`.
+        """
         return self._aggregate(
             "aggregate", "KTABLE-AGGREGATE-", initializer, adder, subtractor, name, materialized, None
         )

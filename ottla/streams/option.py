@@ -1,5 +1,5 @@
-"""The options of operators, under Kafka Streams' names. All are immutable; most operators take their fields as keyword
-arguments as well.
+"""The options of operators, under Kafka Streams' names. All are immutable, and most operators also take their fields
+as keyword arguments.
 
     words.group_by_key().count(materialized=Materialized.as_("counts").with_value_serde("long"))
     words.group_by_key().count(materialized="counts")                                           # the same
@@ -22,7 +22,9 @@ from ottla.flow.window import Duration, ms
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """How a topic is read. `offset_reset`: "earliest", "latest", "none", or "by_duration:PT1H" (KIP-1106)."""
+    """How to read a topic. `offset_reset`: "earliest", "latest", "none", or "by_duration:PT1H" (KIP-1106; not
+    supported on Spark yet).
+    """
 
     key_serde: Any = None
     value_serde: Any = None
@@ -33,7 +35,9 @@ class Consumed:
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """How a topic is written. `partitioner(topic, key, value, partitions)` gives a partition, several, or None."""
+    """How to write a topic. `partitioner(topic, key, value, partitions)` returns a partition, several, or None for
+    Kafka's default.
+    """
 
     key_serde: Any = None
     value_serde: Any = None
@@ -43,7 +47,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class Grouped:
-    """How a stream or table is grouped; the name is that of the repartition topic."""
+    """How to group a stream or table. `name` names the repartition topic."""
 
     name: str | None = None
     key_serde: Any = None
@@ -52,7 +56,7 @@ class Grouped:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """A stream-table join. A grace period needs a versioned table."""
+    """How to join a stream with a table. `grace`, a timedelta or ms, needs a versioned table."""
 
     key_serde: Any = None
     value_serde: Any = None
@@ -63,7 +67,10 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class StreamJoined:
-    """A stream-stream join: serdes, names, its stores."""
+    """How to join two streams: serdes, names and state stores.
+
+    `key_serde` and `value_serde` are those of this stream, `other_value_serde` that of the other stream's values.
+    """
 
     key_serde: Any = None
     value_serde: Any = None
@@ -79,7 +86,7 @@ class StreamJoined:
 
 @dataclass(frozen=True, slots=True)
 class TableJoined:
-    """A foreign-key join: its name, and partitioners of the left key and of the foreign key."""
+    """How to join tables by foreign key: the join's name, and partitioners of the left key and of the foreign key."""
 
     name: str | None = None
     partitioner: Partitioner | None = None
@@ -88,7 +95,7 @@ class TableJoined:
 
 @dataclass(frozen=True, slots=True)
 class Repartitioned:
-    """An explicit repartition topic."""
+    """How to repartition a stream. `partitions` None: as many as the topics it must be co-partitioned with."""
 
     name: str | None = None
     key_serde: Any = None
@@ -99,9 +106,11 @@ class Repartitioned:
 
 @dataclass(frozen=True, slots=True)
 class Materialized:
-    """How a table is kept: the store's name, serdes, changelog, retention, and whether in memory or on disk.
+    """How to store a table: the store's name, serdes, changelog and retention.
 
-    `versioned` keeps the history of each key for so long (tables only; KIP-889).
+    `retention` is for windowed tables; `versioned` is the history retention of a versioned store (KIP-889), which
+    windowed tables cannot have. `caching` has no effect: every change is emitted. `store_type` "in_memory" only
+    selects the details in which Kafka Streams' in-memory stores differ.
     """
 
     store_name: str | None = None
@@ -118,49 +127,61 @@ class Materialized:
 
     @classmethod
     def as_(cls, store: str | StoreSpec) -> Materialized:
-        """A store by its name, or one made by `ottla.streams.stores`."""
+        """Use a store with this name, or a store made by `ottla.streams.stores` (Kafka Streams: Materialized.as)."""
         if isinstance(store, StoreSpec):
             return cls(store_name=store.name, store=store)
         return cls(store_name=store)
 
     @classmethod
     def with_(cls, key_serde: Any, value_serde: Any) -> Materialized:
+        """Use a store with a generated name and these serdes (Kafka Streams: Materialized.with)."""
         return cls(key_serde=key_serde, value_serde=value_serde)
 
     def with_key_serde(self, key_serde: Any) -> Materialized:
+        """Set the serde of the keys."""
         return replace(self, key_serde=key_serde)
 
     def with_value_serde(self, value_serde: Any) -> Materialized:
+        """Set the serde of the values."""
         return replace(self, value_serde=value_serde)
 
     def with_retention(self, retention: Duration) -> Materialized:
+        """Set how long a windowed table keeps its windows: a timedelta or ms, at least the window and its grace."""
         return replace(self, retention=retention)
 
     def with_logging_disabled(self) -> Materialized:
+        """Write no changelog. The store is empty after a restart."""
         return replace(self, logging=False, log_settings={})
 
     def with_logging_enabled(self, settings: Mapping[str, str]) -> Materialized:
+        """Write a changelog topic with these topic settings."""
         return replace(self, logging=True, log_settings=dict(settings))
 
     def with_caching_enabled(self) -> Materialized:
+        """Accepted for compatibility; every change is emitted."""
         return replace(self, caching=True)
 
     def with_caching_disabled(self) -> Materialized:
+        """Accepted for compatibility; every change is emitted."""
         return replace(self, caching=False)
 
     def with_store_type(self, store_type: Literal["persistent", "in_memory"]) -> Materialized:
+        """Behave as Kafka Streams' persistent or in-memory stores where the two differ."""
         return replace(self, store_type=store_type)
 
 
 def materialized(given: Materialized | str | StoreSpec | None) -> Materialized:
-    """What an operator was given, as options."""
+    """An operator's `materialized` argument as options."""
     if given is None:
         return Materialized()
     if isinstance(given, (str, StoreSpec)):
         return Materialized.as_(given)
     if isinstance(given, Materialized):
         return given
-    raise TopologyError(f"invalid materialized: {given!r} (expected a store's name or a Materialized)", here())
+    raise TopologyError(
+        f"invalid materialized: {given!r} (expected a store name, a store of ottla.streams.stores or a Materialized)",
+        here(),
+    )
 
 
 def store_of(
@@ -172,7 +193,7 @@ def store_of(
     retention_ms: int = 0,
     window_ms: int = 0,
 ) -> StoreSpec:
-    """The store that a table's options ask for."""
+    """The store that a table's options describe."""
     where = here()
     key, value = serde(options.key_serde, where) or key, serde(options.value_serde, where) or value
     common: dict[str, Any] = {
@@ -195,9 +216,8 @@ def store_of(
         asked = ms(options.retention, "retention")
         if asked < retention_ms:
             raise TopologyError(
-                f"invalid retention of state store {name}: {asked} ms (expected at least {retention_ms} ms: the "
-                f"window and "
-                "its grace period)",
+                f"invalid retention of state store {name}: {asked} ms (expected at least {retention_ms} ms, the window "
+                "and its grace period)",
                 where,
             )
         retention_ms = asked
@@ -207,22 +227,28 @@ def store_of(
 
 @dataclass(frozen=True, slots=True)
 class EmitStrategy:
-    """When a windowed aggregate emits: at each update, or once when a window closes (KIP-825)."""
+    """When a windowed aggregate emits: on each update, or once when a window closes (KIP-825)."""
 
     on_close: bool = False
 
     @classmethod
     def on_window_update(cls) -> EmitStrategy:
+        """Emit each update."""
         return cls(False)
 
     @classmethod
     def on_window_close(cls) -> EmitStrategy:
+        """Emit one final result per window."""
         return cls(True)
 
 
 @dataclass(frozen=True, slots=True)
 class BufferConfig:
-    """How much suppress may hold back. Beyond it the oldest is emitted early, or the task stops (`shut_down`)."""
+    """How much `suppress` may hold back, in records and bytes (None: no limit).
+
+    When the buffer is full, the oldest update is emitted early or, with `shut_down`, the task fails. `logging`: whether
+    the buffer has a changelog.
+    """
 
     records: int | None = None
     size: int | None = None
@@ -231,52 +257,61 @@ class BufferConfig:
 
     @classmethod
     def max_records(cls, records: int) -> BufferConfig:
+        """Hold at most this many keys; emit early beyond that."""
         return cls(records=records)
 
     @classmethod
     def max_bytes(cls, size: int) -> BufferConfig:
+        """Hold at most this many bytes; emit early beyond that."""
         return cls(size=size)
 
     @classmethod
     def unbounded(cls) -> BufferConfig:
+        """Hold everything; never emit early."""
         return cls(shut_down=True)
 
     def with_max_records(self, records: int) -> BufferConfig:
+        """Set the limit in keys."""
         return replace(self, records=records)
 
     def with_max_bytes(self, size: int) -> BufferConfig:
+        """Set the limit in bytes."""
         return replace(self, size=size)
 
     def with_no_bound(self) -> BufferConfig:
+        """Remove both limits."""
         return replace(self, records=None, size=None, shut_down=True)
 
     def shut_down_when_full(self) -> BufferConfig:
+        """Fail the task when the buffer is full."""
         return replace(self, shut_down=True)
 
     def emit_early_when_full(self) -> BufferConfig:
+        """Emit the oldest update when the buffer is full."""
         return replace(self, shut_down=False)
 
     def with_logging_disabled(self) -> BufferConfig:
+        """Write no changelog. The buffer is empty after a restart."""
         return replace(self, logging=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """Hold a table's updates back."""
+    """How `suppress` holds a table's updates back (Kafka Streams: Suppressed)."""
 
-    #: None: until the window closes.
+    #: How long to wait, in ms of stream time; None: until the window closes.
     wait_ms: int | None
     buffer: BufferConfig
     name: str | None = None
 
     @classmethod
     def until_window_closes(cls, buffer: BufferConfig) -> Suppressed:
-        """A final result for each window. The buffer must not emit early: `unbounded()` or
+        """Emit one final result per window. TopologyError if the buffer may emit early: it must be `unbounded()` or
         `.shut_down_when_full()`.
         """
         if not buffer.shut_down:
             raise TopologyError(
-                "a buffer that emits early would emit results that are not final: use BufferConfig.unbounded() or "
+                "a buffer that emits early would emit results that are not final; use BufferConfig.unbounded() or "
                 ".shut_down_when_full()",
                 here(),
             )
@@ -284,14 +319,15 @@ class Suppressed:
 
     @classmethod
     def until_time_limit(cls, limit: Duration, buffer: BufferConfig) -> Suppressed:
-        """At most one update of a key in `limit` of stream time."""
+        """Emit at most one update of a key per `limit` (a timedelta or ms of stream time)."""
         return cls(ms(limit, "time limit"), buffer)
 
     def with_name(self, name: str) -> Suppressed:
+        """Name the operator and its store."""
         return replace(self, name=name)
 
     def rule(self, close_ms: int) -> SuppressRule:
-        """`close_ms`: how long after its end the window closes."""
+        """The rule for the operator. `close_ms`: how long after its end the window closes."""
         buffer = self.buffer
         wait = close_ms if self.wait_ms is None else self.wait_ms
         return SuppressRule(wait, self.wait_ms is None, buffer.records, buffer.size, buffer.shut_down)
@@ -299,8 +335,10 @@ class Suppressed:
 
 @dataclass(frozen=True, slots=True)
 class Branched:
-    """A branch: its name, and what is made of it. `function` gives the stream that stands in the map; `consumer` gives
-    none, and the branch is not in the map.
+    """How to handle a branch: its name, and a function or consumer of the branch's stream.
+
+    `function(stream)` returns the stream that the dict of branches holds. With `consumer(stream)` the dict does not
+    hold the branch.
     """
 
     name: str | None = None
@@ -309,12 +347,15 @@ class Branched:
 
     @classmethod
     def as_(cls, name: str) -> Branched:
+        """Name the branch (Kafka Streams: Branched.as)."""
         return cls(name)
 
     @classmethod
     def with_function(cls, function: Callable[[Any], Any], name: str | None = None) -> Branched:
+        """Put `function(stream)` into the dict of branches, unless it is None."""
         return cls(name, function=function)
 
     @classmethod
     def with_consumer(cls, consumer: Callable[[Any], Any], name: str | None = None) -> Branched:
+        """Pass the branch's stream to `consumer` and leave it out of the dict of branches."""
         return cls(name, consumer=consumer)

@@ -1,7 +1,7 @@
-"""Serdes for programs: by two functions, of a class, Avro, Protobuf, JSON Schema, windowed keys.
+"""Serdes beyond the built-in ones: functions, classes, Avro, Protobuf, JSON Schema, windowed keys.
 
-Names work wherever a serde is asked for: "bytes", "string", "json", "long", "integer", "short", "double", "float",
-"boolean", "uuid" (Java's encodings). What is here is for the rest.
+The built-in serdes are given by name wherever a serde is expected: "bytes", "string", "json", "long", "integer",
+"short", "double", "float", "boolean" and "uuid", in Java's encodings.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from ottla.flow.window import Duration, ms
 
 
 def of_functions(name: str, serializer: Callable[[Any], bytes], deserializer: Callable[[bytes], Any]) -> Serde:
-    """A serde of two functions; neither is called for None."""
+    """A serde made of two functions, `serializer(value)` and `deserializer(data)`. Neither is called for None."""
     return FunctionSerde(name, serializer, deserializer)
 
 
 def of_class(cls: type) -> Serde:
-    """Values of a dataclass or a Pydantic model, as JSON. Fields that are dataclasses themselves come back as such."""
+    """Instances of a dataclass or a Pydantic model, as JSON. Nested dataclasses are restored as well.
+
+    TopologyError if `cls` is neither.
+    """
     if hasattr(cls, "model_validate_json"):
         model: Any = cls
         return FunctionSerde(cls.__name__, lambda value: value.model_dump_json().encode(), model.model_validate_json)
@@ -41,9 +44,10 @@ def of_class(cls: type) -> Serde:
 
 
 def columns(fields: typing.Any = None, /, **named: str) -> Serde:
-    """JSON objects with these fields, as dicts: `columns(card="string", amount="double")`. Types are long, double,
-    string and boolean; column expressions and batch functions know them. Fields that a value lacks are null, others are
-    left out.
+    """JSON objects with typed fields, as dicts: `columns(card="string", amount="double")`.
+
+    Types are long, double, string and boolean; column expressions and batch functions use them. A missing field reads
+    as None, and other fields of the JSON are ignored.
     """
     return ColumnsSerde({**(fields or {}), **named})
 
@@ -58,8 +62,9 @@ def _made(cls: Any, fields: Any) -> Any:
 
 
 def avro(schema: Any, *, schema_id: int | None = None, registry: Any = None) -> Serde:
-    """Avro by a schema; with `schema_id`, and a `registry` that gives the schema of an id, in Confluent's wire format.
-    Needs the extra `ottla[avro]`.
+    """Avro with a fixed schema. Needs the extra `ottla[avro]`.
+
+    With `schema_id`, and a `registry` that looks up the schema of an id, in Confluent's wire format.
     """
     from ottla.serde.serializer_avro import avro_deserializer, avro_serializer
 
@@ -69,7 +74,10 @@ def avro(schema: Any, *, schema_id: int | None = None, registry: Any = None) -> 
 
 
 def protobuf(message: Any, *, schema_id: int | None = None) -> Serde:
-    """Messages of a Protobuf class; with `schema_id`, in Confluent's wire format. Needs the extra `ottla[protobuf]`."""
+    """Instances of a Protobuf message class. Needs the extra `ottla[protobuf]`.
+
+    With `schema_id`, in Confluent's wire format.
+    """
     from ottla.serde.serializer_protobuf import protobuf_deserializer, protobuf_serializer
 
     confluent = schema_id is not None
@@ -79,8 +87,10 @@ def protobuf(message: Any, *, schema_id: int | None = None) -> Serde:
 
 
 def json_schema(schema: Any, *, schema_id: int | None = None, registry: Any = None) -> Serde:
-    """JSON that keeps to a JSON Schema, as dicts and lists; what does not is an error of the record. With `schema_id`,
-    and a `registry` that gives the schema of an id, in Confluent's wire format. Needs the extra `ottla[json-schema]`.
+    """JSON that a JSON Schema validates, as dicts and lists. Needs the extra `ottla[json-schema]`.
+
+    A value that does not match the schema is an error of its record. With `schema_id`, and a `registry` that looks up
+    the schema of an id, in Confluent's wire format.
     """
     from ottla.serde.serializer_json_schema import json_schema_deserializer, json_schema_serializer
 
@@ -93,10 +103,10 @@ def json_schema(schema: Any, *, schema_id: int | None = None, registry: Any = No
 
 
 def time_windowed(inner: Any, size: Duration) -> Serde:
-    """Keys of time and sliding windows; the size gives the end when they are read."""
+    """Keys of time and sliding windows (`Windowed`). The bytes hold only the start; `size` determines the end."""
     return TimeWindowedSerde(inner, ms(size, "window size"))
 
 
 def session_windowed(inner: Any) -> Serde:
-    """Keys of session windows."""
+    """Keys of session windows (`Windowed`)."""
     return SessionWindowedSerde(inner)

@@ -1,8 +1,12 @@
-"""Stores for processors and tables (Kafka Streams: Stores).
+"""State stores for processors and tables (Kafka Streams: Stores).
 
-builder.add_state_store(stores.key_value("seen", "string", "long"))
-stream.process(Deduplicate, "seen")
-builder.table("rates", materialized=Materialized.as_(stores.versioned("rates", timedelta(days=1))))
+    builder.add_state_store(stores.key_value("seen", "string", "long"))
+    stream.process(Deduplicate, "seen")
+    builder.table("rates", materialized=Materialized.as_(stores.versioned("rates", timedelta(days=1))))
+
+Durations are timedelta or milliseconds; TopologyError if one is negative. Serdes default to the application's. All
+stores live in memory and are restored from their changelogs; `in_memory` only selects the details in which Kafka
+Streams' in-memory stores differ.
 """
 
 from __future__ import annotations
@@ -16,26 +20,28 @@ from ottla.flow.window import Duration, ms
 
 
 def key_value(name: str, key_serde: Any = None, value_serde: Any = None, *, in_memory: bool = False) -> StoreSpec:
-    """A key-value store (persistentKeyValueStore, inMemoryKeyValueStore)."""
+    """A key-value store (Kafka Streams: persistentKeyValueStore, inMemoryKeyValueStore)."""
     return StoreSpec(name, "key_value", serde(key_serde, here()), serde(value_serde, here()), in_memory=in_memory)
 
 
 def timestamped_key_value(
     name: str, key_serde: Any = None, value_serde: Any = None, *, in_memory: bool = False
 ) -> StoreSpec:
-    """A key-value store with the time of each value: `ValueAndTimestamp` (persistentTimestampedKeyValueStore)."""
+    """A key-value store of `ValueAndTimestamp` (Kafka Streams: persistentTimestampedKeyValueStore)."""
     kinds = serde(key_serde, here()), serde(value_serde, here())
     return StoreSpec(name, "timestamped_key_value", *kinds, in_memory=in_memory)
 
 
 def lru_map(name: str, size: int, key_serde: Any = None, value_serde: Any = None) -> StoreSpec:
-    """The keys that were used last (lruMap)."""
+    """A key-value store of the `size` most recently used keys (Kafka Streams: lruMap)."""
     kinds = serde(key_serde, here()), serde(value_serde, here())
     return StoreSpec(name, "key_value", *kinds, in_memory=True, capacity=size)
 
 
 def versioned(name: str, history: Duration, key_serde: Any = None, value_serde: Any = None) -> StoreSpec:
-    """All versions of each key, back to `history` (persistentVersionedKeyValueStore)."""
+    """A store of all versions of each key, as far back as `history` (Kafka Streams: persistentVersionedKeyValueStore,
+    KIP-889).
+    """
     kinds = serde(key_serde, here()), serde(value_serde, here())
     return StoreSpec(name, "versioned", *kinds, ms(history, "history retention"))
 
@@ -51,7 +57,12 @@ def window(
     retain_duplicates: bool = False,
     in_memory: bool = False,
 ) -> StoreSpec:
-    """Values by key and window start (persistentWindowStore, inMemoryWindowStore, ...Timestamped...)."""
+    """A store of values by key and window start (Kafka Streams: persistentWindowStore, inMemoryWindowStore and
+    persistentTimestampedWindowStore).
+
+    `retention`: how long behind the newest window start entries can be read. `retain_duplicates`: keep every value of
+    a key and start instead of the last one.
+    """
     return StoreSpec(
         name,
         "timestamped_window" if timestamped else "window",
@@ -67,6 +78,9 @@ def window(
 def session(
     name: str, retention: Duration, key_serde: Any = None, value_serde: Any = None, *, in_memory: bool = False
 ) -> StoreSpec:
-    """Aggregates by key and session (persistentSessionStore, inMemorySessionStore)."""
+    """A store of aggregates by key and session (Kafka Streams: persistentSessionStore, inMemorySessionStore).
+
+    `retention`: how long behind the newest session end entries can be read.
+    """
     kinds = serde(key_serde, here()), serde(value_serde, here())
     return StoreSpec(name, "session", *kinds, ms(retention, "retention"), in_memory=in_memory)

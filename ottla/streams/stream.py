@@ -1,4 +1,4 @@
-"""KStream: records as they come."""
+"""KStream: a stream of records."""
 
 from __future__ import annotations
 
@@ -44,79 +44,85 @@ _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 
 class KStream(Generic[K, V]):
-    """A stream. Every operator gives another one and leaves this one as it is.
+    """A stream of records (Kafka Streams: KStream). Operators return a new stream and leave this one unchanged.
 
-    A function may be a Python callable, called for each record, or, in filter, map_values, select_key, group_by and
-    branch, a column expression (`col("value.amount") > 10`), or, in filter, map_values and flat_map, a `batch`
-    function.
+    Functions are Python callables, called once per record. filter, map_values, select_key, group_by and branch also
+    take a column expression (`col("value.amount") > 10`); filter, map_values and flat_map also take a `batch`
+    function. Functions see null keys and values as None. `name` names the operator in the topology; without it the
+    operator gets Kafka Streams' generated name.
     """
 
     def __init__(self, builder: StreamsBuilder, node: plan.Node, sources: frozenset[str]) -> None:
         self.builder = builder
         self.node = node
-        #: The sources of the sub-topology it is in.
+        #: The sources of this stream's sub-topology.
         self.sources = sources
-        #: Its repartition topic, which the joins without a name share, as in Kafka Streams (KStreamImpl).
+        #: The repartition topic that unnamed joins of this stream share, as in Kafka Streams (KStreamImpl).
         self._repartition: plan.Repartition | None = None
 
     @property
     def key_serde(self) -> Serde | None:
+        """The serde of the keys; None if it is the default or not known."""
         return self.node.schema.key
 
     @property
     def value_serde(self) -> Serde | None:
+        """The serde of the values; None if it is the default or not known."""
         return self.node.schema.value
 
     @property
     def needs_repartition(self) -> bool:
-        """An operator may have changed keys: the next one that works by key goes through a repartition topic."""
+        """Whether an operator may have changed keys, so that the next keyed operator needs a repartition topic."""
         return not self.node.schema.partitioned
 
     # ---- stateless operators
 
     def filter(self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None) -> KStream[K, V]:
-        """Records for which `predicate(key, value)` holds."""
+        """Keep the records for which `predicate(key, value)` is true."""
         return self._stateless("filter", predicate, "KSTREAM-FILTER-", name, self.node.schema)
 
     def filter_not(self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None) -> KStream[K, V]:
-        """Records for which it does not hold."""
+        """Drop the records for which `predicate(key, value)` is true."""
         return self._stateless("filter_not", predicate, "KSTREAM-FILTER-", name, self.node.schema)
 
     def map(self, mapper: Callable[[K, V], tuple[Any, Any]], name: str | None = None) -> KStream[Any, Any]:
-        """`mapper(key, value)` gives another key and value."""
+        """Replace each record by the pair `mapper(key, value) -> (key, value)`. Keyed operators then repartition."""
         return self._stateless("map", mapper, "KSTREAM-MAP-", name, plan.Schema(partitioned=False))
 
     def map_values(self, mapper: Callable[..., Any] | Expression, name: str | None = None) -> KStream[K, Any]:
-        """`mapper(value)` or `mapper(key, value)` gives another value."""
+        """Replace each value by `mapper(value)` or `mapper(key, value)`; keys and partitioning stay."""
         schema = replace(self.node.schema, value=None)
         return self._stateless("map_values", with_key(mapper), "KSTREAM-MAPVALUES-", name, schema)
 
     def flat_map(
         self, mapper: Callable[[K, V], Iterable[tuple[Any, Any]]], name: str | None = None
     ) -> KStream[Any, Any]:
-        """`mapper(key, value)` gives any number of keys and values."""
+        """Replace each record by the (key, value) pairs that `mapper(key, value)` yields."""
         return self._stateless("flat_map", mapper, "KSTREAM-FLATMAP-", name, plan.Schema(partitioned=False))
 
     def flat_map_values(self, mapper: Callable[..., Iterable[Any]], name: str | None = None) -> KStream[K, Any]:
-        """`mapper(value)` or `mapper(key, value)` gives any number of values."""
+        """Replace each value by the values that `mapper(value)` or `mapper(key, value)` yields."""
         schema = replace(self.node.schema, value=None)
         return self._stateless("flat_map_values", with_key(mapper), "KSTREAM-FLATMAPVALUES-", name, schema)
 
     def select_key(self, mapper: Callable[[K, V], Any] | Expression, name: str | None = None) -> KStream[Any, V]:
-        """`mapper(key, value)` gives another key."""
+        """Replace each key by `mapper(key, value)`. Keyed operators then repartition."""
         schema = plan.Schema(value=self.value_serde, partitioned=False)
         return self._stateless("select_key", mapper, "KSTREAM-KEY-SELECT-", name, schema)
 
     def peek(self, action: Callable[[K, V], Any], name: str | None = None) -> KStream[K, V]:
-        """Call a function for its effect and go on."""
+        """Call `action(key, value)` for its side effect and pass the record on."""
         return self._stateless("peek", action, "KSTREAM-PEEK-", name, self.node.schema)
 
     def foreach(self, action: Callable[[K, V], Any], name: str | None = None) -> None:
-        """Call a function for its effect; nothing follows."""
+        """Call `action(key, value)` for each record and end the stream."""
         self._stateless("foreach", action, "KSTREAM-FOREACH-", name, plan.Schema("nothing"))
 
     def print(self, label: str | None = None, file: Any = None, name: str | None = None) -> None:
-        """Print records as `[label]: key, value`, to standard output or a file object."""
+        """Write each record as `[label]: key, value` to `file` (default: standard output) and end the stream.
+
+        `label` defaults to the name of the stream's node.
+        """
         text = label if label is not None else self.node.name
 
         def write(key: Any, value: Any) -> None:
@@ -125,14 +131,14 @@ class KStream(Generic[K, V]):
         self._stateless("print", write, "KSTREAM-PRINTER-", name, plan.Schema("nothing"))
 
     def split(self, name: str | None = None) -> BranchedKStream[K, V]:
-        """Branches: the first one whose predicate holds gets the record."""
+        """Split the stream: each record goes to the first branch whose predicate is true."""
         from ottla.streams.branch import BranchedKStream
 
         node = plan.Branch(self.builder.named(name, "KSTREAM-BRANCH-"), (self.node,), self.node.schema, here())
         return BranchedKStream(self, self.builder.add(node))
 
     def merge(self, other: KStream[K, V], name: str | None = None) -> KStream[K, V]:
-        """The records of both, in the order in which they are processed."""
+        """The records of both streams, in processing order."""
         where = here()
         self._same_builder(other, where)
         partitioned = self.node.schema.partitioned and other.node.schema.partitioned
@@ -145,7 +151,11 @@ class KStream(Generic[K, V]):
     def process(
         self, supplier: Supplier, *stores: str, name: str | None = None, key_serde: Any = None, value_serde: Any = None
     ) -> KStream[Any, Any]:
-        """A processor of the user's for each task, with stores by name. What it forwards goes on under any key."""
+        """Run a custom processor, one per task, with access to the named stores.
+
+        `supplier()` returns an object with `process(record)` (`Processor`). It may forward records under any key, so
+        keyed operators then repartition. `key_serde` and `value_serde` are those of the forwarded records.
+        """
         where = here()
         schema = plan.Schema(key=serde(key_serde, where), value=serde(value_serde, where), partitioned=False)
         given = name if name is not None else self.builder.next_name("KSTREAM-PROCESSOR-")
@@ -155,14 +165,14 @@ class KStream(Generic[K, V]):
     def process_values(
         self, supplier: Supplier, *stores: str, name: str | None = None, value_serde: Any = None
     ) -> KStream[K, Any]:
-        """A processor that cannot change keys."""
+        """Run a custom processor that cannot change keys. It gets and forwards `FixedKeyRecord`; see `process`."""
         where = here()
         schema = replace(self.node.schema, value=serde(value_serde, where))
         given = name if name is not None else self.builder.next_name("KSTREAM-PROCESSVALUES-")
         node = self.builder.add(plan.Process(given, (self.node,), schema, where, supplier, stores, True))
         return KStream(self.builder, node, self.sources)
 
-    # ---- ends
+    # ---- sinks and tables
 
     def to(
         self,
@@ -174,7 +184,10 @@ class KStream(Generic[K, V]):
         partitioner: Partitioner | None = None,
         name: str | None = None,
     ) -> None:
-        """Write to a topic, or to the one that `topic(key, value, context)` names for each record."""
+        """Write to a topic, or for each record to the topic that `topic(key, value, context)` returns.
+
+        `partitioner(topic, key, value, partitions)` returns a partition, several, or None for Kafka's default.
+        """
         where, given = here(), produced or Produced()
         key = serde(key_serde or given.key_serde, where) or self.key_serde
         value = serde(value_serde or given.value_serde, where) or self.value_serde
@@ -192,7 +205,12 @@ class KStream(Generic[K, V]):
         partitioner: Partitioner | None = None,
         partitions: int | None = None,
     ) -> KStream[K, V]:
-        """Through a topic of its own, so that keys lie where they belong. Records without a key are dropped."""
+        """Write to a repartition topic and read it back, so that records are partitioned by their current key.
+
+        Records with a null key are dropped, unless a left or outer join of streams follows (KIP-962). `partitions`
+        defaults to those of the topics the stream is joined with, or those of its source. TopologyError if it is
+        less than 1.
+        """
         where, given = here(), repartitioned or Repartitioned()
         partitions = partitions or given.partitions
         if partitions is not None and partitions < 1:
@@ -207,7 +225,7 @@ class KStream(Generic[K, V]):
     def to_table(
         self, materialized: Materialized | str | StoreSpec | None = None, name: str | None = None
     ) -> KTable[K, V]:
-        """The newest value of each key. A null value deletes; records without a key are dropped."""
+        """Turn the stream into a table: the latest value of each key. A null value deletes; null keys are dropped."""
         from ottla.streams.table import KTable
 
         where, kept = here(), _materialized(materialized)
@@ -224,7 +242,7 @@ class KStream(Generic[K, V]):
         table = self.builder.add(plan.ToTable(named, (stream.node,), schema, where, spec, queryable))
         return KTable(self.builder, table, stream.sources, store if queryable else None)
 
-    # ---- groups
+    # ---- grouping
 
     def group_by_key(
         self,
@@ -234,7 +252,7 @@ class KStream(Generic[K, V]):
         key_serde: Any = None,
         value_serde: Any = None,
     ) -> KGroupedStream[K, V]:
-        """Records by their key."""
+        """Group the records by their key, for an aggregation. `name` names the repartition topic, if one is needed."""
         from ottla.streams.grouped import KGroupedStream
 
         where, given = here(), grouped or Grouped()
@@ -251,7 +269,7 @@ class KStream(Generic[K, V]):
         key_serde: Any = None,
         value_serde: Any = None,
     ) -> KGroupedStream[Any, V]:
-        """Records by what `selector(key, value)` gives."""
+        """Group the records by the new key `selector(key, value)`, through a repartition topic."""
         from ottla.streams.grouped import KGroupedStream
 
         where, given = here(), grouped or Grouped()
@@ -273,10 +291,12 @@ class KStream(Generic[K, V]):
         name: str | None = None,
         grace: Duration | None = None,
     ) -> KStream[K, Any]:
-        """Join with a stream in `windows`, with a table by key, or with a global table by `key_selector(key, value)`.
+        """Inner join with a stream within `windows`, with a table by key, or with a global table.
 
-        `joiner(mine, other)` or `joiner(key, mine, other)` gives the value. `grace` (versioned tables only) lets
-        records wait for late updates of the table.
+        `joiner(value, other_value)` or `joiner(key, value, other_value)` returns the result's value.
+        `key_selector(key, value)` returns the global table's key. `grace` (versioned tables only) makes records wait
+        that long for late updates of the table. TopologyError if `windows` or `key_selector` is missing where it is
+        needed, or `other` is of another builder.
         """
         made: KStream[K, Any] = self._join("inner", other, joiner, windows, joined, key_selector, name, grace)
         return made
@@ -292,7 +312,7 @@ class KStream(Generic[K, V]):
         name: str | None = None,
         grace: Duration | None = None,
     ) -> KStream[K, Any]:
-        """The same; records without a partner are joined with None."""
+        """Left join: as `join`, but records without a match are joined with None."""
         made: KStream[K, Any] = self._join("left", other, joiner, windows, joined, key_selector, name, grace)
         return made
 
@@ -305,14 +325,14 @@ class KStream(Generic[K, V]):
         *,
         name: str | None = None,
     ) -> KStream[K, Any]:
-        """With a stream; records of both sides without a partner are joined with None."""
+        """Outer join with a stream within `windows`: unmatched records of both sides are joined with None."""
         made: KStream[K, Any] = self._join("outer", other, joiner, windows, joined, None, name, None)
         return made
 
     # ---- for other operators
 
     def repartition_node(self, prefix: str, key: Serde | None, value: Serde | None, where: Where) -> plan.Repartition:
-        """The node of a repartition topic, named and numbered; it still has to be added."""
+        """The node of a repartition topic, named and numbered; the caller adds it to the plan."""
         suffix = "-repartition"
         topic = prefix if prefix.endswith(suffix) else prefix + suffix
         sink = self.builder.next_name("KSTREAM-SINK-")
@@ -323,7 +343,7 @@ class KStream(Generic[K, V]):
         return plan.Repartition(source, (self.node,), plan.Schema("stream", key, value), where, topic, sink, keys)
 
     def repartitioned(self, prefix: str, key: Serde | None, value: Serde | None, where: Where) -> KStream[K, V]:
-        """This stream, through a repartition topic if an operator may have changed keys."""
+        """This stream, or its repartitioned copy if an operator may have changed keys."""
         if not self.needs_repartition:
             return self
         node = self.repartition_node(prefix, key or self.key_serde, value or self.value_serde, where)
@@ -339,20 +359,22 @@ class KStream(Generic[K, V]):
         where = here()
         lane, given = lane_of(function), callable_of(function)
         if not callable(given):
-            raise TopologyError(f"invalid function of {operation}: {function!r} (expected something callable)", where)
+            raise TopologyError(f"invalid function for {operation}: {function!r} (expected a callable)", where)
         if lane == "batch" and operation not in ("filter", "filter_not", "map_values", "flat_map"):
-            raise TopologyError(f"{operation} takes no batch function (filter, map_values and flat_map do)", where)
+            raise TopologyError(
+                f"{operation} takes no batch function (only filter, filter_not, map_values and flat_map do)", where
+            )
         if lane != "record":
             schema = self._typed(operation, given, schema)
         node = plan.Stateless(self.builder.named(name, prefix), (self.node,), schema, where, operation, given, lane)
         return KStream(self.builder, self.builder.add(node), self.sources)
 
     def _typed(self, operation: str, given: Any, schema: plan.Schema) -> plan.Schema:
-        """The schema with the serde of what a column step gives, where its type is known here."""
+        """The schema with the serde of a column step's result, if its type is known here."""
         if isinstance(given, BatchFunction):
             given.is_flat = operation == "flat_map"
             if given.is_flat and given.key_kind is None:
-                raise TopologyError("the batch function of flat_map needs key=, the type of its keys", here())
+                raise TopologyError("the batch function of flat_map needs key= (the type of its keys)", here())
             if operation == "map_values":
                 return replace(schema, value=serde_of(given.kind))
             return (
@@ -375,7 +397,7 @@ class KStream(Generic[K, V]):
         function = with_key(joiner, 2)
         if isinstance(other, GlobalKTable):
             if selector is None:
-                raise TopologyError("a join with a global table needs key_selector=", where)
+                raise TopologyError("a join with a global table needs key_selector= (key, value) -> table key", where)
             return stream_join.with_global_table(self, other, selector, function, kind == "left", name, where)
         if isinstance(other, KTable):
             options = joined or Joined()

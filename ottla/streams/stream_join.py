@@ -1,4 +1,4 @@
-"""The joins of a stream: with a stream, a table, a global table."""
+"""The joins of a stream: with another stream, a table or a global table."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def with_stream(
     kind: Any,
     where: Where,
 ) -> KStream[Any, Any]:
-    """Both streams, repartitioned where that is needed, in window stores."""
+    """Join two streams, repartitioned where needed, through window stores."""
     builder, name = this.builder, options.name
     key = serde(options.key_serde, where)
     value, other_value = serde(options.value_serde, where), serde(options.other_value_serde, where)
@@ -83,7 +83,7 @@ def _stores(
     generated: tuple[str, str],
     where: Where,
 ) -> tuple[StoreSpec, StoreSpec]:
-    """The window stores of both sides: of the options, or made here."""
+    """The window stores of both sides: those of the options, or new ones."""
     retention, size, key = windows.size_ms + windows.grace_ms, windows.size_ms, serdes[0]
     logs: dict[str, Any] = {"logging": options.logging, "log_settings": options.log_settings}
     made = []
@@ -96,20 +96,22 @@ def _stores(
             made.append(replace(spec, in_memory=options.in_memory))
         elif not given.duplicates or (given.retention_ms, given.window_ms) != (retention, size):
             raise TopologyError(
-                f"store {given.name} does not fit the join: it needs retain_duplicates=True, retention {retention} ms "
-                f"and window size {size} ms",
+                f"store {given.name} does not fit the join (expected retain_duplicates=True, retention {retention} ms "
+                f"and window size {size} ms)",
                 where,
             )
         else:
             made.append(replace(given, kind="window").with_serdes(key, side))
     this, other = made
     if this.name == other.name:
-        raise TopologyError(f"both sides of the join have a store named {this.name}: give them two names", where)
+        raise TopologyError(
+            f"both sides of the join use the store name {this.name}; give each side its own name", where
+        )
     return this, other
 
 
 def _candidates(options: StreamJoined, serdes: Serdes, right_outer: bool, generated: str) -> StoreSpec:
-    """The store of records without a partner."""
+    """The store of records that have no match yet."""
     shared = "-outer-shared-join" if right_outer else "-left-shared-join"
     base = options.this_store.name if options.this_store is not None else options.store_name
     name = base + shared if base else "KSTREAM-OUTERSHARED-" + generated[-10:]
@@ -120,7 +122,7 @@ def _candidates(options: StreamJoined, serdes: Serdes, right_outer: bool, genera
 def with_table(
     this: KStream[Any, Any], table: KTable[Any, Any], joiner: Function, options: Joined, left: bool, where: Where
 ) -> KStream[Any, Any]:
-    """A stream with a table by key."""
+    """Join a stream with a table by key."""
     builder = this.builder
     key, value = serde(options.key_serde, where), serde(options.value_serde, where)
     this = this.repartitioned(options.name or this.node.name, key, value, where)
@@ -140,7 +142,11 @@ def with_table(
 
 def _check_grace(table: KTable[Any, Any], grace: int, where: Where) -> None:
     if not table.node.is_versioned:
-        raise TopologyError("a stream-table join with a grace period needs a versioned table", where)
+        raise TopologyError(
+            "a stream-table join with a grace period needs a versioned table; materialize it with "
+            "ottla.streams.stores.versioned",
+            where,
+        )
     store = getattr(table.node, "store", None)
     if isinstance(store, StoreSpec) and store.retention_ms < grace:
         raise TopologyError(
@@ -159,7 +165,7 @@ def with_global_table(
     name: str | None,
     where: Where,
 ) -> KStream[Any, Any]:
-    """A stream with a global table, by what the selector makes of key and value."""
+    """Join a stream with a global table by the key that `selector(key, value)` returns."""
     builder = this.builder
     named = builder.named(name, "KSTREAM-LEFTJOIN-")
     schema = replace(this.node.schema, value=None)

@@ -1,4 +1,4 @@
-"""KTable and GlobalKTable: the newest value of each key."""
+"""KTable and GlobalKTable: the latest value of each key."""
 
 from __future__ import annotations
 
@@ -30,54 +30,61 @@ Given = Materialized | str | StoreSpec | None
 
 
 class KTable(Generic[K, V]):
-    """A table. Its changes flow to the operators behind it; None deletes a key."""
+    """A table: the latest value of each key (Kafka Streams: KTable). Its changes flow downstream; None deletes a key.
+
+    `materialized` names a state store, or describes one (`Materialized`, `ottla.streams.stores`). Without it the table
+    keeps a store only where an operator needs one.
+    """
 
     def __init__(
         self, builder: StreamsBuilder, node: plan.Node, sources: frozenset[str], queryable: str | None
     ) -> None:
         self.builder = builder
         self.node = node
-        #: The sources of the sub-topology it is in.
+        #: The sources of this table's sub-topology.
         self.sources = sources
-        #: The name of its store, where the program gave one.
+        #: The name of the store that queries can read, or None.
         self.queryable_store_name = queryable
 
     @property
     def key_serde(self) -> Serde | None:
+        """The serde of the keys; None if it is the default or not known."""
         return self.node.schema.key
 
     @property
     def value_serde(self) -> Serde | None:
+        """The serde of the values; None if it is the default or not known."""
         return self.node.schema.value
 
     def filter(
         self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None, materialized: Given = None
     ) -> KTable[K, V]:
-        """Rows for which `predicate(key, value)` holds; others become tombstones."""
+        """Keep the rows for which `predicate(key, value)` is true; all others become tombstones."""
         return self._derive("filter", predicate, "KTABLE-FILTER-", name, materialized, self.value_serde)
 
     def filter_not(
         self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None, materialized: Given = None
     ) -> KTable[K, V]:
-        """Rows for which it does not hold."""
+        """Keep the rows for which `predicate(key, value)` is false; all others become tombstones."""
         return self._derive("filter_not", predicate, "KTABLE-FILTER-", name, materialized, self.value_serde)
 
     def map_values(
         self, mapper: Callable[..., Any] | Expression, name: str | None = None, materialized: Given = None
     ) -> KTable[K, Any]:
-        """`mapper(value)` or `mapper(key, value)`; it never sees a null."""
+        """Replace each value by `mapper(value)` or `mapper(key, value)`. The mapper is not called for nulls."""
         return self._derive("map_values", with_key(mapper), "KTABLE-MAPVALUES-", name, materialized, None)
 
     def transform_values(
         self, supplier: Supplier, *stores: str, name: str | None = None, materialized: Given = None
     ) -> KTable[K, Any]:
-        """A transformer for each task: an object with `transform(key, value)`, called for nulls as well, and with
-        stores by name in `init(context)`.
+        """Replace each value by a transformer, one per task: `supplier()` returns an object with
+        `transform(key, value)`, which is called for nulls too, and optionally `init(context)` and `close()`. The named
+        stores are available from the context.
         """
         return self._derive("transform_values", supplier, "KTABLE-TRANSFORMVALUES-", name, materialized, None, stores)
 
     def to_stream(self, mapper: Callable[[K, V], Any] | None = None, name: str | None = None) -> KStream[Any, V]:
-        """The table's changes as records, under the keys that `mapper(key, value)` gives."""
+        """The table's changes as a stream; `mapper(key, value)`, if given, returns the new keys."""
         from ottla.streams.stream import KStream
 
         named = self.builder.named(name, "KTABLE-TOSTREAM-")
@@ -87,7 +94,7 @@ class KTable(Generic[K, V]):
         return stream if mapper is None else stream.select_key(mapper)
 
     def suppress(self, suppressed: Suppressed) -> KTable[K, V]:
-        """Hold updates back, by time or until windows close."""
+        """Hold updates back, for a time or until the window closes. TopologyError if the table is versioned."""
         where = here()
         if self.node.is_versioned:
             raise TopologyError("a versioned table cannot be suppressed", where)
@@ -109,7 +116,7 @@ class KTable(Generic[K, V]):
         key_serde: Any = None,
         value_serde: Any = None,
     ) -> KGroupedTable[Any, Any]:
-        """The table under the keys and values that `selector(key, value)` gives, for an aggregate."""
+        """Regroup the rows under the pair `selector(key, value) -> (key, value)`, for an aggregation."""
         from ottla.streams.grouped_table import KGroupedTable
 
         where, given = here(), grouped or Grouped()
@@ -130,8 +137,10 @@ class KTable(Generic[K, V]):
         foreign_key: Callable[..., Any] | None = None,
         table_joined: TableJoined | None = None,
     ) -> KTable[K, Any]:
-        """Rows of both tables with one key, or, with `foreign_key(value)` or `foreign_key(key, value)`, each row with
-        the row of `other` that it names. `joiner(mine, other)` gives the value.
+        """Inner join by key, or by foreign key (KIP-213).
+
+        `joiner(value, other_value)` or `joiner(key, value, other_value)` returns the result's value. With
+        `foreign_key(value)` or `foreign_key(key, value)`, each row is joined with the row of `other` under that key.
         """
         return self._join("inner", other, joiner, name, materialized, foreign_key, table_joined)
 
@@ -145,13 +154,13 @@ class KTable(Generic[K, V]):
         foreign_key: Callable[..., Any] | None = None,
         table_joined: TableJoined | None = None,
     ) -> KTable[K, Any]:
-        """The same; rows without a partner are joined with None."""
+        """Left join: as `join`, but rows without a match are joined with None."""
         return self._join("left", other, joiner, name, materialized, foreign_key, table_joined)
 
     def outer_join(
         self, other: KTable[K, Any], joiner: Callable[..., Any], name: str | None = None, materialized: Given = None
     ) -> KTable[K, Any]:
-        """Rows of either table."""
+        """Outer join by key: unmatched rows of both tables are joined with None."""
         return self._join("outer", other, joiner, name, materialized, None, None)
 
     def _derive(
@@ -168,9 +177,11 @@ class KTable(Generic[K, V]):
         if isinstance(function, (Expression, ColumnFunction)):
             function = without_time(function if isinstance(function, Expression) else function.expression)
         if isinstance(function, BatchFunction) or not callable(function):
-            raise TopologyError(f"invalid function of {operation}: {function!r} (expected something callable)", where)
+            raise TopologyError(
+                f"invalid function for {operation}: {function!r} (expected a callable or a column expression)", where
+            )
         if given is not None and kept.store_name is None and operation != "transform_values":
-            # Kafka Streams takes a number here that it does not use.
+            # Kafka Streams uses up a number here.
             self.builder.next_store(prefix)
         named = self.builder.named(name, prefix)
         key = serde(kept.key_serde, where) or self.key_serde
@@ -221,18 +232,18 @@ class KTable(Generic[K, V]):
 
 
 def _close_ms(node: plan.Node, where: Where, chain: str = "") -> int:
-    """How long after its end a window closes, as the aggregate upstream says."""
+    """How long after its end a window closes, in ms, according to the aggregate upstream."""
     if isinstance(node, plan.Aggregate) and node.windows is not None:
         windows = node.windows
         return windows.grace_ms + (windows.gap_ms if isinstance(windows, SessionWindows) else 0)
     chain = f"{node.name}->{chain}" if chain else node.name
     if not node.parents:
-        raise TopologyError(f"a window's close is only defined for windowed computations, not for {chain}", where)
+        raise TopologyError(f"until_window_closes needs a windowed aggregate upstream, not {chain}", where)
     return max(_close_ms(parent, where, chain) for parent in node.parents)
 
 
 class GlobalKTable(Generic[K, V]):
-    """A table that every task sees whole; streams join it."""
+    """A table that every task holds whole, for joins with streams (Kafka Streams: GlobalKTable)."""
 
     def __init__(self, builder: StreamsBuilder, node: plan.Node, store: str, queryable: bool) -> None:
         self.builder = builder

@@ -1,4 +1,4 @@
-"""Grouped streams by window: TimeWindowedKStream (tumbling, hopping, unlimited, sliding) and SessionWindowedKStream."""
+"""Windowed groups: TimeWindowedKStream (tumbling, hopping, unlimited, sliding) and SessionWindowedKStream."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ V = TypeVar("V")
 def windowed_store(
     kept: Materialized, store: str, windows: plan.AggregateWindows, key: Serde | None, value: Serde | None
 ) -> StoreSpec:
-    """The store of a windowed aggregate, with the retention that its windows need."""
+    """The store of a windowed aggregate, with the retention its windows need."""
     if isinstance(windows, SessionWindows):
         return store_of(kept, store, "session", key, value, windows.gap_ms + windows.grace_ms)
     if isinstance(windows, SlidingWindows):
@@ -37,12 +37,12 @@ def windowed_store(
 
 
 def merged(key: Any, one: Any, other: Any) -> Any:
-    """The merger of avg."""
+    """The session merger of avg."""
     return [one[0] + other[0], one[1] + other[1]] if one and other else one or other
 
 
 def windowed_key(windows: plan.AggregateWindows, key: Serde | None) -> Serde:
-    """The serde of the keys of a windowed table."""
+    """The serde of a windowed table's keys."""
     if isinstance(windows, SessionWindows):
         return SessionWindowedSerde(key)
     size = windows.difference_ms if isinstance(windows, SlidingWindows) else windows.size_ms
@@ -50,7 +50,7 @@ def windowed_key(windows: plan.AggregateWindows, key: Serde | None) -> Serde:
 
 
 class _WindowedKStream(Generic[K, V]):
-    """What both kinds share."""
+    """The aggregations that all windows share."""
 
     def __init__(self, grouped: KGroupedStream[K, V], windows: plan.AggregateWindows, on_close: bool = False) -> None:
         self._grouped = grouped
@@ -60,10 +60,10 @@ class _WindowedKStream(Generic[K, V]):
     def count(
         self, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[Windowed, int]:
-        """How many records each key has in each window."""
+        """Count the records of each key in each window."""
         kept = _kept(materialized)
         if materialized is not None and kept.store_name is None and not isinstance(self._windows, SlidingWindows):
-            # Kafka Streams takes a number here that it does not use.
+            # Kafka Streams uses up a number here.
             self._grouped.builder.next_store("KSTREAM-AGGREGATE-")
         return self._table(
             "count", "KSTREAM-AGGREGATE-", zero, counted, lambda key, one, other: one + other, name, kept, LONG
@@ -75,7 +75,10 @@ class _WindowedKStream(Generic[K, V]):
         name: str | None = None,
         materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[Windowed, V]:
-        """`reducer(aggregate, value)`; the first value is the aggregate itself."""
+        """Combine the values by `reducer(aggregate, value)`; the first value starts the window's aggregate.
+
+        The reducer also merges two sessions.
+        """
 
         def merger(key: Any, one: Any, other: Any) -> Any:
             return other if one is None else reducer(one, other)
@@ -88,25 +91,25 @@ class _WindowedKStream(Generic[K, V]):
     def sum(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[Windowed, Any]:
-        """The sum of what a column expression (or a function of the value) gives; nulls are left out."""
+        """The sum of a column expression, or of a function of the value; nulls are ignored. Not in Kafka Streams."""
         return self._projected(expression).reduce(Fold("sum"), name, materialized)
 
     def min(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[Windowed, Any]:
-        """The least."""
+        """The minimum of a column expression, or of a function of the value; nulls are ignored."""
         return self._projected(expression).reduce(Fold("min"), name, materialized)
 
     def max(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[Windowed, Any]:
-        """The greatest."""
+        """The maximum of a column expression, or of a function of the value; nulls are ignored."""
         return self._projected(expression).reduce(Fold("max"), name, materialized)
 
     def avg(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[Windowed, float]:
-        """The mean as a double. The store holds sum and count, as JSON."""
+        """The mean as a double; nulls are ignored. The store holds the sum and the count as JSON."""
         kept = _kept(materialized)
         group = self._projected(expression)
         pairs = group._table("avg", "KSTREAM-AGGREGATE-", nothing, averaged, merged, name, kept, JSON)
@@ -151,13 +154,16 @@ class _WindowedKStream(Generic[K, V]):
 
 
 class TimeWindowedKStream(_WindowedKStream[K, V]):
-    """Records by key and tumbling, hopping, unlimited or sliding window."""
+    """Records grouped by key and tumbling, hopping, unlimited or sliding window (Kafka Streams: TimeWindowedKStream).
+
+    Keys of the resulting tables are `Windowed`. Records of closed windows and records with a null key are dropped.
+    """
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
-        """Emit updates (the default), or one result when a window closes."""
+        """Emit each update (the default), or one final result when a window closes (KIP-825)."""
         if strategy.on_close and isinstance(self._windows, UnlimitedWindows):
             raise TopologyError(
-                "an unlimited window never closes: emit on close needs TimeWindows or SlidingWindows", here()
+                "an unlimited window never closes; on_window_close() needs TimeWindows or SlidingWindows", here()
             )
         return TimeWindowedKStream(self._grouped, self._windows, strategy.on_close)
 
@@ -168,17 +174,20 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         name: str | None = None,
         materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[Windowed, Any]:
-        """`aggregator(key, value, aggregate)`, beginning with `initializer()`. None deletes the window."""
+        """Fold the records of each window by `aggregator(key, value, aggregate)`, starting from `initializer()`.
+
+        None deletes the window.
+        """
         return self._table(
             "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, None, name, _kept(materialized), None
         )
 
 
 class SessionWindowedKStream(_WindowedKStream[K, V]):
-    """Records by key and session."""
+    """Records grouped by key and session (Kafka Streams: SessionWindowedKStream). Null keys are dropped."""
 
     def emit_strategy(self, strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
-        """Emit updates (the default), or one result when a session closes."""
+        """Emit each update (the default), or one final result when a session closes (KIP-825)."""
         return SessionWindowedKStream(self._grouped, self._windows, strategy.on_close)
 
     def aggregate(
@@ -189,7 +198,10 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         name: str | None = None,
         materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[Windowed, Any]:
-        """The same; `merger(key, one, other)` makes one aggregate of two sessions that meet."""
+        """Fold the records of each session by `aggregator(key, value, aggregate)`, starting from `initializer()`.
+
+        When a record joins sessions, `merger(key, aggregate, other_aggregate)` merges their aggregates.
+        """
         return self._table(
             "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, merger, name, _kept(materialized), None
         )

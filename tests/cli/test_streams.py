@@ -54,7 +54,7 @@ def application(bootstrap: str, topic: str) -> str:
         ("x = 1\nraise ValueError('y')\n", "{path}:2: ValueError: y"),
         ("x = (\n", "{path}:1: '(' was never closed"),
         (PROGRAM + "b = builder.build('b')\n", "{path} has several applications (app, b): name one, as in {path}:app"),
-        (PROGRAM + "app.run()\n", "application {topic}-app is started while its file is read: put that line below if"),
+        (PROGRAM + "app.run()\n", "application {topic}-app must not start while its file is imported; move the"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_program_is_told_in_one_line(

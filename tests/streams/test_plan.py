@@ -114,7 +114,7 @@ _REFUSED: list[tuple[Callable[[StreamsBuilder], None], str]] = [
     (suppressed_version, "a versioned table cannot be suppressed"),
     (
         close_without_windows,
-        "a window's close is only defined for windowed computations, not for KTABLE-SOURCE-0000000002",
+        "until_window_closes needs a windowed aggregate upstream, not KTABLE-SOURCE-0000000002",
     ),
     (early_final_results, "would emit results that are not final"),
     (grace_without_versions, "needs a versioned table"),
@@ -126,9 +126,9 @@ _REFUSED: list[tuple[Callable[[StreamsBuilder], None], str]] = [
     (versioned_global_table, "a global table cannot be versioned"),
     (no_windows, "needs windows="),
     (no_selector, "needs key_selector="),
-    (no_function, "invalid function of filter: 'x'"),
+    (no_function, "invalid function for filter: 'x'"),
     (wide_advance, r"invalid window advance: 11 ms \(expected at most the window size, 10 ms\)"),
-    (two_topics_of_a_table, r"invalid topic of a table: \['a', 'b'\] \(expected one topic's name\)"),
+    (two_topics_of_a_table, r"invalid topic for a table: \['a', 'b'\] \(expected the name of one topic\)"),
     (wrong_serde, "unknown serde: 'text'"),
 ]
 
