@@ -1,9 +1,9 @@
-"""What waits until a partition is committed up to an offset, in the order of the offsets.
+"""The callbacks that wait until a partition is committed up to an offset, ordered by offset.
 
 Rules:
-- Every waiter is called once: without an error when the high watermark has reached its offset, with one when the
-  partition is not led any more in this leader epoch.
-- A waiter may give up (its request timed out); it is then not called.
+- Every waiter is called once: without an error when the high watermark reaches its offset, or with an error when this
+  node stops leading the partition in this leader epoch.
+- A waiter that is cancelled (its request timed out) is not called.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from heapq import heapify, heappop, heappush
 
 from ottla.kernel.error import KafkaError
 
-#: Called with None when the records are committed, else with why they may not be.
+#: Called with None when the records are committed, otherwise with the reason why they may not be.
 Done = Callable[[KafkaError | None], None]
 
 
 class CommitWaiter:
-    """A waiter; `offset` is the one that the high watermark has to reach."""
+    """A callback and the `offset` that the high watermark must reach."""
 
     __slots__ = ("_number", "done", "offset")
 
@@ -31,7 +31,7 @@ class CommitWaiter:
         return (self.offset, self._number) < (other.offset, other._number)
 
     def cancel(self) -> None:
-        """Wait no longer, without being called."""
+        """Stop waiting; `done` is not called."""
         self.done = None
 
 
@@ -43,7 +43,7 @@ class CommitQueue:
     def __init__(self) -> None:
         self._heap: list[CommitWaiter] = []
         self._count = 0
-        #: The length at which the cancelled ones are dropped next: a partition that commits nothing keeps none of them.
+        #: The length at which cancelled waiters are dropped next, so that a partition that commits nothing keeps few.
         self._cancelled_at = 64
 
     def __len__(self) -> int:
@@ -51,11 +51,11 @@ class CommitQueue:
 
     @property
     def first_offset(self) -> int | None:
-        """The lowest offset that is waited for."""
+        """The lowest offset that a waiter, perhaps a cancelled one, waits for."""
         return self._heap[0].offset if self._heap else None
 
     def add(self, offset: int, done: Done) -> CommitWaiter:
-        """Call `done` when the high watermark is `offset` or more. Callers with one offset are called as they came."""
+        """Call `done` when the high watermark is `offset` or more. Waiters for the same offset are called in order."""
         if len(self._heap) >= self._cancelled_at:
             self._heap = [each for each in self._heap if each.done is not None]
             heapify(self._heap)
@@ -66,13 +66,13 @@ class CommitQueue:
         return waiter
 
     def reached(self, high_watermark: int, error: KafkaError | None = None) -> None:
-        """The high watermark has moved: call all that it has reached, with `error` if the commit is worth less."""
+        """Call every waiter up to `high_watermark`; with `error` if the records were committed by too few replicas."""
         heap = self._heap
         while heap and heap[0].offset <= high_watermark:
             self._call(heappop(heap), error)
 
     def end(self, error: KafkaError) -> None:
-        """The partition is not led any more: tell all."""
+        """Call every waiter with `error`: this node no longer leads the partition."""
         heap, self._heap = self._heap, []
         while heap:
             self._call(heappop(heap), error)

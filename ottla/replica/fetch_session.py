@@ -1,13 +1,13 @@
-"""Incremental fetch sessions (KIP-227): a consumer says what changed, and is told what changed.
+"""Incremental fetch sessions (KIP-227): requests and responses hold only the partitions that changed.
 
 Rules:
 - Epoch 0 asks for a new session, -1 for none; both carry the whole list of partitions.
-- Every other epoch must be the one we expect next, or the client gets INVALID_FETCH_SESSION_EPOCH and begins again.
-- A session is used by names or by topic ids, never by both (FETCH_SESSION_TOPIC_ID_ERROR, KIP-516).
-- All sessions together have at most `PARTITIONS_MAX` partitions. For a new one sessions go that were not used for two
-  minutes, and then those that are larger than it, the largest first. A client without a session is served all the same,
-  and sends its whole list each time.
-- A partition that had records goes to the end of the order, so that none starves behind a busy one.
+- Any other epoch must be the next one of the session, or the client gets INVALID_FETCH_SESSION_EPOCH and starts over.
+- A session uses topic names or topic ids, never both (FETCH_SESSION_TOPIC_ID_ERROR, KIP-516).
+- All sessions together hold at most `PARTITIONS_MAX` partitions. A new session evicts those that were unused for two
+  minutes, then those that are larger than itself, the largest first. A client that gets no session is still served;
+  it sends its whole list each time.
+- A partition that returned records moves to the end of the order, so that no partition starves behind a busy one.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 _EPOCH_MAX = 0x7FFFFFFF
-#: min.incremental.fetch.session.eviction.ms: a session that was used since then is not evicted for a new one.
+#: min.incremental.fetch.session.eviction.ms: a session used more recently than this is not evicted for a new one.
 _EVICTION_AGE_MS_MIN = 120_000
-#: The partitions of all sessions together: some 60 MiB. Apache Kafka bounds the number of sessions only.
+#: The most partitions of all sessions together: some 60 MiB. Apache Kafka bounds only the number of sessions.
 PARTITIONS_MAX = 150_000
 
 #: (topic name or 16 bytes of topic id, partition)
@@ -35,7 +35,7 @@ Key = tuple[str | bytes, int]
 
 @mutable
 class Wanted:
-    """What a client wants of one partition, and what it was last told."""
+    """A partition of a session: what the client asks for, and what it was last sent."""
 
     topic: str | bytes
     partition: int
@@ -46,11 +46,11 @@ class Wanted:
     log_start_offset: int = -1
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
-    #: The replica as it was found last; it may not be hosted any more.
+    #: The replica that served it last; the node may not host it any more.
     led: HostedReplica | None = None
 
     def learn(self, other: Wanted) -> None:
-        """Take over what the client's newest request says."""
+        """Take over the fields of the client's newest request."""
         self.fetch_offset = other.fetch_offset
         self.bytes_max = other.bytes_max
         self.current_leader_epoch = other.current_leader_epoch
@@ -58,7 +58,7 @@ class Wanted:
         self.log_start_offset = other.log_start_offset
 
     def is_news(self, high_watermark: int, log_start_offset: int, *, has_records: bool, failed: bool) -> bool:
-        """Is there anything to tell? Remembers what is told. A failed partition is told again next time."""
+        """Must the response include this partition? Remembers what is sent; a failed partition is sent again."""
         if failed:
             self.told_high_watermark = -1
             return True
@@ -71,7 +71,7 @@ class Wanted:
 
 
 class Session:
-    """A client's session. `Sessions` makes and ends it."""
+    """A client's session. `Sessions` creates and closes it."""
 
     __slots__ = ("by_id", "epoch", "session_id", "used_ms", "wanted")
 
@@ -84,7 +84,7 @@ class Session:
         self.wanted: OrderedDict[Key, Wanted] = OrderedDict(((each.topic, each.partition), each) for each in wanted)
 
     def move_behind(self, key: Key) -> None:
-        """This partition had records: the others come first next time."""
+        """Serve this partition last next time: it returned records."""
         self.wanted.move_to_end(key)
 
 
@@ -94,20 +94,20 @@ class Sessions:
     def __init__(self, slots_max: int, rng: Rng) -> None:
         self._slots_max = slots_max
         self._rng = rng
-        #: In the order of their last use.
+        #: Ordered by last use, the oldest first.
         self._sessions: OrderedDict[int, Session] = OrderedDict()
-        #: The partitions of all of them.
+        #: The number of partitions of all sessions.
         self.partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def find(self, session_id: int) -> Session | None:
-        """The session of this id, if there is one."""
+        """The session with this id, or None."""
         return self._sessions.get(session_id)
 
     def create(self, by_id: bool, wanted: Iterable[Wanted], now_ms: int) -> Session | None:
-        """A new session, or None when all slots or the memory are taken by sessions in use."""
+        """A new session, or None when sessions in use take all slots or all partitions."""
         if len(self._sessions) >= self._slots_max and not self._evict(now_ms):
             return None
         wanted = list(wanted)
@@ -121,7 +121,7 @@ class Sessions:
         return session
 
     def _make_room(self, count: int, now_ms: int) -> bool:
-        """Have so many partitions fit, if others may go for them."""
+        """Evict sessions until `count` more partitions fit; False if they cannot."""
         if count > PARTITIONS_MAX:
             return False
         while self.partitions + count > PARTITIONS_MAX:
@@ -141,7 +141,7 @@ class Sessions:
         return True
 
     def close(self, session_id: int) -> None:
-        """Forget a session; no error if it is not there."""
+        """Drop a session; no error if there is none with this id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions -= len(session.wanted)
@@ -155,7 +155,7 @@ class Sessions:
         forgotten: Iterable[Key],
         now_ms: int,
     ) -> Session:
-        """The session of an incremental request, brought up to date. Raises KafkaError as KIP-227 says."""
+        """The session of an incremental request, updated by it. Raises KafkaError as KIP-227 says."""
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

@@ -1,9 +1,9 @@
-"""A partition that this node follows: its machine, its log, and what consumers near to it may read (KIP-392).
+"""A partition that this node follows: its machine, its log, and reads by nearby consumers (KIP-392).
 
 Rules:
-- What the leader sent is appended as it is; the high watermark is the leader's, but never beyond the end of our log.
+- The leader's batches are appended unchanged. The high watermark follows the leader's up to the end of our log.
 - A truncation is durable before the next fetch (`Log.truncate`).
-- The log's start follows the leader's, but never passes our high watermark.
+- The log's start follows the leader's up to our high watermark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ottla.replica.hosted import HostedReplica
 
 
 class _View:
-    """The log as the machine reads it."""
+    """The log as the machine sees it (`FollowerLog`)."""
 
     __slots__ = ("log",)
 
@@ -56,7 +56,7 @@ class _View:
 
 
 class FollowedPartition(HostedReplica):
-    """A follower's replica in one leader epoch. The node makes it; a fetcher drives it."""
+    """A follower's replica in one leader epoch. The node creates it; a fetcher drives it."""
 
     __slots__ = ("ended", "leader_id", "machine")
 
@@ -64,22 +64,22 @@ class FollowedPartition(HostedReplica):
         super().__init__(tp, topic_id, log, leader_epoch)
         self.leader_id = leader_id
         self.machine = FollowerReplica(leader_id, leader_epoch)
-        #: Set when another epoch's object has taken its place: answers that come later are not for it.
+        #: Set when the object of another epoch has replaced this one; later answers are not for it.
         self.ended = False
 
     def position(self) -> Position | None:
-        """What to fetch now; None while nothing is to be asked."""
+        """The next fetch; None while there is nothing to fetch."""
         return self.machine.position(_View(self.log))
 
     def fetched(self, event: FetchAnswered, records: Buffer | None, now_ms: int) -> list[Effect]:
-        """An answer came: carry it out. What is left for the fetcher to do: `AskOffsets`, `Pause`.
+        """Apply a fetch response; the effects that are left for the fetcher: `AskOffsets`, `Pause`.
 
-        Raises OSError when the disk fails and KafkaError when what came cannot be appended.
+        Raises OSError when the disk fails and KafkaError when the records cannot be appended.
         """
         return self._carry_out(self.machine.fetched(event, _View(self.log)), records, now_ms)
 
     def answered_offsets(self, event: OffsetsAnswered | None, now_ms: int) -> list[Effect]:
-        """The leader's offsets came, or did not (None)."""
+        """Apply the leader's answer to `AskOffsets`; None if the request failed."""
         return self._carry_out(self.machine.answered_offsets(event, _View(self.log)), None, now_ms)
 
     def _carry_out(self, effects: list[Effect], records: Buffer | None, now_ms: int) -> list[Effect]:
@@ -104,7 +104,7 @@ class FollowedPartition(HostedReplica):
         return left
 
     def follow_leader(self, high_watermark: int, log_start_offset: int) -> None:
-        """These are the leader's; each is bounded by what our log has."""
+        """Take over the leader's high watermark and log start, as far as our log reaches."""
         log = self.log
         high_watermark = min(high_watermark, log.end_offset)
         if high_watermark > log.high_watermark:
@@ -114,6 +114,6 @@ class FollowedPartition(HostedReplica):
             log.advance_start_offset(min(log_start_offset, log.high_watermark))
 
     def end(self, error: KafkaError) -> None:
-        """Followed no more in this epoch: consumers that wait are told."""
+        """Stop following in this epoch and wake the consumers that wait."""
         self.ended = True
         super().end(error)

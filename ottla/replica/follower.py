@@ -1,21 +1,21 @@
-"""The follower of one partition, as a machine: what to fetch, and what an answer does to the log.
+"""The follower of one partition as a state machine: what to fetch, and what a response does to the log.
 
-| answer | effect |
+| response | effects |
 |---|---|
 | records | `AppendRecords`, then `FollowLeader` (high watermark, log start) |
-| diverging epoch | `Truncate` to where both logs agree at most, fetch again |
+| diverging epoch | `Truncate` to the last offset up to which both logs may agree; fetch again |
 | OFFSET_OUT_OF_RANGE | `AskOffsets`; then `Truncate` to the leader's end or `RestartAt` the leader's start |
-| FENCED_LEADER_EPOCH | nothing until the metadata has a newer epoch |
-| UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, other errors | `Pause`, then again |
+| FENCED_LEADER_EPOCH | none; the follower stops until the metadata has a newer epoch |
+| UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, other errors | `Pause`; fetch again |
 
 Rules:
-- One object lives for one leader epoch. An answer to a fetch that was made in another epoch, or from another offset
-  than the log's end now, is dropped.
+- An object lives for one leader epoch. A response is dropped if its fetch belongs to another epoch, or if the log has
+  moved since.
 - A fetch names the epoch of the log's last record (`last_fetched_epoch`) and the epoch of the leader that it follows
-  (`current_leader_epoch`): the leader compares the first with its own log, and so tells where they part (KIP-595).
-- The log is cut to the smaller of the leader's end of an epoch and our own end of that epoch; when we do not know the
-  epoch, to the end of the next older one that we know, and the question is asked again.
-- The high watermark is the leader's, but never beyond our own end.
+  (`current_leader_epoch`). The leader looks up the first in its own log to find where the logs diverge (KIP-595).
+- The follower truncates to the smaller of the leader's end of the diverging epoch and its own end of that epoch. If it
+  does not know the epoch, it truncates to the end of the next older one that it knows and fetches again.
+- The high watermark follows the leader's up to our own end.
 
 KIPs: 101, 279 (truncation), 320 (fencing), 595 (diverging epochs in a fetch).
 """
@@ -32,7 +32,7 @@ _UNDEFINED_OFFSET = -1
 
 
 class FollowerLog(Protocol):
-    """What the machine reads of its log."""
+    """The part of the log that the machine reads."""
 
     @property
     def start_offset(self) -> int: ...
@@ -41,18 +41,18 @@ class FollowerLog(Protocol):
     @property
     def high_watermark(self) -> int: ...
     def latest_epoch(self) -> int:
-        """The epoch of the last record; -1 in a log without any."""
+        """The epoch of the last record; -1 in a log without epochs."""
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the greatest known epoch not above it, where that one ends); (-1, -1) if unknown.
+        """(the greatest known epoch that is at most `epoch`, its end offset); (-1, -1) if unknown.
 
-        An epoch older than all that are known ended where the first of them begins.
+        An epoch older than all known ones ended where the first known one begins.
         """
 
 
 @frozen
 class Position:
-    """What to ask the leader for."""
+    """The parameters of a fetch."""
 
     offset: int
     last_fetched_epoch: int
@@ -65,11 +65,11 @@ class Position:
 
 @frozen
 class FetchAnswered:
-    """The leader answered the fetch that was made at `asked`. `size`: bytes of records that came."""
+    """The leader answered the fetch at `asked`. `size`: bytes of records in the response."""
 
     asked: Position
     error: ErrorCode = ErrorCode.NONE
-    #: (epoch, end offset) of the leader's log, where it parts from ours.
+    #: (epoch, its end offset in the leader's log) where the leader's log diverges from ours.
     diverging: tuple[int, int] | None = None
     high_watermark: int = 0
     log_start_offset: int = 0
@@ -78,7 +78,7 @@ class FetchAnswered:
 
 @frozen
 class OffsetsAnswered:
-    """Where the leader's log begins and ends, asked for in `leader_epoch`."""
+    """The start and end of the leader's log, as asked for in `leader_epoch`."""
 
     leader_epoch: int
     start_offset: int
@@ -90,14 +90,14 @@ class OffsetsAnswered:
 
 @frozen
 class AppendRecords:
-    """Append what came, as a replica does. Records of a newer epoch than `leader_epoch` are left away."""
+    """Append the records of the response, except those of a newer epoch than `leader_epoch`."""
 
     leader_epoch: int
 
 
 @frozen
 class FollowLeader:
-    """After the append: these are the leader's; each is bounded by what our log has."""
+    """After the append: take over the leader's high watermark and log start, as far as our log reaches."""
 
     high_watermark: int
     log_start_offset: int
@@ -112,7 +112,7 @@ class Truncate:
 
 @frozen
 class RestartAt:
-    """Drop everything and begin at `offset`: the leader has nothing older."""
+    """Drop everything and begin at `offset`, the start of the leader's log."""
 
     offset: int
 
@@ -131,20 +131,20 @@ Effect = AppendRecords | FollowLeader | Truncate | RestartAt | AskOffsets | Paus
 
 
 class FollowerReplica:
-    """A partition that follows `leader_id` in `leader_epoch`."""
+    """The state of a replica that follows `leader_id` in `leader_epoch`."""
 
     __slots__ = ("asks_offsets", "fenced", "leader_epoch", "leader_id")
 
     def __init__(self, leader_id: int, leader_epoch: int) -> None:
         self.leader_id = leader_id
         self.leader_epoch = leader_epoch
-        #: The leader has a newer epoch than ours: the metadata will bring it.
+        #: The leader has a newer epoch than ours: fetch nothing until the metadata brings it.
         self.fenced = False
-        #: Nothing is fetched while the leader's offsets are asked for.
+        #: `AskOffsets` is not answered yet: fetch nothing.
         self.asks_offsets = False
 
     def position(self, log: FollowerLog) -> Position | None:
-        """What to fetch now; None while there is nothing to be asked."""
+        """The next fetch; None while there is nothing to fetch."""
         if self.fenced or self.asks_offsets:
             return None
         latest = log.latest_epoch()
@@ -153,7 +153,7 @@ class FollowerReplica:
         return Position(offset, latest, self.leader_epoch, log.start_offset)
 
     def fetched(self, event: FetchAnswered, log: FollowerLog) -> list[Effect]:
-        """An answer came."""
+        """Take the response to a fetch; the effects, in order."""
         if event.asked != self.position(log):
             return []
         match event.error:
@@ -171,7 +171,7 @@ class FollowerReplica:
             return self._diverged(event, *event.diverging, log)
         effects: list[Effect] = []
         if event.asked.offset < log.end_offset:
-            # The position of a log without epochs is its high watermark: what is beyond came from an unknown leader.
+            # A log without epochs is fetched from its high watermark: records above it came from an unknown leader.
             effects.append(Truncate(event.asked.offset))
         if event.size:
             effects.append(AppendRecords(self.leader_epoch))
@@ -191,14 +191,14 @@ class FollowerReplica:
         return [Truncate(min(own_end, end_offset, log.end_offset))]
 
     def answered_offsets(self, event: OffsetsAnswered | None, log: FollowerLog) -> list[Effect]:
-        """The leader's offsets came; None when they did not."""
+        """Take the leader's offsets; None if the request failed."""
         if not self.asks_offsets or (event is not None and event.leader_epoch != self.leader_epoch):
             return []
         self.asks_offsets = False
         if event is None:
             return [Pause()]
         if event.end_offset < log.end_offset:
-            # An unclean election made a shorter log the leader's.
+            # An unclean election made a replica with a shorter log the leader.
             return [Truncate(event.end_offset)]
         if event.start_offset > log.end_offset:
             return [RestartAt(event.start_offset)]

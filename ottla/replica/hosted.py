@@ -1,10 +1,10 @@
-"""A replica that this node hosts, in one leader epoch: what can be read of it, whatever node leads.
+"""A replica that this node hosts in one leader epoch, leader or follower: the reads that both serve.
 
 Rules:
 - A consumer's read is bounded by the high watermark, or by the last stable offset for `read_committed` (KIP-98).
-- A request that names a leader epoch gets FENCED_LEADER_EPOCH when it is old and UNKNOWN_LEADER_EPOCH when it is
-  newer than ours (KIP-320).
-- An object lives for one leader epoch: a reference that was kept from an earlier one is not the replica that is hosted.
+- A request that names a leader epoch gets FENCED_LEADER_EPOCH when the epoch is older and UNKNOWN_LEADER_EPOCH when it
+  is newer than ours (KIP-320).
+- An object lives for one leader epoch; do not keep a reference to it beyond that epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TO_THE_END = -1
 
 
 class Fetched(NamedTuple):
-    """What a fetch of one partition found."""
+    """The result of a read."""
 
     records: Slice | None
     high_watermark: int
@@ -35,7 +35,7 @@ class Fetched(NamedTuple):
 
 
 class HostedReplica:
-    """What a leader and a follower have in common. The node makes it when the metadata image says so."""
+    """The base of leader and follower. The node creates it when the metadata image assigns the replica."""
 
     __slots__ = ("leader_epoch", "log", "on_readable", "topic_id", "tp", "waiting")
 
@@ -44,33 +44,33 @@ class HostedReplica:
         self.topic_id = topic_id
         self.log = log
         self.leader_epoch = leader_epoch
-        #: Called when there is more to read and a fetch waits; the node wakes them at the end of the loop's turn.
+        #: Called when there is more to read and a fetch waits; the node wakes fetches at the end of the loop's turn.
         self.on_readable: Callable[[HostedReplica], None] | None = None
-        #: Called when there is more to read; a dict keeps the order in which they came.
+        #: Callbacks of the waiting fetches; a dict keeps their order.
         self.waiting: dict[Callable[[], None], None] = {}
 
     @property
     def high_watermark(self) -> int:
-        """The first offset that is not yet on all in-sync replicas, and on the disk where `flush.messages` says so."""
+        """The first offset that is not yet on all in-sync replicas, and flushed where `flush.messages` asks for it."""
         return self.log.high_watermark
 
     def moved_to(self, log: Log) -> None:
-        """The log lies in another directory now, and is the same otherwise."""
+        """Use `log`, the same log in another directory."""
         log.high_watermark = self.log.high_watermark
         self.log = log
 
     def tell(self) -> None:
-        """There may be more to read."""
+        """Report that there may be more to read."""
         if self.waiting and self.on_readable is not None:
             self.on_readable(self)
 
     def end(self, error: KafkaError) -> None:
-        """Hosted no more in this epoch: all who wait find that out. `error` is why."""
+        """Wake all waiting fetches: the node no longer hosts the replica in this epoch. `error` is why."""
         for wake in list(self.waiting):
             wake()
 
     def check_epoch(self, epoch: int) -> None:
-        """Compare the leader epoch that a client believes in with ours; -1 says that it does not know."""
+        """Raise KafkaError if a client's leader epoch is not ours; -1 means that the client does not know it."""
         if epoch in (-1, self.leader_epoch):
             return
         if epoch < self.leader_epoch:
@@ -78,16 +78,16 @@ class HostedReplica:
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the greatest known epoch not above it, where that one ends); (-1, -1) if unknown.
+        """(the greatest known epoch that is at most `epoch`, its end offset); (-1, -1) if unknown.
 
-        Our own epoch is known before its first batch is written. It ends with the log, as in Apache Kafka: a follower
-        may have more than the high watermark.
+        Our own epoch is known before its first batch is written. It ends at the log's end, not the high watermark, as
+        in Apache Kafka: a follower may have records above the high watermark.
         """
         if epoch == self.leader_epoch:
             return epoch, self.log.end_offset
         latest = self.log.epochs.latest
         if latest < self.leader_epoch and epoch != UNDEFINED_EPOCH:
-            # Ours begins at the end of the log, though nothing is written in it yet.
+            # Our epoch has no batch yet and begins at the end of the log.
             if latest < 0 and epoch < self.leader_epoch:
                 return epoch, self.log.end_offset
             if latest <= epoch < self.leader_epoch:
@@ -95,11 +95,11 @@ class HostedReplica:
         return self.log.end_offset_for_epoch(epoch)
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch that wrote `offset`, or will write it: ours from the end of the log on."""
+        """The leader epoch that wrote `offset`, or ours if `offset` is not written yet."""
         return self.leader_epoch if offset >= self.log.end_offset else self.log.epoch_at(offset)
 
     def end_for(self, isolation_level: int) -> int:
-        """The exclusive bound of what a consumer of this isolation level may see, or a replica (`TO_THE_END`)."""
+        """The offset below which a fetch of this isolation level, or of a replica (`TO_THE_END`), may read."""
         if isolation_level == TO_THE_END:
             return self.log.end_offset
         if isolation_level == READ_COMMITTED:
@@ -107,7 +107,7 @@ class HostedReplica:
         return self.high_watermark
 
     def read(self, offset: int, bytes_max: int, isolation_level: int, *, min_one_batch: bool) -> Fetched:
-        """Records from `offset` up to the bound. OFFSET_OUT_OF_RANGE outside of the log."""
+        """Records from `offset` up to the isolation level's bound. OFFSET_OUT_OF_RANGE outside the log."""
         log = self.log
         high_watermark, stable = self.high_watermark, log.last_stable_offset
         if isolation_level == READ_COMMITTED:
@@ -122,7 +122,7 @@ class HostedReplica:
             found = log.read(offset, bytes_max, end_offset=bound, min_one_batch=min_one_batch)
             records, cut = (found, False) if len(found) else (None, True)
         aborted = None
-        # Nothing is told of a batch that did not fit, as in Apache Kafka.
+        # As in Apache Kafka, a response whose first batch did not fit lists no aborted transactions.
         if isolation_level == READ_COMMITTED and not cut:
             aborted = self._aborted(offset, records) if records is not None else []
         return Fetched(records, high_watermark, stable, log.start_offset, aborted)

@@ -1,25 +1,29 @@
-"""The leader of one partition, as a machine: which replicas are in sync, and up to where the partition is committed.
+"""The leader of one partition as a state machine: which replicas are in sync, and the high watermark.
 
-| in | event | out |
+| proposal | event | effects |
 |---|---|---|
-| any | `Appended` | `RaiseHighWatermark`, when this leader is the whole ISR |
-| any | `Fetched` by a replica that has caught up | `ProposeIsr` with it, unless one is under way |
-| any | `TimePassed` with a member that lags | `ProposeIsr` without it, unless one is under way |
-| any | `TimePassed`, or a new ISR, with a replica that has caught up | `ProposeIsr` with it, unless one is under way |
-| proposed | `IsrAccepted`, `MetadataFollowed` | the new ISR counts; `RaiseHighWatermark` |
-| proposed | `IsrRefused` | the old ISR counts, or, when the outcome is unknown, what the metadata will say |
+| any | `Appended` | `RaiseHighWatermark` if no other replica holds it back |
+| any | `Fetched` by an ISR member that moved | `RaiseHighWatermark` if it was the last one behind |
+| none | `Fetched` by a replica that has caught up | `ProposeIsr` with it |
+| none | `TimePassed` while an ISR member lags | `ProposeIsr` without it |
+| none | `TimePassed` while a replica outside the ISR has caught up | `ProposeIsr` with it |
+| any | `IsrAccepted` or newer `MetadataFollowed` | `RaiseHighWatermark`; `ProposeIsr` with a caught-up replica |
+| pending | `IsrRefused`: not applied | none; the proposal is dropped and the old ISR stays |
+| pending | `IsrRefused`: outcome unknown | none; the proposal stays until the metadata has a newer partition epoch |
+| pending | `IsrRefused`: any other error | `ProposeIsr` again |
 
 Rules:
-- One object lives for one leader epoch. Its follower state begins unknown, and its high watermark is the one that this
+- An object lives for one leader epoch. It starts knowing nothing of its followers, with the high watermark that this
   replica had as a follower.
-- The high watermark is the least end of the maximal ISR: the committed one and those that are proposed to join. A
-  proposal to leave counts only when it is committed. It never goes back, and does not move below min.insync.replicas.
-- A replica joins when its end has reached the high watermark and the start of this epoch, its broker is not fenced and
-  not on its way out, and the broker epoch of its fetch is the one that the metadata has (KIP-903).
-- One proposal is under way at a time; the partition epoch decides whether its answer or the metadata is newer.
+- The high watermark is the lowest end offset of the maximal ISR: the committed ISR plus the replicas that are proposed
+  to join. A replica that is proposed to leave counts until the proposal is committed. Followers about to join are
+  waited for as well. The high watermark never goes back, and stays while the ISR is under min.insync.replicas.
+- A replica may join when its end offset has reached the high watermark and the start of this epoch, its broker is
+  neither fenced nor shutting down, and its fetch named the broker epoch that the metadata has (KIP-903).
+- One proposal is pending at a time; the partition epoch decides whether its answer or the metadata is newer.
 - Time is monotonic, in ms.
 
-KIPs: 101 epochs, 497 AlterPartition, 903 broker epochs, 966 min.insync.replicas and the high watermark.
+KIPs: 101 (epochs), 497 (AlterPartition), 903 (broker epochs), 966 (min.insync.replicas and the high watermark).
 """
 
 from __future__ import annotations
@@ -32,11 +36,11 @@ from ottla.settings.server.replication import ReplicationDeclaration
 from ottla.settings.server.storage import StorageDeclaration
 
 UNKNOWN_OFFSET = -1
-#: A fetch of an older version names no broker epoch.
+#: The broker epoch of a fetch whose version has none.
 ANY_BROKER_EPOCH = -1
-#: The controller did not apply the proposal: what was before it counts.
+#: The controller did not apply the proposal: the old ISR stays.
 _NOT_APPLIED = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
-#: The controller knows better, or this epoch is over: the metadata will tell.
+#: The controller has newer state, or this epoch is over: the metadata will bring the outcome.
 _WAIT_FOR_METADATA = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -49,7 +53,7 @@ _WAIT_FOR_METADATA = (
 
 @frozen
 class LeaderSettings:
-    """The plain numbers that a leader needs."""
+    """The settings that a leader needs, as plain numbers."""
 
     broker_id: int
     #: replica.lag.time.max.ms
@@ -60,7 +64,7 @@ class LeaderSettings:
 
 @frozen
 class PartitionState:
-    """What the metadata says of the partition."""
+    """The partition as the metadata has it."""
 
     leader_epoch: int
     partition_epoch: int
@@ -73,14 +77,14 @@ class PartitionState:
 
 @frozen
 class Appended:
-    """Our log ends at `end_offset`, as far as it may count (synced, where flush.messages asks for that)."""
+    """Our log ends at `end_offset` (its flushed end, where flush.messages asks for that)."""
 
     end_offset: int
 
 
 @frozen
 class Fetched:
-    """A replica asks for what is at `offset`: everything below is in its log."""
+    """A replica fetches from `offset`: everything below is in its log."""
 
     replica_id: int
     broker_epoch: int
@@ -90,7 +94,7 @@ class Fetched:
 
 @frozen
 class IsrAccepted:
-    """The controller answered a proposal: this is the ISR now."""
+    """The controller applied a proposal: `isr` is the ISR now."""
 
     proposal: ProposeIsr
     leader_epoch: int
@@ -100,7 +104,7 @@ class IsrAccepted:
 
 @frozen
 class IsrRefused:
-    """The controller answered a proposal by an error."""
+    """The controller answered a proposal with an error."""
 
     proposal: ProposeIsr
     code: ErrorCode
@@ -116,7 +120,7 @@ class MetadataFollowed:
 
 @frozen
 class TimePassed:
-    """Look at who lags, and who may join; due every `lag_ms_max` / 2 and when the brokers change."""
+    """Check which members lag and which replicas may join; due every `lag_ms_max` / 2 and when the brokers change."""
 
 
 Event = Appended | Fetched | IsrAccepted | IsrRefused | MetadataFollowed | TimePassed
@@ -134,7 +138,7 @@ class RaiseHighWatermark:
 
 @frozen
 class ProposeIsr:
-    """Ask the controller (AlterPartition): (broker id, broker epoch) of the new in-sync replicas."""
+    """Ask the controller (AlterPartition) for a new ISR: (broker id, broker epoch) of each member."""
 
     members: tuple[tuple[int, int], ...]
     leader_epoch: int
@@ -146,21 +150,21 @@ Effect = RaiseHighWatermark | ProposeIsr
 
 @mutable
 class Progress:
-    """What the leader knows of one follower."""
+    """What the leader knows about one follower."""
 
     end_offset: int = UNKNOWN_OFFSET
     log_start_offset: int = UNKNOWN_OFFSET
-    #: The epoch that its last fetch named.
+    #: The broker epoch that its last fetch named.
     broker_epoch: int = ANY_BROKER_EPOCH
-    #: When it last had everything that there was.
+    #: When it last had everything in our log.
     caught_up_ms: int = 0
     fetched_ms: int = 0
-    #: Where our log ended at its last fetch.
+    #: The end of our log at its last fetch.
     our_end_offset: int = UNKNOWN_OFFSET
 
 
 class LeaderReplica:
-    """A partition in one leader epoch. The broker makes it when the metadata makes this node the leader."""
+    """The state of a leader in one leader epoch. The broker creates it when the metadata makes this node the leader."""
 
     def __init__(
         self,
@@ -176,34 +180,34 @@ class LeaderReplica:
         self.state = state
         self.end_offset = end_offset
         self.high_watermark = high_watermark
-        #: Where this epoch begins: followers that end below may still have other records there.
+        #: Where this epoch begins: followers that end below it may still hold records that diverge from ours.
         self.epoch_start_offset = end_offset
-        #: Broker id -> epoch of the brokers that may be in sync: unfenced, and not on their way out. The broker's own
-        #: view of the metadata, shared by all its partitions.
+        #: Broker id -> epoch of the brokers that may be in sync: neither fenced nor shutting down. The broker updates
+        #: it from the metadata, and all its partitions share it.
         self.brokers = brokers
         me = settings.broker_id
-        #: A member of the ISR has the benefit of the doubt for one lag time.
+        #: A member of the ISR counts as caught up for the first `lag_ms_max`.
         self.followers = {
             each: Progress(caught_up_ms=now_ms if each in state.isr else now_ms - settings.lag_ms_max - 1)
             for each in state.replicas
             if each != me
         }
-        #: What the controller is asked, while neither its answer nor newer metadata has come.
+        #: The pending proposal, until the controller's answer or newer metadata arrives.
         self.proposal: ProposeIsr | None = None
 
     @property
     def maximal_isr(self) -> frozenset[int]:
-        """Every replica that is in sync, or may be already as far as the controller is concerned."""
+        """The replicas in the ISR and those that the controller may already have added to it."""
         proposed = self.proposal.members if self.proposal is not None else ()
         return frozenset((*self.state.isr, *(each for each, _ in proposed)))
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Are fewer replicas in sync than acks=all asks for?"""
+        """Are fewer replicas in sync than acks=all requires?"""
         return len(self.state.isr) < min(self.settings.min_isr, len(self.state.replicas))
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event; what is to be done, in order."""
+        """Apply an event; the effects to carry out, in order."""
         match event:
             case Appended():
                 self.end_offset = event.end_offset
@@ -231,9 +235,9 @@ class LeaderReplica:
     # ---- followers
 
     def level(self, replica_id: int, fetched_ms: int) -> None:
-        """Note before an append that a follower still had everything when its session was heard of at `fetched_ms`.
+        """Record, before an append, that a follower had everything when its session last fetched at `fetched_ms`.
 
-        A session tells of the partitions that changed only; what it is silent about is as it was at its last fetch.
+        A session's fetch names only the partitions that changed; all others are as they were at its fetch before.
         """
         progress = self.followers.get(replica_id)
         if progress is not None and progress.end_offset >= self.end_offset:
@@ -242,12 +246,12 @@ class LeaderReplica:
     def _fetched(self, event: Fetched, now_ms: int) -> list[Effect]:
         progress = self.followers.get(event.replica_id)
         if progress is None or (event.broker_epoch != ANY_BROKER_EPOCH and event.broker_epoch < progress.broker_epoch):
-            # No replica of ours, or an earlier life of its broker.
+            # Not a replica of this partition, or an earlier incarnation of its broker.
             return []
         if event.offset >= self.end_offset:
             progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
         elif event.offset >= progress.our_end_offset != UNKNOWN_OFFSET:
-            # The follower has what there was at its last fetch: it was level with us then.
+            # The follower has all that we had at its last fetch, so it was caught up then.
             progress.caught_up_ms = max(progress.caught_up_ms, progress.fetched_ms)
         moved = progress.end_offset != event.offset
         progress.end_offset = event.offset
@@ -267,7 +271,7 @@ class LeaderReplica:
         return self._propose((*self.state.isr, replica_id))
 
     def _expand_any(self, now_ms: int) -> list[Effect]:
-        """A follower that may join and has nothing to fetch says so by no fetch of its own."""
+        """Propose the first follower that may join: without news it sends no fetch that would propose it."""
         for replica_id, progress in self.followers.items():
             if now_ms - progress.caught_up_ms <= self.settings.lag_ms_max:
                 effects = self._expand(replica_id)
@@ -301,14 +305,14 @@ class LeaderReplica:
         return [self.proposal]
 
     def _broker_epoch(self, replica_id: int) -> int:
-        """The epoch with which a member is proposed: that of its fetches, or for ourselves the metadata's."""
+        """The broker epoch to propose a member with: that of its last fetch, or the metadata's for this broker."""
         progress = self.followers.get(replica_id)
         if progress is None or progress.broker_epoch == ANY_BROKER_EPOCH:
             return self.brokers.get(replica_id, ANY_BROKER_EPOCH)
         return progress.broker_epoch
 
     def _accepted(self, event: IsrAccepted, now_ms: int) -> list[Effect]:
-        # An answer that newer metadata has overtaken must not end the proposal that was made since.
+        # A late answer, overtaken by newer metadata, must not end the proposal that was made since.
         newer = event.partition_epoch > self.state.partition_epoch
         if event.leader_epoch != self.state.leader_epoch or not (newer or event.proposal is self.proposal):
             return []
@@ -318,8 +322,8 @@ class LeaderReplica:
         self.settings = LeaderSettings(self.settings.broker_id, self.settings.lag_ms_max, event.min_isr)
         state = event.state
         if state.partition_epoch <= self.state.partition_epoch:
-            # The controller's answer came before its record did. A proposal made since is still under way, and whom it
-            # adds still bounds the high watermark.
+            # The controller's answer came before its record. A proposal made since is still pending, and the replicas
+            # that it adds still hold back the high watermark.
             return self._raise(now_ms)
         return self._committed(state.isr, state.partition_epoch, state.replicas, now_ms)
 
@@ -342,7 +346,7 @@ class LeaderReplica:
             self.proposal = None
             return []
         if event.code in _WAIT_FOR_METADATA:
-            # The proposal may have been applied: the maximal ISR stays until the metadata has a newer partition epoch.
+            # The proposal may have been applied: keep the maximal ISR until the metadata has a newer partition epoch.
             return []
         return self._propose(tuple(each for each, _ in event.proposal.members))
 
@@ -355,7 +359,7 @@ class LeaderReplica:
         for replica_id, progress in self.followers.items():
             if progress.end_offset >= least:
                 continue
-            # A follower about to join is waited for, so that the high watermark does not run away from it.
+            # Wait for a follower that is about to join, so that the high watermark does not run away from it.
             if replica_id in isr or (self._is_caught_up(progress, now_ms) and self._may_join(replica_id)):
                 least = progress.end_offset
         if least <= self.high_watermark:

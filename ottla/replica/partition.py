@@ -1,12 +1,11 @@
-"""A partition that this node leads: append, read, commit, and tell who waits.
+"""A partition that this node leads: append, read, commit, and call the waiters.
 
 Rules:
-- Alone, a replica commits by appending: there is no machine, and the high watermark is the end of the log. Where
-  `flush.messages` asks for a sync, it waits for that.
-- With other replicas `LeaderReplica` says how far the partition is committed. What waits for a commit stands in a
-  queue, ordered by offset, and is told at the end of the loop's turn; so are consumers. Followers are told of every
-  append.
-- When the partition is not led any more in this epoch, `end` tells all who wait.
+- A sole replica commits by appending: there is no machine, and the high watermark is the end of the log, or its flushed
+  end where `flush.messages` asks for a flush.
+- With other replicas, `LeaderReplica` decides how far the partition is committed. Commit waiters are queued by offset
+  and called at the end of the loop's turn; so are consumers. Every append wakes the followers.
+- When the node stops leading the partition in this epoch, `end` calls all waiters.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ __all__ = ["READ_COMMITTED", "Fetched", "HostedReplica", "Partition", "Replicati
 
 
 class ReplicationHost(Protocol):
-    """What a replicated partition has the node do."""
+    """The services that a replicated partition needs from the node."""
 
     def monotonic_ms(self) -> int: ...
     def committed(self, partition: Partition) -> None:
         """The high watermark has moved: call `partition.tell_committed` at the end of this turn of the loop."""
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """Send a proposal to the controller; its answer comes by `partition.step`."""
+        """Send a proposal to the controller and pass its answer to `partition.step`."""
 
 
 class Partition(HostedReplica):
-    """The leader's replica in one leader epoch. The node makes it, and drops it with the epoch or the topic."""
+    """The leader's replica in one leader epoch. The node creates it, and drops it with the epoch or the topic."""
 
     __slots__ = ("_host", "commits", "deletions", "machine", "sessions")
 
@@ -49,9 +48,9 @@ class Partition(HostedReplica):
         self.machine: LeaderReplica | None = None
         self._host: ReplicationHost
         self.commits = CommitQueue()
-        #: What waits until every replica has let go of the records below an offset (DeleteRecords).
+        #: Waits until every replica has deleted the records below an offset (DeleteRecords).
         self.deletions = CommitQueue()
-        #: The followers' sessions that have this partition.
+        #: The followers' sessions that include this partition.
         self.sessions: dict[ReplicaSession, Watched] = {}
 
     # ---- with other replicas
@@ -59,7 +58,7 @@ class Partition(HostedReplica):
     def replicate(
         self, host: ReplicationHost, settings: LeaderSettings, state: PartitionState, brokers: dict[int, int]
     ) -> None:
-        """Have other replicas from now on. The log's high watermark is what is known to be committed."""
+        """Start to replicate to other replicas. The log's high watermark is what is known to be committed."""
         log = self.log
         self._host = host
         self.machine = LeaderReplica(
@@ -71,11 +70,11 @@ class Partition(HostedReplica):
             now_ms=host.monotonic_ms(),
         )
         log.high_watermark = self.machine.high_watermark
-        # Alone in the ISR, this leader commits what it has.
+        # A leader that is alone in the ISR commits what it has.
         self.step(leader.Appended(log.visible_end_offset))
 
     def step(self, event: leader.Event) -> None:
-        """An event through the machine."""
+        """Pass an event to the machine and carry out its effects."""
         machine = self.machine
         assert machine is not None
         if not isinstance(event, leader.Appended | leader.Fetched):
@@ -95,17 +94,16 @@ class Partition(HostedReplica):
                 self._host.propose(self, effect)
 
     def tell_committed(self) -> None:
-        """The high watermark has moved: tell those whose records it has passed."""
+        """Call the waiters whose records are below the high watermark."""
         machine, error = self.machine, None
         if machine is not None and machine.is_under_min_isr:
             error = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self.commits.reached(self.log.high_watermark, error)
 
     def when_committed(self, offset: int, done: Done) -> CommitWaiter | None:
-        """Call `done` when everything below `offset` is committed: now, and None is returned, if it is.
+        """Call `done` when everything below `offset` is committed; if it is already, call it now and return None.
 
-        An offset that only waits for a sync of this node's own counts as committed when this node is alone: its caller
-        has the sync made.
+        A sole replica calls `done` at once even if a flush is still due: its caller makes that flush.
         """
         if self.machine is None or self.log.high_watermark >= offset:
             done(None)
@@ -113,7 +111,7 @@ class Partition(HostedReplica):
         return self.commits.add(offset, done)
 
     def check_in_sync(self) -> None:
-        """Enough replicas are in sync for acks=all; else NOT_ENOUGH_REPLICAS."""
+        """Raise NOT_ENOUGH_REPLICAS if too few replicas are in sync for acks=all."""
         machine = self.machine
         if machine is not None and machine.is_under_min_isr:
             needed = min(machine.settings.min_isr, len(machine.state.replicas))
@@ -123,17 +121,17 @@ class Partition(HostedReplica):
             )
 
     def check_follower(self, replica_id: int, broker_epoch: int) -> None:
-        """Is this broker one of the other replicas, and not an earlier life of it? KafkaError if not."""
+        """Raise KafkaError if this broker is not a follower, or is an earlier incarnation of one."""
         machine = self.machine
         progress = None if machine is None else machine.followers.get(replica_id)
         if progress is None:
-            # The metadata that makes it one may not have come here.
+            # The metadata that makes it a follower may not have arrived here yet.
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if -1 < broker_epoch < progress.broker_epoch:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
-        """A follower asks for what is at `offset`. KafkaError as `check_follower`."""
+        """Record that a follower fetches from `offset`. Raises KafkaError like `check_follower`."""
         self.check_follower(replica_id, broker_epoch)
         self.step(leader.Fetched(replica_id, broker_epoch, offset, log_start_offset))
         if self.deletions.first_offset is not None:
@@ -141,7 +139,7 @@ class Partition(HostedReplica):
 
     @property
     def low_watermark(self) -> int:
-        """The offset below which no replica whose broker is alive has anything (DeleteRecords)."""
+        """The lowest log start of all replicas whose broker is alive (DeleteRecords)."""
         least = self.log.start_offset
         if self.machine is not None:
             for replica_id, progress in self.machine.followers.items():
@@ -150,7 +148,7 @@ class Partition(HostedReplica):
         return least
 
     def moved_to(self, log: Log) -> None:
-        """The log lies in another directory now, and is the same otherwise."""
+        """Use `log`, the same log in another directory."""
         if self.machine is None:
             self.log = log
         else:
@@ -161,7 +159,7 @@ class Partition(HostedReplica):
     def append(
         self, data: Buffer, now_ms: int, origin: Origin = Origin.CLIENT, transaction_version: int = 0
     ) -> Appended:
-        """Write batches at the end. Raises KafkaError with the code the producer is to get."""
+        """Append batches. Raises KafkaError with the code for the producer."""
         log, machine = self.log, self.machine
         if machine is not None and origin is Origin.COORDINATOR:
             self.check_in_sync()
@@ -194,26 +192,26 @@ class Partition(HostedReplica):
         self.step(leader.Appended(self.log.visible_end_offset))
 
     def start_moved(self) -> None:
-        """The log's start has moved: followers are told with their next fetch."""
+        """Send the log's new start to the followers with their next fetches."""
         for session, watched in self.sessions.items():
             session.mark(watched)
 
     def when_deleted(self, offset: int, done: Done) -> CommitWaiter | None:
-        """Call `done` when no replica has anything below `offset`: now, and None is returned, if that is so."""
+        """Call `done` when no live replica has anything below `offset`; if so already, call it now and return None."""
         if self.low_watermark >= offset:
             done(None)
             return None
         return self.deletions.add(offset, done)
 
     def synced(self) -> None:
-        """A sync of the log is done: what `flush.messages` has held counts now."""
+        """Take the log's flushed end into account after a flush that `flush.messages` asked for."""
         if self.machine is not None:
             self.step(leader.Appended(self.log.visible_end_offset))
         else:
             self.tell()
 
     def end(self, error: KafkaError) -> None:
-        """Led no more in this epoch: tell all who wait."""
+        """Stop leading in this epoch and call all waiters."""
         sessions, self.sessions = self.sessions, {}
         for session, watched in sessions.items():
             session.mark(watched)

@@ -1,12 +1,12 @@
-"""A follower's fetch session at its leader: what it has of all that is led here, and what of that is news to it.
+"""A follower's fetch session at its leader: the partitions that it fetches, and which of them have news for it.
 
 Rules:
 - A partition is marked when something is appended to it, when its high watermark or start moves, when the follower
-  names it, and while it has records that the follower was not sent. A fetch looks at the marked partitions only, so it
-  costs what there is to do, not what there is (KIP-227 from the leader's side).
-- A partition that had records, or no room for them, goes behind the others: none starves.
-- One fetch of a session is parked at a time; an append to any of its partitions wakes it at the end of the turn.
-- A broker's sessions are its own: they are not evicted for consumers', and a broker has at most `SESSIONS_A_BROKER`.
+  names it, and while it has records that the follower was not sent. A fetch looks only at the marked partitions, so
+  that its cost follows the changes, not the number of partitions (KIP-227 from the leader's side).
+- A partition that had records, or no room for them, moves to the end of the order, so that none starves.
+- A session parks one fetch at a time; an append to any of its partitions wakes it at the end of the turn.
+- Followers' sessions are separate from consumers', which never evict them; a broker has at most `SESSIONS_A_BROKER`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from ottla.replica.partition import Partition
 
 _EPOCH_MAX = 0x7FFFFFFF
-#: A broker of Apache Kafka has num.replica.fetchers sessions; the oldest goes when there are more than this.
+#: A broker of Apache Kafka opens num.replica.fetchers sessions; beyond this number the oldest is closed.
 SESSIONS_A_BROKER = 32
-#: A bound over all brokers: any client that claims to be a broker may have a session.
+#: The bound over all brokers: any client that claims to be a broker may open a session.
 SESSIONS_MAX = 1_000
 
 
@@ -36,12 +36,12 @@ class Watched:
     def __init__(self, key: Key, wanted: Wanted) -> None:
         self.key = key
         self.wanted = wanted
-        #: The led partition that tells the session of what is new; None while there is none.
+        #: The led partition that marks it in the session; None while this node does not lead it.
         self.partition: Partition | None = None
 
 
 class ReplicaSession:
-    """A session of one broker. `ReplicaSessions` makes and ends it."""
+    """A session of one broker. `ReplicaSessions` creates and closes it."""
 
     def __init__(self, session_id: int, replica_id: int, broker_epoch: int, by_id: bool, now_ms: int) -> None:
         self.session_id = session_id
@@ -50,16 +50,16 @@ class ReplicaSession:
         self.by_id = by_id
         #: The epoch that the next request must carry.
         self.epoch = 1
-        #: When it was last heard of, on the monotonic clock.
+        #: When it last fetched, on the monotonic clock.
         self.fetched_ms = now_ms
         self.watched: dict[Key, Watched] = {}
-        #: What has to be looked at, in the order in which it is served.
+        #: The partitions that the next fetch looks at, in the order in which they are served.
         self.marked: dict[Key, Watched] = {}
-        #: Tries the parked fetch again; None while none is parked.
+        #: Retries the parked fetch; None while none is parked.
         self.on_news: Callable[[], None] | None = None
 
     def learn(self, changed: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
-        """Take over what a request says."""
+        """Take over the partitions of a request."""
         for wanted in changed:
             key = wanted.topic, wanted.partition
             watched = self.watched.get(key)
@@ -72,14 +72,14 @@ class ReplicaSession:
             self.forget(key)
 
     def forget(self, key: Key) -> None:
-        """The follower wants nothing of this partition any more."""
+        """Remove a partition from the session."""
         watched = self.watched.pop(key, None)
         self.marked.pop(key, None)
         if watched is not None:
             self.watch(watched, None)
 
     def watch(self, watched: Watched, partition: Partition | None) -> None:
-        """From now on this partition tells of what is new; None for none."""
+        """Have `partition` mark `watched` from now on; None detaches it."""
         if watched.partition is not partition:
             if watched.partition is not None:
                 watched.partition.sessions.pop(self, None)
@@ -88,26 +88,26 @@ class ReplicaSession:
                 partition.sessions[self] = watched
 
     def has_marked(self, watched: Watched) -> bool:
-        """Is it to be looked at in the next fetch?"""
+        """Will the next fetch look at this partition?"""
         return watched.key in self.marked
 
     def mark(self, watched: Watched) -> None:
-        """There is something to tell of this partition."""
+        """Have the next fetch look at this partition."""
         self.marked[watched.key] = watched
 
     def served(self, watched: Watched, *, again: bool) -> None:
-        """The partition was looked at. `again`: there is more, or the follower has not confirmed what it was sent."""
+        """Clear the mark, or move it to the end (`again`: there is more to send, or an unconfirmed response)."""
         self.marked.pop(watched.key, None)
         if again:
             self.marked[watched.key] = watched
 
     def wake(self) -> None:
-        """Something was appended."""
+        """Retry the parked fetch: something was appended."""
         if self.on_news is not None:
             self.on_news()
 
     def end(self) -> None:
-        """Let the partitions forget it."""
+        """Detach the session from its partitions and wake its parked fetch."""
         for watched in self.watched.values():
             self.watch(watched, None)
         self.marked.clear()
@@ -115,7 +115,7 @@ class ReplicaSession:
 
 
 class ReplicaSessions:
-    """All sessions of the followers of a node's partitions. The node makes it."""
+    """The sessions of all followers of a node's partitions. The node creates it."""
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
@@ -125,7 +125,7 @@ class ReplicaSessions:
         return len(self._sessions)
 
     def create(self, replica_id: int, broker_epoch: int, by_id: bool, now_ms: int) -> ReplicaSession:
-        """A new session. Those of an earlier life of its broker end."""
+        """Open a session, and close those of earlier incarnations of its broker."""
         own = [each for each in self._sessions.values() if each.replica_id == replica_id]
         for each in [each for each in own if each.broker_epoch < broker_epoch]:
             own.remove(each)
@@ -140,7 +140,7 @@ class ReplicaSessions:
         return session
 
     def close(self, session_id: int) -> None:
-        """Forget a session; no error if it is not there."""
+        """Close a session; no error if there is none with this id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.end()
@@ -159,6 +159,6 @@ class ReplicaSessions:
         return session
 
     def end_all(self) -> None:
-        """The node ends."""
+        """Close all sessions at the node's shutdown."""
         for session_id in list(self._sessions):
             self.close(session_id)

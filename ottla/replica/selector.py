@@ -1,7 +1,7 @@
-"""Which replica a consumer is told to read from: the one in its rack that has the most (KIP-392).
+"""Choose the replica that a consumer should read from: the one in its rack with the longest log (KIP-392).
 
-As Apache Kafka's RackAwareReplicaSelector: the leader when it is in the consumer's rack or no other is; else, of the
-in-sync followers there that have what is asked for, the one with the longest log.
+As Apache Kafka's RackAwareReplicaSelector does: the leader if it is in the consumer's rack or no other replica is;
+otherwise the in-sync follower in that rack that has the offset and the longest log.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from ottla.replica.leader import LeaderReplica
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
-#: What Apache Kafka does when none is set.
+#: Apache Kafka's default.
 LEADER_ONLY = "org.apache.kafka.common.replica.LeaderSelector"
-#: No other replica: read from the leader.
+#: Read from the leader.
 LEADER = -1
 
 
 def nearest(leader: LeaderReplica, racks: Mapping[int, str | None], rack: str, offset: int) -> int:
-    """The broker to read `offset` from for a consumer in `rack`; LEADER when that is this one."""
+    """The broker from which a consumer in `rack` should read `offset`; LEADER for this one."""
     if not rack or racks.get(leader.settings.broker_id) == rack:
         return LEADER
     chosen, most = LEADER, -1

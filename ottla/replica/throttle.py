@@ -1,10 +1,10 @@
-"""How fast throttled replicas may be copied (KIP-73, KIP-113), as Kafka's ReplicationQuotaManager measures it. Pure.
+"""The replication throttle (KIP-73, KIP-113), measured as Kafka's ReplicationQuotaManager does. Pure.
 
 Rules:
-- A throttle has a bound in bytes a second, and by topic the partitions that it is for. Everything that is copied of
-  them counts; whether a replica waits is asked before it is copied, so that one answer may go beyond the bound.
-- The rate is what came in the last windows, by the time since the oldest of them began, at least one window.
-- Replicas that are in sync never wait: who asks says so, and a throttle delays no acks=all.
+- A throttle has a bound in bytes per second and the throttled partitions of each topic. All bytes copied for them
+  count. The bound is checked before a copy, so one response may exceed it.
+- The rate is the bytes of the last windows divided by the time since the oldest window began, at least one window.
+- In-sync replicas never wait, so that a throttle delays no acks=all; the caller makes that exception.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ALL = None
 
 
 class SimpleRate(Rate):
-    """A rate by the time that has passed since the oldest window began, as Kafka's class of this name."""
+    """A rate over the time since the oldest window began, like Kafka's class of this name."""
 
     __slots__ = ()
 
@@ -29,21 +29,21 @@ class SimpleRate(Rate):
         return max(self.elapsed_ms(now_ms), self.window_ms)
 
     def elapsed_ms(self, now_ms: int) -> float:
-        """Since the oldest window began."""
+        """The time since the oldest window began."""
         return now_ms - self._samples[0][0] if self._samples else 0
 
 
 class Throttle:
-    """A bound in one direction: what a leader sends, what a follower fetches, or what moves between directories."""
+    """The bound for what a leader sends, what a follower fetches, or what moves between directories."""
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self._rate = SimpleRate(windows, window_ms)
         self._topics: dict[str, Collection[int] | None] = {}
-        #: Bytes a second.
+        #: Bytes per second.
         self.bound = LONG_MAX
 
     def mark(self, topic: str, partitions: Collection[int] | None) -> None:
-        """From now on these partitions of a topic are throttled, and no others of it; ALL is every partition."""
+        """Throttle exactly these partitions of a topic; ALL is every partition."""
         if partitions is ALL or partitions:
             self._topics[topic] = partitions
         else:
@@ -55,24 +55,27 @@ class Throttle:
         return partitions is ALL or tp.partition in partitions
 
     def record(self, size: int, now_ms: int) -> None:
-        """So many bytes of throttled partitions were copied."""
+        """Count `size` copied bytes of throttled partitions."""
         self._rate.record(size, now_ms)
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Is more copied than the bound allows?"""
+        """Is the rate above the bound?"""
         return self.bound < LONG_MAX and self.per_second(now_ms) > self.bound
 
     @property
     def bytes_max(self) -> int:
-        """As much as the bound allows in all windows: of more at once a part is forgotten before it is waited for."""
+        """The bytes that the bound allows in all windows together.
+
+        A larger copy would drop out of the windows before it was waited for.
+        """
         return max(1, self.bound * self._rate.windows * self._rate.window_ms // 1000)
 
     def per_second(self, now_ms: int) -> float:
-        """Bytes a second of throttled partitions (Kafka's byte-rate)."""
+        """Bytes per second of throttled partitions (Kafka's byte-rate)."""
         return self._rate.per_second(now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until the bound is kept again when nothing more is copied; 0 when it is kept now."""
+        """The time until the rate is back at the bound if nothing more is copied; 0 if it is not exceeded."""
         if not self.is_exceeded(now_ms):
             return 0
         span_ms = self._rate.windows * self._rate.window_ms
@@ -85,7 +88,7 @@ class Throttle:
 def partitions_of(text: str, broker_id: int) -> Collection[int] | None:
     """The partitions of `broker_id` in a list of throttled replicas: `*` (ALL) or `partition:broker,...`.
 
-    A number of more than 32 bits, which the setting takes, is that of no partition and no broker.
+    The setting accepts numbers of more than 32 bits; they match no partition and no broker.
     """
     if text.strip() == "*":
         return ALL
@@ -95,6 +98,6 @@ def partitions_of(text: str, broker_id: int) -> Collection[int] | None:
 
 
 def bound_of(name: str, own: Mapping[str, str], all_brokers: Mapping[str, str]) -> int:
-    """The rate that was set for a broker, else for all brokers; none if that is no number."""
+    """The rate set for a broker, otherwise for all brokers; unlimited if that is not a number."""
     rate = whole_number(own.get(name, all_brokers.get(name, "")))
     return LONG_MAX if rate is None else rate
