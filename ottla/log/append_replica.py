@@ -1,10 +1,10 @@
-"""Append as a replica does: batches as the leader has them, offsets and epochs included.
+"""Append as a follower: the leader's batches unchanged, offsets and epochs included.
 
 Rules:
-- Nothing is stamped and sequences are not checked; the leader did both. CRCs are checked: the network is another's.
-- Batches of a newer epoch than the fetch was made in are left away: this replica may have to truncate
-  first (KAFKA-18723).
-- Offsets rise but may leave gaps: the leader's cleaner was there.
+- The leader has stamped the batches and checked their sequences. The follower checks CRCs, since the network may
+  corrupt a batch.
+- Batches of a newer epoch than the fetch's are skipped: this replica may have to truncate first (KAFKA-18723).
+- Offsets rise but may have gaps, which the leader's cleaner left.
 """
 
 from typing import TYPE_CHECKING
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int) -> Appended:
-    """Write the whole batches in `data`; a part of one at its end is left away."""
+    """Write the whole batches in `data`; a partial batch at its end is skipped."""
     view = memoryview(data)
     found: list[tuple[int, BatchHeader]] = []
     next_offset = log.end_offset
@@ -31,7 +31,7 @@ def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int)
             break
         check(view, position)
         if header.base_offset < next_offset <= header.last_offset and not found and not log.size:
-            # The leader's start lies within this batch (DeleteRecords): the log begins with it, readers do not.
+            # The leader's start offset lies within this batch (DeleteRecords): keep the batch, and hide what is below.
             start_offset = log.start_offset
             log.restart_at(header.base_offset, now_ms)
             log.start_offset = start_offset
@@ -66,7 +66,7 @@ def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int)
 
 
 def replay(producers: Producers, segment: Segment | None, header: BatchHeader, data: Buffer | None) -> None:
-    """Bring the producers' state up to a batch that is in the log. `data` may be None for all but control batches."""
+    """Apply a batch of the log to the producers' state. `data` may be None except for control batches."""
     if header.producer_id >= 0:
         if header.is_control:
             assert data is not None

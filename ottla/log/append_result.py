@@ -1,4 +1,4 @@
-"""The origins of an append, and its result."""
+"""The origin of an append, which decides the checks, and its result."""
 
 from enum import Enum
 
@@ -6,7 +6,7 @@ from ottla.kernel.named import NamedTuple
 
 
 class Origin(Enum):
-    """The side that appends; it decides what is checked."""
+    """The side that appends."""
 
     #: A producer: everything is checked.
     CLIENT = "client"
@@ -17,12 +17,12 @@ class Origin(Enum):
 
 
 class Appended(NamedTuple):
-    """What became of an append."""
+    """The result of an append."""
 
     base_offset: int
     last_offset: int
     #: -1 with CreateTime.
     log_append_time_ms: int
     max_timestamp: int
-    #: The batch was here already; the offsets are those it got then.
+    #: The batch is a retry; the offsets are those of its first append.
     duplicate: bool

@@ -1,8 +1,8 @@
-"""The small files of a log directory: checkpoints, ids, the mark of a clean shutdown.
+"""The small files of a log directory: checkpoints, ids, the clean shutdown marker.
 
 Rules:
-- Each is replaced as a whole: written beside itself, synced, renamed, and its directory synced.
-- A file that does not read is CorruptCheckpoint, never a guess.
+- A file is replaced as a whole: written to a `.tmp` file, synced, renamed, and its directory synced.
+- A file that cannot be parsed raises CorruptCheckpoint; its content is never guessed.
 """
 
 import json
@@ -22,11 +22,11 @@ LOCK = ".lock"
 
 
 class CorruptCheckpoint(ValueError):
-    """A small file that is not what we or Kafka wrote."""
+    """A file that neither Ottla nor Kafka can have written."""
 
 
 def read_text(disk: Disk, path: str) -> str | None:
-    """The file's text, or None if there is none."""
+    """The file's text, or None if there is no file."""
     try:
         file = disk.open(path)
     except FileNotFoundError:
@@ -42,14 +42,14 @@ def read_text(disk: Disk, path: str) -> str | None:
 
 
 def write_text(disk: Disk, path: str, text: str, *, sync_name: bool = True) -> None:
-    """Replace the file; durable on return, if the caller does not sync the directory himself."""
+    """Replace the file durably. Without `sync_name` the caller must sync the directory."""
     disk.rename(write_beside(disk, path, text, sync=True), path)
     if sync_name:
         disk.sync_directory(path.rpartition("/")[0])
 
 
 def write_beside(disk: Disk, path: str, text: str, *, sync: bool) -> str:
-    """Write what is to replace the file; the path where it stands."""
+    """Write the replacement of a file next to it; the path of the replacement."""
     beside = f"{path}.tmp"
     file = disk.open(beside, create=True)
     try:
@@ -72,7 +72,7 @@ def encode_lines(lines: Iterable[str]) -> str:
 
 
 def decode_lines(text: str, path: str) -> list[list[str]]:
-    """The words of each line. CorruptCheckpoint if the version or the count is wrong."""
+    """The words of each line. Raises CorruptCheckpoint if the version or the count is wrong."""
     lines = text.split("\n")
     if lines and lines[-1] == "":
         lines.pop()
@@ -143,7 +143,7 @@ def write_topic_id(disk: Disk, directory: str, topic_id: Uuid) -> None:
 
 
 def read_properties(disk: Disk, path: str) -> dict[str, str] | None:
-    """A Java properties file as `meta.properties` is one; None if there is no file."""
+    """A Java properties file such as `meta.properties`; None if there is no file."""
     text = read_text(disk, path)
     return None if text is None else _fields(text, "=")
 
@@ -163,11 +163,11 @@ def _fields(text: str, mark: str) -> dict[str, str]:
     return found
 
 
-# ---- the mark of a clean shutdown
+# ---- the clean shutdown marker
 
 
 def take_clean_shutdown(disk: Disk, directory: str) -> tuple[bool, int]:
-    """(was there a clean shutdown?, the broker's epoch then or -1). The file is removed: it holds for one start."""
+    """(was the shutdown clean?, the broker epoch then or -1). Removes the marker, which is valid for one start."""
     path = f"{directory}/{CLEAN_SHUTDOWN}"
     try:
         text = read_text(disk, path)
@@ -180,14 +180,14 @@ def take_clean_shutdown(disk: Disk, directory: str) -> tuple[bool, int]:
     try:
         return True, int(json.loads(text)["brokerEpoch"])
     except (ValueError, KeyError, TypeError):
-        # An empty file is the mark of versions before 3.8.
+        # Versions before 3.8 leave an empty file.
         return True, -1
 
 
 def clean_shutdown_epoch(disk: Disk, directories: Sequence[str]) -> int:
-    """The broker's epoch at its last clean stop; -1 unless all directories were left with the same one.
+    """The broker epoch of the last clean shutdown; -1 unless all directories have it.
 
-    The marks stay where they are.
+    The markers stay in place.
     """
     epochs = set()
     for directory in directories:
@@ -199,5 +199,5 @@ def clean_shutdown_epoch(disk: Disk, directories: Sequence[str]) -> int:
 
 
 def write_clean_shutdown(disk: Disk, directory: str, broker_epoch: int) -> None:
-    """Leave the mark: the next start need not recover."""
+    """Write the marker, so that the next start needs no recovery."""
     write_text(disk, f"{directory}/{CLEAN_SHUTDOWN}", f'{{"version":0,"brokerEpoch":{broker_epoch}}}')

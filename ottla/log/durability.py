@@ -1,14 +1,15 @@
-"""Making a log durable: its segments, its epochs, and the names of its files; and when there is no need to.
+"""Make a log durable: its segments, epochs and file names, and only those that need it.
 
 Rules:
-- A file without content needs no sync but that of its name; nor does a snapshot of no producers, which saves reading
-  only. The name of the log's own directory is synced once, for all logs beside it at a stop of the store.
-- Segments below the recovery point are synced already; of the active one only the records are, as its indexes are
-  rebuilt after a crash. At a clean end those of a small one are written and not synced: a clean start makes them again.
-- A clean end takes a snapshot of the producers only where a start would not know them without, or would have to read
-  more than a small active segment to know them.
-- What is found dirty stays dirty when a sync fails.
-- At a stop of many logs their volume is synced, not each file (`ottla/log/directory/closing.py`).
+- An empty file needs only its name synced; so does a snapshot without producers, which only saves reading. The parent
+  directory is synced once for the log's own directory; when the store stops, once for all logs in it.
+- Segments below the recovery point are synced already. Of the active segment only the records are synced, since its
+  indexes are rebuilt after a crash. A clean close writes the indexes of a small active segment without a sync: a clean
+  start rebuilds them.
+- A clean close takes a producer snapshot only if the next start could not know the producers without it, or would have
+  to read more than a small active segment.
+- What was dirty stays dirty when a sync fails.
+- When many logs are closed, their volume is synced instead of each file (`ottla/log/directory/closing.py`).
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def sync(log: "Log", *, closing: bool) -> int:
-    """Sync everything that is in the log now; the generation of the log that it was."""
+    """Sync everything that is in the log now; the log's generation at the start."""
     generation = log.generation
     segments = list(log.segments)
     dirty, log.directory_dirty = log.directory_dirty, False
@@ -53,14 +54,14 @@ def sync(log: "Log", *, closing: bool) -> int:
 
 
 def close(log: "Log") -> None:
-    """Sync what is to be synced, leave the files as Kafka does on a clean shutdown, and let go of them."""
+    """Sync the log, leave the files as Kafka does on a clean shutdown, and close them."""
     if begin_close(log):
         sync_closed(log)
     let_go(log)
 
 
 def begin_close(log: "Log") -> bool:
-    """Write what a clean shutdown leaves behind. Is there something to sync?"""
+    """Write the files of a clean shutdown; True if there is something to sync."""
     if _is_whole(log) or _never_held_anything(log):
         return False
     if snapshot_is_due(log):
@@ -69,13 +70,13 @@ def begin_close(log: "Log") -> bool:
         log.snapshots.needed()
     log.active.deactivate()
     if log.producers.by_id or not log.active.is_small or log.active.transaction_index.exists:
-        # A snapshot, or the names of indexes, that a start would miss.
+        # A snapshot or index files whose names the next start needs.
         log.directory_dirty = True
     return True
 
 
 def sync_closed(log: "Log") -> None:
-    """Sync what `begin_close` has written, and all that was before it. It may run on a thread."""
+    """Sync the log and what `begin_close` wrote. May run on a thread."""
     log.generation_synced = sync(log, closing=True)
     log.synced(log.end_offset)
 
@@ -88,25 +89,25 @@ def let_go(log: "Log") -> None:
 
 
 def snapshot_is_due(log: "Log") -> bool:
-    """Does a clean start need a snapshot at the end, or does it find out from what is there?
+    """Would the next clean start need a producer snapshot at the log's end?
 
-    It reads on from the last snapshot. Where there is none, it takes it that there are no producers, as Kafka does.
+    A clean start reads on from the last snapshot. Without one it assumes that there are no producers, as Kafka does.
     """
     if log.end_offset <= log.start_offset:
         return False
     latest = log.snapshots.latest
     if latest is None or latest <= log.start_offset:
-        # A basis at or below the start is none.
+        # A snapshot at or below the log's start is not usable.
         return bool(log.producers.by_id) or len(log.segments) > 1 or not log.active.is_small
     return latest < log.active.base_offset or not log.active.is_small
 
 
 def _is_whole(log: "Log") -> bool:
-    """Does the directory hold all that there is, because nothing has happened since a clean end?"""
+    """Has nothing changed since a clean close, so that the directory is complete?"""
     same = log.end_offset == log.whole_at and not log.generation and not log.directory_dirty
     return same and log.epochs_text is None and not any(segment.mended for segment in log.segments)
 
 
 def _never_held_anything(log: "Log") -> bool:
-    """True when nothing has to be left of it: without a directory it is made again."""
+    """Is the log empty since its creation? Its directory may be lost then: the next start creates it again."""
     return not log.end_offset and log.bases == [0] and not log.generation and not log.epochs.entries()

@@ -1,8 +1,8 @@
-"""Leader epochs: which leader began to write where. The file `leader-epoch-checkpoint`.
+"""Leader epochs: the offset where each leader began to write, kept in the file `leader-epoch-checkpoint`.
 
 Rules:
 - Epochs and start offsets both rise strictly.
-- The file is written behind, at flush and close: recovery reads the epochs of all later batches from the batches.
+- The file is written late, at flush and close; recovery reads the epochs of later batches from the batches.
 
 KIPs: 101 (truncation by epoch), 320 (fencing).
 """
@@ -14,7 +14,7 @@ UNDEFINED_OFFSET = -1
 
 
 class LeaderEpochs:
-    """The cache of one log. `Log` makes it."""
+    """The epochs of one log. `Log` creates it."""
 
     __slots__ = ("_epochs", "_starts", "dirty", "latest")
 
@@ -25,15 +25,15 @@ class LeaderEpochs:
         self.latest = UNDEFINED_EPOCH
         for epoch, start_offset in entries:
             self.assign(epoch, start_offset)
-        #: Does the file differ from what is here?
+        #: Does the file lack a change?
         self.dirty = False
 
     def entries(self) -> list[tuple[int, int]]:
-        """(epoch, start offset) of all."""
+        """(epoch, start offset) of each epoch."""
         return list(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` writes from `start_offset` on. What contradicts it goes."""
+        """Record that `epoch` writes from `start_offset` on; drop entries that contradict it."""
         if epoch < 0 or start_offset < 0:
             return
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
@@ -46,7 +46,7 @@ class LeaderEpochs:
         self._changed()
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the greatest known epoch not above `epoch`, the offset where it ends); (-1, -1) if that is not known."""
+        """(the greatest known epoch that is at most `epoch`, its end offset); (-1, -1) if unknown."""
         if epoch == UNDEFINED_EPOCH or not self._epochs:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:
@@ -55,7 +55,7 @@ class LeaderEpochs:
         if higher == len(self._epochs):
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if higher == 0:
-            # An epoch older than all we know: it ended, at the latest, where the first we know begins.
+            # Older than every known epoch: it ended, at the latest, where the first known one begins.
             return epoch, self._starts[0]
         return self._epochs[higher - 1], self._starts[higher]
 
@@ -73,7 +73,7 @@ class LeaderEpochs:
             self._changed()
 
     def truncate_start(self, start_offset: int) -> None:
-        """Drop the epochs that end below `start_offset`; the one that holds it begins there."""
+        """Drop the epochs that end at or below `start_offset`; the epoch that contains it begins there."""
         below = bisect_right(self._starts, start_offset) - 1
         if below > 0 or (below == 0 and self._starts[0] != start_offset):
             del self._epochs[:below]

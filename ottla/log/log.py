@@ -1,13 +1,13 @@
-"""A partition's log: batches in segments, appended at the end, read from anywhere. Read this file first.
+"""A partition's log: batches in segments, appended at the end, read from any offset. Read this file first.
 
 Rules:
-- Offsets rise; what was acknowledged keeps its offset. Neither recovery point nor high watermark passes the end.
-- A batch is checked, then written in one write, then accounted for: a write that fails leaves the log as it was.
-- All methods belong to one thread (the loop) but `sync`, which may run on another: it only makes durable what is there.
+- Offsets rise, and an acknowledged record keeps its offset. Neither recovery point nor high watermark passes the end.
+- A batch is checked, written in one write, and then accounted for: a failed write leaves the log as it was.
+- All methods run on one thread, the loop's, except `sync`, which may run on another.
 - Everything below `recovery_point` survives a power failure; everything below `end_offset` survives this process.
 
-Not obvious: who appends as CLIENT has one batch, with base offset 0, in a buffer that may be written to: offset and
-epoch are stamped in place, outside the CRC. A read-only buffer is written in two pieces instead.
+Not obvious: a CLIENT append has one batch with base offset 0. The log stamps offset and epoch in place, outside the
+CRC, if the buffer is writable, and writes the batch in two pieces if not.
 
 KIPs: 98 (producers, transactions), 101 and 320 (epochs), 107 (start offset), 516 (topic ids), 734 (max timestamp).
 """
@@ -49,7 +49,7 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class Log:
-    """`Store` (or the quorum, for its own) opens it and ends it with `close`."""
+    """An open log. `Store` opens and closes it; the quorum does so for the metadata log."""
 
     __slots__ = (
         "_always_revises",
@@ -86,12 +86,12 @@ class Log:
     def __init__(self, disk: Disk, path: str, settings: LogSettings) -> None:
         self.disk = disk
         self.path = path
-        #: Never empty once the log is open; base offsets rise. `bases` are theirs, for bisect.
+        #: Ordered by base offset, never empty once the log is open. `bases` holds their base offsets, for bisect.
         self.segments: list[Segment] = []
         self.bases: list[int] = []
         #: The last of `segments`.
         self.active: Segment
-        #: The first offset that may be read.
+        #: The first readable offset.
         self.start_offset = 0
         #: The offset of the next record.
         self.end_offset = 0
@@ -101,30 +101,30 @@ class Log:
         self.producers = Producers()
         self.snapshots: Snapshots
         self.topic_id: Uuid = NO_UUID
-        #: Below, the cleaner has been; None before it ever was. While it is at work, retention waits.
+        #: The offset up to which the cleaner has cleaned; None before its first run. Retention waits while it runs.
         self.cleaner_offset: int | None = None
         self.being_cleaned = False
-        #: A file was created or renamed since the directory was last synced.
+        #: Was a file created or renamed since the directory was last synced?
         self.directory_dirty = True
-        #: Its directory was made, and the one above was not synced since.
+        #: Was the log's directory created since its parent was last synced?
         self.name_dirty = True
         self.last_flush_ms = 0
-        #: Called before a truncation below the recovery point or the cleaner's offset; the store writes both down.
+        #: Called before a truncation below the recovery point or the cleaner's offset; the store checkpoints both.
         self.on_recovery_point_lowered: Callable[[], None] | None = None
         self.closed = False
-        #: The end offset with which everything was found on the disk as a clean end leaves it, or -1.
+        #: The end offset at which the log was opened after a clean close that left nothing to do, or -1.
         self.whole_at = -1
-        #: None while the progress of the replicas is not known: there are none then, and it is the end offset.
+        #: None for a sole replica, whose high watermark is the visible end.
         self._high_watermark: int | None = None
-        #: While a sync that `flush.messages` asks for is to come: where that begins which is not shown before it.
+        #: While a flush for `flush.messages` is due: the offset below which records are visible. None otherwise.
         self._held: int | None = None
-        #: Raised by every truncation: a sync that began before one says nothing about what came after.
+        #: Raised by every truncation: a sync that began before one says nothing about later records.
         self.generation = 0
-        #: The generation when the last sync began.
+        #: The generation at the start of the last sync.
         self.generation_synced = -1
-        #: The text of the epoch checkpoint if the file is to be written, else None.
+        #: The text of the epoch checkpoint if the next sync must write it, else None.
         self.epochs_text: str | None = None
-        #: Segments whose files are to go: (when, segment).
+        #: (due time in ms, segment) of the deleted segments whose files are still to be removed.
         self.due: list[tuple[int, Segment]] = []
         self.settings = settings
 
@@ -143,10 +143,10 @@ class Log:
         cleaner_offset: int | None = None,
         reading: recovery.Reading = lambda more, done: None,
     ) -> "Log":
-        """Open what is in the directory, or begin a new log there.
+        """Open the log in the directory, or create a new one there.
 
-        After an unclean end everything from `recovery_point` on is read and checked, and cut at the first bad batch;
-        `reading` is told how far that is. `topic_id` is written if the directory has none.
+        After an unclean shutdown everything from `recovery_point` on is read and checked, and truncated at the first
+        bad batch; `reading` is called with the progress. `topic_id` is written if the directory has none.
         """
         log = cls(disk, path, settings)
         log.cleaner_offset = cleaner_offset
@@ -178,12 +178,12 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """The bytes of all segments."""
         return sum(segment.size for segment in self.segments)
 
     @property
     def high_watermark(self) -> int:
-        """The first offset that is not on all in-sync replicas. The replica layer sets it; None: the end counts."""
+        """The first offset that is not on all in-sync replicas. The replica layer sets it; None is the visible end."""
         if self._high_watermark is not None:
             return self._high_watermark
         return self.end_offset if self._held is None else self._held
@@ -195,17 +195,17 @@ class Log:
 
     @property
     def visible_end_offset(self) -> int:
-        """Where ends what this replica has, as far as it counts: synced, where `flush.messages` asks for that."""
+        """The end of the log, or its flushed end while a flush for `flush.messages` is due."""
         return self.end_offset if self._held is None else self._held
 
     def hold(self, offset: int) -> None:
-        """Show nothing from `offset` on until it is synced: who reads it must find it again after a power failure."""
+        """Hide records from `offset` on until they are flushed: a record that was read must survive a power failure."""
         if self._held is None:
             self._held = offset
 
     @property
     def last_stable_offset(self) -> int:
-        """The first offset that `read_committed` must not pass: no transaction below it is undecided."""
+        """The offset below which every transaction is decided; `read_committed` reads no further."""
         high_watermark = self.high_watermark
         if self._high_watermark is None:
             self.producers.replicated(high_watermark)
@@ -225,9 +225,9 @@ class Log:
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
     ) -> Appended:
-        """Check, stamp and write. KafkaError with the code for the producer; OSError if the disk fails.
+        """Check, stamp and write. Raises KafkaError with the code for the producer, OSError if the disk fails.
 
-        CLIENT takes one batch, COORDINATOR one or more, REPLICA whatever a fetch brought.
+        CLIENT takes one batch, COORDINATOR one or more, REPLICA the content of a fetch response.
         """
         if origin is Origin.REPLICA:
             return append_as_follower(self, data, leader_epoch, now_ms)
@@ -268,7 +268,7 @@ class Log:
         return self._write(data, size, fields, max_timestamp, marker, leader_epoch, now_ms)
 
     def _check_sequence(self, fields: Fields, from_client: bool) -> Appended | None:
-        """What became of this batch when it came before, if it did; KafkaError if it is not the producer's next."""
+        """The result of the first append if this batch is a retry; KafkaError if its sequence is not the next one."""
         sent = self.producers.check(
             fields[9], fields[10], fields[11], fields[6], bool(fields[5] & TRANSACTIONAL), from_client
         )
@@ -287,7 +287,7 @@ class Log:
         leader_epoch: int,
         now_ms: int,
     ) -> Appended:
-        """Stamp and write a batch that was found in order, and account for it."""
+        """Stamp and write a checked batch, and account for it."""
         settings = self._settings
         base_offset = self.end_offset
         last_offset = base_offset + fields[6]
@@ -319,11 +319,11 @@ class Log:
                 )
         self.producers.end_offset = last_offset + 1
         time_ms = now_ms if settings.log_append_time else -1
-        # What a named tuple's own constructor does, at a third of its cost.
+        # The same as `Appended(...)` at a third of its cost.
         return tuple.__new__(Appended, (base_offset, last_offset, time_ms, max_timestamp, False))
 
     def roll(self, now_ms: int, base_offset: int | None = None) -> Segment:
-        """Begin a new segment at the end (or at `base_offset`, which lies beyond it). An empty one is left as it is."""
+        """Begin a new segment at the end, or at `base_offset` beyond it. An empty active segment is kept."""
         base_offset = self.end_offset if base_offset is None else base_offset
         if self.active.base_offset == base_offset and self.active.size == 0:
             return self.active
@@ -333,7 +333,7 @@ class Log:
         return self.begin_segment(base_offset, now_ms)
 
     def begin_segment(self, base_offset: int, now_ms: int) -> Segment:
-        """Make an empty segment the active one."""
+        """Create an empty segment and make it the active one."""
         segment = Segment.create(self.disk, self.path, base_offset, self._settings, now_ms)
         self.directory_dirty = True
         self.segments.append(segment)
@@ -344,10 +344,10 @@ class Log:
     # ---- read
 
     def read(self, offset: int, max_bytes: int, *, end_offset: int, min_one_batch: bool = True) -> Slice:
-        """Batches from the one that holds `offset`, of one segment, all below `end_offset`.
+        """Batches of one segment, from the batch that contains `offset` on, all below `end_offset`.
 
-        The slice may end within a batch, as Kafka's does, but not within the first: that comes whole or, unless
-        `min_one_batch` is set, not at all. It is empty at `end_offset`. KafkaError OFFSET_OUT_OF_RANGE outside
+        The slice may end within a batch, as Kafka's does, but not within the first: without `min_one_batch` it is empty
+        if the first batch does not fit. It is empty at `end_offset`. Raises OFFSET_OUT_OF_RANGE outside
         [start_offset, end of the log].
         """
         if not self.start_offset <= offset <= self.end_offset:
@@ -361,7 +361,7 @@ class Log:
             segment = self.segments[slot]
             found = segment.locate(offset)
             if found is None:
-                # The cleaner took the end of this segment; what comes next begins the one after it.
+                # The cleaner removed the end of this segment; the next batch is in the following segment.
                 slot += 1
                 continue
             position, first_size, first_offset = found
@@ -378,7 +378,7 @@ class Log:
         return Slice(self.active.file, self.active.size, 0, offset)
 
     def end_of(self, found: Slice) -> int:
-        """The offset after the last batch that a slice has a part of."""
+        """The offset after the last batch that is at least partly in the slice."""
         return lookup.end_of(self, found)
 
     def offset_for_timestamp(self, timestamp: int, end_offset: int) -> tuple[int, int, int] | None:
@@ -400,18 +400,18 @@ class Log:
     # ---- epochs
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader of this epoch writes from here on."""
+        """Record that a leader of this epoch writes from `start_offset` on."""
         self.epochs.assign(epoch, start_offset)
         self.note_epochs()
 
     def note_epochs(self) -> None:
-        """If the epochs changed, plan to write their file."""
+        """If the epochs changed, have the next sync write their checkpoint."""
         if self.epochs.dirty:
             self.epochs_text = encode_epochs(self.epochs.entries())
             self.epochs.dirty = False
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the greatest known epoch not above it, where that one ends); (-1, -1) if unknown."""
+        """(the greatest known epoch that is at most `epoch`, its end offset); (-1, -1) if unknown."""
         return self.epochs.end_offset_for(epoch, self.end_offset)
 
     def epoch_at(self, offset: int) -> int:
@@ -427,23 +427,23 @@ class Log:
 
     @property
     def wants_flush(self) -> bool:
-        """Has `flush.messages` been reached, or a segment been left behind since the last flush?"""
+        """Has `flush.messages` been reached, or a segment been rolled since the last flush?"""
         synced = self.recovery_point
         return synced < self.active.base_offset or self.end_offset - synced >= self._flush_messages
 
     def flush_is_overdue(self, now_ms: int) -> bool:
-        """Is something unflushed, and `flush.ms` over?"""
+        """Is there something to flush, and has `flush.ms` passed since the last flush?"""
         return self.end_offset > self.recovery_point and now_ms - self.last_flush_ms >= self._settings.flush_ms
 
     def sync(self) -> None:
-        """Make everything that is here now durable. May run on a thread; `synced` tells the log on the loop's.
+        """Make everything that is in the log now durable. May run on a thread; the loop then calls `synced`.
 
-        Not twice at a time: each would believe that the other has synced the directory.
+        Never run two at a time: each would assume that the other has synced the directory.
         """
         self.generation_synced = durability.sync(self, closing=False)
 
     def synced(self, end_offset: int, now_ms: int | None = None) -> None:
-        """A `sync` that began when the log ended at `end_offset` is done."""
+        """Record the end of a `sync` that began when the log ended at `end_offset`."""
         if self.generation_synced == self.generation:
             self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
             if self._held is not None:
@@ -452,49 +452,49 @@ class Log:
                 self.last_flush_ms = now_ms
 
     def flush(self, now_ms: int | None = None) -> None:
-        """Make everything durable, now and here."""
+        """Sync on the calling thread."""
         end_offset = self.end_offset
         self.sync()
         self.synced(end_offset, now_ms)
 
-    # ---- less
+    # ---- truncation and deletion
 
     def truncate(self, offset: int, now_ms: int = 0) -> bool:
-        """Drop everything at and above `offset`, durably. False if there was nothing."""
+        """Drop everything at and above `offset`, durably. False if there was nothing to drop."""
         return retention.truncate(self, offset, now_ms)
 
     def truncated(self) -> None:
-        """Something that may have been synced is gone."""
+        """Record that records were dropped: a running sync no longer counts."""
         self.generation += 1
         self.directory_dirty = True
         self._held = None
 
     def restart_at(self, offset: int, now_ms: int) -> None:
-        """Drop everything, and begin again at `offset` (a follower that is behind its leader's start, a snapshot)."""
+        """Drop everything and begin at `offset`: the follower is behind its leader's start, or took a snapshot."""
         retention.restart_at(self, offset, now_ms)
 
     def advance_start_offset(self, offset: int) -> bool:
-        """Nothing below `offset` is read any more (DeleteRecords). OFFSET_OUT_OF_RANGE above the high watermark."""
+        """Raise the start offset (DeleteRecords). Raises OFFSET_OUT_OF_RANGE above the high watermark."""
         return retention.advance_start_offset(self, offset)
 
     def delete_old_segments(self, now_ms: int) -> int:
-        """Apply retention by start offset, size and time; the number of segments that went."""
+        """Apply retention by start offset, size and time; the number of deleted segments."""
         return retention.delete_old_segments(self, now_ms)
 
     def remove_deleted(self, now_ms: int) -> int:
-        """Remove the files that have waited long enough."""
+        """Remove the files of deleted segments whose `file.delete.delay.ms` has passed."""
         return retention.remove_deleted(self, now_ms)
 
-    # ---- end
+    # ---- close
 
     def close(self) -> None:
-        """Flush, leave the files as Kafka does on a clean shutdown, and let go of them. Twice is once."""
+        """Flush, leave the files as Kafka does on a clean shutdown, and close them. A second call does nothing."""
         if not self.closed:
             self.closed = True
             durability.close(self)
 
     def discard(self) -> None:
-        """Let go without flushing: the log is deleted, or the node died. Slices in flight stay readable."""
+        """Close without flushing: the log is deleted, or the node died. Slices in flight stay readable."""
         self.closed = True
         self.segments = []
         self.bases = []

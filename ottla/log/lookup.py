@@ -1,11 +1,11 @@
-"""Find offsets by timestamp, and where a slice ends: the reads that look at headers and records.
+"""Find offsets by timestamp, and the end offset of a slice: the reads that look at headers and records.
 
-ListOffsets (KIP-79, KIP-734): by timestamp it is the first record whose timestamp is not below the one asked for; the
-maximum is the first record that has the greatest timestamp of the log.
+ListOffsets (KIP-79, KIP-734): a lookup by timestamp finds the first record at or after it; the lookup of the maximum
+finds the first record with the greatest timestamp of the log.
 
-A batch may hold millions of records, so a look-up is a generator: each `yield` is a step of about a millisecond, after
-which others may have changed the log. One that yields an `Unpack` goes on when that has run, on any thread. `finish`
-takes all steps at once.
+A batch may hold millions of records, so a lookup is a generator. It yields after about a millisecond of work, and the
+log may change before it is resumed. If it yields an `Unpack`, run that on any thread before resuming. `finish` runs a
+lookup to its end.
 """
 
 from collections.abc import Generator, Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _RECORDS_A_STEP = 2000
 _BATCHES_A_STEP = 500
-#: The most that a step decompresses, in a millisecond. What has more in it is decompressed on another thread.
+#: The most bytes that a step decompresses in place, in a millisecond. Larger batches are decompressed on a thread.
 _PLAIN_BYTES_A_STEP = 512 << 10
 
 #: (timestamp, offset, leader epoch); None if there is no such record.
@@ -32,7 +32,7 @@ Lookup = Generator["Unpack | None", None, Found]
 
 
 class Unpack:
-    """A batch that a look-up needs decompressed. It holds the bytes until `plain` is None again."""
+    """A batch that a lookup needs decompressed. The bytes are released when the lookup resets `plain` to None."""
 
     __slots__ = ("_codec", "_error", "_packed", "plain")
 
@@ -43,14 +43,14 @@ class Unpack:
         self.plain: Buffer | None = None
 
     def run(self) -> None:
-        """Decompress the batch. What is wrong with it is told by `result`."""
+        """Decompress the batch; `result` raises the error, if any."""
         try:
             self.plain = decompress_beside(self._codec, self._packed, WALK_BYTES_MAX)
         except KafkaError as error:
             self._error = error
 
     def result(self) -> Buffer:
-        """The bytes, when it has run. KafkaError if they are not of their codec or too many."""
+        """The bytes, after `run`. Raises KafkaError if they are malformed or too many."""
         if self._error is not None:
             raise self._error
         assert self.plain is not None, "it has not run"
@@ -58,11 +58,11 @@ class Unpack:
 
 
 class _Changed(Exception):
-    """A segment went between two steps: look again."""
+    """A segment went between two steps; the lookup must start over."""
 
 
 def finish(lookup: Lookup) -> Found:
-    """Take all the steps now."""
+    """Run a lookup to its end."""
     while True:
         try:
             unpack = next(lookup)
@@ -102,11 +102,11 @@ def max_timestamp(log: "Log") -> Lookup:
 
 
 def end_of(log: "Log", found: Slice) -> int:
-    """The offset after the last batch that the slice has a part of."""
+    """The offset after the last batch that is at least partly in the slice."""
     for segment in log.segments:
         if segment.file is found.file:
             return segment.end_before(found.position + found.size, found.position, found.first_offset)
-    # Retention took the segment between the read and this question.
+    # Retention deleted the segment after the read.
     return log.start_offset
 
 

@@ -9,11 +9,11 @@ OFFSET_INDEX = ".index"
 TIME_INDEX = ".timeindex"
 TRANSACTION_INDEX = ".txnindex"
 SNAPSHOT = ".snapshot"
-#: What the cleaner writes into, before it is complete.
+#: A file that the cleaner is writing.
 CLEANED = ".cleaned"
-#: A complete file of the cleaner that is about to take another's place.
+#: A complete file of the cleaner that is about to replace the original.
 SWAP = ".swap"
-#: Gone for readers, removed after `file.delete.delay.ms`.
+#: A deleted file, to be removed after `file.delete.delay.ms`.
 DELETED = ".deleted"
 
 EPOCHS = "leader-epoch-checkpoint"
@@ -31,17 +31,17 @@ _PARTITION_NAME = re.compile(r"(.+)-(\d+)")
 
 
 def offset_name(offset: int, suffix: str) -> str:
-    """Such as `00000000000000000042.log`."""
+    """A file name such as `00000000000000000042.log`."""
     return f"{offset:020d}{suffix}"
 
 
 def parse_offset_name(name: str) -> tuple[int, str, str] | None:
-    """(offset, suffix, temporary suffix or "") of such a name, or None for any other."""
+    """(offset, suffix, temporary suffix or "") of a file name, or None if it has no offset."""
     match = _OFFSET_NAME.fullmatch(name)
     return (int(match[1]), match[2], match[3]) if match else None
 
 
 def parse_partition_name(name: str) -> TopicPartition | None:
-    """`flights-3`, or None for a directory that is no partition's."""
+    """The partition of a directory such as `flights-3`, or None for any other directory."""
     match = _PARTITION_NAME.fullmatch(name)
     return TopicPartition(match[1], int(match[2])) if match else None

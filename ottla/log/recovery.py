@@ -1,12 +1,12 @@
-"""Open a log's directory: after a clean shutdown as it is, after a crash as far as it is whole.
+"""Open a log's directory: as it is after a clean shutdown, up to the first damage after a crash.
 
 Rules:
-- After a crash everything from the segment of the recovery point on is read. The first batch that is cut off, has a
-  wrong CRC or an offset that does not rise ends the log; later segments go.
-- It is read once, a megabyte at a time. The indexes, epochs and producers of what was read are rebuilt from it;
-  before it the files are believed. An index that cannot be right, or is not there, is rebuilt from its segment.
-- Files of unfinished work go: `.deleted`, `.cleaned`. A `.swap` was complete and takes its place, unless a `.cleaned`
-  beside it shows that the renaming had only begun.
+- After a crash everything from the segment of the recovery point on is read. The log ends before the first batch that
+  is cut off, has a wrong CRC or an offset that does not rise; later segments are removed.
+- Each byte is read once, a megabyte at a time. The indexes, epochs and producers of this part are rebuilt; before it,
+  the files are trusted. An index that is missing or cannot be right is rebuilt from its segment.
+- Files of unfinished work (`.deleted`, `.cleaned`) are removed. A `.swap` is complete and replaces the original, unless
+  a `.cleaned` beside it shows that the renaming had only begun.
 """
 
 from bisect import bisect_right
@@ -43,7 +43,7 @@ from ottla.wire.checksum import crc32c
 if TYPE_CHECKING:
     from ottla.log.log import Log
 
-#: Told of recovery: so many bytes more that are to be read, and so many that were.
+#: Called with the progress of recovery: (bytes added to the work, bytes read).
 Reading = Callable[[int, int], None]
 _READ_BYTES = 1 << 20
 
@@ -57,7 +57,7 @@ def load(
     clean: bool,
     reading: Reading,
 ) -> None:
-    """Fill a log from its directory, which holds files of these names."""
+    """Load a log from its directory, which holds the files `names`."""
     disk, directory = log.disk, log.path
     found = _finish_cleaning(disk, directory, names)
     log.snapshots = Snapshots(disk, directory, [offset for offset, suffix, _ in found.values() if suffix == SNAPSHOT])
@@ -65,7 +65,7 @@ def load(
     if not epochs_read:
         log.epochs.dirty = True
         if not clean:
-            # Its file was being replaced when the node died, or never was: only the batches still know the epochs.
+            # The node died before the checkpoint was written: only the batches still have the epochs.
             recovery_point = 0
     _open_segments(log, found, now_ms)
     snapshots, was_there = log.snapshots.offsets, bool(log.segments)
@@ -76,7 +76,7 @@ def load(
         log.segments[-1].remake_indexes()
     read_from = None if clean else _recover(log, now_ms, recovery_point, log_start_offset, reading)
     if log.segments and log.segments[-1].next_offset() < log_start_offset:
-        # Segments were taken away from under us: what is left lies before the log's start.
+        # Someone removed segments: what is left lies below the log's start offset.
         _drop_segments(log, 0)
         log.epochs.clear()
     if not log.segments:
@@ -91,7 +91,7 @@ def load(
     log.note_epochs()
     log.snapshots.keep_of_segments(log.bases)
     if read_from is not None and log.start_offset <= read_from and log.producers.end_offset == log.end_offset:
-        # What was read has brought them here.
+        # Recovery has read every batch, so the producers are up to date.
         log.snapshots.keep_between(log.start_offset, log.end_offset)
         _take_snapshot(log)
     else:
@@ -102,10 +102,10 @@ def load(
 
 
 def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool = False) -> None:
-    """The producers' state at `end_offset`: the last snapshot below it, and the batches since."""
+    """Rebuild the producers' state at `end_offset` from the last snapshot below it and the batches since."""
     producers, snapshots = log.producers, log.snapshots
     if clean and snapshots.latest is None and end_offset > 0:
-        # A clean end notes producers if there are any.
+        # A clean close takes a snapshot if there are producers.
         producers.clear()
         producers.end_offset = end_offset
         if snapshot_is_due(log):
@@ -121,7 +121,7 @@ def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool =
             if header.base_offset >= end_offset:
                 break
             data = segment.read_batch(at, header) if header.is_control and header.producer_id >= 0 else None
-            # The transaction index is there already: it is rebuilt with its segment, not here.
+            # The transaction index is complete: it is rebuilt together with its segment.
             replay(producers, None, header, data)
     producers.end_offset = end_offset
     if not clean or snapshot_is_due(log):
@@ -134,11 +134,11 @@ def _take_snapshot(log: "Log") -> None:
 
 
 def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int, reading: Reading) -> int | None:
-    """Read what may not be whole; the base offset from which on everything was read, or None if there is nothing."""
+    """Read and check the segments that may be damaged; the base offset of the first one, or None without segments."""
     bases = [segment.base_offset for segment in log.segments]
     slot = _first_unsure(bases, recovery_point)
-    # The cleaner leaves gaps between segments. Elsewhere a gap means that the end of a segment was lost
-    # while the name of the next was not.
+    # The cleaner leaves gaps between segments. In other logs a gap means that the end of a segment was lost while the
+    # next segment's file was not.
     gaps = "compact" in log.settings.cleanup_policy or log.cleaner_offset is not None
     if slot == len(bases):
         return None
@@ -152,7 +152,7 @@ def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int
             _drop_segments(log, slot)
             break
         if base > read_from >= log_start_offset:
-            # The segments before have brought the producers here.
+            # The segments read so far have brought the producers up to this base offset.
             log.start_offset = log_start_offset
             log.producers.end_offset = base
             _take_snapshot(log)
@@ -167,16 +167,16 @@ def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int
 
 
 def _first_unsure(bases: list[int], recovery_point: int) -> int:
-    """The number of the first segment whose files may not be whole.
+    """The position of the first segment whose files may be damaged.
 
-    That is the one before, if the recovery point is a base offset: that segment's bytes are durable, but when it was
-    flushed it may have been the active one, whose indexes are not.
+    If the recovery point is a base offset, that is the segment before it: its records are durable, but it may have been
+    the active segment when it was flushed, and then its indexes are not.
     """
     return max(0, bisect_right(bases, recovery_point - 1) - 1)
 
 
 def _load_producers(log: "Log", slot: int, now_ms: int, log_start_offset: int) -> None:
-    """The producers' state where a segment begins that is not to be believed, nor are the snapshots behind it."""
+    """Load the producers' state at the start of a segment to be recovered; later snapshots are removed."""
     base = log.segments[slot].base_offset
     log.start_offset = log_start_offset
     for offset in log.snapshots.offsets:
@@ -189,7 +189,7 @@ def _load_producers(log: "Log", slot: int, now_ms: int, log_start_offset: int) -
 
 
 def _recover_segment(log: "Log", segment: Segment, reading: Reading) -> bool:
-    """Read a segment through, rebuild what is derived from it, and cut it at the first bad batch. True if none was."""
+    """Check a segment, rebuild its indexes, and truncate it at the first bad batch. True if every batch was good."""
     segment.offset_index.reset()
     segment.time_index.reset()
     segment.transaction_index.reset()
@@ -209,7 +209,7 @@ def _recover_segment(log: "Log", segment: Segment, reading: Reading) -> bool:
 
 
 def _whole_batches(segment: Segment, size: int, reading: Reading) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches from the first on, for as long as every byte of them is right."""
+    """The batches before the first bad one."""
     position = start = 0
     next_offset = segment.base_offset
     data = memoryview(b"")
@@ -255,12 +255,15 @@ def _open_segments(log: "Log", found: Mapping[str, tuple[int, str, str]], now_ms
 def _mend_indexes(
     log: "Log", found: Mapping[str, tuple[int, str, str]], recovery_point: int, clean: bool
 ) -> int | None:
-    """Rebuild the missing indexes of segments that recovery will not read. The base offset of one that is damaged."""
+    """Rebuild the missing indexes of segments that recovery will not read.
+
+    Returns the base offset of the first segment with a damaged batch, where recovery must begin.
+    """
     count = len(log.segments) if clean else _first_unsure(log.bases, recovery_point)
     for segment in log.segments[:count]:
         if not all(offset_name(segment.base_offset, kind) in found for kind in (OFFSET_INDEX, TIME_INDEX)):
             if not segment.size:
-                # Nothing is left of a log that never held anything but its file.
+                # A log that was always empty keeps only its segment's file.
                 segment.offset_index.reset()
                 segment.time_index.reset()
                 segment.max_timestamp_and_offset = (-1, segment.base_offset)
@@ -273,13 +276,13 @@ def _mend_indexes(
 
 
 def _fill_indexes(segment: Segment) -> None:
-    """Fill a damaged index again: it ends at the first damaged batch, and the reader of that batch is told."""
+    """Rebuild a damaged index up to the first damaged batch; reading that batch raises the error."""
     with suppress(KafkaError):
         rebuild_indexes(segment)
 
 
 def rebuild_indexes(segment: Segment) -> None:
-    """Both indexes from the segment's headers. The segment itself is believed."""
+    """Rebuild both indexes from the batch headers. CRCs are not checked."""
     segment.mended = True
     segment.forget_tail()
     segment.offset_index.reset()
@@ -291,13 +294,13 @@ def rebuild_indexes(segment: Segment) -> None:
         for position, header in segment.headers():
             segment.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
     finally:
-        # A batch that does not read ends the indexes, not the segment.
+        # An unreadable batch ends the indexes, not the segment.
         segment.size = size
     segment.deactivate()
 
 
 def _load_epochs(log: "Log") -> bool:
-    """False if the file is missing or does not read."""
+    """Load the epoch checkpoint; False if it is missing or corrupt."""
     try:
         entries = read_epochs(log.disk, f"{log.path}/{EPOCHS}")
     except CorruptCheckpoint:
@@ -307,7 +310,7 @@ def _load_epochs(log: "Log") -> bool:
 
 
 def _drop_segments(log: "Log", slot: int) -> None:
-    """Remove these segments and all that follow, durably. The last goes first: no crash leaves a gap."""
+    """Remove the segments from `slot` on, durably. The last goes first, so that no crash leaves a gap."""
     gone = log.segments[slot:]
     for segment in reversed(gone):
         segment.file.close()
@@ -320,7 +323,7 @@ def _drop_segments(log: "Log", slot: int) -> None:
 
 
 def _finish_cleaning(disk: Disk, directory: str, names: list[str]) -> dict[str, tuple[int, str, str]]:
-    """Deal with the temporary files of the cleaner and of deletions, as Kafka does. The log's files then, by name."""
+    """Finish or undo interrupted cleanings and deletions, as Kafka does; the log's files after that, by name."""
     every = {name: found for name in names if (found := parse_offset_name(name))}
     parsed = {name: found for name, found in every.items() if found[2]}
     if not parsed:
@@ -329,7 +332,7 @@ def _finish_cleaning(disk: Disk, directory: str, names: list[str]) -> dict[str, 
     swaps = {name: offset for name, (offset, _, temporary) in parsed.items() if temporary == SWAP}
     for name, offset in list(swaps.items()):
         if cleaned and offset >= min(cleaned):
-            # Half of a pair that was not complete. It goes before that which shows it: we may be cut short too.
+            # An incomplete set of swaps. Remove it before the `.cleaned` file that shows this: we may crash, too.
             disk.remove(f"{directory}/{name}")
             del swaps[name]
     for name, (_, suffix, temporary) in parsed.items():
@@ -340,11 +343,11 @@ def _finish_cleaning(disk: Disk, directory: str, names: list[str]) -> dict[str, 
         end = _end_of_swap(disk, f"{directory}/{offset_name(bases[-1], LOG)}{SWAP}", bases[-1])
         for name in names:
             found = parse_offset_name(name)
-            # The cleaned segment may be empty, and ends where it begins then.
+            # A cleaned segment without batches ends where it begins.
             replaced = found is not None and (bases[0] <= found[0] < end or found[0] in bases)
             if found and found[1] in SEGMENT_SUFFIXES and not found[2] and replaced:
                 disk.remove(f"{directory}/{name}")
-    # The batches first: where their `.swap` is gone, the rest of the files belongs to what lies in place already.
+    # Rename the `.log` first: once its `.swap` is gone, the other swaps belong to the segment already in place.
     for name in sorted(swaps, key=lambda name: parsed[name][1] != LOG):
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
     left = ((name, parse_offset_name(name)) for name in disk.list(directory))
@@ -352,7 +355,7 @@ def _finish_cleaning(disk: Disk, directory: str, names: list[str]) -> dict[str, 
 
 
 def _end_of_swap(disk: Disk, path: str, base_offset: int) -> int:
-    """The offset after a swapped-in file, from its headers."""
+    """The end offset of a `.swap` file, read from its batch headers."""
     file = disk.open(path)
     try:
         size = file.size()

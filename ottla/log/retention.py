@@ -1,9 +1,10 @@
-"""What makes a log shorter: retention of whole segments, DeleteRecords, truncation.
+"""Make a log shorter: retention of whole segments, DeleteRecords, truncation.
 
 Rules:
-- Only segments that lie wholly below the high watermark go, oldest first, and there is always one segment.
-- A segment's files are renamed `.deleted` at once and removed after `file.delete.delay.ms`: readers finish in peace.
-- Truncation is made durable before it returns. Otherwise a crash could bring back old batches behind new ones.
+- Retention deletes only segments wholly below the high watermark, oldest first; one segment always remains.
+- A deleted segment's files are renamed to `.deleted` at once and removed after `file.delete.delay.ms`, so that readers
+  can finish.
+- Truncation is durable before it returns. Otherwise a crash could bring back old batches behind new ones.
 
 KIPs: 107 (DeleteRecords).
 """
@@ -22,10 +23,10 @@ if TYPE_CHECKING:
 
 
 def delete_old_segments(log: "Log", now_ms: int) -> int:
-    """Apply retention; the number of segments that went."""
+    """Apply retention; the number of deleted segments."""
     log.remove_deleted(now_ms)
     if log.being_cleaned:
-        # The job reads these segments by their names.
+        # The cleaner's job reads these segments by file name.
         return 0
     count = _delete(log, now_ms, _before_start(log))
     if "delete" in log.settings.cleanup_policy:
@@ -35,7 +36,7 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
 
 
 def remove_deleted(log: "Log", now_ms: int) -> int:
-    """Remove the files of deleted segments that have waited long enough."""
+    """Remove the files of deleted segments whose delay has passed."""
     due = [segment for due_ms, segment in log.due if due_ms <= now_ms]
     log.due = [each for each in log.due if each[0] > now_ms]
     for segment in due:
@@ -44,7 +45,7 @@ def remove_deleted(log: "Log", now_ms: int) -> int:
 
 
 def advance_start_offset(log: "Log", offset: int) -> bool:
-    """Move the start offset up to `offset`; False if it is there already."""
+    """Raise the start offset to `offset`; False if it is there or above already."""
     if offset > log.high_watermark:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is above the high watermark {log.high_watermark}"
@@ -60,7 +61,7 @@ def advance_start_offset(log: "Log", offset: int) -> bool:
 def truncate(log: "Log", offset: int, now_ms: int) -> bool:
     """Drop everything at and above `offset`."""
     if offset >= log.end_offset:
-        # A leader that wrote nothing may have left an epoch behind.
+        # A leader that wrote nothing may have left an epoch entry.
         log.epochs.truncate_end(log.end_offset)
         log.note_epochs()
         return False
@@ -70,7 +71,7 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
     _lower_points(log, offset)
     log.truncated()
     slot = bisect_right(log.bases, offset) - 1
-    # The last goes first: no crash leaves a gap.
+    # Remove the last segment first, so that no crash leaves a gap.
     for segment in reversed(log.segments[slot + 1 :]):
         log.snapshots.remove(segment.base_offset)
         segment.remove()
@@ -112,8 +113,8 @@ def restart_at(log: "Log", offset: int, now_ms: int) -> None:
 
 
 def _lower_points(log: "Log", offset: int) -> None:
-    # On the disk first: what is appended after the truncation would otherwise lie below a recovery point of before it,
-    # and a crash would leave it unchecked; or below the cleaner's offset, and never be cleaned.
+    # Lower the checkpoints on the disk first. Otherwise records appended after the truncation would lie below the old
+    # recovery point, and not be checked after a crash, or below the cleaner's old offset, and never be cleaned.
     cleaned = log.cleaner_offset is not None and offset < log.cleaner_offset
     if cleaned:
         log.cleaner_offset = offset

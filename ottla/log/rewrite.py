@@ -1,11 +1,12 @@
-"""What the log does to a client's batch besides stamping offsets: the checks and changes that most batches never need.
+"""The checks and changes that only some topics' settings ask of a batch: keys, timestamps, LogAppendTime, codec.
 
 Rules:
-- `revise` is called only if `needs_revision` said so, or if the header's timestamps are out of bounds.
-- Records are looked at only where a topic's settings make every record count: keys on a compacted topic, and
-  `message.timestamp.before.max.ms` when it is set. For all else the header, which its CRC covers, is believed
-  (decision 0342).
-- LogAppendTime and another codec give a new header and so a new CRC; the records are never rebuilt.
+- `revise` is called only if `always_revises` says so, if the batch claims LogAppendTime, or if its maximum timestamp is
+  too late.
+- Single records are checked only where a setting needs it: keys on a compacted topic, and timestamps if
+  `message.timestamp.before.max.ms` is set or the batch's maximum timestamp is too late. Otherwise the header, which the
+  CRC covers, is trusted (decision 0342).
+- LogAppendTime and a new codec need a new header and CRC; the records are never re-encoded.
 """
 
 from ottla.kernel.error import ErrorCode, KafkaError, RefusedBatch
@@ -22,15 +23,15 @@ from ottla.wire.batch import (
 from ottla.wire.codec import codec_of
 from ottla.wire.walk import walk
 
-#: The most records of a batch that are looked at one by one, which is done on the loop: some 70 ms.
+#: The most records of a batch that are checked one by one on the loop: some 70 ms.
 RECORDS_MAX = 100_000
-#: The most that a batch may be uncompressed where its records are looked at or get another codec, which is done on the
-#: loop: this, or what the topic takes uncompressed.
+#: The most uncompressed bytes of a batch whose records are checked or recompressed on the loop; `max.message.bytes` if
+#: that is larger.
 _PLAIN_BYTES_MAX = 16 << 20
 
 
 def always_revises(settings: LogSettings) -> bool:
-    """Do these settings concern every batch?"""
+    """Must every batch of a topic with these settings pass through `revise`?"""
     return (
         "compact" in settings.cleanup_policy
         or settings.log_append_time
@@ -40,7 +41,7 @@ def always_revises(settings: LogSettings) -> bool:
 
 
 def revise(data: Buffer, settings: LogSettings, now_ms: int, *, from_client: bool) -> Buffer:
-    """The batch as this topic takes it, perhaps a new one; KafkaError INVALID_RECORD or INVALID_TIMESTAMP if not."""
+    """The batch in the form that the topic's settings ask for; KafkaError if they do not allow it."""
     header = header_at(data)
     codec = codec_of(header.attributes)
     is_control = bool(header.attributes & CONTROL)
@@ -113,7 +114,7 @@ def _check_records(data: Buffer, header: BatchHeader, settings: LogSettings, now
                 wrong.append((index, why))
     except KafkaError as error:
         if error.code is ErrorCode.CORRUPT_MESSAGE:
-            # Not a stream of its codec: Apache Kafka has no other code for it.
+            # Apache Kafka answers a malformed compressed stream with this code.
             raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
         raise RefusedBatch(error.code, error.message) from error
     if wrong:

@@ -1,4 +1,4 @@
-"""The plain numbers a log needs, resolved from topic and broker settings by its opener."""
+"""The settings that a log needs, as plain numbers, resolved from topic and broker settings."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ UNLIMITED = (1 << 63) - 1
 
 @frozen
 class LogSettings:
-    """Names are the topic settings' with `_` for `.`, the unit last."""
+    """The resolved settings. Each name is the topic setting's with `_` for `.`, the unit last."""
 
     segment_bytes: int = TopicDeclaration.segment_bytes.default
     segment_ms: int = TopicDeclaration.segment_ms.default
@@ -31,14 +31,14 @@ class LogSettings:
     flush_ms: int = TopicDeclaration.flush_ms.default
     #: Any of `delete` and `compact`.
     cleanup_policy: frozenset[str] = frozenset(TopicDeclaration.cleanup_policy.default)
-    #: What the cleaner goes by.
+    #: The cleaner's settings.
     delete_retention_ms: int = TopicDeclaration.delete_retention_ms.default
     min_cleanable_dirty_ratio: float = TopicDeclaration.min_cleanable_dirty_ratio.default
     min_compaction_lag_ms: int = TopicDeclaration.min_compaction_lag_ms.default
     max_compaction_lag_ms: int = TopicDeclaration.max_compaction_lag_ms.default
-    #: Not used by the log itself: the produce handler asks it of the log's topic.
+    #: Used by the produce handler, not by the log.
     min_insync_replicas: int = TopicDeclaration.min_insync_replicas.default
-    #: None is `compression.type=producer`: batches stay as they came.
+    #: None for `compression.type=producer`: batches keep their codec.
     codec: Codec | None = None
     gzip_level: int = TopicDeclaration.compression_gzip_level.default
     lz4_level: int = TopicDeclaration.compression_lz4_level.default
@@ -51,11 +51,11 @@ class LogSettings:
 
     @classmethod
     def of(cls, topic: "TopicSettings", producer_expiration_ms: int) -> "LogSettings":
-        """What a log needs of a topic's resolved settings."""
+        """Extract a log's settings from a topic's resolved settings."""
         compression = topic.compression_type
         segment_ms = topic.segment_ms
         if "compact" in topic.cleanup_policy:
-            # What lies in the active segment cannot be cleaned in time (KIP-354).
+            # Roll early enough: the cleaner cannot clean the active segment (KIP-354).
             segment_ms = min(segment_ms, topic.max_compaction_lag_ms)
         return cls(
             segment_bytes=topic.segment_bytes if topic.internal_segment_bytes is None else topic.internal_segment_bytes,
@@ -86,5 +86,5 @@ class LogSettings:
         )
 
     def level(self, codec: Codec) -> int | None:
-        """The level at which this topic compresses with `codec`."""
+        """The compression level of this topic for `codec`."""
         return {Codec.GZIP: self.gzip_level, Codec.LZ4: self.lz4_level, Codec.ZSTD: self.zstd_level}.get(codec)

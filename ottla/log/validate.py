@@ -1,10 +1,10 @@
-"""What a leader demands of a batch before it looks any further: Kafka's checks of the header, with Kafka's codes.
+"""The leader's checks of a batch header, with Kafka's error codes.
 
 Rules:
-- A client has one batch with base offset 0; a coordinator may have several, which go in one by one.
-- Of the records as much is looked at as costs nothing: their number must be possible for their bytes, the first must
-  be one, and compressed ones must begin as their codec does (decision 0342). `revise` looks at all of them where a
-  topic's settings ask for it.
+- A client sends one batch with base offset 0; a coordinator may append several, one by one.
+- Only cheap checks look at the records: their number must be possible for their bytes, the first record must be well
+  formed, and compressed records must begin like a stream of their codec (decision 0342). `revise` checks all records
+  where a topic's settings ask for it.
 """
 
 import struct
@@ -22,41 +22,41 @@ from ottla.wire.walk import RECORD_BYTES_MIN, WALK_BYTES_MAX, record_end
 if TYPE_CHECKING:
     from ottla.log.log import Log
 
-#: A batch's header and the first six bytes of what follows: one call for both, since every append pays for it.
+#: A batch header and the first six bytes after it: one call unpacks both, because every append pays for it.
 HEADER_AND_FIRST = struct.Struct(HEADER.format + "BBBHB")
-#: What it unpacks: the fields of `BatchHeader`, and these bytes, of which the fourth and fifth are one number.
+#: The unpacked values: the fields of `BatchHeader`, and the six bytes, of which the fourth and fifth are one number.
 Fields = tuple[int, ...]
 
-#: The least that stands behind the length of a batch of any magic.
+#: The fewest bytes after the length field in a batch of any magic.
 _OVERHEAD_BYTES = 14
-#: The magic is the last byte of what batches of any magic have in common.
+#: Batches of any magic share the bytes up to and including the magic.
 _MAGIC_END = 17
 _CODEC_MASK = 7
 _CODEC_MAX = 4
-#: Where the lengths end that take one byte, two, or three.
+#: Where the first record's length ends if it takes one byte, two, or three.
 _ONE_END = HEADER_BYTES + 1
 _TWO_END = HEADER_BYTES + 2
 _THREE_END = HEADER_BYTES + 3
-#: The least bytes of a plain record, and the byte of its length.
+#: The length byte (zigzag) of the smallest record.
 _LENGTH_MIN = (RECORD_BYTES_MIN - 1) << 1
-#: More records in a byte of a compressed batch than this are hardly ever there.
+#: Compressed batches hardly ever hold more records per byte than this.
 _RECORDS_A_BYTE = 8
-#: The most that is decompressed to see whether a batch's records may be there.
+#: The most bytes that are decompressed to check whether a batch can hold its records.
 _LOOK_BYTES_MAX = 8 << 20
-#: What the streams of a codec begin with; snappy may be raw, which begins with anything.
+#: The first bytes of a stream, by codec id; raw snappy may begin with any bytes.
 _BEGINS = (b"", b"\x1f\x8b", b"", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")
 
 
 def unpack_short(data: Buffer) -> Fields:
-    """The same of a batch that ends before these six bytes do. INVALID_RECORD if it ends within its header."""
+    """Unpack a batch that ends before the six bytes do. Raises INVALID_RECORD if it ends within its header."""
     if len(data) < HEADER_BYTES:
         raise invalid("there is no whole batch to append")
-    # No record is so short: bytes that are not there are as good as any.
+    # No record is that short, so the padding does not matter.
     return HEADER_AND_FIRST.unpack(bytes(data).ljust(HEADER_AND_FIRST.size, b"\0"))
 
 
 def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings, from_client: bool) -> None:
-    """Raise KafkaError if the batch, `data` whole, cannot be taken."""
+    """Raise KafkaError if the batch, which is all of `data`, is not acceptable."""
     base_offset, _, _, magic, crc, attributes, delta, _, _, producer_id, _, sequence, count, b0, b1, b2, b34, b5 = (
         fields
     )
@@ -85,7 +85,7 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
         if codec:
             _check_packed(data, size, codec, count)
             return
-        # Nearly every batch begins so: a length of one to three bytes, attributes, and two deltas that are 0.
+        # The fast path: a length of one to three bytes, attributes, and two deltas of 0 begin nearly every batch.
         if b0 > 127 > b1 and not b34 and not b0 & 1:
             end = _TWO_END + ((b1 << 7 | b0 & 127) >> 1)
         elif _LENGTH_MIN <= b0 < 128 and b34 < 256 and not b2 and not b0 & 1:
@@ -107,7 +107,7 @@ def _other_magic(magic: int) -> KafkaError:
 
 
 def _check_first(data: Buffer, size: int) -> int:
-    """Where the first record ends. KafkaError if it is malformed."""
+    """The end of the first record. Raises KafkaError if the record is malformed."""
     try:
         return record_end(memoryview(data)[:size], HEADER_BYTES)
     except (IndexError, ValueError) as error:
@@ -115,17 +115,17 @@ def _check_first(data: Buffer, size: int) -> int:
 
 
 def _check_packed(data: Buffer, size: int, codec: int, count: int) -> None:
-    """The body begins as its codec does, and as many records may come out as the header claims."""
+    """Check that the body begins like its codec and can hold as many records as the header claims."""
     begin = _BEGINS[codec]
     if data[HEADER_BYTES : HEADER_BYTES + len(begin)] != begin:
-        # Apache Kafka's code: its decoders fail in ways that it has no other for.
+        # Apache Kafka's code for a failing decoder.
         raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch is not of the codec that it claims")
     if count > _RECORDS_A_BYTE * (size - HEADER_BYTES):
-        # Hardly ever, and then it is worth a look: as many bytes as these records need at least.
+        # Rare enough to decompress as many bytes as these records need at least.
         needed = count * RECORD_BYTES_MIN
         if needed > WALK_BYTES_MAX:
             raise _not_borne_out(f"{count} records in {size} bytes are too many, send fewer at once")
-        # A body that has so much in it is believed for the rest, which would take 60 ms of the loop's time.
+        # If these bytes are there, trust the header for the rest, which would cost 60 ms of the loop's time.
         needed = min(needed, _LOOK_BYTES_MAX)
         plain, _ = decompress_some(codec_of(codec), memoryview(data)[HEADER_BYTES:size], needed)
         if len(plain) < needed:
@@ -137,7 +137,7 @@ def _not_borne_out(why: str) -> RefusedBatch:
 
 
 def single(data: Buffer, size: int) -> Buffer:
-    """The one batch at the head of `data`, without the part of another that may follow it."""
+    """The only batch in `data`, without a partial batch that may follow it."""
     rest = len(data) - size
     if size < LENGTH_END + _OVERHEAD_BYTES:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch claims {size} bytes")
@@ -153,7 +153,7 @@ def single(data: Buffer, size: int) -> Buffer:
 
 
 def append_several(log: "Log", data: Buffer, leader_epoch: int, now_ms: int, transaction_version: int) -> Appended:
-    """Append a coordinator's batches, which follow one another in `data`, one by one."""
+    """Append the coordinator's batches in `data` one by one."""
     view = memoryview(data)
     results = []
     position = 0
@@ -177,5 +177,5 @@ def append_several(log: "Log", data: Buffer, leader_epoch: int, now_ms: int, tra
 
 
 def invalid(message: str) -> KafkaError:
-    """An INVALID_RECORD that says why."""
+    """An INVALID_RECORD error with a message."""
     return KafkaError(ErrorCode.INVALID_RECORD, message)

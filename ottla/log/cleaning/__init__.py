@@ -1,5 +1,5 @@
-"""Compaction: which part of a log is cleaned (`plan`), rewritten (`job`) and put in place (`swap`).
+"""Compaction: choose the part of a log to clean (`plan`), rewrite it (`job`), and put it in place (`swap`).
 
-Invariant: a cleaned log reads as the old one does for every key's latest record, and a crash leaves either the old
-segments or the new. Read `plan` first; `offset_map`, `batch` and `transaction` are what a job works with.
+Invariant: a cleaned log still has the latest record of every key, and a crash leaves either the old segments or the new
+ones. Read `plan` first; a job uses `offset_map`, `batch` and `transaction`.
 """

@@ -1,13 +1,14 @@
-"""A batch on its way through the cleaner: kept as it is, kept in part, emptied, or gone.
+"""Clean one batch: keep it unchanged, keep some of its records, empty it, or drop it.
 
 Rules:
-- Offsets, sequences, producer, epochs, base and last offset of a batch never change; its codec neither, but an empty
-  batch has none.
-- A batch of which everything stays is passed on as bytes. Of others the records that stay are copied as bytes too,
-  unless the batch gets a delete horizon: that lies in the base timestamp, which every record counts from (KIP-534).
-- A tombstone that is met for the first time gives its batch a horizon, `delete.retention.ms` from now. It goes when a
-  later pass finds the horizon over.
-- Bytes whose CRC is wrong are never cleaned: a new CRC would make them look right.
+- The offsets, sequences, producer and epochs of a batch never change; nor does its codec, except that an empty batch
+  has none.
+- A batch that keeps all its records is passed on as bytes. Kept records of other batches are copied as bytes too,
+  unless the batch gets a delete horizon: that is stored in the base timestamp, which all timestamp deltas are relative
+  to (KIP-534).
+- The first pass over a tombstone gives its batch a delete horizon, `delete.retention.ms` from now. The first pass after
+  the horizon drops the tombstone.
+- A batch whose CRC is wrong is never cleaned: its new CRC would make it look right.
 """
 
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ from ottla.wire.varint import decode_varint, encode_varint
 
 
 class Raw(NamedTuple):
-    """Where a record lies in its batch's body, and what the cleaner asks of it."""
+    """A record's place in its batch's body, and the fields that the cleaner reads."""
 
     start: int
     end: int
@@ -45,18 +46,18 @@ class Raw(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What is to become of a batch, as far as it does not depend on its records."""
+    """The decisions about a batch that do not depend on its records."""
 
-    #: None of its records stays.
+    #: Drop all its records.
     discards: bool
-    #: When no record is left, its header stays: it holds a producer's last sequence, or the end of what was cleaned.
+    #: Keep the header when no record is left: it has a producer's last sequence, or the end of the cleaned section.
     keeps_empty: bool
-    #: The marker of a transaction that has no records left.
+    #: The batch is the marker of a transaction that has no records left.
     ends_nothing: bool = False
 
 
 def raw_records(body: bytes, count: int) -> Iterator[Raw]:
-    """The records of an uncompressed body, undecoded. INVALID_RECORD if they are not `count` whole ones."""
+    """The records of an uncompressed body, undecoded. Raises INVALID_RECORD unless they are `count` whole records."""
     position = 0
     end = len(body)
     new = tuple.__new__
@@ -93,7 +94,7 @@ def body_of(header: BatchHeader, data: Buffer) -> bytes:
 def clean_batch(
     header: BatchHeader, data: Buffer, latest: OffsetMap, verdict: Verdict, now_ms: int, delete_retention_ms: int
 ) -> Buffer | None:
-    """The batch as it stays: `data` itself, a new one, or None if nothing of it does."""
+    """The cleaned batch: `data` itself, a new batch, or None to drop it."""
     if verdict.discards or not header.count:
         return empty_batch(header, data) if verdict.keeps_empty else None
     horizon_ms = header.base_timestamp if header.attributes & DELETE_HORIZON else None
@@ -118,7 +119,7 @@ def _stays(header: BatchHeader, record: Raw, latest: OffsetMap, keeps_deletes: b
     if offset > latest.latest_offset:
         return True
     if record.key is None:
-        # Written before the topic was compacted: no later record can replace one without a key.
+        # Written before the topic was compacted; drop it, since no later record could replace it.
         return False
     return offset >= latest.get(record.key) and (record.has_value or keeps_deletes)
 
@@ -132,7 +133,7 @@ def _rebuilt(header: BatchHeader, body: bytes, kept: list[Raw], horizon_ms: int 
         parts = []
         for each in kept:
             delta = encode_varint(base_timestamp + each.timestamp_delta - horizon_ms)
-            # The byte before the timestamp is the record's attributes, of which none is in use.
+            # The byte before the timestamp is the record's attributes; none is in use.
             parts += (encode_varint(1 + len(delta) + each.end - each.rest), b"\0", delta, body[each.rest : each.end])
         base_timestamp = horizon_ms
     if header.is_log_append_time:
@@ -148,7 +149,7 @@ def _rebuilt(header: BatchHeader, body: bytes, kept: list[Raw], horizon_ms: int 
 
 
 def empty_batch(header: BatchHeader, data: Buffer) -> Buffer:
-    """The batch without its records. One that is empty already is passed on as it is."""
+    """The batch without its records; `data` itself if it has none."""
     if not header.count:
         return data
     attributes = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL) | Codec.NONE

@@ -1,12 +1,11 @@
-"""A cleaning of one log: read the dirty section into a map, then write every group of segments again.
+"""The cleaning of one log: read the dirty section into a map, then rewrite each group of segments.
 
-It runs beside the node, in a process of its own, over segments that do not change any more. It writes `.cleaned`
-files, synced; who runs it puts them in place (`swap`) before it asks for the next group, so that the extra space
-is never more than a segment.
+A job runs in a process of its own, over segments that no longer change. It writes and syncs `.cleaned` files; the
+caller puts them in place (`swap`) before it asks for the next group, so that the extra space is at most one segment.
 
 Rules:
-- Only what the job names is read. If a file of it is gone, the job fails, and the log is as it was.
-- Every batch that is looked into has its CRC checked first.
+- A job reads only the segments that it names. If a file is missing, the job fails and the log is unchanged.
+- The CRC of every batch is checked before its records are read.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,31 +29,31 @@ if TYPE_CHECKING:
 
 
 class Job(NamedTuple):
-    """All that a cleaning needs to know. The loop makes it; it can be sent as JSON."""
+    """The input of a cleaning. The loop creates it; it can be sent as JSON."""
 
     directory: str
-    #: The log's: what is said here holds until a truncation.
+    #: The log's generation: the job is valid until a truncation.
     generation: int
-    #: Every segment below `end_offset`, from the first.
+    #: All segments below `end_offset`, from the first on.
     sources: list[CleaningSource]
     first_dirty_offset: int
     end_offset: int
     aborted: list[AbortedTransaction]
-    #: (producer id, last offset of its last data batch or -1, epoch) of those that may still write.
+    #: (producer id, last offset of its last data batch or -1, epoch) of the producers that may still write.
     producers: list[tuple[int, int, int]]
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int
-    #: How many keys the map may hold.
+    #: The most keys that the map may hold.
     keys_max: int
-    #: How much is read and written at once.
+    #: The size of a read and of a write.
     buffer_bytes: int
 
     @classmethod
     def of_json(cls, fields: dict[str, Any]) -> "Job":
-        """The job that `_asdict` and JSON made these fields of."""
+        """The job from the fields that `_asdict` and JSON made of it."""
         job = cls(**fields)
         return job._replace(
             sources=[CleaningSource(*each) for each in job.sources],
@@ -64,7 +63,7 @@ class Job(NamedTuple):
 
 
 def plan(log: "Log", first_dirty_offset: int, end_offset: int, now_ms: int, *, keys_max: int, buffer_bytes: int) -> Job:
-    """The job of cleaning a log up to `end_offset`, as the log is now."""
+    """The job that cleans a log, in its present state, up to `end_offset`."""
     settings = log.settings
     below = [segment for segment in log.segments[:-1] if segment.base_offset < end_offset]
     return Job(
@@ -92,7 +91,7 @@ def plan(log: "Log", first_dirty_offset: int, end_offset: int, now_ms: int, *, k
 
 
 class Cleaning:
-    """A job being carried out. `pace` is told of bytes read and written, and takes its time."""
+    """A running job. It calls `pace`, which may block, with the number of bytes after each read and write."""
 
     def __init__(self, disk: Disk, job: Job, pace: Callable[[int], None]) -> None:
         self._disk = disk
@@ -103,13 +102,13 @@ class Cleaning:
         self._settings = LogSettings(
             segment_index_bytes=job.segment_index_bytes, index_interval_bytes=job.index_interval_bytes
         )
-        #: Where the next cleaning begins, once this one is done.
+        #: Where the next cleaning begins once this one is done.
         self.end_offset = job.first_dirty_offset
         self.bytes_read = 0
         self.bytes_written = 0
 
     def run(self) -> Iterator[list[int]]:
-        """The base offsets of each group whose `.cleaned` segment is ready; it bears the first one's name."""
+        """The base offsets of each group when its `.cleaned` segment, named by the first of them, is ready."""
         self._read_keys()
         job = self._job
         sources = [source for source in job.sources if source.base_offset < self.end_offset]
@@ -143,7 +142,7 @@ class Cleaning:
                         latest.put(record.key, offset)
             latest.latest_offset = header.last_offset
         else:
-            # Offsets that are missing at the end are read too.
+            # The section is read to its end, even if the last offsets are missing.
             latest.latest_offset = job.end_offset - 1
         self.end_offset = latest.latest_offset + 1
 
@@ -160,7 +159,7 @@ class Cleaning:
             kept = self._clean(header, data, target, transactions)
             if kept is None:
                 continue
-            # The chunk that a batch was read with is not held back: what waits may be all that is left of many.
+            # Copy the batch so that it does not keep the whole chunk it was read with in memory.
             waiting.append((header, bytes(kept)))
             size += len(kept)
             if size >= job.buffer_bytes:
@@ -195,7 +194,7 @@ class Cleaning:
         last_offset, epoch = found
         if last_offset >= 0:
             return header.last_offset == last_offset
-        # Nothing but a marker is left of it, and that one knows the epoch.
+        # Only a marker is left of this producer; its epoch identifies it.
         return header.is_control and header.producer_epoch == epoch
 
     def _flush(self, target: Segment, waiting: list[tuple[BatchHeader, Buffer]]) -> None:
@@ -205,7 +204,7 @@ class Cleaning:
         data = b"".join(kept for _, kept in waiting)
         target.file.write(data, position)
         for header, kept in waiting:
-            # With other records dropped the batch has another maximum.
+            # The maximum timestamp may have changed with the dropped records.
             max_timestamp = check(kept).max_timestamp
             target.written(position, len(kept), header.base_offset, header.last_offset, max_timestamp)
             position += len(kept)
@@ -240,7 +239,7 @@ class Cleaning:
                 position += whole
                 wanted = self._job.buffer_bytes
                 continue
-            # Not one whole batch: it is larger than the buffer, or it is none.
+            # Not one whole batch: it is larger than the buffer, or damaged.
             needed = PREFIX.unpack_from(view)[1] + LENGTH_END if len(view) >= PREFIX.size else 0
             if not wanted < needed <= end - position:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} has no whole batch at {position}")

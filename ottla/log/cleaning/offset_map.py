@@ -1,25 +1,25 @@
-"""The cleaner's map: key -> the latest offset of it in the dirty section.
+"""The cleaner's map from key to the key's latest offset in the dirty section.
 
 Rules:
-- It never holds more than `keys_max` keys, but for those of one batch. What did not fit is cleaned next time.
-- A key of up to 16 bytes is held as it is, a longer one as a hash of 16 bytes: two keys that collide would be taken
-  for one, which 2^64 keys of a topic would make likely.
+- The map holds at most `keys_max` keys plus those of one batch. Keys that do not fit are cleaned next time.
+- A key of up to 16 bytes is stored as it is, a longer one as a hash of 16 bytes. Keys with the same hash would count as
+  one, which only becomes likely with 2^64 keys in a topic.
 """
 
 from hashlib import blake2b
 
 _DIGEST_BYTES = 16
-#: What an entry takes at most: measured with CPython 3.11 and 16-byte keys (173 to 195 bytes), rounded up.
+#: The memory of an entry, rounded up: 173 to 195 bytes measured with CPython 3.11 and 16-byte keys.
 KEY_BYTES = 200
 
 
 def keys_of_buffer(buffer_bytes: int, load_factor: float) -> int:
-    """How many keys fit into a `log.cleaner.dedupe.buffer.size` that may be filled to `load_factor`."""
+    """The keys that fit into a `log.cleaner.dedupe.buffer.size` filled up to `load_factor`."""
     return max(1, int(buffer_bytes * load_factor) // KEY_BYTES)
 
 
 class OffsetMap:
-    """The job makes it and fills it once."""
+    """The map. A job creates it and fills it once."""
 
     __slots__ = ("_offsets", "keys_max", "latest_offset")
 
@@ -37,7 +37,7 @@ class OffsetMap:
         return len(self._offsets) >= self.keys_max
 
     def put(self, key: bytes, offset: int) -> None:
-        """A record of this key lies at `offset`; offsets rise from call to call."""
+        """Record that `key` has a record at `offset`; offsets rise from call to call."""
         self._offsets[key if len(key) <= _DIGEST_BYTES else _digest(key)] = offset
 
     def get(self, key: bytes) -> int:

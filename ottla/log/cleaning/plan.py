@@ -1,15 +1,15 @@
-"""Compaction, what and when: which part of a log can be cleaned, whether it is due, which segments become one.
+"""Plan compaction: which part of a log can be cleaned, whether it is due, and which segments are merged.
 
-A record goes when a later one has its key, if both lie in what is cleaned. The log falls into the clean section, below
-`Log.cleaner_offset`, where every key is unique; the dirty one; and what must not be touched.
+A cleaning drops a record if a later record of the cleaned part has the same key. A log has three sections: the clean
+one below `Log.cleaner_offset`, where every key is unique; the dirty one; and the uncleanable one.
 
 Rules:
-- Never touched: the active segment, what lies above the last stable offset, segments younger than
-  `min.compaction.lag.ms`. `max.compaction.lag.ms` makes a log due whatever its ratio is.
-- A cleaned segment takes the place of one segment or of several that follow one another, and never becomes larger
-  than a segment, its indexes or its range of offsets may be.
+- Uncleanable are the active segment, everything above the last stable offset, and segments younger than
+  `min.compaction.lag.ms`. `max.compaction.lag.ms` makes a log due whatever its dirty ratio is.
+- A cleaned segment replaces one segment or several adjacent ones, and stays within the limits for a segment's size,
+  indexes and offset range.
 
-`job` does the work, in a process of its own; `swap` puts a result in place. The broker's cleaner drives.
+`job` does the work in a process of its own; `swap` puts the result in place. The broker's cleaner drives both.
 
 KIPs: 58 (min.compaction.lag.ms), 354 (max.compaction.lag.ms), 534 (delete horizon).
 """
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 
 class Cleanable(NamedTuple):
-    """What of a log can be cleaned now."""
+    """The part of a log that can be cleaned now."""
 
-    #: Below, every key is unique already.
+    #: The offset below which every key is unique already.
     first_dirty_offset: int
-    #: The base offset of the first segment that must not be touched.
+    #: The base offset of the first uncleanable segment.
     end_offset: int
     dirty_bytes: int
-    #: Part of the bytes below `end_offset` that is dirty.
+    #: The share of dirty bytes below `end_offset`.
     ratio: float
     #: Has a dirty record waited for `max.compaction.lag.ms`?
     overdue: bool
 
 
 class CleaningSource(NamedTuple):
-    """A segment that is to be cleaned."""
+    """A segment to be cleaned."""
 
     base_offset: int
     size: int
@@ -50,16 +50,16 @@ class CleaningSource(NamedTuple):
 
 
 def cleanable(log: "Log", now_ms: int) -> Cleanable | None:
-    """What can be cleaned, or None if there is nothing."""
+    """The cleanable part of a log, or None."""
     if len(log.segments) < 2:
         return None
     first_dirty = log.cleaner_offset
     if first_dirty is None or not log.start_offset <= first_dirty <= log.end_offset:
-        # Never cleaned; or retention, a truncation or a crash moved the log from under the checkpoint.
+        # The log was never cleaned, or retention, a truncation or a crash left the checkpoint outside it.
         first_dirty = log.start_offset
     first_slot = max(0, bisect_right(log.bases, first_dirty) - 1)
     end_offset = max(first_dirty, _first_uncleanable(log, first_slot, now_ms))
-    # A segment is cleaned as a whole: the one that holds the bound stays out.
+    # Only whole segments are cleaned: leave out the one that contains `end_offset`.
     end_slot = min(max(0, bisect_right(log.bases, end_offset) - 1), len(log.segments) - 1)
     dirty_bytes = sum(segment.size for segment in log.segments[first_slot:end_slot])
     clean_bytes = sum(segment.size for segment in log.segments[: bisect_left(log.bases, first_dirty)])
@@ -75,7 +75,7 @@ def cleanable(log: "Log", now_ms: int) -> Cleanable | None:
 
 
 def is_due(found: Cleanable, log: "Log") -> bool:
-    """Is it worth the work, or past its time?"""
+    """Is a cleaning worth the work or overdue?"""
     return found.overdue or found.ratio > log.settings.min_cleanable_dirty_ratio
 
 
@@ -101,7 +101,7 @@ def _overdue(log: "Log", first_slot: int, now_ms: int) -> bool:
 def group(
     sources: Sequence[CleaningSource], end_offset: int, *, segment_bytes: int, segment_index_bytes: int
 ) -> list[list[CleaningSource]]:
-    """The segments that become one, group by group; none is left out."""
+    """All segments, in groups that are each merged into one segment."""
     groups: list[list[CleaningSource]] = []
     size = index_bytes = time_index_bytes = 0
     for slot, source in enumerate(sources):

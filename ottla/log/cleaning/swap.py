@@ -1,11 +1,12 @@
-"""Put a cleaned segment in the place of those that it was made of. On the loop, in a few renames.
+"""Replace segments by their cleaned segment, on the loop, in a few renames.
 
 Rules:
-- First all files of the cleaned segment become `.swap`: from here on a crash finishes the swap, before it undoes it.
-  Then the old segments become `.deleted`, and the new one loses its suffix (`recovery` knows both halves).
-- Groups are swapped upwards, one at a time, each durable before the next: a `.cleaned` file below a `.swap` would make
-  recovery drop the swap.
-- Slices of the old segments stay readable, as those of deleted ones do.
+- First the files of the cleaned segment are renamed to `.swap`. Recovery from a crash before the last of these renames
+  undoes the swap, from a later crash completes it. Then the old segments become `.deleted`, and the new segment loses
+  its suffix.
+- Groups are swapped in rising order, one at a time, each durable before the next: a `.cleaned` file below a `.swap`
+  would make recovery drop the swap.
+- Slices of the old segments stay readable, like those of deleted segments.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def swap(log: "Log", job: Job, bases: list[int], now_ms: int) -> bool:
-    """Replace the segments of these base offsets by their cleaned one; False if the log is not what the job saw."""
+    """Replace the segments at `bases` by their cleaned segment; False if the log is closed or was truncated since."""
     if log.closed or log.generation != job.generation:
         return False
     slot = log.bases.index(bases[0])
@@ -45,7 +46,7 @@ def swap(log: "Log", job: Job, bases: list[int], now_ms: int) -> bool:
 
 
 def discard(disk: Disk, directory: str) -> None:
-    """Take away what a cleaning that came to nothing has left."""
+    """Remove the files of a cleaning that failed."""
     if disk.is_directory(directory):
         for name in disk.list(directory):
             found = parse_offset_name(name)

@@ -1,11 +1,10 @@
-"""What the cleaner knows of transactions while it reads a log upwards: whose records were aborted, and which markers
-still have records.
+"""The transactions of a cleaning pass: whose records were aborted, and which markers still have records.
 
 Rules:
-- A batch of an aborted transaction can go at once.
-- A marker stays for as long as a batch of its transaction was met, and after that until its delete horizon is over:
-  a reader in the middle of the transaction must still learn how it ended.
-- Every batch is shown once, in order; the aborted transactions are known before.
+- A batch of an aborted transaction is dropped at once.
+- A marker stays while the pass meets a batch of its transaction, and after that until its delete horizon: a reader in
+  the middle of the transaction must still learn how it ended.
+- The pass presents every batch once, in order; the aborted transactions are known in advance.
 
 KIPs: 98, 534.
 """
@@ -20,22 +19,22 @@ from ottla.wire.batch import BatchHeader
 
 
 class CleanedTransactions:
-    """A pass over a log makes it and forgets it."""
+    """The state of one pass over a log, which creates and drops it."""
 
     __slots__ = ("_aborted", "_committed", "_coming", "_seen")
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
-        #: The aborted transactions that begin further up, by first offset.
+        #: The aborted transactions that begin later in the log, by first offset.
         self._coming = deque(sorted(aborted, key=lambda each: each.first_offset))
-        #: Producer id -> its aborted transaction that the pass is in the middle of.
+        #: Producer id -> the aborted transaction that the pass is inside of.
         self._aborted: dict[int, AbortedTransaction] = {}
-        #: The producers of `_aborted` of whose transaction a batch was met.
+        #: The producers in `_aborted` with a batch of that transaction.
         self._seen: set[int] = set()
-        #: The producers of whose undecided transaction, which will be committed, a batch was met.
+        #: The producers with a batch of a transaction whose commit marker is still to come.
         self._committed: set[int] = set()
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """A data batch comes by: does it belong to an aborted transaction?"""
+        """Does this data batch, the next one of the pass, belong to an aborted transaction?"""
         self._advance(header.last_offset)
         if not header.is_transactional:
             return False
@@ -46,13 +45,13 @@ class CleanedTransactions:
         return False
 
     def ended(self, header: BatchHeader, data: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """A control batch comes by: is nothing left of what it ended, and which index entry must stay if it aborted?"""
+        """Take a control batch: (does its transaction have no batch left?, the transaction index entry to keep)."""
         self._advance(header.last_offset)
         if header.count == 0:
             return True, None
         marker = read_marker(data, header)
         if marker is None:
-            # No transaction's marker: it is not known for how long it matters.
+            # Not a transaction marker: keep it, since its lifetime is unknown.
             return False, None
         producer_id = header.producer_id
         if not marker.aborted:

@@ -1,5 +1,5 @@
-"""All logs of a node: its log directories, the store of logs, and how a start opens them.
+"""All logs of a node: its log directories, the store, and opening and closing them.
 
-Invariant: one partition has one log in one directory, and a failed directory takes only its own logs along. Read
+Invariant: a partition has one log in one directory, and a failed directory takes only its own logs offline. Read
 `store` first.
 """

@@ -1,8 +1,8 @@
-"""Closing many logs at a stop.
+"""Close many logs at a shutdown.
 
-Where a directory has many to be synced, its volume is synced instead of each file, if the disk takes that (decision
-0640). Else the threads of the pool sync log by log, and do nothing but that: at every call to the kernel Python hands
-the interpreter's lock on. While each thread closed whole logs, that was 250 calls about the lock for one log.
+If a directory has many logs to sync, its volume is synced instead of each file, provided that the disk supports it
+(decision 0640). Otherwise the threads of the pool sync log by log and do nothing else: Python releases the GIL at every
+system call, and threads that closed whole logs made 250 calls for the GIL per log.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,14 +16,14 @@ from ottla.log.directory.directory import Directory
 from ottla.log.log import Log
 from ottla.log.path import EPOCHS
 
-#: So many logs of one directory are synced together.
+#: From this many logs on, a directory's logs are synced together.
 TOGETHER_MIN = 64
 
 _Result = TypeVar("_Result")
 
 
 def close_logs(logs: Iterable[tuple[Log, Directory]], pool: Executor | None) -> list[BaseException]:
-    """Close them; every one comes to its end, and then the failures are told."""
+    """Close all logs, also after a failure; the failures."""
     failed: list[BaseException] = []
     begun: dict[Directory, list[Log]] = {}
     for log, directory in logs:
@@ -57,16 +57,16 @@ def close_logs(logs: Iterable[tuple[Log, Directory]], pool: Executor | None) -> 
 
 
 def sync_together(directory: Directory, logs: Sequence[Log]) -> bool:
-    """Sync logs of one directory that are being closed, by syncing its volume. It may run on a thread.
+    """Sync logs of one directory that are being closed by syncing its volume. May run on a thread.
 
-    False when the volume does not take that, or failed: then every log is as dirty as it was, and is to be synced
-    alone, which tells whose file it is.
+    False if the volume does not support that or the sync failed: then every log is as dirty as before and must be
+    synced alone, which shows whose file fails.
     """
     lock = directory.lock
     try:
         if lock is None or not lock.covers([log.active.file for log in logs]):
             return False
-        # As everywhere, a file's content is durable before it gets its name.
+        # Make the contents durable before the renames.
         renames = []
         for log in logs:
             if log.epochs_text is not None:
@@ -74,7 +74,7 @@ def sync_together(directory: Directory, logs: Sequence[Log]) -> bool:
                 renames.append((log, write_beside(log.disk, path, log.epochs_text, sync=False), path))
         lock.sync_volume()
         for log, beside, path in renames:
-            # The name is durable only if the rest of this succeeds.
+            # The rename is durable only after the second sync.
             log.directory_dirty = True
             log.disk.rename(beside, path)
         if renames:
@@ -90,7 +90,7 @@ def sync_together(directory: Directory, logs: Sequence[Log]) -> bool:
 
 
 def _on(pool: Executor | None, task: Callable[[], _Result]) -> "Future[_Result]":
-    """The task on the pool; done at once where there is no pool, or none any more as the interpreter ends."""
+    """Run the task on the pool, or at once if there is no pool or the interpreter has shut it down."""
     if pool is not None:
         try:
             return pool.submit(task)

@@ -1,4 +1,4 @@
-"""The log directories of a node: their locks, their ids, what their checkpoints said, and which of them work."""
+"""The log directories of a node: their locks, ids, checkpoints at startup, and failures."""
 
 import threading
 from collections.abc import Iterable, Sequence
@@ -11,32 +11,32 @@ from ottla.log import checkpoint
 
 
 class Lock(Protocol):
-    """A held lock file, and by it the volume that it lies on."""
+    """A held lock file, which also gives access to its volume."""
 
     def covers(self, files: Iterable[File]) -> bool:
-        """Can `sync_volume` stand for syncing these files one by one: is it told of every failure, and is it soon done?
+        """Can `sync_volume` replace syncing these files one by one: does it report every failure, and is it fast?
 
-        They count with all that lies in their directories.
+        The answer must hold for everything in the files' directories.
         """
 
     def sync_volume(self) -> None:
         """Return when everything on the volume, bytes and names, survives a power failure.
 
-        OSError if some of it does not, also of what was written at any time since the lock was taken.
+        Raises OSError if a write failed at any time since the lock was taken.
         """
 
     def close(self) -> None: ...
 
 
 class LockingDisk(Disk, Protocol):
-    """A disk that several processes may share."""
+    """A disk with lock files, for directories that several processes may open."""
 
     def lock(self, path: str) -> Lock | None:
         """Take the lock file, or None if another process holds it."""
 
 
 class Directory:
-    """A log directory: its lock, its ids, and what its checkpoints said."""
+    """A log directory: its lock, its ids, and its checkpoints at startup."""
 
     __slots__ = (
         "clean",
@@ -58,22 +58,22 @@ class Directory:
         self.lock = lock
         self.cluster_id = ""
         self.directory_id = ""
-        #: Why nothing of it is used any more; None while it works.
+        #: Why the directory is offline; None while it works.
         self.failure: OSError | None = None
-        #: Was it closed in good order?
+        #: Was the last shutdown clean?
         self.clean = False
         self.points: dict[TopicPartition, int] = {}
         self.starts: dict[TopicPartition, int] = {}
         self.watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
-        #: Held while a checkpoint is written: the loop and threads both do.
+        #: Held while a checkpoint is written, by the loop or a thread.
         self.writing = threading.Lock()
-        #: How often points were lowered. What was noted before must not be written any more.
+        #: Counts how often recovery points were lowered: recovery points noted earlier must not be written any more.
         self.lowered = 0
 
 
 def take(disk: LockingDisk, path: str, node_id: int, cluster_id: str | None) -> Directory:
-    """Lock one log directory and check whose it is. OttlaError in words, OSError when the disk does not answer."""
+    """Lock a log directory and check its owner. Raises OttlaError if it is not ours, OSError if the disk fails."""
     try:
         disk.list(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -105,19 +105,19 @@ def take(disk: LockingDisk, path: str, node_id: int, cluster_id: str | None) -> 
 
 
 class Directories:
-    """All of them. `Store` is one."""
+    """The log directories of a node; the base of `Store`."""
 
     def __init__(self) -> None:
         self._directories: list[Directory] = []
 
     @property
     def directories(self) -> list[str]:
-        """The paths of the log directories that work."""
+        """The paths of the online log directories."""
         return [directory.path for directory in self._online()]
 
     @property
     def failed_directories(self) -> dict[str, OSError]:
-        """The others, each with what its disk said."""
+        """The paths of the failed log directories, each with its error."""
         return {each.path: each.failure for each in self._directories if each.failure is not None}
 
     @property
@@ -135,11 +135,11 @@ class Directories:
         return self._directory(path).directory_id
 
     def unlock(self) -> None:
-        """Give the directories back."""
+        """Release the locks."""
         self._let_go_of_all()
 
     def _take_all(self, disk: LockingDisk, paths: Sequence[str], node_id: int, cluster_id: str | None) -> None:
-        """Lock and check them; one whose disk does not answer has failed."""
+        """Lock and check the directories; one whose disk fails is marked as failed."""
         for path in (each.rstrip("/") or "/" for each in paths):
             try:
                 self._directories.append(take(disk, path, node_id, cluster_id))
@@ -169,7 +169,7 @@ class Directories:
 
 
 def lock_directories(disk: LockingDisk, paths: Sequence[str], node_id: int) -> Directories:
-    """Lock and check the log directories of a node that keeps no partitions in them; `unlock` ends that."""
+    """Lock and check the log directories of a node without partitions; `unlock` releases them."""
     directories = Directories()
     try:
         directories._take_all(disk, paths, node_id, None)

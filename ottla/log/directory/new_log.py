@@ -1,4 +1,4 @@
-"""A log that is about to be made: its files on any thread, its place in the store on the loop's."""
+"""The creation of a log: its files on any thread, its entry in the store on the loop."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @mutable
 class NewLog:
-    """A log that is to be: `begin` makes its files, on any thread; `adopt`, on the loop, makes it the store's."""
+    """A log to be created: `begin` creates the files, on any thread; `adopt` adds the log to the store, on the loop."""
 
     _store: "Store"
     _disk: Disk
@@ -28,17 +28,17 @@ class NewLog:
 
     @property
     def directory(self) -> str:
-        """The log directory that it is to be in."""
+        """The log directory chosen for it."""
         return self._directory.path
 
     def begin(self) -> "NewLog":
-        """Make the directory and the files. OSError if the disk does not take them; then it may be tried again."""
+        """Create the directory and the files. Raises OSError if the disk fails; the call may be repeated."""
         path = f"{self._directory.path}/{self.tp}"
         self._log = Log.open(self._disk, path, self._settings, now_ms=self._now_ms, clean=True, topic_id=self.topic_id)
         return self
 
     def adopt(self) -> Log:
-        """Give it to the store."""
+        """Add the log to the store."""
         assert self._log is not None, "begin comes first"
         self._store.adopt(self.tp, self._log, self._directory)
         if self._directory.cleaner_offsets.pop(self.tp, None) is not None:

@@ -1,9 +1,9 @@
-"""A start opens the logs of a directory: what their checkpoints said, the threads that recover, and how far they are.
+"""Open the logs of a directory at startup: read its checkpoints, recover on threads, and report the progress.
 
 Rules:
-- After a clean end there is nothing to wait for, and one thread opens them all. After a crash they are spread over the
-  threads of a pool (`num.recovery.threads.per.data.dir`): those wait for the disk and count checksums.
-- A log is opened on one thread, and belongs to the loop's when it is open.
+- After a clean shutdown one thread opens all logs. After a crash the threads of a pool
+  (`num.recovery.threads.per.data.dir`) share them, since recovery waits for the disk and computes checksums.
+- A log is opened on one thread; once open it belongs to the loop's thread.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,32 +19,32 @@ from ottla.log.directory.directory import Directory
 from ottla.log.log import Log
 from ottla.log.setting import LogSettings
 
-#: Partitions and what gives their logs, opened; or raises what their disk said.
+#: (partition, call that returns its open log or raises the error of opening it).
 Begun = list[tuple[TopicPartition, Callable[[], Log]]]
 
 
 class Opening:
-    """The logs of a directory that are being opened. Several threads tell it, and each of them tells the listener.
+    """The progress of opening a directory's logs. Several threads report to it, and each calls the listener.
 
-    A listener that raises OttlaError gives the start up: every log ends with it.
+    A listener that raises OttlaError aborts the startup: opening fails for every log.
     """
 
     def __init__(
         self, directory: str, total: int, listener: "Callable[[Opening], None] | None", *, clean: bool
     ) -> None:
         self.directory = directory
-        #: How many logs there are, and how many are open.
+        #: The number of logs, and of those that are open.
         self.total = total
         self.done = 0
         self.clean = clean
-        #: What the logs that were begun have to be read again of, and how much was read.
+        #: The bytes that recovery must read of the logs it has begun, and the bytes read so far.
         self.bytes_total = 0
         self.bytes_read = 0
         self._listener = listener
         self._lock = Lock()
 
     def reading(self, more: int, done: int) -> None:
-        """So many bytes more are to be read, so many were."""
+        """Add to the bytes to read and the bytes read."""
         with self._lock:
             self.bytes_total += more
             self.bytes_read += done
@@ -62,7 +62,7 @@ class Opening:
 
     @property
     def line(self) -> str:
-        """As people read it."""
+        """The progress as a line of text."""
         if self.clean:
             return f"{self.directory}: opening, {self.done:,} of {self.total:,} logs"
         left_mib = (self.bytes_total - self.bytes_read) / (1 << 20)
@@ -73,7 +73,7 @@ class Opening:
 
 
 def read_checkpoints(disk: Disk, directory: Directory) -> None:
-    """What the last run left word of."""
+    """Read the checkpoints of the last run, and remove its clean shutdown marker."""
     directory.clean, _ = checkpoint.take_clean_shutdown(disk, directory.path)
     for name, attribute in (
         (checkpoint.RECOVERY_POINTS, "points"),
@@ -84,8 +84,8 @@ def read_checkpoints(disk: Disk, directory: Directory) -> None:
         try:
             setattr(directory, attribute, checkpoint.read_offsets(disk, f"{directory.path}/{name}"))
         except checkpoint.CorruptCheckpoint:
-            # As Kafka: without recovery points all is read, without start offsets the first segment counts, and
-            # without the cleaner's all is dirty.
+            # As in Kafka, a lost checkpoint costs only work: without recovery points everything is read, without start
+            # offsets the log starts at its first segment, without cleaner offsets everything is dirty.
             setattr(directory, attribute, {})
 
 
@@ -97,7 +97,7 @@ def begin(
     listener: Callable[[Opening], None] | None,
     pool: Executor | None,
 ) -> Begun:
-    """Open these partitions' logs, each at its path: on the pool's threads now, or when it is asked for."""
+    """Open the partitions' logs: now on the pool's threads, or each when its call in the result is made."""
     found = list(found)
     opening = Opening(directory.path, len(found), listener, clean=directory.clean)
     begun: Begun = []
@@ -139,7 +139,7 @@ def _open(
 
 
 def opened(logs: Begun) -> list[tuple[TopicPartition, Log]]:
-    """The logs of a directory. Every one comes to its end before the first failure is told."""
+    """Wait for all logs of a directory; then raise the first error, or return the logs."""
     failure: Exception | None = None
     found = []
     for tp, result in logs:
@@ -157,12 +157,12 @@ def opened(logs: Begun) -> list[tuple[TopicPartition, Log]]:
 def best_last(
     tp: TopicPartition, copies: list[tuple[Log, Directory]], named: Callable[[TopicPartition], str | None]
 ) -> None:
-    """Sort several logs of one partition: last comes the one that holds what was acknowledged last."""
+    """Sort the logs of one partition so that the one with the latest acknowledged records comes last."""
     if len(copies) == 1:
         return
     if len({log.topic_id for log, _ in copies if log.topic_id != NO_UUID}) > 1:
         places = " and ".join(directory.path for _, directory in copies)
         raise OttlaError(f"{tp} is in two log directories as two topics of that name, {places}: take one of them away")
     name = named(tp)
-    # Within a leader epoch there is one history, so the longer log has all that the shorter one has.
+    # Within a leader epoch there is one history, so the longer log has everything that the shorter one has.
     copies.sort(key=lambda each: (each[0].epochs.latest, each[0].end_offset, each[1].directory_id == name))

@@ -1,15 +1,15 @@
 """All logs of a node, in all its log directories.
 
 Rules:
-- A directory belongs to one node at a time (`.lock`), and to one node id and cluster forever (`meta.properties`).
+- A directory belongs to one process at a time (`.lock`), and to one node id and cluster forever (`meta.properties`).
 - After a crash the logs of all directories are recovered on the threads of a pool.
-- The checkpoints are what recovery starts from; they are written from time to time and on close. The mark of a clean
-  shutdown is the last thing written on close and the first thing removed on open.
-- A new log goes into the directory that has the fewest.
-- A directory whose disk fails takes its own logs with it and no others.
-- A log that moves to another directory is filled there as `-future`, made whole and durable, and then renamed before
-  the old one is moved aside. A start that finds two logs of a partition takes the one with the latest leader epoch,
-  then the longer one, then the one in the directory that the metadata names, and sets the other aside (`-stray`).
+- Recovery starts from the checkpoints, which are written periodically and on close. Close writes the clean shutdown
+  marker last; open removes it first.
+- A new log goes into the directory with the fewest logs.
+- A directory whose disk fails takes only its own logs offline.
+- A log that moves to another directory is copied there as `-future`, made durable, and renamed before the old log is
+  moved aside. A start that finds two logs of a partition takes the one with the latest leader epoch, then the longer
+  one, then the one in the directory that the metadata names, and moves the other aside (`-stray`).
 - A deleted log is renamed at once and removed after `file.delete.delay.ms`.
 """
 
@@ -36,7 +36,7 @@ _TEMPORARY = re.compile(rf".+\.[0-9a-f]{{32}}({DELETE_DIRECTORY}|{FUTURE_DIRECTO
 
 
 class Store(Directories):
-    """`Store.open` makes it; the node ends it with `close`."""
+    """The logs of a node. `Store.open` creates it; the node closes it."""
 
     def __init__(self, disk: LockingDisk, settings_of: Callable[[TopicPartition], LogSettings]) -> None:
         self._disk = disk
@@ -46,12 +46,12 @@ class Store(Directories):
         self._home: dict[TopicPartition, Directory] = {}
         #: Logs being filled in another directory.
         self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
-        #: Moves that the last run did not finish: what was filled is gone, and where it was to go.
+        #: Partition -> target directory of the moves that the last run did not finish; their copies were removed.
         self.unfinished: dict[TopicPartition, str] = {}
-        #: Directories to be removed: (when, path).
+        #: (due time in ms, path) of the directories to be removed.
         self._due: list[tuple[int, str]] = []
         self._now_ms = 0
-        #: Have all logs been opened? Before, there is nothing to write down.
+        #: Have all logs been opened? Before that, `close` writes no checkpoints.
         self._loaded = False
 
     @classmethod
@@ -65,7 +65,7 @@ class Store(Directories):
         now_ms: int,
         settings_of: Callable[[TopicPartition], LogSettings],
     ) -> "Store":
-        """Lock and check the directories, and open every log in them. OttlaError says what is wrong with one."""
+        """Lock and check the directories, and open every log. Raises OttlaError if a directory is not usable."""
         store = cls.take(disk, dirs, node_id=node_id, cluster_id=cluster_id, settings_of=settings_of)
         try:
             store.load(now_ms)
@@ -84,7 +84,7 @@ class Store(Directories):
         cluster_id: str | None = None,
         settings_of: Callable[[TopicPartition], LogSettings],
     ) -> "Store":
-        """Lock and check the directories. `load` opens the logs, once it is known how each topic is set."""
+        """Lock and check the directories. `load` opens the logs, once the settings of the topics are known."""
         store = cls(disk, settings_of)
         try:
             store._take_all(disk, dirs, node_id, cluster_id)
@@ -100,10 +100,10 @@ class Store(Directories):
         pool: Executor | None = None,
         named: Callable[[TopicPartition], str | None] = lambda _: None,
     ) -> None:
-        """Open every log in the directories, on the threads of `pool` where there may be much to recover.
+        """Open every log in the directories, on the threads of `pool` after an unclean shutdown.
 
-        `progress` is told on the thread that made some. `named` gives the id (text) of the directory in which the
-        metadata has a partition, None where it names none.
+        `progress` is called on the thread that makes it. `named` gives the id (text) of the directory that the metadata
+        names for a partition, or None.
         """
         self._now_ms = now_ms
         begun: list[tuple[Directory, Begun]] = []
@@ -125,7 +125,7 @@ class Store(Directories):
             self._choose(tp, copies, named)
         self._loaded = True
 
-    # ---- what it is
+    # ---- queries
 
     def directory_of(self, tp: TopicPartition) -> str:
         """The log directory that holds a partition."""
@@ -138,13 +138,13 @@ class Store(Directories):
         return self._logs.get(tp)
 
     def checkpointed_high_watermark(self, tp: TopicPartition) -> int | None:
-        """What `replication-offset-checkpoint` said at the start."""
+        """The high watermark in `replication-offset-checkpoint` at startup."""
         return self._home[tp].watermarks.get(tp) if tp in self._home else None
 
     # ---- changes
 
     def create(self, topic: str, topic_id: Uuid, partition: int) -> Log:
-        """A new, empty log. KafkaError INCONSISTENT_TOPIC_ID if there is one of another topic by this name."""
+        """The partition's log, created if missing. Raises INCONSISTENT_TOPIC_ID if it belongs to another topic id."""
         tp = TopicPartition(topic, partition)
         log = self.get(tp)
         if log is not None:
@@ -160,9 +160,9 @@ class Store(Directories):
         preferred: Mapping[TopicPartition, str] | None = None,
         avoid: Sequence[str] = (),
     ) -> list["NewLog"]:
-        """Where these logs, which are not there yet, will lie: as preferred, or in the directory with the fewest.
+        """Choose the directories of new logs: the preferred one, or the one with the fewest logs.
 
-        The directories in `avoid` are taken only when there are no others.
+        The directories in `avoid` are used only if there are no others.
         """
         counts = dict.fromkeys([each for each in self.directories if each not in avoid] or self.directories, 0)
         if len(counts) > 1:
@@ -178,7 +178,7 @@ class Store(Directories):
         return planned
 
     def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
-        """Drop a log: gone at once, its files after `file.delete.delay.ms`."""
+        """Delete a log: from the store at once, its files after `file.delete.delay.ms`."""
         log = self._logs.pop(tp, None)
         if log is None:
             return
@@ -195,7 +195,7 @@ class Store(Directories):
         self._due.append((now_ms + log.settings.file_delete_delay_ms, target))
 
     def fail(self, path: str, error: OSError) -> list[TopicPartition]:
-        """Use nothing of this directory any more, until the next start. The partitions whose logs are gone with it."""
+        """Take a directory offline until the next start; the partitions whose logs are lost with it."""
         directory = self._directory(path)
         directory.failure = error
         for tp in [tp for tp, (_, home) in self._futures.items() if home is directory]:
@@ -211,29 +211,29 @@ class Store(Directories):
     # ---- moves between directories (KIP-113)
 
     def future(self, tp: TopicPartition) -> tuple[Log, str] | None:
-        """The log that is to take this one's place, and its directory."""
+        """The log that will replace this partition's log, and its directory."""
         found = self._futures.get(tp)
         return None if found is None else (found[0], found[1].path)
 
     def begin_move(self, tp: TopicPartition, path: str, now_ms: int) -> Log:
-        """An empty log in another directory, to be filled as a follower's is."""
+        """Create an empty log in another directory, to be filled like a follower's."""
         source, directory = self._logs[tp], self._directory(path)
         where = self._aside(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
         log = Log.open(self._disk, where, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
-        # A crash must find it, so that the next start begins the move again.
+        # The directory must survive a crash, so that the next start begins the move again.
         self._disk.sync_directory(path)
         self._futures[tp] = (log, directory)
         return log
 
     def finish_move(self, tp: TopicPartition, now_ms: int) -> Log:
-        """Let the future, which has everything, take its place."""
+        """Replace the partition's log by the future log, which has all its records."""
         future, directory = self._futures[tp]
         old, old_path = self._logs[tp], self._home[tp].path
         assert future.end_offset == old.end_offset
         start_offset, cleaner_offset = old.start_offset, old.cleaner_offset
         where = f"{directory.path}/{tp}"
         future.close()
-        # A crash right after the rename must find where reading begins, and not look at all of it again.
+        # After a crash right after the rename, recovery needs the start offset, and should not read the whole log.
         with directory.writing:
             for name, offsets in (
                 (checkpoint.RECOVERY_POINTS, self._points_of(directory) | {tp: old.end_offset}),
@@ -261,7 +261,7 @@ class Store(Directories):
         return log
 
     def drop_move(self, tp: TopicPartition) -> None:
-        """The log stays where it is."""
+        """Cancel the move, if there is one, and remove the copy."""
         found = self._futures.pop(tp, None)
         if found is not None:
             found[0].discard()
@@ -269,7 +269,7 @@ class Store(Directories):
                 self._disk.remove_tree(found[0].path)
 
     def release(self, tp: TopicPartition) -> None:
-        """Let go of a log whose directory stays."""
+        """Drop a log from the store and close it; its directory stays."""
         log = self._logs.pop(tp)
         self._home.pop(tp)
         for segment in log.segments:
@@ -277,25 +277,25 @@ class Store(Directories):
         log.discard()
 
     def delete_strays(self, is_stray: Callable[[TopicPartition, Log], bool]) -> list[TopicPartition]:
-        """Move aside the logs that the metadata does not give to this node. Their names."""
+        """Move aside the logs that the metadata does not assign to this node; their partitions."""
         strays = sorted(tp for tp, log in self._logs.items() if is_stray(tp, log))
         homes = {self._home[tp].path for tp in strays}
         for tp in strays:
             self.set_aside(tp)
         for directory in homes:
-            # A topic that is made by one of these names must not find the old one's log after a crash.
+            # After a crash, a new topic of the same name must not find the old log.
             self._disk.sync_directory(directory)
         return strays
 
     def set_aside(self, tp: TopicPartition) -> None:
-        """Move a log of no topic that there is out of the way. Its files stay, for a person to look at."""
+        """Move a log aside as `-stray`. Its files stay for an administrator to inspect."""
         log = self._logs.pop(tp)
         self._home.pop(tp)
         log.close()
         self._disk.rename(log.path, self._aside(log.path, STRAY_DIRECTORY, self._now_ms))
 
     def remove_deleted(self, now_ms: int) -> None:
-        """Remove the files of deleted logs and segments that have waited long enough."""
+        """Remove the files of deleted logs and segments whose delay has passed."""
         self._now_ms = max(self._now_ms, now_ms)
         due = [path for due_ms, path in self._due if due_ms <= now_ms]
         self._due = [each for each in self._due if each[0] > now_ms]
@@ -307,21 +307,21 @@ class Store(Directories):
     # ---- durability
 
     def checkpoint(self, now_ms: int) -> None:
-        """Write recovery points, start offsets and high watermarks of all logs."""
+        """Write the recovery points, start offsets and high watermarks of all logs."""
         self.remove_deleted(now_ms)
         for task in self.checkpoint_tasks():
             task()
 
     def checkpoint_tasks(self) -> list[Callable[[], None]]:
-        """The same as calls that may run on another thread: what they write is fixed now."""
+        """`checkpoint` as calls that may run on another thread and write the values of now."""
         return [self._checkpoint_task(directory) for directory in self._online()]
 
     def close(self, broker_epoch: int = -1, pool: Executor | None = None) -> None:
-        """Flush and close all logs, write the checkpoints and the mark of a clean shutdown, let go of the locks.
+        """Flush and close all logs, write the checkpoints and the clean shutdown marker, release the locks.
 
-        The logs are synced on the threads of `pool`, several at a time, if there is one.
+        The threads of `pool`, if there is one, sync the logs in parallel.
 
-        The mark carries the epoch of the broker's registration: by it the controller knows the same broker again
+        The marker has the epoch of the broker's registration, by which the controller recognizes a clean restart
         (KIP-966).
         """
         if not self._loaded:
@@ -339,7 +339,7 @@ class Store(Directories):
             self._let_go()
 
     def _sync_names(self) -> None:
-        """Sync all new logs' directories at once; where that fails each log tries its own, and reports it."""
+        """Sync the parents of all new logs, once each; if that fails, each log tries again and reports the error."""
         new = [(log, self._home[tp]) for tp, log in self._logs.items() if log.name_dirty]
         for directory in {home.path: home for _, home in new}.values():
             with suppress(OSError):
@@ -348,18 +348,18 @@ class Store(Directories):
                     log.name_dirty = log.name_dirty and home is not directory
 
     def abandon(self) -> None:
-        """Let go without a word, as a crash would: the next start recovers."""
+        """Close without writing anything, like a crash: the next start recovers."""
         for log in self._logs.values():
             log.discard()
         self._let_go()
 
     def cleaner_task(self, tp: TopicPartition) -> Callable[[], None]:
-        """Write how far the cleaner has been in the logs of this one's directory. It may run on a thread."""
+        """A call that writes the cleaner offsets of the partition's directory. It may run on a thread."""
         directory = self._home[tp]
         return lambda: self._write_cleaner_offsets(directory)
 
     def recovery_task(self, tp: TopicPartition) -> Callable[[], None]:
-        """Write the recovery points, as they are now, of this one's directory. It may run on a thread."""
+        """A call that writes the present recovery points of the partition's directory. It may run on a thread."""
         directory = self._home[tp]
         points, lowered = self._points_of(directory), directory.lowered
 
@@ -386,7 +386,7 @@ class Store(Directories):
             self._write_cleaner_offsets(directory)
 
     def _write_points(self, directory: Directory, points: dict[TopicPartition, int], lowered: int) -> None:
-        # Points of before a truncation would leave what was appended after it unchecked.
+        # Recovery points from before a truncation would leave records appended after it unchecked.
         if lowered == directory.lowered:
             checkpoint.write_offsets(self._disk, f"{directory.path}/{checkpoint.RECOVERY_POINTS}", points)
 
@@ -412,7 +412,7 @@ class Store(Directories):
     # ---- opening
 
     def _partitions_in(self, path: str) -> list[tuple[TopicPartition, str]]:
-        """The partitions' directories in a log directory. What was left to be deleted goes."""
+        """The partitions' directories in a log directory. Removes deleted logs and unfinished copies."""
         disk, found = self._disk, []
         for name in disk.list(path):
             where = f"{path}/{name}"
@@ -429,7 +429,7 @@ class Store(Directories):
         return found
 
     def adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
-        """From now on this log is ours."""
+        """Add an open log to the store."""
         self._logs[tp] = log
         self._home[tp] = directory
         log.on_recovery_point_lowered = lambda: self._points_lowered(directory)
@@ -440,7 +440,7 @@ class Store(Directories):
         copies: list[tuple[Log, Directory]],
         named: Callable[[TopicPartition], str | None],
     ) -> None:
-        """Adopt the log that was found; of several the one that holds what was acknowledged last."""
+        """Adopt the log of a partition; of several, the one with the latest acknowledged records."""
         best_last(tp, copies, named)
         log, directory = copies.pop()
         self.adopt(tp, log, directory)
@@ -456,7 +456,7 @@ class Store(Directories):
                 _log.warning("%s is in two directories: %s is used, the other is set aside as %s", tp, log.path, aside)
 
     def _aside(self, path: str, suffix: str, now_ms: int) -> str:
-        """A free name to move a log's directory to."""
+        """A free path to move a log's directory to."""
         parent, _, name = path.rpartition("/")
         number = 0
         while True:

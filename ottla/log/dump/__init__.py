@@ -1,4 +1,4 @@
-"""What is in a log's files, for people: batches, indexes, snapshots and decoded records, as kafka-dump-log shows them.
+"""Print a log's files: batches, indexes, snapshots and decoded records, as kafka-dump-log does.
 
-Invariant: reading only; a damaged file is shown as far as it goes, with what is wrong in it. Read `dump_log` first.
+Invariant: files are only read; a damaged file is printed up to the damage, which is named. Read `dump_log` first.
 """

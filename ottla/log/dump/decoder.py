@@ -1,5 +1,6 @@
-"""How keys and values of records are shown: as text or numbers, or the records of Kafka's own topics as JSON with
-Kafka's names. The JSON is what Jackson writes, byte for byte: its escapes, and Java's words for floating numbers.
+"""The decoders for keys and values: text, numbers, or the records of Kafka's internal topics as JSON.
+
+The JSON has Kafka's names and is what Jackson writes, byte for byte: its escapes, and Java's floating-point text.
 """
 
 import codecs
@@ -13,12 +14,12 @@ from ottla.kernel.ids import uuid_text
 from ottla.kernel.ports import Buffer
 from ottla.wire.batch import Record
 
-#: A record to (its key, its value) as they are shown; None for what is not shown.
+#: Decodes a record to the text of (key, value); None for a part that is not printed.
 Show = Callable[[Record], tuple[str | None, str | None]]
 
 
 def _as_java(error: UnicodeError) -> tuple[str, int]:
-    """A mark for a malformed sequence of Java's length: Python marks each byte of a surrogate's, Java all as one."""
+    """Replace malformed UTF-8 as Java does: one mark for an encoded surrogate, where Python writes one per byte."""
     assert isinstance(error, UnicodeDecodeError)
     data, start = error.object, error.start
     if data[start] != 0xED or not 0xA0 <= (data[start + 1] if start + 1 < len(data) else 0) <= 0xBF:
@@ -34,12 +35,12 @@ def _text(data: Buffer) -> str:
     return bytes(data).decode(errors="ottla.java")
 
 
-#: Apache's decoders by the names of their classes: what stands in a key or a value. ValueError for too few bytes.
+#: Apache's decoders of a key or a value, by class name. They raise ValueError for too few bytes.
 READERS: dict[str, Callable[[Buffer], str]] = {
     "StringDecoder": _text,
     "IntegerDecoder": lambda data: _number(data, 4),
     "LongDecoder": lambda data: _number(data, 8),
-    # Java shows an array of bytes as its address.
+    # Java would print the array's address.
     "DefaultDecoder": lambda data: bytes(data).hex(),
 }
 
@@ -51,7 +52,7 @@ def _number(data: Buffer, size: int) -> str:
 
 
 def reading(key: str, value: str) -> Show:
-    """Keys and values by the names of their decoders."""
+    """Decode keys and values with the decoders of these names."""
     of_key, of_value = READERS[key], READERS[value]
 
     def show(record: Record) -> tuple[str | None, str | None]:
@@ -100,7 +101,7 @@ def _as_keyed(module: str) -> Show:
 
 
 def _open(found: dict[str, Any], group: Any) -> None:
-    """What the members of a consumer group have said, instead of its bytes; what does not read stays as it is."""
+    """Replace the members' subscriptions and assignments by their JSON; malformed ones stay as bytes."""
     from ottla.wire.record.consumer_protocol import NEWEST, parse_assignment, parse_subscription
     from ottla.wire.type import Malformed
 
@@ -128,7 +129,7 @@ def _screaming(name: str) -> str:
 
 
 def json_of(message: Any, version: int) -> dict[str, Any]:
-    """A wire message as Kafka's JSON converters write it: its names, the fields of this version, no default tags."""
+    """A wire message as Kafka's JSON converters write it: the fields of this version, without default tagged fields."""
     from ottla.wire.schema import fields
 
     found = {}
@@ -139,7 +140,7 @@ def json_of(message: Any, version: int) -> dict[str, Any]:
         if field.tag >= 0 and value == (field.factory() if field.factory else field.default):
             continue
         head, *rest = field.name.split("_")
-        # Kafka writes this one name in its own way.
+        # Kafka spells this name differently.
         head = "kRaft" if head == "kraft" else head
         found[head + "".join(word.capitalize() for word in rest)] = _json_value(field.type, value, version)
     return found
@@ -158,7 +159,7 @@ def _json_value(kind: str, value: Any, version: int) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """Compact JSON, as Jackson writes it."""
+    """Compact JSON like Jackson's."""
     if isinstance(value, dict):
         return f"{{{','.join(f'{_quoted(name)}:{as_json(each)}' for name, each in value.items())}}}"
     if isinstance(value, list):
@@ -177,11 +178,11 @@ _ESCAPES = {**{code: f"\\u{code:04X}" for code in range(32)}, **{ord(each): shor
 
 
 def java_double(value: float) -> str:
-    """As Double.toString: scientific from ten million on and below a thousandth."""
+    """Format like Double.toString: scientific from ten million on and below a thousandth."""
     if value == 0 or 1e-3 <= abs(value) < 1e7 or value != value or value in (float("inf"), -float("inf")):
         return repr(value)
     digits, exponent = "", ""
-    # The shortest digits that read as the same number.
+    # Find the shortest digits that parse to the same number.
     for places in range(1, 18):
         digits, _, exponent = f"{value:.{places}e}".partition("e")
         if float(f"{digits}e{exponent}") == value:

@@ -1,4 +1,4 @@
-"""Offset and time indexes as kafka-dump-log shows and checks them against their log, and what is wrong in files."""
+"""Print offset and time indexes, check them against their log as kafka-dump-log does, and collect complaints."""
 
 import struct
 from bisect import bisect_right
@@ -16,13 +16,13 @@ _TIME_ENTRY = struct.Struct(">qi")
 
 
 class IndexCheck(Enum):
-    """What an index is shown for."""
+    """The purpose of an index dump."""
 
-    #: Its entries, and which of them do not fit the log.
+    #: Print the entries, and complain about those that do not fit the log.
     SHOW = "show"
-    #: The latter alone.
+    #: Only complain.
     AGAINST_LOG = "against the log"
-    #: What a start checks.
+    #: Check what a start checks.
     SANITY = "sanity"
 
 
@@ -31,23 +31,23 @@ class CorruptIndex(OttlaError):
 
 
 class Complaints:
-    """What is wrong in files, by kind and file; kafka-dump-log tells it on stderr when all files are shown."""
+    """The complaints by kind and file; kafka-dump-log prints them on stderr after all files."""
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, list[tuple[int, int]]]] = {head: {} for head in _COMPLAINTS}
         self._at_once: list[str] = []
 
     def say(self, line: str) -> None:
-        """A line of its own."""
+        """Add a line that belongs to no kind."""
         self._at_once.append(line)
 
     def add(self, kind: str, path: str, *pairs: tuple[int, int]) -> None:
-        """Count a finding of one of the kinds below."""
+        """Add findings of one of the kinds below."""
         if pairs:
             self._found[kind].setdefault(path, []).extend(pairs)
 
     def lines(self) -> list[str]:
-        """All of them."""
+        """The lines to print."""
         lines = list(self._at_once)
         for head, files in self._found.items():
             for path, pairs in files.items():
@@ -61,7 +61,7 @@ _WRONG_TIME = "Found timestamp mismatch in :"
 _UNORDERED = "Found out of order timestamp in :"
 _MISSING = "The following indexed offsets are not found in :"
 GAP = "Non-consecutive offsets in "
-#: The words of each kind, in Kafka's order.
+#: The text of each kind, in Kafka's order.
 _COMPLAINTS = {
     _MISMATCH: "  Index offset: {}, log offset: {}",
     _WRONG_TIME: "  Index timestamp: {}, log timestamp: {}",
@@ -160,13 +160,13 @@ def _check_time_index(disk: Disk, path: str, base: int, entries: list[tuple[int,
 
 
 def _entries(disk: Disk, path: str, entry: struct.Struct) -> list[tuple[int, int]]:
-    """The entries as they stand."""
+    """All whole entries of the file."""
     data = content(disk, path)
     return list(entry.iter_unpack(data[: len(data) // entry.size * entry.size]))
 
 
 def _until_zero(entries: list[tuple[int, int]], base: int, place: int) -> Iterator[tuple[int, int]]:
-    """Without the zeros that follow the entries in the preallocated file of an active segment. `place`: the offset."""
+    """The entries before the zeros of an active segment's preallocated file. `place`: the index of the offset."""
     for number, entry in enumerate(entries):
         if number and entry[place] == base:
             return

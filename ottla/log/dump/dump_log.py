@@ -1,11 +1,11 @@
-"""What is in a log's files, line by line, as Apache Kafka's `kafka-dump-log` shows it.
+"""Print a log's files line by line, like Apache Kafka's `kafka-dump-log`.
 
-`dump` is the whole interface; it reads and never writes. What Kafka's tool finds wrong is kept in `Complaints`.
+`dump` is the whole interface; it only reads. `Complaints` collects what Kafka's tool complains about.
 
 Rules:
-- A file that is damaged is shown up to the damage, which is named.
-- The records of `__cluster_metadata`, `__consumer_offsets`, `__transaction_state` and `__share_group_state` are shown
-  as JSON with Kafka's names when the decoder of that name is asked for.
+- A damaged file is printed up to the damage, which is named.
+- With the decoder of its name, the records of `__cluster_metadata`, `__consumer_offsets`, `__transaction_state` or
+  `__share_group_state` are printed as JSON with Kafka's names.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ _MAX = (1 << 31) - 1
 
 @frozen
 class DumpOptions:
-    """The tool's flags by their names."""
+    """The tool's flags."""
 
     print_data_log: bool = False
     deep_iteration: bool = False
@@ -46,13 +46,13 @@ class DumpOptions:
     index_sanity_check: bool = False
     #: None, `cluster-metadata`, `offsets`, `transaction-log` or `share-group-state`.
     decoder: str | None = None
-    #: Instead of the text in keys and values, without a decoder.
+    #: Decodes keys and values if there is no `decoder`; None prints them as text.
     show: Show | None = None
     max_bytes: int = _MAX
 
     @property
     def check(self) -> IndexCheck:
-        """What an index is shown for."""
+        """The purpose of an index dump."""
         if self.index_sanity_check:
             return IndexCheck.SANITY
         return IndexCheck.AGAINST_LOG if self.verify_index_only else IndexCheck.SHOW
@@ -61,7 +61,7 @@ class DumpOptions:
 def dump(
     disk: Disk, path: str, options: DumpOptions | None = None, complaints: Complaints | None = None
 ) -> Iterator[str]:
-    """The lines for one file. CorruptIndex for an index that points behind the log, or is not sane when asked."""
+    """The lines for one file. Raises CorruptIndex if an index points beyond the log or fails its sanity check."""
     options = options or DumpOptions()
     complaints = complaints or Complaints()
     yield f"Dumping {path}"
@@ -124,7 +124,7 @@ def _dump_log(disk: Disk, path: str, options: DumpOptions, complaints: Complaint
 
 
 def _batches(file: File, end: int) -> Iterator[tuple[int, BatchHeader, bytes]]:
-    """(position, header, bytes) of the batches for as long as the lengths make sense."""
+    """(position, header, bytes) of the batches up to the first impossible length."""
     position = 0
     while position + HEADER_BYTES <= end:
         header = BatchHeader._make(HEADER.unpack(file.read(HEADER_BYTES, position)))

@@ -1,5 +1,5 @@
-"""What a log knows of its producers: sequences, epochs, open transactions; their snapshots and markers (KIP-98).
+"""The producer state of a log: sequences, epochs, open transactions; snapshots and markers (KIP-98).
 
-Invariant: the state at an offset follows from the batches before it alone, so that a snapshot plus the tail gives it
-back. Read `producer` first.
+Invariant: the state at an offset follows from the batches before it alone, so a snapshot and the batches after it
+restore it. Read `producer` first.
 """

@@ -29,7 +29,7 @@ class Marker(NamedTuple):
 
 
 def read_marker(data: Buffer, header: BatchHeader) -> Marker | None:
-    """The marker of a control batch; None for one that the cleaner emptied and for other kinds of control record."""
+    """The marker of a control batch; None if the cleaner emptied the batch or it has another kind of control record."""
     body = decompress(header.codec, memoryview(data)[HEADER_BYTES : header.size])
     fixed = header.max_timestamp if header.is_log_append_time else None
     records = decode_records(body, header.count, header.base_offset, header.base_timestamp, fixed)
@@ -49,7 +49,7 @@ def read_marker(data: Buffer, header: BatchHeader) -> Marker | None:
 def check_marker(
     producers: Producers, data: Buffer, producer_id: int, epoch: int, transaction_version: int
 ) -> Marker | None:
-    """The marker in `data`, which may be appended; KafkaError if it may not."""
+    """The marker in `data`. Raises KafkaError if it may not be appended."""
     marker = read_marker(data, header_at(data))
     if marker is not None:
         producers.check_marker(producer_id, epoch, marker.coordinator_epoch, transaction_version)
@@ -59,9 +59,9 @@ def check_marker(
 def apply_marker(
     producers: Producers, segment: Segment | None, marker: Marker, producer_id: int, epoch: int, offset: int
 ) -> None:
-    """A marker is in the log at `offset`: end its transaction, and index it in `segment` if it was aborted.
+    """Apply a marker in the log at `offset`: end its transaction, and index it in `segment` if it was aborted.
 
-    Without a segment the transaction index has it already.
+    `segment` is None if the transaction index has the entry already.
     """
     ended = producers.end(producer_id, epoch, marker.coordinator_epoch, offset, marker.timestamp, marker.aborted)
     if ended is None:

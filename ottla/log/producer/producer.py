@@ -1,14 +1,14 @@
-"""What a log knows of its producers: sequences, epochs and transactions (KIP-98).
+"""The producer state of a log: sequences, epochs and transactions (KIP-98).
 
 Rules:
-- A producer's last five batches are remembered: one of them sent again is answered with the offsets it got the first
-  time. Any other batch continues the sequence, or is refused with OUT_OF_ORDER_SEQUENCE_NUMBER.
+- A producer's last five batches are remembered: a retry of one is answered with the offsets of its first append. Any
+  other batch must continue the sequence, or it is refused with OUT_OF_ORDER_SEQUENCE_NUMBER.
 - An older epoch is refused with INVALID_PRODUCER_EPOCH; a newer one starts at sequence 0.
-- Nothing below the first offset of the oldest undecided transaction is unstable; a transaction counts as decided once
-  its marker is below the high watermark.
-- Replicas take what the leader took: no checks.
+- Everything below the first offset of the oldest undecided transaction is stable; a transaction is decided once its
+  marker is below the high watermark.
+- Followers append what the leader accepted, without checks.
 
-Who checks calls `check`/`check_marker` before the write and `add`/`end` after it; in between nothing changes.
+The leader's log calls `check`/`check_marker` before the write and `add`/`end` after it; nothing changes in between.
 
 KIPs: 98, 360 (sequence after state is lost), 890 (markers of transaction version 2).
 """
@@ -24,7 +24,7 @@ _EPOCH_MAX = (1 << 15) - 1
 
 
 class Sent(NamedTuple):
-    """A batch that a producer has sent."""
+    """A batch that a producer has appended."""
 
     last_sequence: int
     last_offset: int
@@ -41,7 +41,7 @@ class Sent(NamedTuple):
 
 
 class ProducerStateEntry:
-    """A producer id's state in one log. `Producers` makes it."""
+    """The state of one producer id in one log. `Producers` creates it."""
 
     __slots__ = ("coordinator_epoch", "epoch", "last_timestamp", "sent", "transaction_start")
 
@@ -52,7 +52,7 @@ class ProducerStateEntry:
         #: The epoch of the transaction coordinator that wrote the last marker, or -1.
         self.coordinator_epoch = -1
         self.last_timestamp = -1
-        #: The first offset of the transaction under way, or -1.
+        #: The first offset of the ongoing transaction, or -1.
         self.transaction_start = -1
 
     @property
@@ -77,17 +77,17 @@ class Unverified(NamedTuple):
     """A transactional producer whose first batch of a transaction has not been written yet."""
 
     epoch: int
-    #: The lowest sequence that it tried to begin with: what it sent later must not overtake that.
+    #: The lowest sequence that it tried to begin with; later batches must not overtake that one.
     lowest_sequence: int
-    #: Does it speak the second protocol, so that every transaction has its own epoch and begins at 0?
+    #: Does it use transaction version 2, where every transaction has its own epoch and begins at sequence 0?
     bumps: bool
     since_ms: int
-    #: Says that nothing has begun or ended a transaction of the producer since its coordinator was asked.
+    #: Replaced whenever a transaction of the producer begins or ends; unchanged while its coordinator is asked.
     token: object
 
 
 class Ended(NamedTuple):
-    """A transaction that a marker has decided."""
+    """A transaction that a marker has ended."""
 
     producer_id: int
     first_offset: int
@@ -96,27 +96,27 @@ class Ended(NamedTuple):
 
 
 class Producers:
-    """All producers of one log. `Log` makes it; recovery fills it."""
+    """All producers of one log. `Log` creates it; recovery fills it."""
 
     __slots__ = ("_ongoing", "_unreplicated", "_unverified", "by_id", "end_offset")
 
     def __init__(self) -> None:
         self.by_id: dict[int, ProducerStateEntry] = {}
-        #: First offset -> producer id of the transactions under way; first offsets rise.
+        #: First offset -> producer id of the ongoing transactions; first offsets rise.
         self._ongoing: dict[int, int] = {}
-        #: First offset -> marker's offset of the decided ones whose marker the high watermark has not passed.
+        #: First offset -> marker's offset of the ended transactions whose marker is not below the high watermark yet.
         self._unreplicated: dict[int, int] = {}
-        #: Producers about to begin a transaction here; not part of a snapshot.
+        #: The producers about to begin a transaction in this log; not part of a snapshot.
         self._unverified: dict[int, Unverified] = {}
-        #: This state covers all batches below this offset.
+        #: The state covers all batches below this offset.
         self.end_offset = 0
 
     # ---- before the write
 
     def verify_from(self, producer_id: int, epoch: int, sequence: int, bumps: bool, now_ms: int) -> object:
-        """A batch with this first sequence is about to begin a transaction, if its coordinator lets it.
+        """Note that a batch with this first sequence will begin a transaction if the coordinator verifies it.
 
-        The token is for `is_verifying`, when the coordinator's answer has come.
+        Returns the token to pass to `is_verifying` when the coordinator has answered.
         """
         known = self._unverified.get(producer_id)
         if known is not None and epoch <= known.epoch:
@@ -129,12 +129,12 @@ class Producers:
         return changed.token
 
     def is_verifying(self, producer_id: int, token: object) -> bool:
-        """Has no marker ended the producer's transaction since `token` was given?"""
+        """Is `token` still valid: has no transaction of the producer begun or ended since it was given?"""
         known = self._unverified.get(producer_id)
         return known is not None and known.token is token
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:
-        """An epoch that is known to be old is refused before the coordinator is asked about its transaction."""
+        """Refuse an old epoch before the coordinator is asked to verify the transaction."""
         producer = self.by_id.get(producer_id)
         if producer is not None and epoch < producer.epoch:
             why = f"producer {producer_id} has epoch {epoch}, its last one is {producer.epoch}"
@@ -149,9 +149,9 @@ class Producers:
         transactional: bool,
         sequenced: bool,
     ) -> Sent | None:
-        """The earlier batch that this one repeats, or None if it may be appended; KafkaError if it may not.
+        """The earlier batch that this batch repeats, or None if it may be appended. Raises KafkaError if it may not.
 
-        `sequenced` is False for the coordinators' own batches, which bear no sequence numbers.
+        `sequenced` is False for the coordinators' batches, which have no sequence numbers.
         """
         producer = self.by_id.get(producer_id)
         if sequenced and self._unverified:
@@ -159,7 +159,7 @@ class Producers:
         if producer is None:
             if epoch < 0:
                 raise RefusedBatch(ErrorCode.INVALID_RECORD, f"producer {producer_id} has epoch {epoch}")
-            # Nothing is known (first batch, or all its records are gone): any sequence is taken (KIP-360).
+            # The first batch, or all records of the producer were deleted: any sequence is accepted (KIP-360).
             return None
         sent = producer.sent
         if epoch == producer.epoch and sent:
@@ -180,7 +180,7 @@ class Producers:
         return None
 
     def _check_first(self, producer_id: int, producer: ProducerStateEntry | None, sequence: int) -> None:
-        """The first batch of a transaction must not overtake one that was refused before it (KIP-890)."""
+        """Refuse a first batch of a transaction that overtakes an earlier one that was refused (KIP-890)."""
         first = self._unverified.get(producer_id)
         if first is None:
             return
@@ -189,14 +189,14 @@ class Producers:
             raise _out_of_order(producer_id, sequence, -1)
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int, transaction_version: int) -> None:
-        """May a transaction marker be appended? KafkaError if not."""
+        """Raise KafkaError if a transaction marker may not be appended."""
         producer = self.by_id.get(producer_id)
         if producer is None:
             return
         current = producer.epoch
         if transaction_version >= 2 and epoch == current:
-            # The same marker again is let through when its transaction has ended (the answer was lost), and at the
-            # last epoch there is, which cannot be raised.
+            # A marker with the current epoch is accepted if no transaction is ongoing (a retry after a lost response),
+            # and at the last epoch, which cannot be raised.
             if producer.transaction_start >= 0 and epoch != _EPOCH_MAX:
                 raise _old_epoch(producer_id, epoch, current)
         elif epoch < current:
@@ -219,7 +219,7 @@ class Producers:
         timestamp: int,
         transactional: bool,
     ) -> None:
-        """A data batch of this producer is in the log."""
+        """Account for a data batch that is in the log."""
         producer = self.by_id.get(producer_id)
         if producer is None:
             producer = self.by_id[producer_id] = ProducerStateEntry()
@@ -239,7 +239,7 @@ class Producers:
     def end(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, aborted: bool
     ) -> Ended | None:
-        """A marker is in the log at `offset`. The transaction that it ends, or None if there was none."""
+        """Account for a marker in the log at `offset`; the transaction that it ends, or None."""
         producer = self.by_id.get(producer_id)
         if producer is None:
             producer = self.by_id[producer_id] = ProducerStateEntry()
@@ -254,14 +254,14 @@ class Producers:
         return Ended(producer_id, first_offset, offset, aborted)
 
     def stable_offset_of(self, ended: Ended) -> int:
-        """The last stable offset as the transaction index notes it with this transaction: the oldest other one's."""
+        """The last stable offset for the transaction index entry: the first offset of the oldest other transaction."""
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != ended.producer_id:
                 return first_offset
         return ended.last_offset + 1
 
     def complete(self, ended: Ended) -> None:
-        """The transaction is decided, though not yet replicated."""
+        """Move an ended transaction from the ongoing ones to those whose marker is not replicated yet."""
         self._ongoing.pop(ended.first_offset, None)
         self._unreplicated[ended.first_offset] = ended.last_offset
 
@@ -269,7 +269,7 @@ class Producers:
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest transaction that is under way or whose marker is not replicated."""
+        """The first offset of the oldest transaction that is ongoing or whose marker is not replicated."""
         if not self._ongoing and not self._unreplicated:
             return None
         starts = [next(iter(self._ongoing))] if self._ongoing else []
@@ -278,7 +278,7 @@ class Producers:
         return min(starts)
 
     def replicated(self, high_watermark: int) -> None:
-        """The high watermark moved."""
+        """Drop the ended transactions whose marker is below the high watermark."""
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
@@ -286,10 +286,10 @@ class Producers:
         producer = self.by_id.get(producer_id)
         return producer is not None and producer.transaction_start >= 0 and producer.epoch == epoch
 
-    # ---- life
+    # ---- snapshots and expiration
 
     def load(self, entries: list[tuple[int, ProducerStateEntry]], end_offset: int) -> None:
-        """Take the state of a snapshot."""
+        """Replace the state by that of a snapshot."""
         self.clear()
         self.by_id = dict(entries)
         self.end_offset = end_offset
@@ -299,7 +299,7 @@ class Producers:
         self._ongoing = dict(sorted(started))
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget the producers that have been silent and have no transaction under way."""
+        """Drop the producers that were silent for `expiration_ms` and have no ongoing transaction."""
         gone = [
             producer_id
             for producer_id, each in self.by_id.items()
@@ -318,7 +318,7 @@ class Producers:
         self._unverified = {}
 
     def validate(self) -> None:
-        """The invariants, for tests."""
+        """Assert the invariants, for tests."""
         assert list(self._ongoing) == sorted(self._ongoing)
         for first_offset, producer_id in self._ongoing.items():
             assert self.by_id[producer_id].transaction_start == first_offset

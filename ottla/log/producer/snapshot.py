@@ -1,13 +1,13 @@
 """Producer snapshots: the state of a log's producers at an offset, in `<offset>.snapshot`.
 
-int16 version 1, uint32 CRC-32C of what follows it, int32 count, then per producer: int64 id, int16 epoch, int32 last
+Format: int16 version 1, uint32 CRC-32C of the rest, int32 count, then per producer: int64 id, int16 epoch, int32 last
 sequence, int64 last offset, int32 offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of the
-transaction under way (-1).
+ongoing transaction (-1 for none).
 
 Rules:
-- A snapshot is taken on roll, and on close unless the one before still does (`ottla/log/durability.py`).
-- Recovery starts from the last one at or below where it has to.
-- One that does not read is deleted, and the one before it is taken: a snapshot only saves reading the log.
+- A snapshot is taken on roll, and on close unless the last one suffices (`ottla/log/durability.py`).
+- Recovery starts from the last snapshot at or below the offset that it needs.
+- A corrupt snapshot is deleted and the one before it is used: a snapshot only saves reading the log.
 """
 
 import struct
@@ -25,11 +25,11 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class CorruptSnapshot(ValueError):
-    """A snapshot that does not read."""
+    """A snapshot that cannot be parsed."""
 
 
 def encode(producers: dict[int, ProducerStateEntry]) -> bytes:
-    """The bytes of a snapshot; of a producer's batches only the last is kept."""
+    """The bytes of a snapshot, which has only the last batch of each producer."""
     parts = [_COUNT.pack(len(producers))]
     for producer_id, producer in producers.items():
         sent = producer.sent[-1] if producer.sent else Sent(-1, -1, 0, producer.last_timestamp)
@@ -50,7 +50,7 @@ def encode(producers: dict[int, ProducerStateEntry]) -> bytes:
 
 
 def decode(data: bytes) -> list[tuple[int, ProducerStateEntry]]:
-    """(producer id, state) of each. CorruptSnapshot if the bytes are not those of a snapshot."""
+    """(producer id, state) of each producer. Raises CorruptSnapshot if the bytes are not a snapshot."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise CorruptSnapshot(f"{len(data)} bytes are no producer snapshot")
     version, crc = _HEAD.unpack_from(data)
@@ -75,7 +75,7 @@ def decode(data: bytes) -> list[tuple[int, ProducerStateEntry]]:
 
 
 class Snapshots:
-    """The snapshot files of one log. `Log` makes it."""
+    """The snapshot files of one log. `Log` creates it."""
 
     __slots__ = ("_disk", "_offsets", "_unsynced", "directory")
 
@@ -84,7 +84,7 @@ class Snapshots:
         self.directory = directory
         #: Offsets of the snapshots on disk, ascending.
         self._offsets = sorted(offsets)
-        #: May the last snapshot be lost, with producers in it? Unknown for those that were found on disk.
+        #: May the last snapshot not be durable, and does it matter? Assumed for snapshots found at startup.
         self._unsynced = bool(self._offsets)
 
     @property
@@ -99,7 +99,7 @@ class Snapshots:
         return f"{self.directory}/{offset_name(offset, SNAPSHOT)}"
 
     def take(self, producers: Producers) -> None:
-        """Write the state as it is, under its end offset, unless there is one. Made durable with the segments."""
+        """Write a snapshot at the state's end offset, unless there is one. `sync` makes it durable."""
         offset = producers.end_offset
         if self._offsets and self._offsets[-1] == offset:
             return
@@ -111,11 +111,11 @@ class Snapshots:
         finally:
             file.close()
         self._offsets = sorted({*self._offsets, offset})
-        # A snapshot without producers says nothing that the log does not.
+        # A snapshot without producers may be lost: the log shows the same.
         self._unsynced = bool(producers.by_id)
 
     def load(self, producers: Producers, now_ms: int, expiration_ms: int, log_start_offset: int) -> None:
-        """Set `producers` to the last snapshot that reads, or to nothing at the log start offset."""
+        """Load the last snapshot that can be read, or an empty state at the log start offset."""
         while self._offsets:
             offset = self._offsets[-1]
             try:
@@ -131,19 +131,19 @@ class Snapshots:
 
     def remove(self, offset: int) -> None:
         if offset in self._offsets:
-            # Behind the last one stands one that may never have been synced.
+            # The one before it, now the last, may never have been synced.
             self._unsynced = self._unsynced or offset == self._offsets[-1]
             self._offsets.remove(offset)
             self._disk.remove(self.path(offset))
 
     def keep_between(self, start: int, end: int) -> None:
-        """Remove the snapshots that cannot be a basis any more: at or below `start`, or above `end`."""
+        """Remove the snapshots that recovery cannot use: at or below `start`, or above `end`."""
         for offset in self.offsets:
             if offset <= start or offset > end:
                 self.remove(offset)
 
     def keep_of_segments(self, base_offsets: list[int]) -> None:
-        """Remove all that belong to no segment, but for the last one if it lies beyond the last segment's base."""
+        """Remove the snapshots at no segment's base offset, except the last one if it lies in the last segment."""
         strays = [offset for offset in self._offsets if offset not in base_offsets]
         kept = strays[-1:] if strays and base_offsets and strays[-1] > base_offsets[-1] else []
         for offset in strays:
@@ -151,18 +151,18 @@ class Snapshots:
                 self.remove(offset)
 
     def needed(self) -> None:
-        """The last one is to be durable: a clean start reads on from it, even if it holds no producers itself."""
+        """Have the last snapshot synced: a clean start reads on from it, even if it has no producers."""
         self._unsynced = True
 
     def synced(self) -> None:
-        """All are durable: their volume was synced."""
+        """Record that all snapshots are durable: their volume was synced."""
         self._unsynced = False
 
     def sync(self) -> None:
-        """Make the last one durable. Called on a thread."""
+        """Make the last snapshot durable. Called on a thread."""
         if not self._unsynced:
             return
-        # Before the look at which is the last: one that is taken meanwhile is synced the next time.
+        # Reset before the last snapshot is looked up: one taken meanwhile is synced the next time.
         self._unsynced = False
         offsets = self.offsets
         if not offsets:

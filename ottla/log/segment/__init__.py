@@ -1,5 +1,5 @@
-"""A segment of a log: a file of batches, its offset and time indexes, and its aborted transactions.
+"""A segment of a log: a file of batches, its offset and time indexes, and its transaction index.
 
-Invariant: a segment's file is whole batches in offset order; indexes can be rebuilt from it at any time. Read `segment`
+Invariant: a segment's file holds whole batches in offset order, and the indexes can be rebuilt from it. Read `segment`
 first.
 """

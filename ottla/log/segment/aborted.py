@@ -1,10 +1,10 @@
-"""The transaction index of one segment: the transactions that were aborted by a marker in it.
+"""The transaction index of one segment: the transactions whose abort marker is in the segment.
 
 An entry is 34 bytes: int16 version 0, int64 producer id, first offset, last offset (the marker's), last stable offset.
 
 Rules:
-- The file exists only once there is an entry.
-- Entries are in the order of their markers, so last offsets rise.
+- The file exists only if there was an entry.
+- Entries are in the order of their markers, so their last offsets rise.
 """
 
 import struct
@@ -26,7 +26,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """`Segment` makes and ends it. Written through: aborts are rare."""
+    """The index and its file. `Segment` creates it. Entries are written at once, since aborts are rare."""
 
     __slots__ = ("_disk", "_entries", "path")
 
@@ -54,7 +54,7 @@ class TransactionIndex:
         entries.append(transaction)
 
     def collect(self, start: int, end: int, found: list[AbortedTransaction]) -> bool:
-        """Add the transactions that touch offsets [start, end). True if later segments cannot have another."""
+        """Add the transactions that overlap [start, end) to `found`. True if later segments have none."""
         for entry in self.entries():
             if entry.last_offset >= start and entry.first_offset < end:
                 found.append(entry)
@@ -63,7 +63,7 @@ class TransactionIndex:
         return False
 
     def truncate(self, offset: int) -> None:
-        """Drop the transactions whose marker lies at or above `offset`."""
+        """Drop the transactions whose marker is at or above `offset`."""
         entries = self.entries()
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
@@ -85,7 +85,7 @@ class TransactionIndex:
 
 
 def read_entries(disk: Disk, path: str) -> list[AbortedTransaction]:
-    """All entries of a file; none if there is no file. ValueError on an unknown version."""
+    """All entries of a file; none if there is no file. Raises ValueError for an unknown version."""
     try:
         file = disk.open(path)
     except FileNotFoundError:

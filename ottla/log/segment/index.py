@@ -1,15 +1,15 @@
 """The offset index and the time index of one segment.
 
-An offset index entry is (int32 relative offset, int32 position): the last offset of a batch and where that batch
-begins. A time index entry is (int64 timestamp, int32 relative offset): the greatest timestamp so far and the last
-offset of the batch that has it. Relative to the segment's base offset.
+An offset index entry is (int32 relative offset, int32 position): the last offset of a batch and the batch's position. A
+time index entry is (int64 timestamp, int32 relative offset): the greatest timestamp so far and the last offset of its
+batch. Offsets are relative to the segment's base offset.
 
 Rules:
-- Entries live in memory; the files are written behind, when the segment is flushed, rolled or closed. After a crash
-  the indexes of all that was not flushed are rebuilt from the log, so an entry that was only in memory costs nothing.
-- The active segment has no index files, or stale ones: they are written on roll and on close.
+- Entries live in memory; the files are written when the segment is rolled or closed. After a crash the indexes of
+  everything unflushed are rebuilt from the log, so an entry that was only in memory is not missed.
+- The active segment has no index files, or stale ones.
 - An inactive segment's entries are read on first use. A file that cannot be right is never used: `rebuild`, which the
-  segment sets, fills the index again.
+  segment sets, fills the index from the batches.
 """
 
 import struct
@@ -25,24 +25,24 @@ from ottla.kernel.ports import Disk
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
 _TIME_ENTRY = struct.Struct(">qi")
-#: Offsets in an index are int32 relative to the base offset.
+#: The greatest relative offset: an index stores it as int32.
 RELATIVE_OFFSET_MAX = (1 << 31) - 1
 _SWAP = sys.byteorder == "little"
 
 
-#: Both columns of an index, and how many entries its file has.
+#: Both columns of an index, and the number of entries in its file.
 Contents = tuple["array[int] | None", "array[int]", int]
 
 
 class _Corrupt(ValueError):
-    """An index file that cannot be what we or Kafka wrote."""
+    """An index file that neither Ottla nor Kafka can have written."""
 
 
 class _Index(ABC):
-    """Two columns, the first strictly rising, and their file. `Segment` makes and ends it."""
+    """An index of two columns, the first strictly rising, and its file. `Segment` creates it."""
 
     __slots__ = ("_disk", "_first", "_second", "_written", "base_offset", "entries_max", "path", "rebuild")
-    #: Bytes of an entry in the file, and the type of the first column; the second is int32.
+    #: The bytes of an entry in the file, and the type of the first column; the second is int32.
     entry_bytes: ClassVar[int]
     first_type: ClassVar[str]
 
@@ -51,12 +51,12 @@ class _Index(ABC):
         self.path = path
         self.base_offset = base_offset
         self.entries_max = bytes_max // self.entry_bytes
-        #: None while not loaded; the second column goes with it.
+        #: None until both columns are loaded.
         self._first: array[int] | None = None
         self._second: array[int] = array("i")
-        #: How many entries the file has.
+        #: The number of entries in the file.
         self._written = 0
-        #: Called when the file is damaged; fills this index again.
+        #: Called if the file is damaged, to fill the index from the batches.
         self.rebuild: Callable[[], None] = self.reset
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class _Index(ABC):
 
     @property
     def contents(self) -> "Contents":
-        """The entries, to be put back when the index cannot be filled again."""
+        """The entries, for the caller to restore if a rebuild fails."""
         return self._first, self._second, self._written
 
     @contents.setter
@@ -73,7 +73,7 @@ class _Index(ABC):
 
     @property
     def file_bytes(self) -> int:
-        """What the file of an inactive segment takes."""
+        """The file's size once the segment is inactive."""
         return len(self._loaded()) * self.entry_bytes
 
     def reset(self) -> None:
@@ -83,16 +83,16 @@ class _Index(ABC):
 
     @abstractmethod
     def encoded(self, start: int) -> bytes:
-        """The entries from number `start` as the file has them."""
+        """The entries from number `start` on, encoded."""
 
     @abstractmethod
     def decoded(self, data: bytes) -> tuple["array[int]", "array[int]"]:
-        """Both columns of a file. `_Corrupt` if they cannot be."""
+        """Both columns of a file. Raises `_Corrupt` if they cannot be right."""
 
     def finish(self) -> tuple[int, int] | None:
-        """Write the file as it is to be: the segment will not grow any more, for now.
+        """Write the file in full, when the segment stops growing, perhaps for a time.
 
-        (its size, the size it had); None when the index was never loaded.
+        Returns (its size, its size before), or None if the index was never loaded.
         """
         if self._first is None:
             return None
@@ -108,7 +108,7 @@ class _Index(ABC):
         self._written = min(self._written, keep)
 
     def _loaded(self) -> "array[int]":
-        """The first column. An append looks at `_first` itself: code that serves both kinds is slower in CPython."""
+        """The first column, loaded on first use. Appends access `_first` directly, which is faster in CPython."""
         if self._first is None:
             try:
                 self._first, self._second = self.decoded(_read(self._disk, self.path, self.entry_bytes))
@@ -128,7 +128,7 @@ class OffsetIndex(_Index):
 
     def __init__(self, disk: Disk, path: str, base_offset: int, bytes_max: int) -> None:
         super().__init__(disk, path, base_offset, bytes_max)
-        #: The file had entries and was cut to nothing, which a crash could undo until the file is synced.
+        #: Was the file truncated to nothing? A crash could undo that until the file is synced.
         self._emptied = False
 
     @property
@@ -137,7 +137,7 @@ class OffsetIndex(_Index):
 
     @property
     def never_had_content(self) -> bool:
-        """True if its file is empty and was never cut; False also when that is not known without reading the file."""
+        """Is the file known to be empty and never truncated? False also if only reading the file would tell."""
         return self._first is not None and not len(self._first) and not self._emptied
 
     @property
@@ -147,7 +147,7 @@ class OffsetIndex(_Index):
         return self.base_offset + offsets[-1] if offsets else self.base_offset
 
     def entries(self) -> list[tuple[int, int]]:
-        """(offset, position) of all."""
+        """(offset, position) of all entries."""
         base = self.base_offset
         return [(base + offset, position) for offset, position in zip(self._loaded(), self._second, strict=True)]
 
@@ -159,7 +159,7 @@ class OffsetIndex(_Index):
         self._second.append(position)
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """The last entry whose offset is not above `offset`; (base offset, 0) if there is none."""
+        """The last entry whose offset is at most `offset`; (base offset, 0) if there is none."""
         return self._at(bisect_right(self._loaded(), offset - self.base_offset) - 1)
 
     def lookup_position(self, position: int) -> tuple[int, int]:
@@ -177,7 +177,7 @@ class OffsetIndex(_Index):
         self._keep(bisect_left(self._loaded(), offset - self.base_offset))
 
     def encoded(self, start: int) -> bytes:
-        """The entries from number `start` as the file has them."""
+        """The entries from number `start` on, encoded."""
         offsets = self._loaded()[start:]
         both = array("i", bytes(OFFSET_ENTRY_BYTES * len(offsets)))
         both[0::2] = offsets
@@ -197,7 +197,7 @@ class OffsetIndex(_Index):
         return offsets, positions
 
     def finish(self) -> tuple[int, int] | None:
-        """As `_Index.finish`; remembers that the file was emptied."""
+        """Write the file like `_Index.finish`, and remember if that emptied it."""
         sizes = super().finish()
         if sizes is not None:
             size, was = sizes
@@ -214,7 +214,7 @@ class TimeIndex(_Index):
 
     @property
     def is_full(self) -> bool:
-        """A place is kept for the last entry of all, written on roll."""
+        """Is there room only for the last entry, which is written on roll?"""
         return len(self._first if self._first is not None else self._loaded()) >= self.entries_max - 1
 
     @property
@@ -223,19 +223,19 @@ class TimeIndex(_Index):
         return self._at(len(self._loaded()) - 1)
 
     def entries(self) -> list[tuple[int, int]]:
-        """(timestamp, offset) of all."""
+        """(timestamp, offset) of all entries."""
         base = self.base_offset
         return [(timestamp, base + offset) for timestamp, offset in zip(self._loaded(), self._second, strict=True)]
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Add an entry, unless the last one has as great a timestamp."""
+        """Add an entry, unless the last one's timestamp is at least as great."""
         timestamps = self._first if self._first is not None else self._loaded()
         if timestamp > (timestamps[-1] if timestamps else -1):
             timestamps.append(timestamp)
             self._second.append(offset - self.base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """The last entry whose timestamp is not above `timestamp`; (-1, base offset) if there is none."""
+        """The last entry whose timestamp is at most `timestamp`; (-1, base offset) if there is none."""
         return self._at(bisect_right(self._loaded(), timestamp) - 1)
 
     def _at(self, slot: int) -> tuple[int, int]:
@@ -249,9 +249,9 @@ class TimeIndex(_Index):
         self._keep(bisect_left(self._second, offset - self.base_offset))
 
     def encoded(self, start: int) -> bytes:
-        """The entries from number `start` as the file has them.
+        """The entries from number `start` on, encoded.
 
-        Byte by byte in strides: a full index has 800,000 entries, and packing them singly holds the loop up for long.
+        The bytes are copied in strides: packing the 800,000 entries of a full index one by one would block the loop.
         """
         timestamps, offsets = self._loaded()[start:], self._second[start:]
         if _SWAP:
@@ -282,7 +282,7 @@ def _read(disk: Disk, path: str, entry_bytes: int) -> bytes:
     try:
         size = file.size()
         if size % entry_bytes:
-            # No whole number of entries.
+            # Not a whole number of entries.
             raise _Corrupt
         return file.read(size, 0)
     finally:
@@ -290,7 +290,7 @@ def _read(disk: Disk, path: str, entry_bytes: int) -> bytes:
 
 
 def _bring_up_to_date(disk: Disk, path: str, data: bytes, position: int) -> tuple[int, int]:
-    """Write `data` at `position` and end the file there: (its size, the size it had). Not durable yet."""
+    """Write `data` at `position` and truncate the file after it, without a sync: (its size, its size before)."""
     file = disk.open(path, create=True)
     try:
         was, size = file.size(), position + len(data)

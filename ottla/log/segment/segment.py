@@ -1,12 +1,12 @@
-"""A segment: a file of batches, its indexes, and what is known about them.
+"""A segment: a file of batches, its indexes, and the state kept about them.
 
 Rules:
-- `size` is where the next batch goes. Bytes of the file behind it are no part of the log (a write that failed).
-- The greatest timestamp and its offset cover every batch of the segment once `max_timestamp` has been asked for.
+- `size` is the position of the next batch. Bytes beyond it, left by a failed write, are not part of the log.
+- The greatest timestamp and its offset cover every batch of the segment once `max_timestamp` has been read.
 - Only the last segment of a log grows.
 
-Not obvious: the positions of the last few hundred batches are kept in memory (`_tail_lasts`), because nearly all
-reads want those: a consumer at the end of the log costs no read of the file before its own.
+Not obvious: the positions of the last few hundred batches are kept in memory (`_tail_lasts`), because nearly all reads
+are for those: a consumer at the end of the log needs no extra read to find its batch.
 """
 
 from array import array
@@ -21,18 +21,18 @@ from ottla.log.segment.index import RELATIVE_OFFSET_MAX, OffsetIndex, TimeIndex
 from ottla.log.setting import LogSettings
 from ottla.wire.batch import HEADER, HEADER_BYTES, LENGTH_END, MAGIC, BatchHeader
 
-#: How many batches at the end have their positions in memory, at least; twice as many before the older half goes.
+#: The positions of at least this many last batches are in memory; at twice as many the older half is dropped.
 _TAIL_BATCHES = 256
-#: A read of a scan: an index interval and a few headers more.
+#: The bytes per read of a scan: an index interval and a few headers more.
 _SCAN_BYTES = 16 * 1024
-#: Up to this size the indexes of an active segment are not synced at a stop: a clean start makes them again, by a read.
-#: A start believes the index files of larger segments: a release that lowers this would believe files that were never
-#: synced (decision 0612).
+#: Up to this size the indexes of an active segment are not synced on close; a clean start rebuilds them with one read.
+#: A start trusts the index files of larger segments. A release that lowers this bound would trust files that were
+#: never synced (decision 0612).
 SMALL_BYTES = _SCAN_BYTES
 
 
 class Slice:
-    """Bytes of one segment's file, for sendfile or to be read. It keeps the file open, even a deleted one's."""
+    """A range of a segment's file, for sendfile or reading. It keeps the file open, even if the segment is deleted."""
 
     __slots__ = ("file", "first_offset", "position", "size")
 
@@ -47,12 +47,12 @@ class Slice:
         return self.size
 
     def bytes(self) -> bytes:
-        """Read them."""
+        """Read the range."""
         return self.file.read(self.size, self.position)
 
 
 class Segment:
-    """`Log` makes it by `create` or `open` and ends it by `close` or `discard`."""
+    """A segment of a log. `Log` creates it with `create` or `open`, and calls `close` or drops it."""
 
     __slots__ = (
         "_disk",
@@ -94,32 +94,32 @@ class Segment:
         self.directory = directory
         self.base_offset = base_offset
         self.file = file
-        #: "", or `.deleted` or `.cleaned`.
+        #: "", `.deleted` or `.cleaned`.
         self.suffix = suffix
         self.size = file.size()
         self.offset_index = OffsetIndex(disk, self.path(OFFSET_INDEX), base_offset, settings.segment_index_bytes)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX), base_offset, settings.segment_index_bytes)
         self.transaction_index = TransactionIndex(disk, self.path(TRANSACTION_INDEX))
-        #: None until it was read from the time index.
+        #: None until it is read from the time index.
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
         self.index_interval_bytes = settings.index_interval_bytes
         self.bytes_since_index = 0
-        #: Fills the indexes again from the batches. KafkaError when those do not read.
+        #: Rebuilds the indexes from the batches. Raises KafkaError if a batch is damaged.
         self.rebuild: Callable[[], None] = self.offset_index.reset
-        #: Its indexes were rebuilt, and may not be on the disk yet; or why they could not be.
+        #: Were the indexes rebuilt, so that their files may be stale? `damage`: why a rebuild failed.
         self.mended = False
         self.damage: str | None = None
-        #: The greatest timestamp of the first batch, which time-based rolling counts from; None while not known.
+        #: The greatest timestamp of the first batch, where time-based rolling begins to count; None until it is known.
         self.first_timestamp: int | None = None
         self.created_ms = now_ms
         self.modified_ms = now_ms
         self.jitter_ms = 0
         if settings.segment_jitter_ms > 0:
-            # Spread by name, not by chance: the same history rolls at the same places.
+            # Derived from the name, not random: the same history rolls at the same offsets.
             spread = hash_text(self.path(LOG))
             self.jitter_ms = spread % settings.segment_jitter_ms
-        #: Base offset, last offset and position of the last batches appended; all three rise.
+        #: The base offsets, last offsets and positions of the last batches; all three rise.
         self._tail_bases: array[int] = array("q")
         self._tail_lasts: array[int] = array("q")
         self._tail_positions: array[int] = array("q")
@@ -128,10 +128,10 @@ class Segment:
     def create(
         cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int, *, suffix: str = ""
     ) -> "Segment":
-        """A new, empty, active segment. A file of that name, left over from a crash, is emptied.
+        """Create an empty, active segment. A file of that name, left over from a crash, is emptied.
 
-        When the disk does not take it, none of its files stays: the log goes on in the old segment, whose offsets
-        would come to lie behind this one's base.
+        If the disk fails, no file is left behind: the log goes on in the old segment, and its offsets would pass the
+        base offset of this one.
         """
         file = disk.open(f"{directory}/{offset_name(base_offset, LOG)}{suffix}", create=True)
         if file.size():
@@ -159,7 +159,7 @@ class Segment:
     # ---- the hot path
 
     def append(self, data: Buffer, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Write one batch, whole, at the end, and index it."""
+        """Write one whole batch at the end and index it."""
         position = self.size
         self.file.write(data, position)
         self.written(position, size, base_offset, last_offset, max_timestamp)
@@ -167,13 +167,13 @@ class Segment:
     def append_pieces(
         self, pieces: list[Buffer], size: int, base_offset: int, last_offset: int, max_timestamp: int
     ) -> None:
-        """The same for a batch in pieces."""
+        """Write one batch given in pieces, like `append`."""
         position = self.size
         self.file.write_many(pieces, position)
         self.written(position, size, base_offset, last_offset, max_timestamp)
 
     def written(self, position: int, size: int, base_offset: int, last_offset: int, max_timestamp: int) -> None:
-        """Account for a batch that has been written at `position`."""
+        """Account for a batch written at `position`."""
         latest = self._max_timestamp
         if latest is None:
             latest = self.max_timestamp
@@ -231,7 +231,7 @@ class Segment:
 
     @property
     def first_batch_timestamp(self) -> int:
-        """`first_timestamp`, read if need be; -1 in an empty segment."""
+        """`first_timestamp`, read from the file if necessary; -1 in an empty segment."""
         if self.first_timestamp is None:
             for _, header in self.headers():
                 self.first_timestamp = header.max_timestamp
@@ -239,10 +239,10 @@ class Segment:
             return -1
         return self.first_timestamp
 
-    # ---- finding
+    # ---- lookup
 
     def locate(self, offset: int) -> tuple[int, int, int] | None:
-        """(position, size, base offset) of the first batch that ends at or above `offset`, or None."""
+        """(position, size, base offset) of the first batch whose last offset is at least `offset`, or None."""
         lasts = self._tail_lasts
         if lasts and offset >= self._tail_bases[0]:
             slot = bisect_left(lasts, offset)
@@ -257,7 +257,7 @@ class Segment:
         return None
 
     def near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of batches from where the index leads, which is not behind the one with `offset`."""
+        """(position, header) of the batches from the index entry at or before `offset` on."""
         position = self.offset_index.lookup(offset)[1]
         found = self.headers(position)
         if position:
@@ -268,13 +268,13 @@ class Segment:
             if first is not None and self.base_offset <= first[1].base_offset <= offset:
                 yield first
             else:
-                # No checksum guards an index: one that is wrong would hide the records before where it leads.
+                # An index has no checksum, and a wrong entry would hide records: rebuild and look up again.
                 self._mend_indexes()
                 found = self.headers(self.offset_index.lookup(offset)[1])
         yield from found
 
     def _mend_indexes(self) -> None:
-        """Rebuild them, once. Where the batches themselves are damaged they stay as they were, and KafkaError."""
+        """Rebuild the indexes, once. If a batch is damaged, they stay as they were, and KafkaError is raised."""
         if self.damage is None:
             indexes = self.offset_index, self.time_index
             kept = [index.contents for index in indexes]
@@ -289,7 +289,7 @@ class Segment:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, self.damage)
 
     def _is_batch(self, position: int, offset: int) -> bool:
-        """Does a batch of this segment begin at `position`, and not behind `offset`?"""
+        """Does a batch of this segment begin at `position`, with a base offset of at most `offset`?"""
         head = self.file.read(HEADER_BYTES, position)
         if len(head) < HEADER_BYTES:
             return False
@@ -297,12 +297,12 @@ class Segment:
         return header.magic == MAGIC and self.base_offset <= header.base_offset <= offset
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch that ends at or above `offset` begins; the size if there is none."""
+        """The position of the first batch whose last offset is at least `offset`; `size` if there is none."""
         found = self.locate(offset)
         return found[0] if found else self.size
 
     def end_before(self, end: int, start: int, first_offset: int) -> int:
-        """The offset after the last batch that begins before position `end`, at or after the one at `start`."""
+        """The offset after the last batch that begins before position `end`; `start` is the position of a batch."""
         positions = self._tail_positions
         if positions and end > positions[0]:
             return self._tail_lasts[bisect_left(positions, end) - 1] + 1
@@ -315,7 +315,7 @@ class Segment:
         return last
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of the batches from `position` on. CORRUPT_MESSAGE at bytes that are no batch."""
+        """(position, header) of the batches from `position` on. Raises CORRUPT_MESSAGE if one is damaged."""
         end = self.size if end is None else end
         data = b""
         start = position
@@ -346,17 +346,17 @@ class Segment:
             last = header.last_offset + 1
         return last
 
-    # ---- life
+    # ---- lifecycle
 
     def deactivate(self) -> None:
-        """The log rolled past this segment: add the last time index entry, write the indexes."""
+        """Finish the segment on roll or close: add the last time index entry and write the indexes."""
         self.time_index.append(*self.max_timestamp_and_offset)
         self.offset_index.finish()
         self.time_index.finish()
         self._repair_end()
 
     def truncate(self, offset: int) -> int:
-        """Drop the batches that end at or above `offset`; the number of bytes dropped."""
+        """Drop the batches whose last offset is at least `offset`; the number of bytes dropped."""
         position = self.position_of(offset)
         dropped = self.size - position
         self.offset_index.truncate(offset)
@@ -368,7 +368,7 @@ class Segment:
         self.forget_tail()
         if position == 0:
             self.first_timestamp = None
-        # What the time index does not cover yet may hold a greater timestamp.
+        # Batches after the last time index entry may have a greater timestamp.
         timestamp, at = self.time_index.last
         for _, header in self.headers(self.offset_index.lookup(at)[1]):
             if header.max_timestamp > timestamp:
@@ -377,27 +377,27 @@ class Segment:
         return dropped
 
     def cut(self, position: int) -> None:
-        """Recovery found no batch at `position`: the segment ends there."""
+        """End the segment at `position`, where recovery found no batch."""
         if self.file.size() != position:
             self.file.truncate(position)
-            # Durably: a later crash must not bring old batches back behind new ones.
+            # Make it durable: a later crash must not bring old batches back behind new ones.
             self.file.sync()
         self.size = position
         self.forget_tail()
 
     def sync(self) -> None:
-        """Make the file durable. Called on a thread; it touches nothing but the descriptor."""
+        """Make the file durable. Called on a thread; it uses only the descriptor."""
         self.file.sync()
 
     @property
     def is_small(self) -> bool:
-        """True if a clean start makes the indexes of this segment again when it is the active one."""
+        """Would a clean start rebuild the indexes of this segment if it is the active one?"""
         return self.size <= SMALL_BYTES
 
     def remake_indexes(self) -> None:
-        """Fill the indexes of a small active segment from its batches, without a look at their files.
+        """Rebuild the indexes of a small active segment from its batches, without reading their files.
 
-        Where a batch does not read, the files are believed, and who reads that batch is told.
+        If a batch is damaged, the files are used after all, and reading that batch raises the error.
         """
         kept = self.offset_index.contents, self.time_index.contents
         self.offset_index.reset()
@@ -421,8 +421,8 @@ class Segment:
         self._sync_file(TRANSACTION_INDEX)
 
     def sync_indexes(self) -> None:
-        """Make the files of an inactive segment's indexes durable. Called on a thread."""
-        # A small segment has no entry in its offset index: a file without content, whose name is synced.
+        """Make the index files of an inactive segment durable. Called on a thread."""
+        # The offset index of a small segment is empty: only its name needs a sync.
         offsets = () if self.offset_index.never_had_content else (OFFSET_INDEX,)
         for suffix in (*offsets, TIME_INDEX, TRANSACTION_INDEX):
             self._sync_file(suffix)
@@ -431,7 +431,7 @@ class Segment:
         try:
             file = self._disk.open(self.path(suffix))
         except FileNotFoundError:
-            # No aborted transaction, or retention took the segment meanwhile.
+            # No transaction was aborted, or retention deleted the segment meanwhile.
             return
         try:
             file.sync()
@@ -439,7 +439,7 @@ class Segment:
             file.close()
 
     def rename(self, suffix: str) -> None:
-        """`.deleted` to all files: gone for the next start, still there for slices."""
+        """Give all files another suffix: `.deleted` hides them from the next start but not from slices."""
         for kind in SEGMENT_SUFFIXES:
             source = self.path(kind)
             if self._disk.exists(source):
@@ -447,25 +447,25 @@ class Segment:
         self.suffix = suffix
 
     def moved(self, directory: str) -> None:
-        """The directory was renamed."""
+        """Adapt the paths to a renamed directory."""
         self.directory = directory
         self.offset_index.path = self.path(OFFSET_INDEX)
         self.time_index.path = self.path(TIME_INDEX)
         self.transaction_index.path = self.path(TRANSACTION_INDEX)
 
     def remove(self) -> None:
-        """Take the files away. The descriptor closes itself when the last slice lets go of it."""
+        """Delete the files. The descriptor is closed when the last slice drops it."""
         for kind in SEGMENT_SUFFIXES:
             path = self.path(kind)
             if self._disk.exists(path):
                 self._disk.remove(path)
 
     def close(self) -> None:
-        """Close the file. The active segment was made inactive before."""
+        """Close the file. The caller has deactivated an active segment before."""
         self.file.close()
 
     def _repair_end(self) -> None:
-        # A write that failed half way (a full disk) left bytes that are no part of the log.
+        # A failed write (a full disk) may have left bytes that are not part of the log.
         if self.file.size() != self.size:
             self.file.truncate(self.size)
 
@@ -476,7 +476,7 @@ class Segment:
 
 
 def hash_text(text: str) -> int:
-    """A spread of names over numbers that is the same in every process."""
+    """A hash that is the same in every process."""
     value = 0
     for byte in text.encode():
         value = (value * 31 + byte) & 0x7FFFFFFF
