@@ -29,6 +29,7 @@ from ottla.broker.endpoint import Endpoint, advertise
 from ottla.broker.limits.admission import Admission
 from ottla.broker.limits.quota import Quotas
 from ottla.broker.metadata.metadata_log import MetadataLog
+from ottla.broker.runtime import Runtime
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import KafkaError, OttlaError
@@ -94,24 +95,17 @@ class Ports:
     outbound: Callable[..., outbound.Outbound] = _dial
 
 
-class MetadataNode(ABC):
+class MetadataNode(Runtime, ABC):
     """A node of any role. Its owner gives it a loop, calls `open`, and `close` at the end."""
 
     def __init__(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports | None = None) -> None:
         self._ports = ports = ports or Ports()
-        #: What the file says, and what is in force: the dynamic settings of the metadata go before the file.
+        super().__init__(settings, loop, disk=ports.disk, clock=ports.clock, rng=ports.rng, pool=ports.pool())
         self._file_settings = settings
-        self.settings = settings
-        self.loop = loop
-        self.disk, self.clock, self.rng = ports.disk, ports.clock, ports.rng
-        self.node_id = settings.node_id
-        #: Called when the node cannot go on (a disk that fails); the owner of the node stops it.
-        self.on_failure: Callable[[str], None] = lambda why: _log.critical("%s", why)
         #: Called once, when the node serves: before `open` returns where it waits for no other node.
         self.on_ready: Callable[[], None] = lambda: None
         #: Called during a long start with a line about how far it is.
         self.on_progress: Callable[[str], None] = lambda line: _log.info("%s", line)
-        self.pool = ports.pool()
         #: The requests of brokers' listeners, and those of controllers' listeners.
         self.dispatch = Dispatch(self, HANDLERS, ports.work_seconds)
         self.controller_dispatch = Dispatch(self, CONTROLLER_HANDLERS, ports.work_seconds)
@@ -119,11 +113,8 @@ class MetadataNode(ABC):
         #: The limits of connections: the brokers' listeners and the controllers' listeners are counted apart.
         self.admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
         self.controller_admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
-        self.closed = False
         self.listeners: list[ListeningSocket] = []
         self.controller_listeners: list[ListeningSocket] = []
-        #: The newest committed metadata that this node has followed.
-        self.image = Image.empty()
         self.quorum: MetadataLog
         #: The way to the active controller, wherever it is.
         self.controllers = Controllers(loop, settings, self.rng, lambda: self.quorum, self.outbound_to_controllers)
@@ -160,7 +151,7 @@ class MetadataNode(ABC):
             if self.settings.authorizer_class_name:
                 from ottla.broker.guard.authorizer import Authorizer
 
-                self.authorizer = Authorizer(self)
+                self.authorizer = Authorizer(self.settings)
             if any(protocol != "PLAINTEXT" for protocol in self.settings.in_use().values()):
                 from ottla.broker.node_security import NodeSecurity
 
@@ -247,7 +238,7 @@ class MetadataNode(ABC):
         if at.security_protocol.startswith("SASL"):
             from ottla.broker.dispatch.sign_in import SignIns
 
-            sign_ins = SignIns(self, dispatch, at)
+            sign_ins = SignIns(self, lambda: self.quorum.image, self.token_keys, dispatch, at)
             self._undo.callback(sign_ins.close)
             on_frame = sign_ins.on_frame
             frame_bytes_max = min(frame_bytes_max, self.settings.sasl_server_max_receive_size)
@@ -301,7 +292,7 @@ class MetadataNode(ABC):
         self._slow_text = text
         if self.dispatch.log.slow is not None:
             self.dispatch.log.slow.close()
-        slow = None if over_ms is None else SlowRequests(self, over_ms)
+        slow = None if over_ms is None else SlowRequests(self.loop, over_ms)
         self.dispatch.log_slow(slow)
         self.controller_dispatch.log_slow(slow)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.controllers.broker_life import BrokerLife
 from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.coordinators.groups import GroupCoordinators
+from ottla.broker.coordinators.parts import CoordinatorParts
 from ottla.broker.coordinators.producer_ids import ProducerIds
 from ottla.broker.coordinators.topic_spec import errors_of
 from ottla.broker.coordinators.transactions import TransactionCoordinators
@@ -35,6 +36,7 @@ from ottla.broker.partitions.flush import Flusher
 from ottla.broker.partitions.housekeeping import Housekeeping
 from ottla.broker.partitions.leadership import Leadership
 from ottla.broker.partitions.log_dirs import LogDirs
+from ottla.broker.partitions.log_settings import LogSettingsByTopic
 from ottla.broker.partitions.look_ups import LookUps
 from ottla.broker.partitions.replication import Replication
 from ottla.broker.share.coordinators import ShareStates
@@ -54,11 +56,13 @@ from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 
 if TYPE_CHECKING:
+    from ottla.broker.coordinators import peers
     from ottla.broker.metadata.registration import LogDirectories
     from ottla.broker.partitions.clean_worker import CleanerWorker
     from ottla.broker.share import persister as share_persister
     from ottla.net.outbound import Outbound
 else:
+    peers = LazyModule("ottla.broker.coordinators.peers")
     share_persister = LazyModule("ottla.broker.share.persister")
 
 __all__ = ["BrokerNode", "Ports"]
@@ -80,41 +84,79 @@ class BrokerNode(MetadataNode):
         )
         self.fetch_sessions = Sessions(settings.max_incremental_fetch_session_cache_slots, self.rng)
         self.throttles = Throttles(self.node_id, settings)
-        self.log_dirs = LogDirs(self)
-        self.replication = Replication(self)
-        self.leadership = Leadership(self)
-        #: Every partition that this node leads, and every one of which it has a replica.
-        self.partitions = self.leadership.partitions
-        self.hosted = self.leadership.hosted
-        self.groups = GroupCoordinators(self)
-        self.transactions = TransactionCoordinators(self)
-        self.share_states = ShareStates(self)
-        self.shares = Shares(self)
-        self.housekeeping = Housekeeping(self)
-        self.cleaner = Cleaner(self)
         self.telemetry = Telemetry(self.rng)
+        #: Every partition that this node leads, and every one of which it has a replica.
+        self.partitions: dict[tuple[str, int], Partition] = {}
+        self.hosted: dict[tuple[str, int], HostedReplica] = {}
+        self._log_settings = LogSettingsByTopic(self)
         self.store: Store
         #: The threads that open the logs while the loop goes on.
         self._loading: Executor | None = None
         self._is_closing = False
-        self.life = BrokerLife(self, self._caught_up, self._serve)
         #: Are the partitions followed that the metadata places here?
         self._hosts = False
         #: The newest view of each listener.
         self._brokers: dict[str, BrokerView] = {}
         self._readable: list[HostedReplica] = []
-        self.producer_ids = ProducerIds(self)
 
     # ---- the phases of a start
 
     def _take_directories(self) -> LogDirectories:
         self.store = Store.take(
-            self.disk, self.settings.log_dirs, node_id=self.node_id, settings_of=self.leadership.settings_of
+            self.disk,
+            self.settings.log_dirs,
+            node_id=self.node_id,
+            settings_of=self._log_settings.of,
         )
         self._undo.callback(self._close_store)
         return self.store
 
+    def _make_parts(self) -> None:
+        """Create the parts that use the store and the quorum, each after the parts that it uses."""
+        store, quorum, controllers, flusher = self.store, self.quorum, self.controllers, self.flusher
+        self.life = BrokerLife(
+            self, quorum, controllers, store, self.bound, on_caught_up=self._caught_up, on_unfenced=self._serve
+        )
+        self.log_dirs = log_dirs = LogDirs(
+            self, store, quorum, controllers, self.life, flusher, self.throttles, lambda: self.leadership
+        )
+        self.replication = Replication(self, self.partitions, controllers, flusher, log_dirs, self.throttles, self.dial)
+        self.leadership = leadership = Leadership(
+            self,
+            store,
+            self._log_settings,
+            flusher,
+            log_dirs,
+            self.replication,
+            hosted=self.hosted,
+            partitions=self.partitions,
+            on_led=self._led,
+            on_resigned=self._resigned,
+            on_readable=self.wake_later,
+        )
+        self.producer_ids = ProducerIds(self.node_id, controllers, lambda: self.life.epoch)
+        parts = CoordinatorParts(self, leadership, flusher, log_dirs, self.make_topics)
+        self.groups = GroupCoordinators(parts, controllers, lambda: self.persister)
+        self.transactions = TransactionCoordinators(parts, self.dial, self.producer_ids.next, self.groups)
+        self.share_states = ShareStates(parts)
+        self.shares = Shares(self, log_dirs, self.look_ups, lambda: self.persister)
+        self.housekeeping = Housekeeping(self, store, leadership, flusher, log_dirs)
+        self.cleaner = Cleaner(self, store, self.hosted, flusher, log_dirs, self.new_clean_worker)
+
+    def _led(self, partition: Partition) -> None:
+        coordinators = self.coordinators_of(partition.tp.topic)
+        if coordinators is not None:
+            coordinators.lead(partition)
+        self.transactions.led(partition.tp)
+
+    def _resigned(self, partition: Partition) -> None:
+        coordinators = self.coordinators_of(partition.tp.topic)
+        if coordinators is not None:
+            coordinators.resign(partition.tp.partition)
+        self.shares.resign(partition)
+
     def _begin(self) -> None:
+        self._make_parts()
         if self.life.is_alone:
             # The metadata first: a log is opened as its topic is set.
             self._take_settings(self.quorum.image)
@@ -244,7 +286,7 @@ class BrokerNode(MetadataNode):
     @cached_property
     def persister(self) -> share_persister.Persister:
         """The way to the share coordinators; made when the first share group needs it."""
-        return share_persister.Persister(self)
+        return share_persister.Persister(self, self.share_states, self.leadership, peers.BrokerPeers(self, self.dial))
 
     @property
     def cluster_id(self) -> str:

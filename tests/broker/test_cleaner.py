@@ -271,6 +271,12 @@ class _Candidate:
         self.ratio, self.due = ratio, due
 
 
+def _cleaner(hosted: Any = None, now_ms: int = 0, log_dirs: Any = None) -> cleaner.Cleaner:
+    runtime: Any = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: now_ms))
+    unused: Any = None
+    return cleaner.Cleaner(runtime, unused, hosted, unused, log_dirs, unused)
+
+
 @pytest.mark.parametrize(
     ("logs", "chosen"),
     [
@@ -295,13 +301,12 @@ def test_the_dirtiest_log_that_is_due_is_cleaned(
         is_due=lambda _, log: log.due,
     )
     monkeypatch.setattr(cleaner, "plan", plan_of)
-    clock = SimpleNamespace(now_ms=lambda: 0)
-    node: Any = SimpleNamespace(clock=clock, hosted={each.tp: each for each in logs})
+    hosted = {each.tp: each for each in logs}
     expected = None if chosen is None else TopicPartition(chosen, 0)
-    assert cleaner.Cleaner(node)._dirtiest() == expected
+    assert _cleaner(hosted)._dirtiest() == expected
     # One that is being cleaned, and one that cannot be, are passed over.
     for passed_over in ("_runs", "_uncleanable"):
-        one = cleaner.Cleaner(node)
+        one = _cleaner(hosted)
         found = next((each for each in logs if each.tp == expected), None)
         if found is not None:
             setattr(one, passed_over, {found.path: None} if passed_over == "_runs" else {found})
@@ -322,11 +327,8 @@ def test_a_swap_that_fails_is_told_to_the_process_and_of_its_directory(
     monkeypatch.setattr(cleaner, "clean_swap", SimpleNamespace(swap=swapped))
     answers: list[bool] = []
     failed: list[tuple[Any, OSError]] = []
-    node: Any = SimpleNamespace(
-        clock=SimpleNamespace(now_ms=lambda: 77),
-        log_dirs=SimpleNamespace(sync_failed=lambda *what: failed.append(what)),
-    )
+    log_dirs = SimpleNamespace(sync_failed=lambda *what: failed.append(what))
     run: Any = SimpleNamespace(tp="t-0", log="log", job="job", worker=SimpleNamespace(answer=answers.append))
-    cleaner.Cleaner(node).swap(run, [0, 5])
+    _cleaner(now_ms=77, log_dirs=log_dirs).swap(run, [0, 5])
     assert answers == [not fails]
     assert failed == ([("log", error)] if fails else [])

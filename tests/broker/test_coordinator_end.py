@@ -10,7 +10,6 @@ import pytest
 
 from ottla.broker.coordinators import driver, marker_queue
 from ottla.broker.coordinators.marker_queue import MarkerQueue
-from ottla.broker.coordinators.transaction_driver import TransactionDriver
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TRANSACTION_TOPIC, TopicPartition
 from ottla.wire.api import add_partitions_to_txn as add
@@ -74,7 +73,7 @@ def test_a_log_of_transactions_is_replayed_a_piece_at_a_time(monkeypatch: pytest
         init = init_producer_id.InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
         assert answered(pair, init, 4).error_code == 0
     monkeypatch.setattr(driver, "LOAD_BYTES", 1)
-    fresh = TransactionDriver(pair.scene.node, pair.partition)
+    fresh = pair.scene.node.transactions.make(pair.partition)
     assert len(list(fresh.pieces())) == 3
     assert len(list(fresh.load())) == 2, "others had their turn between two pieces"
 

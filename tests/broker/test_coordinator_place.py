@@ -25,8 +25,8 @@ class _Some(Coordinators[Any]):
 
 def _made(count: int | None) -> _Some:
     topics = {} if count is None else {"__some": SimpleNamespace(partitions=[None] * count)}
-    node: Any = SimpleNamespace(image=SimpleNamespace(topics=topics))
-    return _Some(node)
+    parts: Any = SimpleNamespace(runtime=SimpleNamespace(image=SimpleNamespace(topics=topics)))
+    return _Some(parts)
 
 
 @pytest.mark.parametrize(("count", "expected"), [(None, 50), (50, 50), (3, 3), (64, 64)])

@@ -64,14 +64,10 @@ class _Scene:
         self.asked: list[tuple[AlterPartitionRequest, Answer]] = []
         self.partitions: dict[TopicPartition, Any] = {}
         self.image = SimpleNamespace(brokers={4: SimpleNamespace(epoch=77)})
-        node = SimpleNamespace(
-            loop=self.loop,
-            node_id=4,
-            partitions=self.partitions,
-            image=self.image,
-            controllers=SimpleNamespace(ask_forever=lambda request, done: self.asked.append((request, done))),
-        )
-        self.changes = IsrChanges(node)  # type: ignore[arg-type]
+        runtime: Any = SimpleNamespace(loop=self.loop, node_id=4, image=self.image)
+        controllers: Any = SimpleNamespace(ask_forever=lambda request, done: self.asked.append((request, done)))
+        partitions: Any = self.partitions
+        self.changes = IsrChanges(runtime, controllers, partitions)
 
     def led(self, topic_id: Uuid = _TOPIC, index: int = 0) -> _Partition:
         partition = _Partition(topic_id, index)

@@ -34,15 +34,15 @@ class _Scene:
         self.asked: list[Callable[[Any], None]] = []
         self.told: list[Any] = []
         partition = SimpleNamespace(leader=_ELSEWHERE)
-        node: Any = SimpleNamespace(
+        runtime: Any = SimpleNamespace(
             node_id=_HERE,
             loop=self,
             image=SimpleNamespace(topics={_TOPIC: SimpleNamespace(partitions=[partition])}),
-            share_states=SimpleNamespace(topic=_TOPIC, when_there=lambda ask: ask(), partition_of=lambda _: 0),
         )
-        self.persister = Persister(node)
+        coordinators: Any = SimpleNamespace(topic=_TOPIC, when_there=lambda ask: ask(), partition_of=lambda _: 0)
         peers: Any = SimpleNamespace(ask=lambda broker, request, done: self.asked.append(done), close=lambda: None)
-        self.persister.peers = peers
+        leadership: Any = None
+        self.persister = Persister(runtime, coordinators, leadership, peers)
         self.persister.summary(_KEY, self.told.append)
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> _Planned:

@@ -29,7 +29,7 @@ def test_rules_follow_the_metadata_also_one_that_is_written_again_under_its_id()
     def gone(number: int) -> RemoveAccessControlEntryRecord:
         return RemoveAccessControlEntryRecord(id=Uuid(bytes(15) + bytes([number])))
 
-    authorizer = Authorizer(SimpleNamespace(settings=SimpleNamespace(plain_text=lambda _: None)))  # type: ignore[arg-type]
+    authorizer = Authorizer(SimpleNamespace(plain_text=lambda _: None))  # type: ignore[arg-type]
     fold = Fold(Image.empty())
     offset = 0
 

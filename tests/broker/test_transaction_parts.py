@@ -97,7 +97,7 @@ class _Brokers:
 
 
 def test_a_broker_is_dialled_with_its_first_request_and_stays(node: _Node) -> None:
-    peers = BrokerPeers(node)  # type: ignore[arg-type]
+    peers = BrokerPeers(node, node.dial)  # type: ignore[arg-type]
     assert node.dialled == []
     peers.ask(2, "one", lambda _: None)
     peers.ask(2, "two", lambda _: None, at_least=3)
@@ -110,7 +110,7 @@ def test_a_broker_is_dialled_with_its_first_request_and_stays(node: _Node) -> No
 def test_the_way_to_a_broker_ends_when_it_is_gone_fenced_or_elsewhere(
     node: _Node, becomes: tuple[str, bool] | None
 ) -> None:
-    peers = BrokerPeers(node)  # type: ignore[arg-type]
+    peers = BrokerPeers(node, node.dial)  # type: ignore[arg-type]
     for broker_id in (2, 3):
         peers.ask(broker_id, "one", lambda _: None)
     if becomes is None:
@@ -130,7 +130,7 @@ def test_the_way_to_a_broker_ends_when_it_is_gone_fenced_or_elsewhere(
 
 
 def test_nothing_is_dialled_any_more_once_the_ways_are_closed(node: _Node) -> None:
-    peers = BrokerPeers(node)  # type: ignore[arg-type]
+    peers = BrokerPeers(node, node.dial)  # type: ignore[arg-type]
     for broker_id in (2, 3):
         peers.ask(broker_id, "one", lambda _: None)
     peers.close()

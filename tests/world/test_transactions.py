@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.coordinators.markers import write_marker
 from ottla.client import (
     AsyncAdmin,
     AsyncConsumer,
@@ -188,8 +187,7 @@ def test_a_marker_of_a_coordinator_that_was_replaced_is_refused() -> None:
         partition = leader.partitions[TOPIC, 0]
         entry = partition.log.producers.by_id[known.producer_id]
         with pytest.raises(KafkaError, match="TRANSACTION_COORDINATOR_FENCED"):
-            write_marker(
-                leader,
+            leader.transactions.marker_writer.write(
                 partition,
                 known.producer_id,
                 known.producer_epoch + 1,

@@ -1,6 +1,6 @@
 """The driver of a broker's life (`lifecycle`): it asks the controllers, keeps the time, and tells the node what to do.
 
-    life = BrokerLife(node, on_caught_up, on_unfenced)
+    life = BrokerLife(runtime, quorum, controllers, store, bound, on_caught_up=..., on_unfenced=...)
     life.begin()                     # the node takes part in the metadata
     life.recovered()                 # from on_caught_up, when the logs are open
     life.stop(done)                  # leaders move away, then done()
@@ -49,7 +49,11 @@ from ottla.log.checkpoint import clean_shutdown_epoch
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.controllers.controllers import Controllers
+    from ottla.broker.endpoint import Endpoint
+    from ottla.broker.metadata.metadata_log import MetadataLog
+    from ottla.broker.runtime import Runtime
+    from ottla.log.directory.store import Store
 
 _log = logging.getLogger("ottla.broker")
 _AGAIN_SECONDS = 1.0
@@ -58,9 +62,24 @@ _AGAIN_SECONDS = 1.0
 class BrokerLife:
     """The node makes it and closes it."""
 
-    def __init__(self, node: BrokerNode, on_caught_up: Callable[[], None], on_unfenced: Callable[[], None]) -> None:
-        settings = node.settings
-        self._node = node
+    def __init__(
+        self,
+        runtime: Runtime,
+        quorum: MetadataLog,
+        controllers: Controllers,
+        store: Store,
+        bound: Callable[[], list[Endpoint]],
+        *,
+        on_caught_up: Callable[[], None],
+        on_unfenced: Callable[[], None],
+    ) -> None:
+        settings = runtime.settings
+        self._runtime = runtime
+        self._quorum = quorum
+        self._controllers = controllers
+        self._store = store
+        #: The addresses that this broker registers.
+        self._bound = bound
         self._on_caught_up = on_caught_up
         self._on_unfenced = on_unfenced
         self._on_end: Callable[[], None] | None = None
@@ -76,7 +95,7 @@ class BrokerLife:
         self._events: deque[LifeEvent] = deque()
         self._is_telling = False
         self._timer: asyncio.TimerHandle | None = None
-        self._incarnation_id = registration.random_uuid(node.rng)
+        self._incarnation_id = registration.random_uuid(runtime.rng)
         self._previous_epoch = -1
         self._closed = False
         #: What the controller said last that was not what the broker wanted.
@@ -94,25 +113,22 @@ class BrokerLife:
 
     def begin(self) -> None:
         """Register, and go on from there."""
-        node = self._node
-        if not node.store.failed_directories:
+        if not self._store.failed_directories:
             # Read before the logs are opened: the mark holds for one start.
-            self._previous_epoch = clean_shutdown_epoch(node.disk, node.store.directories)
+            self._previous_epoch = clean_shutdown_epoch(self._runtime.disk, self._store.directories)
         self._tell(Begun())
 
     def join(self) -> None:
         """Register this broker in the cluster that it is, and let it serve."""
-        node = self._node
-        node.quorum.join(self._registration())
-        self._tell(Joined(node.quorum.broker_epoch))
+        self._quorum.join(self._registration())
+        self._tell(Joined(self._quorum.broker_epoch))
 
     @property
     def is_alone(self) -> bool:
         """Is this node the active controller, and the only broker that there is?"""
-        node = self._node
-        leader = node.quorum.leader
-        is_own = leader is not None and leader.node_id == node.node_id
-        return is_own and not set(node.quorum.decided.brokers) - {node.node_id}
+        node_id, leader = self._runtime.node_id, self._quorum.leader
+        is_own = leader is not None and leader.node_id == node_id
+        return is_own and not set(self._quorum.decided.brokers) - {node_id}
 
     def register_again(self) -> None:
         """Have the registration say what its level did not have: the log directories. The broker epoch stays."""
@@ -120,10 +136,10 @@ class BrokerLife:
         def answered(response: Any) -> None:
             if isinstance(response, KafkaError) and not self._closed:
                 _log.warning("the controller does not take the log directories of this broker: %s", response)
-                self._node.loop.call_later(_AGAIN_SECONDS, self.register_again)
+                self._runtime.loop.call_later(_AGAIN_SECONDS, self.register_again)
 
         if not self._closed:
-            self._node.controllers.ask_of_life(self._registration(), answered)
+            self._controllers.ask_of_life(self._registration(), answered)
 
     def recovered(self) -> None:
         """The logs are open."""
@@ -153,11 +169,10 @@ class BrokerLife:
 
     def _is_last(self) -> bool:
         """Is this node the active controller, and no other broker there that could lead or learn of it?"""
-        node = self._node
-        leader = node.quorum.leader
-        if leader is None or leader.node_id != node.node_id:
+        node_id, leader = self._runtime.node_id, self._quorum.leader
+        if leader is None or leader.node_id != node_id:
             return False
-        return all(each.fenced or each.broker_id == node.node_id for each in node.quorum.image.brokers.values())
+        return all(each.fenced or each.broker_id == node_id for each in self._quorum.image.brokers.values())
 
     # ---- the machine
 
@@ -168,7 +183,7 @@ class BrokerLife:
         self._is_telling = True
         try:
             while self._events and not self._closed:
-                for effect in self._machine.step(self._events.popleft(), self._node.clock.monotonic_ms()):
+                for effect in self._machine.step(self._events.popleft(), self._runtime.clock.monotonic_ms()):
                     self._carry_out(effect)
         finally:
             self._is_telling = False
@@ -179,8 +194,8 @@ class BrokerLife:
             case Register():
                 self._register()
             case SendHeartbeat():
-                request = effect.request(self._node.node_id, self._node.quorum.image.offset)
-                self._node.controllers.ask_of_life(request, self._heartbeat_answered)
+                request = effect.request(self._runtime.node_id, self._quorum.image.offset)
+                self._controllers.ask_of_life(request, self._heartbeat_answered)
             case CaughtUp():
                 _log.debug("the metadata is followed up to this broker's registration")
                 self._on_caught_up()
@@ -192,17 +207,17 @@ class BrokerLife:
 
     def _register(self) -> None:
         request = self._registration()
-        self._node.controllers.ask_of_life(request, partial(self._registration_answered, request))
+        self._controllers.ask_of_life(request, partial(self._registration_answered, request))
 
     def _registration(self) -> BrokerRegistrationRequest:
-        node, store = self._node, self._node.store
+        store = self._store
         return registration.broker_request(
-            node.settings,
+            self._runtime.settings,
             self._incarnation_id,
             self._previous_epoch,
             store.cluster_id,
             [registration.directory_id(store, path) for path in store.directories],
-            node.bound(),
+            self._bound(),
         )
 
     def _registration_answered(self, request: BrokerRegistrationRequest, response: Any) -> None:
@@ -217,7 +232,7 @@ class BrokerLife:
     def _unsupported(self, request: BrokerRegistrationRequest) -> str:
         """Which of the cluster's feature levels this broker does not have: the controller's answer has no words."""
         ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
-        for name, level in self._node.quorum.image.features.items():
+        for name, level in self._quorum.image.features.items():
             low, high = ranges.get(name, (0, 0))
             if not low <= level <= high:
                 return (
@@ -243,9 +258,9 @@ class BrokerLife:
         done, self._on_end = self._on_end, None
         if failure:
             said = f"{failure}: {self.refusal}" if self.refusal else failure
-            if self._node.quorum.trouble:
-                said = f"{said} ({self._node.quorum.trouble})"
-            self._node.on_failure(said)
+            if self._quorum.trouble:
+                said = f"{said} ({self._quorum.trouble})"
+            self._runtime.on_failure(said)
         if done is not None:
             done()
 
@@ -257,8 +272,8 @@ class BrokerLife:
             self._timer = None
         deadline_ms = self._machine.deadline_ms()
         if deadline_ms is not None and not self._closed:
-            wait_ms = max(0, deadline_ms - self._node.clock.monotonic_ms())
-            self._timer = self._node.loop.call_later(wait_ms / 1000, self._due)
+            wait_ms = max(0, deadline_ms - self._runtime.clock.monotonic_ms())
+            self._timer = self._runtime.loop.call_later(wait_ms / 1000, self._due)
 
     def _due(self) -> None:
         self._timer = None

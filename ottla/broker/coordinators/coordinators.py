@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from ottla.broker.coordinators.parts import CoordinatorParts
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import coordinator_partition
 from ottla.replica.partition import Partition
@@ -25,7 +26,6 @@ from ottla.wire.api.create_topics import CreatableTopic
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.driver import Driver
-    from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
 _RETRY_SECONDS = 1.0
@@ -39,8 +39,9 @@ class Coordinators(ABC, Generic[D]):
 
     topic: ClassVar[str]
 
-    def __init__(self, node: BrokerNode) -> None:
-        self.node = node
+    def __init__(self, parts: CoordinatorParts) -> None:
+        self.parts = parts
+        self.runtime = parts.runtime
         #: The drivers that answer, and those that are being loaded, by partition.
         self._drivers: dict[int, D] = {}
         self._loading: dict[int, tuple[D, Iterator[None]]] = {}
@@ -77,18 +78,18 @@ class Coordinators(ABC, Generic[D]):
     def when_there(self, done: Callable[[], None]) -> None:
         """Call `done` when the topic is there, or cannot be made; the loop goes on meanwhile."""
         if self.is_there:
-            self.node.leadership.when_made([self.topic], done)
+            self.parts.leadership.when_made([self.topic], done)
         else:
-            self.node.make_topics([self.new_topic()], lambda _: done())
+            self.parts.make_topics([self.new_topic()], lambda _: done())
 
     @property
     def is_there(self) -> bool:
         """Has the topic been made?"""
-        return self.topic in self.node.image.topics
+        return self.topic in self.runtime.image.topics
 
     def partition_of(self, name: str) -> int:
         """Which partition holds this group or transactional id, or will once the topic is there."""
-        topic = self.node.image.topics.get(self.topic)
+        topic = self.runtime.image.topics.get(self.topic)
         count = self.new_topic().num_partitions if topic is None else len(topic.partitions)
         return coordinator_partition(name, count)
 
@@ -113,13 +114,13 @@ class Coordinators(ABC, Generic[D]):
         self._loading[index] = driver, driver.load()
         self._load(index)
         if idle and self._loading:
-            self.node.loop.call_soon(self._load_more)
+            self.runtime.loop.call_soon(self._load_more)
 
     def _load_more(self) -> None:
         """A piece of one of them a turn, so that other work has its turns."""
         if self._loading:
             self._load(next(iter(self._loading)))
-            self.node.loop.call_soon(self._load_more)
+            self.runtime.loop.call_soon(self._load_more)
 
     def _load(self, index: int) -> None:
         driver, pieces = self._loading[index]
@@ -144,7 +145,7 @@ class Coordinators(ABC, Generic[D]):
             self._try_again(driver.partition)
 
     def _try_again(self, partition: Partition) -> None:
-        if self.node.partitions.get(partition.tp) is not partition:
+        if self.parts.leadership.partitions.get(partition.tp) is not partition:
             # Its directory has failed.
             return
         index = partition.tp.partition
@@ -152,7 +153,7 @@ class Coordinators(ABC, Generic[D]):
         if failed is not partition:
             seconds = _RETRY_SECONDS
         self._backoff[index] = partition, min(2 * seconds, _RETRY_SECONDS_MAX)
-        self._retries[index] = self.node.loop.call_later(seconds, self.lead, partition)
+        self._retries[index] = self.runtime.loop.call_later(seconds, self.lead, partition)
 
     def resign(self, index: int) -> None:
         """The partition is not led here any more."""

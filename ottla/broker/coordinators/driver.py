@@ -41,7 +41,7 @@ from ottla.replica.partition import Partition
 from ottla.wire.batch import Batch, build, check, read
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.coordinators.parts import CoordinatorParts
 
 _log = logging.getLogger("ottla.broker")
 #: Below min.insync.replicas: when the machine is told of time again (Apache Kafka's backoff of a timer's write).
@@ -61,8 +61,10 @@ class Driver(ABC, Generic[M]):
     #: Is an answer refused, too, when its records are committed and the ISR is below min.insync.replicas since?
     answers_want_min_isr: ClassVar[bool] = False
 
-    def __init__(self, node: BrokerNode, partition: Partition, machine: M) -> None:
-        self.node = node
+    def __init__(self, parts: CoordinatorParts, partition: Partition, machine: M) -> None:
+        self.runtime = parts.runtime
+        self._flusher = parts.flusher
+        self._log_dirs = parts.log_dirs
         self.partition = partition
         self.machine = machine
         self._tickets = count()
@@ -145,7 +147,7 @@ class Driver(ABC, Generic[M]):
         self._steps.append(event)
         if len(self._steps) > 1:
             return None
-        now = Now.of(self.node.clock)
+        now = Now.of(self.runtime.clock)
         try:
             while self._steps and not self.failed:
                 self._carry_out(self.machine.step(self._steps[0], now), now.wall_ms)
@@ -204,7 +206,7 @@ class Driver(ABC, Generic[M]):
 
         waiter = partition.when_committed(partition.log.end_offset, committed)
         if waiter is not None:
-            timer = self.node.loop.call_later(self.node.settings.offsets_commit_timeout_ms / 1000, timed_out)
+            timer = self.runtime.loop.call_later(self.runtime.settings.offsets_commit_timeout_ms / 1000, timed_out)
         return None
 
     def _after_commit(self, do: Callable[[], None]) -> None:
@@ -245,7 +247,7 @@ class Driver(ABC, Generic[M]):
         except KafkaError as error:
             failed = KafkaError(append_error(error.code), error.message)
         except OSError as error:
-            self.node.log_dirs.check(self.partition.log, error)
+            self._log_dirs.check(self.partition.log, error)
             failed = KafkaError(append_error(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
         else:
             return None
@@ -258,7 +260,7 @@ class Driver(ABC, Generic[M]):
         records = [(now_ms, key, value, ()) for key, value in entries]
         data = bytearray(build(records, producer_id=producer_id, producer_epoch=epoch, transactional=producer_id >= 0))
         self.partition.append(data, now_ms, Origin.COORDINATOR)
-        self.node.flusher.flush_now(self.partition)
+        self._flusher.flush_now(self.partition)
         for batch in read(data):
             self.replay_batch(batch)
 
@@ -270,8 +272,8 @@ class Driver(ABC, Generic[M]):
         self._cancel_timer()
         self._timer_ms = deadline_ms
         if deadline_ms is not None:
-            delay_ms = max(0, deadline_ms - self.node.clock.monotonic_ms())
-            self._timer = self.node.loop.call_later(delay_ms / 1000, self._time_passed)
+            delay_ms = max(0, deadline_ms - self.runtime.clock.monotonic_ms())
+            self._timer = self.runtime.loop.call_later(delay_ms / 1000, self._time_passed)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -282,7 +284,7 @@ class Driver(ABC, Generic[M]):
         self._timer = None
         if self.refusal() is not None:
             # What is due would be written, and is due still when it can be.
-            self._timer = self.node.loop.call_later(_TIMER_RETRY_SECONDS, self._time_passed)
+            self._timer = self.runtime.loop.call_later(_TIMER_RETRY_SECONDS, self._time_passed)
             return
         self._timer_ms = None
         self.step(TimePassed())

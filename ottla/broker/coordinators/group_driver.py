@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.coordinators.driver import Driver
 from ottla.broker.metadata.topic_view import ImageTopics, TopicStep
@@ -29,9 +29,30 @@ from ottla.settings.group.settings import GroupSettings
 from ottla.wire.batch import Batch
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.coordinators.parts import CoordinatorParts
+    from ottla.broker.runtime import Runtime
 
 _log = logging.getLogger("ottla.group")
+#: By topic id and partition.
+ShareErrors = dict[tuple[Uuid, int], KafkaError]
+
+
+class ShareStateWriter(Protocol):
+    """What a group coordinator asks of the share coordinators."""
+
+    def initialize(
+        self,
+        group_id: str,
+        state_epoch: int,
+        offsets: Mapping[Uuid, Mapping[int, int]],
+        done: Callable[[ShareErrors], None],
+    ) -> None:
+        """Create the state of partitions, each at its offset."""
+
+    def delete(
+        self, group_id: str, partitions: Mapping[Uuid, Sequence[int]], done: Callable[[ShareErrors], None]
+    ) -> None:
+        """Delete the state of partitions."""
 
 
 class GroupDriver(Driver[GroupCoordinator]):
@@ -52,8 +73,11 @@ class GroupDriver(Driver[GroupCoordinator]):
         }
     )
 
-    def __init__(self, node: BrokerNode, partition: Partition) -> None:
-        super().__init__(node, partition, _fresh(node, partition))
+    def __init__(
+        self, parts: CoordinatorParts, share_states: Callable[[], ShareStateWriter], partition: Partition
+    ) -> None:
+        super().__init__(parts, partition, _fresh(parts.runtime, partition))
+        self._share_states = share_states
         #: What changed while this one was being loaded.
         self.missed: list[TopicStep] = []
 
@@ -62,24 +86,24 @@ class GroupDriver(Driver[GroupCoordinator]):
         self.step(self.settings_changed())
         super().begin()
         if self.missed:
-            names = self.node.image.topics
+            names = self.runtime.image.topics
             deleted = [(name, topic_id) for each in self.missed for name, topic_id in each.deleted]
             changed = [name for each in self.missed for name in (*each.created, *each.changed) if name in names]
-            self.step(TopicsChanged(ImageTopics(self.node.image), [], list(dict.fromkeys(changed)), deleted))
+            self.step(TopicsChanged(ImageTopics(self.runtime.image), [], list(dict.fromkeys(changed)), deleted))
             self.missed.clear()
 
     def topics_changed(self, step: TopicStep) -> None:
         """Tell the machine of topics made, grown and deleted."""
-        self.step(TopicsChanged(ImageTopics(self.node.image), step.created, step.changed, step.deleted))
+        self.step(TopicsChanged(ImageTopics(self.runtime.image), step.created, step.changed, step.deleted))
 
     def settings_changed(self) -> SettingsChanged:
         """What the node and single groups are set to now."""
-        image = self.node.image
+        image = self.runtime.image
         overrides = {
-            name: GroupOverride.of(GroupSettings.resolve(image.config(GROUP, name), self.node.settings))
+            name: GroupOverride.of(GroupSettings.resolve(image.config(GROUP, name), self.runtime.settings))
             for name in image.config_names(GROUP)
         }
-        return SettingsChanged(CoordinatorSettings.of(self.node.settings), overrides)
+        return SettingsChanged(CoordinatorSettings.of(self.runtime.settings), overrides)
 
     def replay_control(self, batch: Batch) -> None:
         """Give a transaction marker to the machine."""
@@ -105,15 +129,15 @@ class GroupDriver(Driver[GroupCoordinator]):
         told = partial(self._share_answered, effect.call_id)
         match effect:
             case InitializeShareState(_, group_id, epoch, offsets):
-                self.node.persister.initialize(group_id, epoch, offsets, told)
+                self._share_states().initialize(group_id, epoch, offsets, told)
             case DeleteShareState(_, group_id, partitions):
-                self.node.persister.delete(group_id, partitions, told)
+                self._share_states().delete(group_id, partitions, told)
 
     def _share_answered(self, call_id: int, errors: Mapping[tuple[Uuid, int], KafkaError]) -> None:
         self.step(ShareStateAnswered(call_id, errors))
 
 
-def _fresh(node: BrokerNode, partition: Partition) -> GroupCoordinator:
+def _fresh(runtime: Runtime, partition: Partition) -> GroupCoordinator:
     return GroupCoordinator(
-        partition.tp.partition, CoordinatorSettings.of(node.settings), node.rng, ImageTopics(node.image)
+        partition.tp.partition, CoordinatorSettings.of(runtime.settings), runtime.rng, ImageTopics(runtime.image)
     )

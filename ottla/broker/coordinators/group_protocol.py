@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ottla.kernel.error import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.runtime import Runtime
 
 CONSUMER, SHARE, STREAMS = "consumer", "share", "streams"
 
@@ -26,13 +26,13 @@ _FEATURES = {CONSUMER: "group.version", SHARE: "share.version", STREAMS: "stream
 _BY_SETTING = frozenset({CONSUMER, STREAMS})
 
 
-def is_enabled(node: BrokerNode, kind: str) -> bool:
+def is_enabled(runtime: Runtime, kind: str) -> bool:
     """Does this node serve groups of the kind?"""
-    allowed = kind not in _BY_SETTING or kind in node.settings.group_coordinator_rebalance_protocols
-    return allowed and node.image.features.get(_FEATURES[kind], 0) > 0
+    allowed = kind not in _BY_SETTING or kind in runtime.settings.group_coordinator_rebalance_protocols
+    return allowed and runtime.image.features.get(_FEATURES[kind], 0) > 0
 
 
-def check_enabled(node: BrokerNode, kind: str) -> None:
+def check_enabled(runtime: Runtime, kind: str) -> None:
     """Raise UNSUPPORTED_VERSION unless this node serves groups of the kind."""
-    if not is_enabled(node, kind):
+    if not is_enabled(runtime, kind):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinators import Coordinators
+from ottla.broker.coordinators.parts import CoordinatorParts
 from ottla.broker.coordinators.topic_spec import internal_replicas, new_topic
 from ottla.broker.metadata.topic_view import TopicStep
 from ottla.kernel.ids import OFFSETS_TOPIC
@@ -14,6 +16,7 @@ from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic
 
 if TYPE_CHECKING:
+    from ottla.broker.controllers.controllers import Controllers
     from ottla.broker.coordinators import group_driver, internal_topic
 else:
     group_driver = LazyModule("ottla.broker.coordinators.group_driver")
@@ -25,20 +28,30 @@ class GroupCoordinators(Coordinators["group_driver.GroupDriver"]):
 
     topic = OFFSETS_TOPIC
 
+    def __init__(
+        self,
+        parts: CoordinatorParts,
+        controllers: Controllers,
+        share_states: Callable[[], group_driver.ShareStateWriter],
+    ) -> None:
+        super().__init__(parts)
+        self._controllers = controllers
+        self._share_states = share_states
+
     @cached_property
     def internal_topics(self) -> internal_topic.InternalTopics:
         """The topics that applications of Kafka Streams lack."""
-        return internal_topic.InternalTopics(self.node)
+        return internal_topic.InternalTopics(self.runtime.clock, self._controllers)
 
     def make(self, partition: Partition) -> group_driver.GroupDriver:
         """A coordinator of the groups of a partition."""
-        return group_driver.GroupDriver(self.node, partition)
+        return group_driver.GroupDriver(self.parts, self._share_states, partition)
 
     def new_topic(self) -> CreatableTopic:
         """`__consumer_offsets`, on the first need of it."""
-        settings = self.node.settings
+        settings = self.runtime.settings
         name, value = "offsets.topic.replication.factor", settings.offsets_topic_replication_factor
-        replicas = internal_replicas(self.node, name, value)
+        replicas = internal_replicas(self.runtime, name, value)
         return new_topic(
             OFFSETS_TOPIC,
             settings.offsets_topic_num_partitions,

@@ -25,7 +25,8 @@ from ottla.wire.api.create_topics import (
 from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.controllers.controllers import Controllers
+    from ottla.kernel.ports import Clock
 
 #: Apache Kafka's numbers, not settings.
 _FAILURES_MAX = 1_000
@@ -36,8 +37,9 @@ _BACKOFF_HEARTBEATS = 2
 class InternalTopics:
     """What the node is making for applications, and what it could not make. The node's groups own one."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(self, clock: Clock, controllers: Controllers) -> None:
+        self._clock = clock
+        self._controllers = controllers
         self._under_way: set[str] = set()
         #: Why a topic could not be made, and until when that counts.
         self._failures: dict[str, tuple[str, int]] = {}
@@ -46,7 +48,7 @@ class InternalTopics:
         self, topics: Sequence[InternalTopic], response: StreamsGroupHeartbeatResponse, then: Callable[[], None]
     ) -> None:
         """Make the topics that can be made; `then` is called when the response says what could not."""
-        now_ms = self._node.clock.monotonic_ms()
+        now_ms = self._clock.monotonic_ms()
         self._failures = {name: known for name, known in self._failures.items() if known[1] > now_ms}
         wanted = [topic for topic in topics if topic.name not in self._under_way and topic.name not in self._failures]
         until_ms = now_ms + _BACKOFF_HEARTBEATS * response.heartbeat_interval_ms
@@ -67,7 +69,7 @@ class InternalTopics:
             self._note(names, answer, until_ms)
             told()
 
-        self._node.controllers.ask(_request(wanted), made)
+        self._controllers.ask(_request(wanted), made)
         return None
 
     def _note(self, names: set[str], answer: CreateTopicsResponse | KafkaError, until_ms: int) -> None:

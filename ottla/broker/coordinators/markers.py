@@ -25,7 +25,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.marker_queue import Ending, MarkerQueue
-from ottla.broker.coordinators.peers import BrokerPeers
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
 from ottla.log.log import Origin
@@ -37,8 +36,10 @@ from ottla.wire.record.control import key_bytes as control_key
 from ottla.wire.record.control import value_bytes as control_value
 
 if TYPE_CHECKING:
+    from ottla.broker.coordinators.groups import GroupCoordinators
+    from ottla.broker.coordinators.parts import CoordinatorParts
+    from ottla.broker.coordinators.peers import BrokerPeers
     from ottla.broker.coordinators.transaction_driver import TransactionDriver
-    from ottla.broker.node import BrokerNode
     from ottla.replica.partition import Partition
 
 _log = logging.getLogger("ottla.broker")
@@ -54,13 +55,15 @@ _NEEDLESS = frozenset(
 class Markers:
     """All markers of a node's coordinators. `Transactions` makes it."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(self, parts: CoordinatorParts, writer: MarkerWriter, peers: BrokerPeers) -> None:
+        self._runtime = parts.runtime
+        self._partitions = parts.leadership.partitions
+        self._writer = writer
         #: What waits for each partition, by transactional id.
         self._waiting: dict[TopicPartition, dict[str, Ending]] = {}
         #: Partitions that are to be tried again.
         self._retries: dict[TopicPartition, asyncio.TimerHandle] = {}
-        self._peers = BrokerPeers(node)
+        self._peers = peers
         #: By broker id.
         self._queues: dict[int, MarkerQueue] = {}
 
@@ -89,7 +92,7 @@ class Markers:
     def follow_brokers(self) -> None:
         """The metadata says something new of the brokers."""
         self._peers.follow()
-        for broker_id in [each for each in self._queues if each not in self._node.image.brokers]:
+        for broker_id in [each for each in self._queues if each not in self._runtime.image.brokers]:
             if not self._queues[broker_id]:
                 del self._queues[broker_id]
 
@@ -124,33 +127,33 @@ class Markers:
         )
 
     def _try(self, tp: TopicPartition, ending: Ending) -> None:
-        node = self._node
+        runtime = self._runtime
         waiting = self._waiting.get(tp)
         if waiting is None or waiting.get(ending.effect.transactional_id) is not ending:
             return
-        partition = node.partitions.get(tp)
+        partition = self._partitions.get(tp)
         if partition is not None:
-            if ending.sent.get(tp) != node.node_id and self._is_written(tp, partition, ending):
-                ending.sent[tp] = node.node_id
+            if ending.sent.get(tp) != runtime.node_id and self._is_written(tp, partition, ending):
+                ending.sent[tp] = runtime.node_id
                 partition.when_committed(partition.log.end_offset, partial(self._committed, tp, ending))
             return
-        if not node.image.has(tp):
+        if not runtime.image.has(tp):
             return self._through(tp, ending)
-        leader = node.image.topics[tp.topic].partitions[tp.partition].leader
+        leader = runtime.image.topics[tp.topic].partitions[tp.partition].leader
         if ending.sent.get(tp) == leader:
             return None
         ending.sent.pop(tp, None)
-        if leader not in (NO_LEADER, node.node_id):
+        if leader not in (NO_LEADER, runtime.node_id):
             # What is still on its way to an earlier leader is not waited for: it is fenced, or hangs.
             ending.sent[tp] = leader
             queue = self._queues.get(leader)
             if queue is None:
-                queue = self._queues[leader] = MarkerQueue(self, self._node.loop, self._peers, leader)
+                queue = self._queues[leader] = MarkerQueue(self, self._runtime.loop, self._peers, leader)
             queue.add(tp, ending)
         return None
 
     def _committed(self, tp: TopicPartition, ending: Ending, error: KafkaError | None) -> None:
-        if not self.wants(tp, ending, self._node.node_id):
+        if not self.wants(tp, ending, self._runtime.node_id):
             return
         del ending.sent[tp]
         if error is None:
@@ -186,14 +189,13 @@ class Markers:
         """Write the marker; True when it is in the log, or need not be."""
         effect = ending.effect
         coordinator_epoch = ending.epoch
-        if len(self._node.image.brokers) <= 1:
+        if len(self._runtime.image.brokers) <= 1:
             # A marker that another client sent may name any epoch; it must not keep the only coordinator that there
             # is from ending the transaction.
             known = partition.log.producers.by_id.get(effect.producer_id)
             coordinator_epoch = max(coordinator_epoch, -1 if known is None else known.coordinator_epoch)
         try:
-            write_marker(
-                self._node,
+            self._writer.write(
                 partition,
                 effect.producer_id,
                 effect.producer_epoch,
@@ -213,42 +215,51 @@ class Markers:
         return True
 
     def _try_again(self, tp: TopicPartition, seconds: float) -> None:
-        if tp not in self._retries and not self._node.closed:
-            self._retries[tp] = self._node.loop.call_later(seconds, self._time_passed, tp)
+        if tp not in self._retries and not self._runtime.closed:
+            self._retries[tp] = self._runtime.loop.call_later(seconds, self._time_passed, tp)
 
     def _time_passed(self, tp: TopicPartition) -> None:
         del self._retries[tp]
         self.look_again(tp)
 
 
-def write_marker(
-    node: BrokerNode,
-    partition: Partition,
-    producer_id: int,
-    producer_epoch: int,
-    *,
-    committed: bool,
-    coordinator_epoch: int,
-    transaction_version: int,
-) -> None:
-    """End a producer's transaction in one partition.
+class MarkerWriter:
+    """Writes markers into the partitions that this node leads."""
 
-    KafkaError when its log does not take the marker; NOT_ENOUGH_REPLICAS when too few replicas would have it.
-    """
-    now_ms = node.clock.now_ms()
-    kind = ControlRecordType.COMMIT if committed else ControlRecordType.ABORT
-    value = control_value(EndTxnMarker(coordinator_epoch=coordinator_epoch))
-    data = build(
-        [(now_ms, control_key(kind), value, ())],
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-        control=True,
-    )
-    with node.log_dirs.guarding(partition.log):
-        partition.append(bytearray(data), now_ms, Origin.COORDINATOR, transaction_version)
-    node.flusher.flush_now(partition)
-    groups = node.groups.find(partition.tp.partition) if partition.tp.topic == OFFSETS_TOPIC else None
-    if groups is not None:
-        # A coordinator that is being loaded comes to the marker in the log.
-        groups.machine.replay_marker(producer_id, committed=committed)
+    def __init__(self, parts: CoordinatorParts, groups: GroupCoordinators) -> None:
+        self._clock = parts.runtime.clock
+        self._flusher = parts.flusher
+        self._log_dirs = parts.log_dirs
+        self._groups = groups
+
+    def write(
+        self,
+        partition: Partition,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        committed: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+    ) -> None:
+        """End a producer's transaction in one partition.
+
+        KafkaError when the log refuses the marker; NOT_ENOUGH_REPLICAS below min.insync.replicas.
+        """
+        now_ms = self._clock.now_ms()
+        kind = ControlRecordType.COMMIT if committed else ControlRecordType.ABORT
+        value = control_value(EndTxnMarker(coordinator_epoch=coordinator_epoch))
+        data = build(
+            [(now_ms, control_key(kind), value, ())],
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=True,
+            control=True,
+        )
+        with self._log_dirs.guarding(partition.log):
+            partition.append(bytearray(data), now_ms, Origin.COORDINATOR, transaction_version)
+        self._flusher.flush_now(partition)
+        group = self._groups.find(partition.tp.partition) if partition.tp.topic == OFFSETS_TOPIC else None
+        if group is not None:
+            # A coordinator that is still loading reads the marker from the log.
+            group.machine.replay_marker(producer_id, committed=committed)

@@ -16,15 +16,16 @@ from ottla.broker.metadata.broker_view import peer_of
 from ottla.net.peer import Disconnected, Done, Peer
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.runtime import Dial, Runtime
     from ottla.net.outbound import Outbound
 
 
 class BrokerPeers:
     """A part of the node makes it, has it follow the brokers of the metadata, and closes it."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(self, runtime: Runtime, dial: Dial) -> None:
+        self._runtime = runtime
+        self._dial = dial
         self._ways: dict[int, tuple[Peer, Outbound]] = {}
         self._closed = False
 
@@ -35,10 +36,10 @@ class BrokerPeers:
             peer = None if self._closed else self._find(broker_id)
             if peer is None:
                 why = Disconnected(f"the metadata does not say where broker {broker_id} is", was_sent=False)
-                self._node.loop.call_soon(done, why)
+                self._runtime.loop.call_soon(done, why)
                 return
-            way = self._ways[broker_id] = peer, self._node.dial(peer)
-        way[1].ask(request, done, timeout_ms=self._node.settings.request_timeout_ms, at_least=at_least)
+            way = self._ways[broker_id] = peer, self._dial(peer)
+        way[1].ask(request, done, timeout_ms=self._runtime.settings.request_timeout_ms, at_least=at_least)
 
     def follow(self) -> None:
         """The metadata says something new of the brokers."""
@@ -55,7 +56,7 @@ class BrokerPeers:
         self._ways.clear()
 
     def _find(self, broker_id: int) -> Peer | None:
-        broker = self._node.image.brokers.get(broker_id)
+        broker = self._runtime.image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return None
-        return peer_of(self._node.image, broker_id, self._node.settings.inter_broker_listener_name)
+        return peer_of(self._runtime.image, broker_id, self._runtime.settings.inter_broker_listener_name)

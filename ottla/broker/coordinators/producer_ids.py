@@ -16,7 +16,7 @@ from ottla.kernel.error import KafkaError
 from ottla.kernel.lazy import LazyModule
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.controllers.controllers import Controllers
     from ottla.wire.api import allocate_producer_ids as allocate
 else:
     allocate = LazyModule("ottla.wire.api.allocate_producer_ids")
@@ -27,8 +27,10 @@ _LOW = BLOCK_SIZE // 10
 class ProducerIds:
     """The node makes it."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(self, node_id: int, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
+        self._node_id = node_id
+        self._controllers = controllers
+        self._broker_epoch = broker_epoch
         self._block = self._spare = range(0)
         self._asked = False
         self._waiting: list[Callable[[], None]] = []
@@ -57,11 +59,8 @@ class ProducerIds:
         if self._asked:
             return
         self._asked = True
-        node = self._node
-        epoch = node.life.epoch
-        node.controllers.ask(
-            allocate.AllocateProducerIdsRequest(broker_id=node.node_id, broker_epoch=epoch), self._given
-        )
+        request = allocate.AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
+        self._controllers.ask(request, self._given)
 
     def _given(self, response: allocate.AllocateProducerIdsResponse | KafkaError) -> None:
         self._asked = False

@@ -10,7 +10,7 @@ from ottla.settings.schema import SettingSource
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsResponse
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.runtime import Runtime
 
 
 def new_topic(
@@ -21,13 +21,13 @@ def new_topic(
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=entries)
 
 
-def internal_replicas(node: BrokerNode, name: str, value: int) -> int:
+def internal_replicas(runtime: Runtime, name: str, value: int) -> int:
     """How many replicas an internal topic is made with, whose setting `name` has this value.
 
     Kafka's default of three does not bind the only broker of a cluster: it could never make the topic.
     """
-    by_default = node.settings.source_of(name) is SettingSource.DEFAULT
-    return 1 if by_default and len(node.image.brokers) <= 1 else value
+    by_default = runtime.settings.source_of(name) is SettingSource.DEFAULT
+    return 1 if by_default and len(runtime.image.brokers) <= 1 else value
 
 
 def errors_of(response: CreateTopicsResponse) -> dict[str, KafkaError]:

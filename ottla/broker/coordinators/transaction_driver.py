@@ -13,7 +13,9 @@ from ottla.txn.coordinator import TransactionCoordinator, TransactionSettings
 from ottla.txn.event import AddPartitions, VerifyPartitions, WriteMarkers
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.coordinators.parts import CoordinatorParts
+    from ottla.broker.coordinators.transactions import TransactionCoordinators
+    from ottla.broker.runtime import Runtime
 
 #: A load is cut into pieces of so many ids: some milliseconds.
 _IDS_AT_ONCE = 200
@@ -25,8 +27,15 @@ class TransactionDriver(Driver[TransactionCoordinator]):
     writing = frozenset({"InitProducerIdRequest", "EndTxnRequest", "AddPartitions"})
     answers_want_min_isr = True
 
-    def __init__(self, node: BrokerNode, partition: Partition) -> None:
-        super().__init__(node, partition, _fresh(node))
+    def __init__(
+        self,
+        parts: CoordinatorParts,
+        coordinators: TransactionCoordinators,
+        new_producer_id: Callable[[], int | None],
+        partition: Partition,
+    ) -> None:
+        super().__init__(parts, partition, _fresh(parts.runtime, new_producer_id))
+        self._coordinators = coordinators
 
     def load(self) -> Iterator[None]:
         """Only the last record of each id counts; the ones before it, most of the log, are not even parsed."""
@@ -75,12 +84,12 @@ class TransactionDriver(Driver[TransactionCoordinator]):
 
     def ask_others(self, effect: WriteMarkers) -> None:
         """Have a transaction's markers written."""
-        self.node.transactions.markers.write(self, effect)
+        self._coordinators.markers.write(self, effect)
 
 
-def _fresh(node: BrokerNode) -> TransactionCoordinator:
+def _fresh(runtime: Runtime, new_producer_id: Callable[[], int | None]) -> TransactionCoordinator:
     return TransactionCoordinator(
-        TransactionSettings.of(node.settings),
-        node.producer_ids.next,
-        lambda: node.image.features.get("transaction.version", 0),
+        TransactionSettings.of(runtime.settings),
+        new_producer_id,
+        lambda: runtime.image.features.get("transaction.version", 0),
     )

@@ -10,11 +10,12 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.coordinators import Coordinators
+from ottla.broker.coordinators.parts import CoordinatorParts
 from ottla.broker.coordinators.topic_spec import internal_replicas, new_topic
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TRANSACTION_TOPIC, TopicPartition
@@ -24,9 +25,12 @@ from ottla.replica.partition import Partition
 from ottla.wire.api.create_topics import CreatableTopic
 
 if TYPE_CHECKING:
-    from ottla.broker.coordinators import markers, transaction_driver, verification
+    from ottla.broker.coordinators import markers, peers, transaction_driver, verification
+    from ottla.broker.coordinators.groups import GroupCoordinators
+    from ottla.broker.runtime import Dial
 else:
     markers = LazyModule("ottla.broker.coordinators.markers")
+    peers = LazyModule("ottla.broker.coordinators.peers")
     transaction_driver = LazyModule("ottla.broker.coordinators.transaction_driver")
     verification = LazyModule("ottla.broker.coordinators.verification")
 
@@ -36,25 +40,38 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
 
     topic = TRANSACTION_TOPIC
 
+    def __init__(
+        self, parts: CoordinatorParts, dial: Dial, new_producer_id: Callable[[], int | None], groups: GroupCoordinators
+    ) -> None:
+        super().__init__(parts)
+        self._dial = dial
+        self._new_producer_id = new_producer_id
+        self._groups = groups
+
+    @cached_property
+    def marker_writer(self) -> markers.MarkerWriter:
+        """Writes markers into the partitions that this node leads."""
+        return markers.MarkerWriter(self.parts, self._groups)
+
     @cached_property
     def markers(self) -> markers.Markers:
         """The markers on their way; made when the first transaction ends."""
-        return markers.Markers(self.node)
+        return markers.Markers(self.parts, self.marker_writer, peers.BrokerPeers(self.runtime, self._dial))
 
     @cached_property
     def verification(self) -> verification.Verification:
         """The way to other coordinators; made when the first transactional batch comes to one broker of several."""
-        return verification.Verification(self.node)
+        return verification.Verification(self.runtime, self, peers.BrokerPeers(self.runtime, self._dial))
 
     def make(self, partition: Partition) -> transaction_driver.TransactionDriver:
         """A coordinator of the transactional ids of a partition."""
-        return transaction_driver.TransactionDriver(self.node, partition)
+        return transaction_driver.TransactionDriver(self.parts, self, self._new_producer_id, partition)
 
     def new_topic(self) -> CreatableTopic:
         """`__transaction_state`, on the first need of it."""
-        settings = self.node.settings
+        settings = self.runtime.settings
         name, value = "transaction.state.log.replication.factor", settings.transaction_state_log_replication_factor
-        replicas = internal_replicas(self.node, name, value)
+        replicas = internal_replicas(self.runtime, name, value)
         return new_topic(
             TRANSACTION_TOPIC,
             settings.transaction_state_log_num_partitions,
@@ -108,7 +125,7 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
     @property
     def is_shared(self) -> bool:
         """Are there other brokers, one of which may coordinate a transaction of a partition that is led here?"""
-        return len(self.node.image.brokers) > 1
+        return len(self.runtime.image.brokers) > 1
 
     def guard(
         self,
@@ -126,13 +143,13 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
             return
         log_producers.check_epoch(producer_id, producer_epoch)
         if sequence is not None:
-            log_producers.verify_from(producer_id, producer_epoch, sequence, implicit, self.node.clock.now_ms())
+            log_producers.verify_from(producer_id, producer_epoch, sequence, implicit, self.runtime.clock.now_ms())
         driver = self.driver_of(transactional_id)
         producer, wanted = (producer_id, producer_epoch), [partition.tp]
         codes: list[ErrorCode] = []
         if implicit:
             driver.join(transactional_id, *producer, wanted, client_version=2, done=codes.append)
-        elif self.node.settings.transaction_partition_verification_enable:
+        elif self.runtime.settings.transaction_partition_verification_enable:
             driver.verify(transactional_id, *producer, wanted, lambda found: codes.extend(found.values()))
         else:
             return
@@ -152,8 +169,8 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         if log_producers.has_ongoing_transaction(producer_id, producer_epoch):
             return None
         log_producers.check_epoch(producer_id, producer_epoch)
-        token = log_producers.verify_from(producer_id, producer_epoch, sequence, implicit, self.node.clock.now_ms())
-        return token if implicit or self.node.settings.transaction_partition_verification_enable else None
+        token = log_producers.verify_from(producer_id, producer_epoch, sequence, implicit, self.runtime.clock.now_ms())
+        return token if implicit or self.runtime.settings.transaction_partition_verification_enable else None
 
     def pass_verified(
         self,
@@ -170,7 +187,7 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
             return
         log_producers.check_epoch(producer_id, producer_epoch)
         if answer is None:
-            if implicit or self.node.settings.transaction_partition_verification_enable:
+            if implicit or self.runtime.settings.transaction_partition_verification_enable:
                 # The partition has come here, or the transaction has ended, since the request was looked at first.
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction was not verified yet")
             return

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.coordinators.peers import BrokerPeers
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TRANSACTION_TOPIC, TopicPartition
 from ottla.kernel.named import NamedTuple
@@ -29,7 +28,9 @@ from ottla.wire.api.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.coordinators.peers import BrokerPeers
+    from ottla.broker.coordinators.transactions import TransactionCoordinators
+    from ottla.broker.runtime import Runtime
 
 #: AddPartitionsToTxn of brokers: with batches (4) and TRANSACTION_ABORTABLE (5).
 _AT_LEAST = 4
@@ -60,27 +61,28 @@ class CoordinatorQuestion(NamedTuple):
 class Verification:
     """`Transactions` makes it."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
-        self.peers = BrokerPeers(node)
+    def __init__(self, runtime: Runtime, coordinators: TransactionCoordinators, peers: BrokerPeers) -> None:
+        self._runtime = runtime
+        self._coordinators = coordinators
+        self.peers = peers
         #: By broker id; a broker is in it while it is being asked.
         self._waiting: dict[int, deque[CoordinatorQuestion]] = {}
 
     def ask(self, question: CoordinatorQuestion) -> None:
         """Ask the coordinator of the transactional id; `done` is called once, perhaps from within."""
-        node = self._node
-        topic = node.image.topics.get(TRANSACTION_TOPIC)
+        runtime = self._runtime
+        topic = runtime.image.topics.get(TRANSACTION_TOPIC)
         if topic is None:
             return question.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        leader = topic.partitions[node.transactions.partition_of(question.transactional_id)].leader
-        if leader == node.node_id:
+        leader = topic.partitions[self._coordinators.partition_of(question.transactional_id)].leader
+        if leader == runtime.node_id:
             return self._ask_here(question)
-        if leader not in node.image.brokers:
+        if leader not in runtime.image.brokers:
             return question.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         waiting = self._waiting.get(leader)
         if waiting is None:
             waiting = self._waiting[leader] = deque()
-            node.loop.call_soon(self._send, leader)
+            runtime.loop.call_soon(self._send, leader)
         if len(waiting) >= _WAITING_MAX:
             return question.fail(ErrorCode.NETWORK_EXCEPTION)
         waiting.append(question)
@@ -93,7 +95,7 @@ class Verification:
     def _ask_here(self, question: CoordinatorQuestion) -> None:
         name, producer_id, epoch, partitions, adds, done = question
         try:
-            driver = self._node.transactions.driver_of(name)
+            driver = self._coordinators.driver_of(name)
         except KafkaError as error:
             return question.fail(error.code)
         if not adds:

@@ -34,7 +34,9 @@ from ottla.wire.type import Malformed
 
 if TYPE_CHECKING:
     from ottla.broker.dispatch.token_check import TokenCheck
-    from ottla.broker.metadata_node import MetadataNode
+    from ottla.broker.runtime import Runtime
+    from ottla.metadata.image import Image
+    from ottla.security.token_keys import TokenKeys
     from ottla.settings.listener import Listener
 
 _log = logging.getLogger("ottla.security")
@@ -55,14 +57,24 @@ _HANDSHAKE = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 class SignIns:
     """The sign-ins of one listener. The node makes it; OttlaError if the settings do not say who may come in."""
 
-    def __init__(self, node: MetadataNode, dispatch: Dispatch, listener: Listener) -> None:
-        self._node = node
+    def __init__(
+        self,
+        runtime: Runtime,
+        committed_image: Callable[[], Image],
+        token_keys: TokenKeys | None,
+        dispatch: Dispatch,
+        listener: Listener,
+    ) -> None:
+        self._runtime = runtime
+        #: Credentials and delegation tokens count once they are committed, before the node has applied them.
+        self._committed_image = committed_image
+        self._token_keys = token_keys
         self.dispatch = dispatch
         self._name = listener.name
-        self._settings = self._file_settings = node.settings
+        self._settings = self._file_settings = runtime.settings
         self._token_check: TokenCheck | None = None
         self._serves = False
-        self._mechanisms = self._read(node.settings)
+        self._mechanisms = self._read(runtime.settings)
         self._serves = True
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
@@ -73,8 +85,8 @@ class SignIns:
 
     def begin(self) -> Authenticator:
         """A connection's authenticator, by the settings in force."""
-        if self._settings is not self._node.settings:
-            self._settings = self._node.settings
+        if self._settings is not self._runtime.settings:
+            self._settings = self._runtime.settings
             try:
                 self._mechanisms = self._read(self._settings)
             except OttlaError as error:
@@ -86,19 +98,19 @@ class SignIns:
 
     @property
     def now_ms(self) -> int:
-        return self._node.clock.monotonic_ms()
+        return self._runtime.clock.monotonic_ms()
 
     @property
     def frame_bytes_max(self) -> int:
-        return self._node.settings.socket_request_max_bytes
+        return self._runtime.settings.socket_request_max_bytes
 
     @property
     def delay_seconds(self) -> float:
-        return self._node.settings.connection_failed_authentication_delay_ms / 1000
+        return self._runtime.settings.connection_failed_authentication_delay_ms / 1000
 
     @property
     def later(self) -> Callable[..., Any]:
-        return self._node.loop.call_later
+        return self._runtime.loop.call_later
 
     def _read(self, settings: ServerSettings) -> dict[str, Mechanism]:
         return {each: self._mechanism(settings, each) for each in enabled(settings, self._name)}
@@ -117,7 +129,7 @@ class SignIns:
         from ottla.broker.dispatch.token_check import TokenCheck
         from ottla.security.bearer import verify_bearer
 
-        now_ms = self._node.clock.now_ms
+        now_ms = self._runtime.clock.now_ms
         if self._token_check is None:
             self._token_check = TokenCheck(self._file_settings, self._name, now_ms, at_start=not self._serves)
         return partial(verify_bearer, self._token_check, now_ms)
@@ -128,20 +140,20 @@ class SignIns:
             self._token_check.close()
 
     def _verify_scram(self, mechanism: str) -> Any:
-        number, scram = _SCRAM[mechanism], self._node.quorum.image.scram
-        nonce = self._node.rng.randbytes(_NONCE_BYTES).hex()
+        number, scram = _SCRAM[mechanism], self._committed_image().scram
+        nonce = self._runtime.rng.randbytes(_NONCE_BYTES).hex()
         find_token = partial(self._find_token, mechanism)
         return verify_scram(mechanism, lambda user: scram.get((user, number)), nonce, find_token)
 
     def _find_token(self, mechanism: str, token_id: str) -> KeptToken | None:
-        keys, tokens = self._node.token_keys, self._node.quorum.image.tokens
+        keys, tokens = self._token_keys, self._committed_image().tokens
         token = tokens.get(token_id)
         if keys is None or token is None:
             return None
-        lifetime_ms = min(token.expiration_timestamp, token.max_timestamp) - self._node.clock.now_ms()
+        lifetime_ms = min(token.expiration_timestamp, token.max_timestamp) - self._runtime.clock.now_ms()
         if lifetime_ms < 0:
             return None
-        credential = keys.credential(tokens, token_id, mechanism, self._node.rng.randbytes(_SALT_BYTES))
+        credential = keys.credential(tokens, token_id, mechanism, self._runtime.rng.randbytes(_SALT_BYTES))
         return KeptToken(credential, token.owner.partition(":")[2], lifetime_ms)
 
 

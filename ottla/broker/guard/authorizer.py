@@ -10,16 +10,12 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.metadata.image import Image
 from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource, Rules
 from ottla.settings.server.settings import ServerSettings
-
-if TYPE_CHECKING:
-    from ottla.broker.metadata_node import MetadataNode
 
 _log = logging.getLogger("ottla.authorizer")
 
@@ -36,9 +32,8 @@ _LINES_MAX = 100
 class Authorizer:
     """Made by a node that is told to have one."""
 
-    def __init__(self, node: MetadataNode) -> None:
-        self.node = node
-        self.rules = _rules(node.settings)
+    def __init__(self, settings: ServerSettings) -> None:
+        self.rules = _rules(settings)
         self._image = Image.empty()
         #: The request that was asked about last, and its lines in the log.
         self._call: Call | None = None

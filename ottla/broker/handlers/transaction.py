@@ -18,7 +18,6 @@ from functools import partial
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later, Reply
 from ottla.broker.coordinators.group_driver import GroupDriver
-from ottla.broker.coordinators.markers import write_marker
 from ottla.broker.coordinators.verification import Codes, CoordinatorQuestion
 from ottla.group.failure import failure
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -416,8 +415,7 @@ def _write(
             of_topic = codes.setdefault(topic.name, {})
             try:
                 partition = call.node.leader_of(topic.name, index)
-                write_marker(
-                    call.node,
+                call.node.transactions.marker_writer.write(
                     partition,
                     marker.producer_id,
                     marker.producer_epoch,

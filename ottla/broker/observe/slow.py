@@ -19,6 +19,7 @@ Rules:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
@@ -31,7 +32,6 @@ from ottla.settings.server.own import OwnSettings
 from ottla.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from ottla.broker.metadata_node import MetadataNode
     from ottla.net.inbound import Slot
 
 _log = logging.getLogger("ottla.request.slow")
@@ -50,8 +50,8 @@ def parse(text: str | None) -> float | None:
 class SlowRequests:
     """The log of one node. The node makes it when the setting is given, and ends it with `close`."""
 
-    def __init__(self, node: MetadataNode, over_ms: float) -> None:
-        self._node = node
+    def __init__(self, loop: asyncio.AbstractEventLoop, over_ms: float) -> None:
+        self._loop = loop
         self.over_ms = over_ms
         self._lines = self._left_out = 0
         self._second: Any = None
@@ -154,7 +154,7 @@ class SlowRequests:
 
     def _may_tell(self) -> bool:
         if self._second is None:
-            self._second = self._node.loop.call_later(1.0, self._next_second)
+            self._second = self._loop.call_later(1.0, self._next_second)
         self._lines += 1
         if self._lines <= _LINES_A_SECOND:
             return True

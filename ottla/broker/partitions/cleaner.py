@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +21,14 @@ from ottla.kernel.lazy import LazyModule
 from ottla.log.log import Log
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
     from ottla.broker.partitions.clean_worker import CleanerWorker
+    from ottla.broker.partitions.flush import Flusher
+    from ottla.broker.partitions.log_dirs import LogDirs
+    from ottla.broker.runtime import Runtime
     from ottla.log.cleaning import job, offset_map, plan
     from ottla.log.cleaning import swap as clean_swap
+    from ottla.log.directory.store import Store
+    from ottla.replica.hosted import HostedReplica
 else:
     plan = LazyModule("ottla.log.cleaning.plan")
     job = LazyModule("ottla.log.cleaning.job")
@@ -51,8 +56,21 @@ class _Run:
 class Cleaner:
     """A node's compaction. The node makes, starts and stops it."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: Store,
+        hosted: Mapping[tuple[str, int], HostedReplica],
+        flusher: Flusher,
+        log_dirs: LogDirs,
+        new_worker: Callable[[], CleanerWorker],
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._hosted = hosted
+        self._flusher = flusher
+        self._log_dirs = log_dirs
+        self._new_worker = new_worker
         self._handle: asyncio.TimerHandle | None = None
         #: By directory: a topic that is made again waits for the process of its namesake.
         self._runs: dict[str, _Run] = {}
@@ -61,7 +79,7 @@ class Cleaner:
 
     def start(self) -> None:
         """Plan the first look."""
-        if self._node.settings.log_cleaner_enable:
+        if self._runtime.settings.log_cleaner_enable:
             self._plan()
 
     def stop(self) -> None:
@@ -77,15 +95,15 @@ class Cleaner:
     # ---- on the loop
 
     def _plan(self) -> None:
-        wait_ms = max(1, self._node.settings.log_cleaner_backoff_ms)
-        self._handle = self._node.loop.call_later(wait_ms / 1000, self._look)
+        wait_ms = max(1, self._runtime.settings.log_cleaner_backoff_ms)
+        self._handle = self._runtime.loop.call_later(wait_ms / 1000, self._look)
 
     def _look(self) -> None:
         """Begin with as many logs as there may be at a time."""
         if self._handle is not None:
             self._handle.cancel()
         self._uncleanable = {log for log in self._uncleanable if not log.closed}
-        while len(self._runs) < self._node.settings.log_cleaner_threads:
+        while len(self._runs) < self._runtime.settings.log_cleaner_threads:
             tp = self._dirtiest()
             if tp is None:
                 break
@@ -93,9 +111,9 @@ class Cleaner:
         self._plan()
 
     def _dirtiest(self) -> TopicPartition | None:
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._runtime.clock.now_ms()
         dirtiest, ratio = None, -1.0
-        for replica in self._node.hosted.values():
+        for replica in self._hosted.values():
             log = replica.log
             if "compact" not in log.settings.cleanup_policy or log.path in self._runs or log in self._uncleanable:
                 continue
@@ -105,29 +123,29 @@ class Cleaner:
         return dirtiest
 
     def _begin(self, tp: TopicPartition) -> None:
-        log = self._node.hosted[tp].log
-        run = self._runs[log.path] = _Run(self, tp, log, self._node.new_clean_worker())
+        log = self._hosted[tp].log
+        run = self._runs[log.path] = _Run(self, tp, log, self._new_worker())
         log.being_cleaned = True
         if log.recovery_point < log.active.base_offset:
-            self._node.flusher.flush([log], lambda: self._start(run))
+            self._flusher.flush([log], lambda: self._start(run))
         else:
             self._start(run)
 
     def _start(self, run: _Run) -> None:
         if run.stopped:
             return
-        log, now_ms = run.log, self._node.clock.now_ms()
+        log, now_ms = run.log, self._runtime.clock.now_ms()
         found = None if log.closed else plan.cleanable(log, now_ms)
         if found is None:
             self._end(run)
             return
         run.job = self._job(log, found, now_ms)
-        settings = self._node.settings
+        settings = self._runtime.settings
         rate = settings.log_cleaner_io_max_bytes_per_second / max(1, settings.log_cleaner_threads)
-        run.worker.start(run.job, rate, self._node.store.recovery_task(run.tp), run)
+        run.worker.start(run.job, rate, self._store.recovery_task(run.tp), run)
 
     def _job(self, log: Log, found: plan.Cleanable, now_ms: int) -> job.Job:
-        settings = self._node.settings
+        settings = self._runtime.settings
         threads = max(1, settings.log_cleaner_threads)
         buffer_bytes = settings.log_cleaner_dedupe_buffer_size // threads
         return job.plan(
@@ -143,18 +161,18 @@ class Cleaner:
     def swap(self, run: _Run, bases: list[int]) -> None:
         """A group is ready. Put it in place, if the log is still what the job saw."""
         try:
-            run.worker.answer(clean_swap.swap(run.log, run.job, bases, self._node.clock.now_ms()))
+            run.worker.answer(clean_swap.swap(run.log, run.job, bases, self._runtime.clock.now_ms()))
         except OSError as error:
             # Some files are renamed and others are not: a start makes it whole, we cannot.
             run.worker.answer(False)
             _log.error("a cleaned segment of %s cannot be put in place: %s", run.tp, error)
-            self._node.log_dirs.sync_failed(run.log, error)
+            self._log_dirs.sync_failed(run.log, error)
 
     def finish(self, run: _Run, result: dict[str, Any]) -> None:
         """The worker has ended."""
         if "end_offset" in result and not run.log.closed and run.log.generation == run.job.generation:
             run.log.cleaner_offset = result["end_offset"]
-            self._node.pool.submit(self._node.store.cleaner_task(run.tp)).add_done_callback(
+            self._runtime.pool.submit(self._store.cleaner_task(run.tp)).add_done_callback(
                 lambda written: _report(run.tp, written.exception())
             )
             _log.info(
@@ -180,7 +198,7 @@ class Cleaner:
     def _tidy(self, run: _Run) -> None:
         run.log.being_cleaned = False
         try:
-            clean_swap.discard(self._node.disk, run.log.path)
+            clean_swap.discard(self._runtime.disk, run.log.path)
         except OSError as error:
             _report(run.tp, error)
 

@@ -43,7 +43,10 @@ from ottla.wire.api.fetch import (
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.limits.throttles import Throttles
+    from ottla.broker.partitions.flush import Flusher
+    from ottla.broker.partitions.log_dirs import LogDirs
+    from ottla.broker.runtime import Dial, Runtime
     from ottla.net.outbound import Outbound
 
 _log = logging.getLogger("ottla.broker")
@@ -81,8 +84,20 @@ class _Followed:
 class ReplicaFetcher:
     """The way to one leader. `Replication` makes it with its first replica and closes it with its last."""
 
-    def __init__(self, node: BrokerNode, leader_id: int) -> None:
-        self._node = node
+    def __init__(
+        self,
+        runtime: Runtime,
+        flusher: Flusher,
+        log_dirs: LogDirs,
+        throttles: Throttles,
+        dial: Dial,
+        leader_id: int,
+    ) -> None:
+        self._runtime = runtime
+        self._flusher = flusher
+        self._log_dirs = log_dirs
+        self._throttles = throttles
+        self._dial = dial
         self._leader_id = leader_id
         self._followed: dict[_Key, _Followed] = {}
         #: Partitions whose position may differ from what the session has.
@@ -132,7 +147,7 @@ class ReplicaFetcher:
         if not self._busy and self._backoff is None:
             # All that is changed in this turn of the loop goes in one request.
             self._busy = True
-            self._node.loop.call_soon(self._next)
+            self._runtime.loop.call_soon(self._next)
 
     def brokers_changed(self) -> None:
         """The metadata says something new of the brokers, and perhaps of where this leader is."""
@@ -154,14 +169,14 @@ class ReplicaFetcher:
     # ---- the connection
 
     def _find_peer(self) -> Peer | None:
-        return peer_of(self._node.image, self._leader_id, self._node.settings.inter_broker_listener_name)
+        return peer_of(self._runtime.image, self._leader_id, self._runtime.settings.inter_broker_listener_name)
 
     def _connected(self) -> Outbound | None:
         """The connection, made if need be; None while the metadata does not say where the leader is."""
         if self._outbound is None:
             peer = self._peer = self._find_peer()
             if peer is not None:
-                self._outbound = self._node.dial(peer)
+                self._outbound = self._dial(peer)
         return self._outbound
 
     def _disconnect(self) -> None:
@@ -187,13 +202,13 @@ class ReplicaFetcher:
         outbound.ask(
             request,
             partial(self._answered, outbound),
-            timeout_ms=self._node.settings.replica_socket_timeout_ms,
+            timeout_ms=self._runtime.settings.replica_socket_timeout_ms,
             at_least=_FETCH_AT_LEAST,
         )
         return None
 
     def _request(self) -> FetchRequest | None:
-        settings = self._node.settings
+        settings = self._runtime.settings
         new = self._epoch == 0
         self._obey_throttle()
         keys = list(self._followed) if new else list(self._changed)
@@ -218,10 +233,10 @@ class ReplicaFetcher:
             # Nothing is followed for now; the session begins again with the first that is.
             self._session_id = self._epoch = 0
             return None
-        broker = self._node.image.brokers.get(self._node.node_id)
+        broker = self._runtime.image.brokers.get(self._runtime.node_id)
         return FetchRequest(
             replica_state=ReplicaState(
-                replica_id=self._node.node_id, replica_epoch=-1 if broker is None else broker.epoch
+                replica_id=self._runtime.node_id, replica_epoch=-1 if broker is None else broker.epoch
             ),
             max_wait_ms=settings.replica_fetch_wait_max_ms,
             min_bytes=settings.replica_fetch_min_bytes,
@@ -234,8 +249,8 @@ class ReplicaFetcher:
 
     def _obey_throttle(self) -> None:
         """Pause what is behind and throttled, while that is more than the rate allows."""
-        throttle = self._node.throttles.follower
-        wait_ms = throttle.wait_ms(self._node.clock.monotonic_ms())
+        throttle = self._throttles.follower
+        wait_ms = throttle.wait_ms(self._runtime.clock.monotonic_ms())
         for key in list(self._slowed) if wait_ms else ():
             followed = self._followed[key]
             if followed.is_behind and throttle.applies_to(followed.replica.tp):
@@ -246,7 +261,7 @@ class ReplicaFetcher:
 
     def _part(self, index: int, position: Position, replica: FollowedPartition) -> FetchPartition:
         # What comes in one answer is appended in one piece, which has to fit into a segment.
-        bytes_max = min(self._node.settings.replica_fetch_max_bytes, replica.log.settings.segment_bytes)
+        bytes_max = min(self._runtime.settings.replica_fetch_max_bytes, replica.log.settings.segment_bytes)
         return FetchPartition(
             partition=index,
             current_leader_epoch=position.current_leader_epoch,
@@ -296,7 +311,7 @@ class ReplicaFetcher:
             self._leader_id,
             where,
             why,
-            self._node.settings.inter_broker_listener_name,
+            self._runtime.settings.inter_broker_listener_name,
         )
 
     def _begin_again(self) -> None:
@@ -310,8 +325,8 @@ class ReplicaFetcher:
         """Ask nothing for replica.fetch.backoff.ms."""
         self._busy = False
         if self._backoff is None and not self.closed:
-            seconds = self._node.settings.replica_fetch_backoff_ms / 1000
-            self._backoff = self._node.loop.call_later(seconds, self._backoff_over)
+            seconds = self._runtime.settings.replica_fetch_backoff_ms / 1000
+            self._backoff = self._runtime.loop.call_later(seconds, self._backoff_over)
 
     def _backoff_over(self) -> None:
         self._backoff = None
@@ -329,19 +344,19 @@ class ReplicaFetcher:
                 if followed.replica.log.must_flush:
                     unsynced.append(followed.replica)
         if self._answers:
-            self._node.loop.call_soon(self._work, unsynced)
+            self._runtime.loop.call_soon(self._work, unsynced)
         elif unsynced:
-            self._node.flusher.flush([each.log for each in unsynced], self._next)
+            self._flusher.flush([each.log for each in unsynced], self._next)
         elif not self.closed:
             self._next()
 
     def _carry_out(self, key: _Key, followed: _Followed, data: PartitionData) -> None:
-        replica, throttle = followed.replica, self._node.throttles.follower
+        replica, throttle = followed.replica, self._throttles.follower
         assert followed.sent is not None
         if throttle.applies_to(replica.tp):
             # Replicas in sync count, too, though they never wait.
             self._slowed[key] = None
-            throttle.record(len(data.records or b""), self._node.clock.monotonic_ms())
+            throttle.record(len(data.records or b""), self._runtime.clock.monotonic_ms())
         diverging = data.diverging_epoch
         event = FetchAnswered(
             followed.sent,
@@ -362,11 +377,11 @@ class ReplicaFetcher:
         """Change the replica's log. A disk that fails, or records that it cannot take, stop this partition alone."""
         replica = followed.replica
         try:
-            effects = act(self._node.clock.now_ms())
+            effects = act(self._runtime.clock.now_ms())
         except OSError as error:
             _log.error("%s cannot be written: %s", replica.tp, error)
             effects = [Pause()]
-            self._node.log_dirs.check(replica.log, error)
+            self._log_dirs.check(replica.log, error)
         except KafkaError as error:
             _log.error("%s cannot take what broker %d sent: %s", replica.tp, self._leader_id, error)
             effects = [Pause()]
@@ -385,9 +400,9 @@ class ReplicaFetcher:
                 self._change(key)
 
         if followed.paused is None and not followed.replica.ended:
-            backoff_ms = self._node.settings.replica_fetch_backoff_ms
+            backoff_ms = self._runtime.settings.replica_fetch_backoff_ms
             wait_ms = backoff_ms if most_ms is None else min(backoff_ms, most_ms)
-            followed.paused = self._node.loop.call_later(wait_ms / 1000, over)
+            followed.paused = self._runtime.loop.call_later(wait_ms / 1000, over)
 
     # ---- where the leader's log begins and ends
 
@@ -410,12 +425,12 @@ class ReplicaFetcher:
         for timestamp in (_EARLIEST, _LATEST):
             asked = ListOffsetsPartition(partition_index=key[1], current_leader_epoch=epoch, timestamp=timestamp)
             request = ListOffsetsRequest(
-                replica_id=self._node.node_id,
+                replica_id=self._runtime.node_id,
                 topics=[ListOffsetsTopic(name=followed.replica.tp.topic, partitions=[asked])],
             )
             outbound = self._outbound
             assert outbound is not None, "what is carried out came over a connection"
-            outbound.ask(request, partial(told, timestamp), timeout_ms=self._node.settings.replica_socket_timeout_ms)
+            outbound.ask(request, partial(told, timestamp), timeout_ms=self._runtime.settings.replica_socket_timeout_ms)
 
 
 def _offset_of(response: Any) -> int:

@@ -18,7 +18,11 @@ from ottla.log.log import Log
 from ottla.replica.partition import Partition
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.partitions.flush import Flusher
+    from ottla.broker.partitions.leadership import Leadership
+    from ottla.broker.partitions.log_dirs import LogDirs
+    from ottla.broker.runtime import Runtime
+    from ottla.log.directory.store import Store
 
 _log = logging.getLogger("ottla.broker")
 _MAX_MS = (1 << 31) - 1
@@ -27,13 +31,19 @@ _MAX_MS = (1 << 31) - 1
 class Housekeeping:
     """A node's timers. The node makes, starts and stops it."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(
+        self, runtime: Runtime, store: Store, leadership: Leadership, flusher: Flusher, log_dirs: LogDirs
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._leadership = leadership
+        self._flusher = flusher
+        self._log_dirs = log_dirs
         self._handles: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
         """Plan the first round of every job."""
-        settings = self._node.settings
+        settings = self._runtime.settings
         self._every(settings.log_retention_check_interval_ms, self.retain)
         self._every(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
         self._every(settings.log_flush_scheduler_interval_ms, self.flush_overdue)
@@ -48,15 +58,15 @@ class Housekeeping:
                 job()
             except OSError:
                 _log.exception("%s failed; it is tried again", job.__name__)
-            self._handles[job.__name__] = self._node.loop.call_later(interval_ms / 1000, run)
+            self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
 
-        self._handles[job.__name__] = self._node.loop.call_later(interval_ms / 1000, run)
+        self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
 
     def retain(self) -> None:
         """Drop segments that are too old, too much, or before the log start offset; forget silent producers."""
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._runtime.clock.now_ms()
         failed: list[tuple[Log, OSError]] = []
-        for partition in list(self._node.hosted.values()):
+        for partition in list(self._leadership.hosted.values()):
             try:
                 if partition.log.delete_old_segments(now_ms) and isinstance(partition, Partition):
                     partition.start_moved()
@@ -65,35 +75,34 @@ class Housekeeping:
                 failed.append((partition.log, error))
             partition.log.producers.expire(now_ms, partition.log.settings.producer_expiration_ms)
         for log, reason in failed:
-            self._node.log_dirs.check(log, reason)
+            self._log_dirs.check(log, reason)
 
     def checkpoint(self) -> None:
         """Sync what rolled since the last time, and write where recovery and reading begin in every log."""
-        node = self._node
-        node.leadership.lead_again()
+        self._leadership.lead_again()
         try:
-            node.store.remove_deleted(node.clock.now_ms())
+            self._store.remove_deleted(self._runtime.clock.now_ms())
         except OSError:
             _log.exception("files of deleted logs cannot be removed; it is tried again")
-        rolled = [each.log for each in node.hosted.values() if each.log.wants_flush]
+        rolled = [each.log for each in self._leadership.hosted.values() if each.log.wants_flush]
         if rolled:
-            node.flusher.flush(rolled, lambda: None)
-        for path, task in zip(node.store.directories, node.store.checkpoint_tasks(), strict=True):
-            node.pool.submit(task).add_done_callback(partial(self._report, path))
+            self._flusher.flush(rolled, lambda: None)
+        for path, task in zip(self._store.directories, self._store.checkpoint_tasks(), strict=True):
+            self._runtime.pool.submit(task).add_done_callback(partial(self._report, path))
 
     def flush_overdue(self) -> None:
         """Sync the logs whose `flush.ms` is over."""
-        now_ms = self._node.clock.now_ms()
-        overdue = [each.log for each in self._node.hosted.values() if each.log.flush_is_overdue(now_ms)]
+        now_ms = self._runtime.clock.now_ms()
+        overdue = [each.log for each in self._leadership.hosted.values() if each.log.flush_is_overdue(now_ms)]
         if overdue:
-            self._node.flusher.flush(overdue, lambda: None)
+            self._flusher.flush(overdue, lambda: None)
 
     def _report(self, path: str, task: Future[None]) -> None:
         error = task.exception()
         if error is not None:
             _log.error("a checkpoint cannot be written; it is tried again", exc_info=error)
-            if isinstance(error, OSError) and not self._node.closed:
-                self._node.loop.call_soon_threadsafe(self._node.log_dirs.suspect, path, error)
+            if isinstance(error, OSError) and not self._runtime.closed:
+                self._runtime.loop.call_soon_threadsafe(self._log_dirs.suspect, path, error)
 
     def stop(self) -> None:
         """Cancel what is planned."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -25,7 +26,8 @@ from ottla.wire.api.alter_partition import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.controllers.controllers import Controllers
+    from ottla.broker.runtime import Runtime
 
 _log = logging.getLogger("ottla.broker")
 #: As Apache Kafka's DefaultAlterPartitionManager.
@@ -39,8 +41,12 @@ _Proposed = dict[tuple[Uuid, int], tuple[Partition, ProposeIsr, bool]]
 class IsrChanges:
     """A node's proposals. `Replication` makes it and closes it."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(
+        self, runtime: Runtime, controllers: Controllers, partitions: Mapping[tuple[str, int], Partition]
+    ) -> None:
+        self._runtime = runtime
+        self._controllers = controllers
+        self._partitions = partitions
         #: What the controller has answered since the node's start: in-sync replicas that grew, that shrank, errors.
         self.expands = self.shrinks = self.failures = 0
         self._proposed: _Proposed = {}
@@ -54,7 +60,7 @@ class IsrChanges:
         grows = len(proposal.members) > len(partition.machine.state.isr)
         self._proposed[partition.topic_id, partition.tp.partition] = partition, proposal, grows
         if self._planned is None:
-            self._planned = self._node.loop.call_soon(self._send)
+            self._planned = self._runtime.loop.call_soon(self._send)
 
     def close(self) -> None:
         """Send nothing more; answers that still come are dropped."""
@@ -63,7 +69,7 @@ class IsrChanges:
             self._planned.cancel()
 
     def _is_led(self, partition: Partition) -> bool:
-        return self._node.partitions.get(partition.tp) is partition
+        return self._partitions.get(partition.tp) is partition
 
     def _send(self) -> None:
         self._planned = None
@@ -71,7 +77,7 @@ class IsrChanges:
             return
         sent: _Proposed = {key: each for key, each in self._proposed.items() if self._is_led(each[0])}
         self._proposed = {}
-        broker = self._node.image.brokers.get(self._node.node_id)
+        broker = self._runtime.image.brokers.get(self._runtime.node_id)
         if not sent or broker is None:
             return
         topics: dict[Uuid, RequestTopicData] = {}
@@ -89,9 +95,9 @@ class IsrChanges:
             )
         self._busy = True
         request = AlterPartitionRequest(
-            broker_id=self._node.node_id, broker_epoch=broker.epoch, topics=list(topics.values())
+            broker_id=self._runtime.node_id, broker_epoch=broker.epoch, topics=list(topics.values())
         )
-        self._node.controllers.ask_forever(request, lambda response: self._answered(sent, response))
+        self._controllers.ask_forever(request, lambda response: self._answered(sent, response))
 
     def _answered(self, sent: _Proposed, response: AlterPartitionResponse | KafkaError) -> None:
         self._busy = False
@@ -127,4 +133,4 @@ class IsrChanges:
             self._planned.cancel()
             self._planned = None
         if self._proposed:
-            self._planned = self._node.loop.call_later(_RETRY_SECONDS, self._send)
+            self._planned = self._runtime.loop.call_later(_RETRY_SECONDS, self._send)

@@ -27,15 +27,18 @@ from ottla.kernel.ids import NO_UUID, TopicPartition, uuid_text
 from ottla.kernel.lazy import LazyModule
 from ottla.log.directory.new_log import NewLog
 from ottla.log.log import Log
-from ottla.log.setting import LogSettings
 from ottla.metadata.image import BROKER, NO_LEADER, TOPIC, Image, PartitionImage, TopicImage
 from ottla.replica.hosted import HostedReplica
 from ottla.replica.leader import MetadataFollowed, PartitionState
 from ottla.replica.partition import Partition
-from ottla.settings.topic.settings import TopicSettings
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.partitions.flush import Flusher
+    from ottla.broker.partitions.log_dirs import LogDirs
+    from ottla.broker.partitions.log_settings import LogSettingsByTopic
+    from ottla.broker.partitions.replication import Replication
+    from ottla.broker.runtime import Runtime
+    from ottla.log.directory.store import Store
     from ottla.replica import followed
 else:
     followed = LazyModule("ottla.replica.followed")
@@ -62,11 +65,34 @@ class _Making:
 class Leadership:
     """A node's partitions. The node makes it, and has it follow the metadata."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
-        #: Every replica that is hosted here, and those of them that are led here.
-        self.hosted: dict[tuple[str, int], HostedReplica] = {}
-        self.partitions: dict[tuple[str, int], Partition] = {}
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: Store,
+        log_settings: LogSettingsByTopic,
+        flusher: Flusher,
+        log_dirs: LogDirs,
+        replication: Replication,
+        *,
+        hosted: dict[tuple[str, int], HostedReplica],
+        partitions: dict[tuple[str, int], Partition],
+        on_led: Callable[[Partition], None],
+        on_resigned: Callable[[Partition], None],
+        on_readable: Callable[[HostedReplica], None],
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._log_settings = log_settings
+        self._flusher = flusher
+        self._log_dirs = log_dirs
+        self._replication = replication
+        #: Every replica that this node hosts, and the ones among them that it leads.
+        self.hosted = hosted
+        self.partitions = partitions
+        #: Called when a partition is led here, when it is led no more, and when records of a replica become readable.
+        self._on_led = on_led
+        self._on_resigned = on_resigned
+        self._on_readable = on_readable
         #: Topics with partitions whose directories could not be made (a full disk).
         self.unled: set[str] = set()
         #: Partitions whose logs may be in a directory that has failed, though the metadata does not say so.
@@ -75,17 +101,15 @@ class Leadership:
         self._starts = True
         #: By topic.
         self._making: dict[str, _Making] = {}
-        #: What the topics' settings come to, by topic; "" has those of all that have none of their own.
-        self._settings: dict[str, LogSettings] = {}
 
     def find(self, topic: str, index: int) -> Partition:
         """The partition; a KafkaError that says why it is not led here."""
         partition = self.partitions.get((topic, index))
         if partition is not None:
             return partition
-        image = self._node.image.topics.get(topic)
+        image = self._runtime.image.topics.get(topic)
         if image is not None and 0 <= index < len(image.partitions):
-            known, node_id = image.partitions[index], self._node.node_id
+            known, node_id = image.partitions[index], self._runtime.node_id
             if not self.is_offline(topic, index, known) and (topic in self._making or known.leader != node_id):
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             # Its directory has failed, or it cannot be made (a full disk).
@@ -94,20 +118,9 @@ class Leadership:
 
     def is_offline(self, topic: str, index: int, known: PartitionImage) -> bool:
         """Is this broker a replica whose log lies in a directory that has failed?"""
-        node_id = self._node.node_id
-        is_lost = (topic, index) in self._lost or is_offline(self._node.image, known, node_id)
+        node_id = self._runtime.node_id
+        is_lost = (topic, index) in self._lost or is_offline(self._runtime.image, known, node_id)
         return is_lost and node_id in known.replicas
-
-    def settings_of(self, tp: TopicPartition) -> LogSettings:
-        """How the log of a partition is set."""
-        node = self._node
-        own = node.image.config(TOPIC, tp.topic)
-        name = tp.topic if own else ""
-        settings = self._settings.get(name)
-        if settings is None:
-            topic = TopicSettings.resolve(own, node.settings)
-            settings = self._settings[name] = LogSettings.of(topic, node.settings.producer_id_expiration_ms)
-        return settings
 
     def when_made(self, topics: Iterable[str], done: Callable[[], None]) -> None:
         """Call `done` when none of these topics is being made any more: at once, if none is."""
@@ -131,36 +144,36 @@ class Leadership:
         """Settings of topics changed, or those of the node, which `ottla.broker.node` has taken over already."""
         changed: Iterable[str] = new.changed_configs(old, TOPIC)
         if new.changed_configs(old, BROKER):
-            self._settings.clear()
+            self._log_settings.clear()
             changed = new.topics
         else:
             for name in changed:
-                self._settings.pop(name, None)
+                self._log_settings.forget(name)
         for name in changed:
             topic = new.topics.get(name)
             for index in range(len(topic.partitions) if topic else 0):
                 replica = self.hosted.get((name, index))
                 if replica is None:
                     continue
-                replica.log.settings = self.settings_of(replica.tp)
+                replica.log.settings = self._log_settings.of(replica.tp)
                 if isinstance(replica, Partition):
-                    self._node.flusher.flush_now(replica)
+                    self._flusher.flush_now(replica)
                     self._adjust(replica, new.topics[name].partitions[index])
 
     def configure_all(self) -> None:
         """Set every log as the metadata say now: they changed while the logs were opened."""
-        self._settings.clear()
-        for tp, log in self._node.store.logs().items():
-            log.settings = self.settings_of(tp)
+        self._log_settings.clear()
+        for tp, log in self._store.logs().items():
+            log.settings = self._log_settings.of(tp)
 
     def follow(self, name: str) -> None:
         """Do what the image says of each partition of a topic: lead or follow it, in a new epoch, or give it up."""
-        node, topic = self._node, self._node.image.topics[name]
+        node_id, topic = self._runtime.node_id, self._runtime.image.topics[name]
         missing = []
         for index, known in enumerate(topic.partitions):
             tp = TopicPartition(name, index)
             replica = self.hosted.get(tp)
-            if node.node_id not in known.replicas:
+            if node_id not in known.replicas:
                 self.resign(tp)
                 self._drop_replica(tp, topic)
             elif replica is not None:
@@ -185,7 +198,7 @@ class Leadership:
     def lead_again(self) -> None:
         """Try the topics that have partitions which could not be made."""
         names, self.unled = self.unled, set()
-        for name in sorted(names & self._node.image.topics.keys()):
+        for name in sorted(names & self._runtime.image.topics.keys()):
             self.follow(name)
 
     def lose(self, partitions: Iterable[TopicPartition]) -> None:
@@ -201,47 +214,43 @@ class Leadership:
             return
         partition = self.partitions.pop(tp, None)
         if partition is not None:
-            coordinators = self._node.coordinators_of(tp.topic)
-            if coordinators is not None:
-                coordinators.resign(tp.partition)
-            self._node.shares.resign(partition)
+            self._on_resigned(partition)
         replica.end(KafkaError(code))
         if isinstance(replica, followed.FollowedPartition):
-            self._node.replication.forget(replica)
+            self._replication.forget(replica)
 
     def drop(self, topic: TopicImage) -> None:
         """The topic is gone."""
         for index in range(len(topic.partitions)):
             tp = TopicPartition(topic.name, index)
-            log = self._node.store.get(tp)
+            log = self._store.get(tp)
             if log is not None and log.topic_id in (NO_UUID, topic.topic_id):
-                self._node.store.delete(tp)
+                self._store.delete(tp)
             self._lost.discard(tp)
             self.resign(tp)
-        self._settings.pop(topic.name, None)
+        self._log_settings.forget(topic.name)
 
     def is_stray(self, tp: TopicPartition, log: Log) -> bool:
         """Is this the log of no replica that the image gives to this node?"""
-        topic = self._node.image.topics.get(tp.topic)
+        topic = self._runtime.image.topics.get(tp.topic)
         if topic is None or log.topic_id not in (NO_UUID, topic.topic_id) or tp.partition >= len(topic.partitions):
             return True
-        return self._node.node_id not in topic.partitions[tp.partition].replicas
+        return self._runtime.node_id not in topic.partitions[tp.partition].replicas
 
     def _drop_replica(self, tp: TopicPartition, topic: TopicImage) -> None:
         """Delete the log of a replica that this node has no more; what the start finds is set aside later."""
-        log = self._node.store.get(tp)
+        log = self._store.get(tp)
         if log is not None and log.topic_id == topic.topic_id and not self._starts:
-            self._node.store.delete(tp)
+            self._store.delete(tp)
 
     def _may_make(self, tp: TopicPartition, known: PartitionImage) -> bool:
         """Is this partition's log still to be made, or is it where we cannot see it?"""
-        node = self._node
-        directory = directory_of(known, node.node_id)
-        gone = directory is not None and directory not in node.log_dirs.online_ids()
-        if gone and not node.store.failed_directories and self._may_copy(known):
+        directory = directory_of(known, self._runtime.node_id)
+        gone = directory is not None and directory not in self._log_dirs.online_ids()
+        if gone and not self._store.failed_directories and self._may_copy(known):
             # The disk was replaced, or the directory taken out of log.dirs for good.
             gone = False
-        if directory is None and self._starts and node.store.failed_directories:
+        if directory is None and self._starts and self._store.failed_directories:
             # The log may lie there, though the controller has heard nothing of it yet.
             self._lost.add(tp)
         if gone or tp in self._lost:
@@ -251,22 +260,22 @@ class Leadership:
 
     def _may_copy(self, known: PartitionImage) -> bool:
         """Does another replica lead, while nothing counts on what this node had?"""
-        own = self._node.node_id
+        own = self._runtime.node_id
         counted = own in known.isr or own in known.eligible_leader_replicas or own in known.last_known_elr
         return known.leader not in (NO_LEADER, own) and not counted
 
     def _claim(self, tp: TopicPartition, topic: TopicImage) -> Log | None:
         """The log that the store has for this partition."""
-        log = self._node.store.get(tp)
+        log = self._store.get(tp)
         if log is not None and log.topic_id not in (NO_UUID, topic.topic_id):
             # The directory of an older topic of this name, deleted while we were down (KIP-516). It is kept, as it may
             # also be a topic id that the disk has damaged.
             _log.warning("%s is of another topic (%s) and is set aside", log.path, uuid_text(log.topic_id))
-            self._node.store.set_aside(tp)
+            self._store.set_aside(tp)
             return None
         if log is not None and log.topic_id == NO_UUID and not log.end_offset:
             # Its making was cut short by a crash.
-            self._node.store.release(tp)
+            self._store.release(tp)
             return None
         return log
 
@@ -276,36 +285,33 @@ class Leadership:
         if len(known.replicas) == 1:
             log.high_watermark = None
         elif before is None:
-            checkpoint = self._node.store.checkpointed_high_watermark(tp) or 0
+            checkpoint = self._store.checkpointed_high_watermark(tp) or 0
             log.high_watermark = min(max(checkpoint, log.start_offset), log.end_offset)
         elif isinstance(before, Partition) and before.machine is None:
             log.high_watermark = log.visible_end_offset
-        self._node.log_dirs.assign_later(tp)
-        if known.leader == self._node.node_id:
+        self._log_dirs.assign_later(tp)
+        if known.leader == self._runtime.node_id:
             self._lead(tp, topic, log)
         else:
             replica = followed.FollowedPartition(tp, topic.topic_id, log, known.leader_epoch, known.leader)
-            replica.on_readable = self._node.wake_later
+            replica.on_readable = self._on_readable
             self.hosted[tp] = replica
-            self._node.replication.follow(replica)
+            self._replication.follow(replica)
 
     def _lead(self, tp: TopicPartition, topic: TopicImage, log: Log) -> None:
         known = topic.partitions[tp.partition]
         partition = self.hosted[tp] = self.partitions[tp] = Partition(tp, topic.topic_id, log, known.leader_epoch)
-        partition.on_readable = self._node.wake_later
+        partition.on_readable = self._on_readable
         # What a process that was killed has left in the page cache is acted upon from now on.
-        self._node.flusher.flush_now(partition)
+        self._flusher.flush_now(partition)
         self._adjust(partition, known)
-        coordinators = self._node.coordinators_of(tp.topic)
-        if coordinators is not None:
-            coordinators.lead(partition)
-        self._node.transactions.led(tp)
+        self._on_led(partition)
 
     def _adjust(self, partition: Partition, known: PartitionImage) -> None:
         """The image says something new of a partition that is led here in the same epoch."""
         if partition.machine is None and len(known.replicas) == 1:
             return
-        replication = self._node.replication
+        replication = self._replication
         settings = replication.settings_of(partition.log.settings.min_insync_replicas)
         state = PartitionState(known.leader_epoch, known.partition_epoch, known.replicas, known.isr)
         if partition.machine is None:
@@ -316,10 +322,10 @@ class Leadership:
     # ---- making logs
 
     def _make(self, topic: TopicImage, missing: list[TopicPartition]) -> None:
-        node = self._node
-        planned = node.store.plan(missing, topic.topic_id, node.log_dirs.preferred(missing), node.log_dirs.cordoned())
+        runtime, log_dirs = self._runtime, self._log_dirs
+        planned = self._store.plan(missing, topic.topic_id, log_dirs.preferred(missing), log_dirs.cordoned())
         pieces = [planned[at : at + _A_PIECE] for at in range(0, len(planned), _A_PIECE)]
-        began = [node.pool.submit(_begin, piece) for piece in pieces]
+        began = [runtime.pool.submit(_begin, piece) for piece in pieces]
         making = self._making[topic.name] = _Making(topic, began)
         left = len(began)
 
@@ -330,19 +336,19 @@ class Leadership:
                 self._take_over(making)
 
         for future in began:
-            future.add_done_callback(lambda _: node.loop.call_soon_threadsafe(one))
+            future.add_done_callback(lambda _: runtime.loop.call_soon_threadsafe(one))
 
     def _take_over(self, making: _Making) -> None:
         """All of them are made: take a piece over in each turn of the loop, at 3 to 10 us a log."""
         if making.pieces:
             self._take_piece(making)
-            self._node.loop.call_soon(self._take_over, making)
+            self._runtime.loop.call_soon(self._take_over, making)
         else:
             self._end(making)
 
     def _take_piece(self, making: _Making) -> None:
         topic, made = making.topic, making.pieces.popleft().result()
-        now = self._node.image.topics.get(topic.name)
+        now = self._runtime.image.topics.get(topic.name)
         if now is not None and now.topic_id == topic.topic_id:
             self._made(now, made)
             return
@@ -350,12 +356,12 @@ class Leadership:
         for log, error in made:
             if error is None:
                 log.adopt()
-                self._node.store.delete(log.tp)
+                self._store.delete(log.tp)
 
     def _end(self, making: _Making) -> None:
         topic = making.topic
         del self._making[topic.name]
-        now = self._node.image.topics.get(topic.name)
+        now = self._runtime.image.topics.get(topic.name)
         if now is not None and topic.name not in self.unled:
             # The topic has grown meanwhile, or another topic has its name.
             self.follow(topic.name)
@@ -366,12 +372,12 @@ class Leadership:
         for log, error in made:
             if error is None:
                 made_log = log.adopt()
-                if self._node.node_id in topic.partitions[log.tp.partition].replicas:
+                if self._runtime.node_id in topic.partitions[log.tp.partition].replicas:
                     self._host(log.tp, topic, made_log)
             else:
                 _log.error("%s cannot be made: %s; it is tried again", log.tp, error)
                 self.unled.add(topic.name)
-                self._node.log_dirs.suspect(log.directory, error)
+                self._log_dirs.suspect(log.directory, error)
 
 
 def _begin(piece: Iterable[NewLog]) -> list[_Made]:

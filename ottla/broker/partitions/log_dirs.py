@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,7 +33,14 @@ from ottla.metadata.image import Image
 from ottla.replica.hosted import HostedReplica
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.controllers.broker_life import BrokerLife
+    from ottla.broker.controllers.controllers import Controllers
+    from ottla.broker.limits.throttles import Throttles
+    from ottla.broker.metadata.metadata_log import MetadataLog
+    from ottla.broker.partitions.flush import Flusher
+    from ottla.broker.partitions.leadership import Leadership
+    from ottla.broker.runtime import Runtime
+    from ottla.log.directory.store import Store
     from ottla.wire.api import assign_replicas_to_dirs as assign
 else:
     assign = LazyModule("ottla.wire.api.assign_replicas_to_dirs")
@@ -62,8 +69,26 @@ _FUTURE_MARK = 40
 class LogDirs:
     """A node's directories as a whole. The node makes it."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: Store,
+        quorum: MetadataLog,
+        controllers: Controllers,
+        life: BrokerLife,
+        flusher: Flusher,
+        throttles: Throttles,
+        leadership: Callable[[], Leadership],
+    ) -> None:
+        self._runtime = runtime
+        self._store = store
+        self._quorum = quorum
+        self._controllers = controllers
+        self._life = life
+        self._flusher = flusher
+        self._throttle = throttles.directories
+        #: The two know each other: leadership asks where logs may lie, and loses those of a directory that fails.
+        self._leadership = leadership
         #: Where a partition that is not there yet is to be made.
         self._preferred: dict[TopicPartition, str] = {}
         #: Partitions whose place the controller may not know: led since a moment, moved, or changed in the metadata.
@@ -77,84 +102,83 @@ class LogDirs:
 
     def preferred(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         """The directories that were asked for before these partitions were there."""
-        online = self._node.store.directories
+        online = self._store.directories
         found = {tp: self._preferred.pop(tp) for tp in partitions if tp in self._preferred}
         return {tp: path for tp, path in found.items() if path in online}
 
     def cordoned(self) -> list[str]:
         """The directories that get no new partitions (`cordoned.log.dirs`, KIP-1066)."""
-        named = [each.rstrip("/") or "/" for each in self._node.settings.cordoned_log_dirs or ()]
-        return self._node.store.directories if "*" in named else named
+        named = [each.rstrip("/") or "/" for each in self._runtime.settings.cordoned_log_dirs or ()]
+        return self._store.directories if "*" in named else named
 
     def online_ids(self) -> list[Uuid]:
         """The ids of the directories that work."""
-        return [self._id_of(each) for each in self._node.store.directories]
+        return [self._id_of(each) for each in self._store.directories]
 
     def named(self, tp: TopicPartition) -> str | None:
         """The id (text) of the directory in which the metadata has a partition, None where it names none."""
-        topic = self._node.image.topics.get(tp.topic)
+        topic = self._runtime.image.topics.get(tp.topic)
         if topic is None or tp.partition >= len(topic.partitions):
             return None
-        directory = directory_of(topic.partitions[tp.partition], self._node.node_id)
+        directory = directory_of(topic.partitions[tp.partition], self._runtime.node_id)
         return None if directory is None else uuid_text(directory)
 
     def cordon_later(self) -> None:
         """Tell the controller, at the end of this turn of the loop, which directories are cordoned."""
-        self._node.loop.call_soon(self._cordon)
+        self._runtime.loop.call_soon(self._cordon)
 
     def _cordon(self) -> None:
-        node = self._node
-        if node.closed:
+        runtime = self._runtime
+        if runtime.closed:
             return
         named = self.cordoned()
-        ids = [self._id_of(each) for each in node.store.directories if each in named]
-        broker = node.image.brokers.get(node.node_id)
-        if broker is None or node.image.metadata_version < CORDONED_DIRECTORIES_FROM:
+        ids = [self._id_of(each) for each in self._store.directories if each in named]
+        broker = runtime.image.brokers.get(runtime.node_id)
+        if broker is None or runtime.image.metadata_version < CORDONED_DIRECTORIES_FROM:
             return
         # What was told last may not be in the metadata yet.
         known = set(broker.cordoned_log_dirs or ()) if self._cordons is None else self._cordons
         if set(ids) != known:
             self._cordons = set(ids)
-            node.life.cordoned(ids)
+            self._life.cordoned(ids)
 
     def follow(self, old: Image, new: Image, step: TopicStep) -> None:
         """The metadata changed, and perhaps what it says of where logs are."""
         newly = old.metadata_version < DIRECTORIES_FROM <= new.metadata_version
         if old.metadata_version < CORDONED_DIRECTORIES_FROM <= new.metadata_version:
             self.cordon_later()
-        broker = new.brokers.get(self._node.node_id)
-        if newly and broker is not None and not broker.log_dirs and broker.epoch == self._node.life.epoch:
-            self._node.life.register_again()
+        broker = new.brokers.get(self._runtime.node_id)
+        if newly and broker is not None and not broker.log_dirs and broker.epoch == self._life.epoch:
+            self._life.register_again()
         for name in new.topics if newly else step.changed:
             for index in range(len(new.topics[name].partitions)):
                 self.assign_later(TopicPartition(name, index))
 
     def assign_later(self, tp: TopicPartition) -> None:
         """Tell the controller, at the end of this turn of the loop, where the log of a partition is."""
-        if len(self._node.settings.log_dirs) > 1:
+        if len(self._runtime.settings.log_dirs) > 1:
             if not self._unassigned:
-                self._node.loop.call_soon(self._assign)
+                self._runtime.loop.call_soon(self._assign)
             self._unassigned[tp] = None
 
     def _assign(self) -> None:
         unassigned, self._unassigned = self._unassigned, {}
-        store = self._node.store
+        store = self._store
         self._tell_places({tp: self._id_of(store.directory_of(tp)) for tp in unassigned if store.get(tp) is not None})
 
     def _tell_places(self, places: Mapping[TopicPartition, Uuid]) -> None:
         """Tell the controller which directories these partitions lie in, where it does not know it."""
-        node = self._node
-        image = node.image
-        broker = image.brokers.get(node.node_id)
-        if broker is None or image.metadata_version < DIRECTORIES_FROM or node.closed:
+        image, node_id = self._runtime.image, self._runtime.node_id
+        broker = image.brokers.get(node_id)
+        if broker is None or image.metadata_version < DIRECTORIES_FROM or self._runtime.closed:
             return
         found: dict[Uuid, dict[Uuid, list[int]]] = {}
         told: dict[TopicPartition, Uuid] = {}
         for tp, directory in places.items():
             topic = image.topics.get(tp.topic)
-            if topic is None or node.node_id not in topic.partitions[tp.partition].replicas:
+            if topic is None or node_id not in topic.partitions[tp.partition].replicas:
                 continue
-            if directory_of(topic.partitions[tp.partition], node.node_id) != directory:
+            if directory_of(topic.partitions[tp.partition], node_id) != directory:
                 found.setdefault(directory, {}).setdefault(topic.topic_id, []).append(tp.partition)
                 told[tp] = directory
         if not found:
@@ -173,9 +197,9 @@ class LogDirs:
             for directory, topics in found.items()
         ]
         request = assign.AssignReplicasToDirsRequest(
-            broker_id=node.node_id, broker_epoch=broker.epoch, directories=directories
+            broker_id=node_id, broker_epoch=broker.epoch, directories=directories
         )
-        node.controllers.ask(request, partial(self._assigned, told))
+        self._controllers.ask(request, partial(self._assigned, told))
 
     def _assigned(self, told: Mapping[TopicPartition, Uuid], response: Any) -> None:
         """Tell the controller again in a while what it has refused: it may know more of this broker or topic then."""
@@ -189,18 +213,18 @@ class LogDirs:
                 for topic in directory.topics
                 for each in topic.partitions
             }
-            topics = self._node.image.topics
+            topics = self._runtime.image.topics
             for tp in told:
                 topic = topics.get(tp.topic)
                 if topic is None or not codes.get((topic.topic_id, tp.partition), ErrorCode.NONE):
                     del refused[tp]
             why = ", ".join(sorted({ErrorCode(code).name for code in codes.values() if code}))
-        if refused and not self._node.closed:
+        if refused and not self._runtime.closed:
             _log.warning("the controller is told again where %d logs are: %s", len(refused), why)
-            self._node.loop.call_later(_RETRY_SECONDS, self._tell_again, refused)
+            self._runtime.loop.call_later(_RETRY_SECONDS, self._tell_again, refused)
 
     def _tell_again(self, refused: Mapping[TopicPartition, Uuid]) -> None:
-        store = self._node.store
+        store = self._store
         self._tell_places(
             {
                 tp: directory if store.get(tp) is None else self._id_of(store.directory_of(tp))
@@ -209,19 +233,19 @@ class LogDirs:
         )
 
     def _id_of(self, path: str) -> Uuid:
-        return parse_uuid(self._node.store.directory_id(path))
+        return parse_uuid(self._store.directory_id(path))
 
     # ---- moves
 
     def resume(self) -> None:
         """Begin the moves again that the last run did not finish."""
-        for tp, path in self._node.store.unfinished.items():
+        for tp, path in self._store.unfinished.items():
             if self.move(tp, path) is not ErrorCode.NONE:
                 _log.warning("%s does not move to %s any more", tp, path)
 
     def move(self, tp: TopicPartition, path: str) -> ErrorCode:
         """Put a partition into another directory; NONE when that has begun, or it lies there."""
-        node, store = self._node, self._node.store
+        runtime, store = self._runtime, self._store
         if len(str(tp)) + _FUTURE_MARK > _NAME_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if path in store.failed_directories:
@@ -230,32 +254,32 @@ class LogDirs:
             return ErrorCode.LOG_DIR_NOT_FOUND
         if path in self.cordoned():
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
-        replica = node.hosted.get(tp)
+        replica = self._leadership().hosted.get(tp)
         future = store.future(tp)
         if future is not None and future[1] != path:
             store.drop_move(tp)
             future = None
         if replica is None:
             try:
-                node.leader_of(tp.topic, tp.partition)
+                self._leadership().find(tp.topic, tp.partition)
             except KafkaError as error:
                 if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
                     self._preferred[tp] = path
                 return error.code
         if future is None and store.directory_of(tp) != path:
             try:
-                log = store.begin_move(tp, path, node.clock.now_ms())
+                log = store.begin_move(tp, path, runtime.clock.now_ms())
             except OSError as error:
                 self.suspect(path, error)
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            node.loop.call_soon(self._copy, tp, log)
+            runtime.loop.call_soon(self._copy, tp, log)
         return ErrorCode.NONE
 
     def _copy(self, tp: TopicPartition, future: Log) -> None:
         """Copy another piece, or swap."""
-        node, store = self._node, self._node.store
-        found, replica = store.future(tp), node.hosted.get(tp)
-        if node.closed or found is None or found[0] is not future:
+        runtime, store = self._runtime, self._store
+        found, replica = store.future(tp), self._leadership().hosted.get(tp)
+        if runtime.closed or found is None or found[0] is not future:
             return
         if replica is None:
             _log.warning("%s does not move to %s: this node has no replica of it any more", tp, found[1])
@@ -263,23 +287,23 @@ class LogDirs:
             return
         source = replica.log
         again = partial(self._copy, tp, future)
-        wait_ms = node.throttles.directories.wait_ms(node.clock.monotonic_ms())
+        wait_ms = self._throttle.wait_ms(runtime.clock.monotonic_ms())
         if wait_ms:
-            node.loop.call_later(min(wait_ms / 1000, _RETRY_SECONDS), again)
+            runtime.loop.call_later(min(wait_ms / 1000, _RETRY_SECONDS), again)
             return
         try:
             self._piece(replica, future)
             if future.end_offset < source.end_offset:
-                node.loop.call_soon(again)
+                runtime.loop.call_soon(again)
             elif source.being_cleaned:
                 # The swaps of a cleaner that is at work go by the old log's files.
-                node.loop.call_later(_RETRY_SECONDS, again)
+                runtime.loop.call_later(_RETRY_SECONDS, again)
             elif future.size - self._synced_bytes.get(tp, 0) > _SYNC_BYTES_MAX:
                 # So much is synced beside the loop; what comes meanwhile is little.
                 self._synced_bytes[tp] = future.size
-                node.flusher.flush([future], again)
+                self._flusher.flush([future], again)
             else:
-                replica.moved_to(store.finish_move(tp, node.clock.now_ms()))
+                replica.moved_to(store.finish_move(tp, runtime.clock.now_ms()))
                 self._synced_bytes.pop(tp, None)
                 _log.info("%s lies in %s now", tp, found[1])
                 self.assign_later(tp)
@@ -291,28 +315,27 @@ class LogDirs:
 
     def _piece(self, replica: HostedReplica, future: Log) -> None:
         """Copy up to `_PIECE_BYTES` from where the future ends."""
-        source, now_ms = replica.log, self._node.clock.now_ms()
+        source, now_ms = replica.log, self._runtime.clock.now_ms()
         if not source.start_offset <= future.end_offset <= source.end_offset:
             # The move has only begun, or retention has overtaken us.
             future.restart_at(source.start_offset, now_ms)
-        throttle = self._node.throttles.directories
-        bytes_max = min(_PIECE_BYTES, source.settings.segment_bytes, throttle.bytes_max)
+        bytes_max = min(_PIECE_BYTES, source.settings.segment_bytes, self._throttle.bytes_max)
         data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
         if data:
             future.append(data, leader_epoch=replica.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
         elif future.end_offset < source.end_offset:
             # The cleaner has left nothing up to the end.
             future.restart_at(source.end_offset, now_ms)
-        throttle.record(len(data), self._node.clock.monotonic_ms())
+        self._throttle.record(len(data), self._runtime.clock.monotonic_ms())
 
     def _failed_copy(self, tp: TopicPartition, future: Log, error: OSError) -> None:
         _log.error("%s cannot be moved: %s", tp, error)
         if error.errno in _NO_FAILURES:
-            self._node.store.drop_move(tp)
+            self._store.drop_move(tp)
             return
         # Which of the two it was is in the error's path; where there is none, the one that is written to.
         name = error.filename if isinstance(error.filename, str) else ""
-        named = [each for each in self._node.store.directories if name.startswith(each + "/")]
+        named = [each for each in self._store.directories if name.startswith(each + "/")]
         self.failed(named[0] if named else _parent(future.path), error)
 
     # ---- disks that fail
@@ -342,34 +365,34 @@ class LogDirs:
 
     def failed(self, path: str, error: OSError) -> None:
         """A directory is of no use any more."""
-        node, store = self._node, self._node.store
+        store = self._store
         if path not in store.directories:
             return
-        if path == node.quorum.directory:
-            node.on_failure(f"the log directory {path} has failed, and the metadata is in it: {error}")
+        if path == self._quorum.directory:
+            self._runtime.on_failure(f"the log directory {path} has failed, and the metadata is in it: {error}")
             return
         _log.critical("the log directory %s has failed, its partitions are offline: %s", path, error)
         directory, lost = self._id_of(path), store.fail(path, error)
-        node.leadership.lose(lost)
+        self._leadership().lose(lost)
         # The controller could not know a partition to be offline that it has not heard of yet.
         self._tell_places(dict.fromkeys(lost, directory))
-        node.life.directory_failed(directory)
+        self._life.directory_failed(directory)
 
     def tell_what_is_left(self) -> None:
         """Let the controller take the leaders of what lies in failed directories away, at the start.
 
         Another node's controller does so by the registration, which names the directories that work.
         """
-        node = self._node
-        for path, error in node.store.failed_directories.items():
-            if path == node.quorum.directory:
+        quorum, node_id = self._quorum, self._runtime.node_id
+        for path, error in self._store.failed_directories.items():
+            if path == quorum.directory:
                 raise OttlaError(f"the log directory {path} has failed, and the metadata is in it: {error}")
-        leader = node.quorum.leader
-        if leader is None or leader.node_id != node.node_id:
+        leader = quorum.leader
+        if leader is None or leader.node_id != node_id:
             return
-        records = directories_left(node.quorum.decided, node.node_id, self.online_ids())
+        records = directories_left(quorum.decided, node_id, self.online_ids())
         if records:
-            node.quorum.append(records)
+            quorum.append(records)
 
 
 def _parent(path: str) -> str:

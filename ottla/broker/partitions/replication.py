@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.kernel.lazy import LazyModule
@@ -20,9 +21,13 @@ from ottla.replica.replica_session import ReplicaSessions
 from ottla.replica.selector import LEADER, LEADER_ONLY, RACK_AWARE, nearest
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.controllers.controllers import Controllers
+    from ottla.broker.limits.throttles import Throttles
     from ottla.broker.partitions import fetcher as replica_fetcher
     from ottla.broker.partitions import isr_changes
+    from ottla.broker.partitions.flush import Flusher
+    from ottla.broker.partitions.log_dirs import LogDirs
+    from ottla.broker.runtime import Dial, Runtime
     from ottla.replica.followed import FollowedPartition
 else:
     # A node that is alone has neither followers nor leaders elsewhere.
@@ -35,12 +40,27 @@ _log = logging.getLogger("ottla.broker")
 class Replication:
     """The node makes it, has it follow the brokers of the metadata, and stops it."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
-        self.monotonic_ms = node.clock.monotonic_ms
+    def __init__(
+        self,
+        runtime: Runtime,
+        partitions: Mapping[tuple[str, int], Partition],
+        controllers: Controllers,
+        flusher: Flusher,
+        log_dirs: LogDirs,
+        throttles: Throttles,
+        dial: Dial,
+    ) -> None:
+        self._runtime = runtime
+        self._partitions = partitions
+        self._controllers = controllers
+        self._flusher = flusher
+        self._log_dirs = log_dirs
+        self._throttles = throttles
+        self._dial = dial
+        self.monotonic_ms = runtime.clock.monotonic_ms
         #: Broker id -> epoch of those that may be in sync: unfenced and not on their way out.
         self.brokers: dict[int, int] = {}
-        self.sessions = ReplicaSessions(node.rng)
+        self.sessions = ReplicaSessions(runtime.rng)
         #: By the id of the leader.
         self.fetchers: dict[int, replica_fetcher.ReplicaFetcher] = {}
         #: Made with the first proposal.
@@ -50,11 +70,11 @@ class Replication:
 
     def settings_of(self, min_isr: int) -> LeaderSettings:
         """How a leader with this `min.insync.replicas` is set."""
-        return LeaderSettings(self._node.node_id, self._node.settings.replica_lag_time_max_ms, min_isr)
+        return LeaderSettings(self._runtime.node_id, self._runtime.settings.replica_lag_time_max_ms, min_isr)
 
     def start(self) -> None:
         """Plan the first look at who lags."""
-        selector = self._node.settings.replica_selector_class
+        selector = self._runtime.settings.replica_selector_class
         if selector not in (None, "", RACK_AWARE, LEADER_ONLY):
             _log.warning("replica.selector.class=%s is not known here: consumers read from leaders", selector)
         self._plan()
@@ -62,13 +82,13 @@ class Replication:
     @property
     def selects(self) -> bool:
         """Are consumers sent to the replica in their rack (KIP-392)?"""
-        return self._node.settings.replica_selector_class == RACK_AWARE
+        return self._runtime.settings.replica_selector_class == RACK_AWARE
 
     def nearest(self, partition: Partition, rack: str, offset: int) -> int:
         """The broker that a consumer in `rack` is to read `offset` from; LEADER for this one."""
         if partition.machine is None or not rack or not self.selects:
             return LEADER
-        racks = {broker_id: broker.rack for broker_id, broker in self._node.image.brokers.items()}
+        racks = {broker_id: broker.rack for broker_id, broker in self._runtime.image.brokers.items()}
         return nearest(partition.machine, racks, rack, offset)
 
     def stop(self) -> None:
@@ -100,7 +120,7 @@ class Replication:
             fetcher = self.fetchers.get(replica.leader_id)
             if fetcher is None:
                 fetcher = self.fetchers[replica.leader_id] = replica_fetcher.ReplicaFetcher(
-                    self._node, replica.leader_id
+                    self._runtime, self._flusher, self._log_dirs, self._throttles, self._dial, replica.leader_id
                 )
             fetcher.add(replica)
 
@@ -111,7 +131,7 @@ class Replication:
             fetcher.remove(replica)
             if not fetcher:
                 # Another epoch may name the same leader in this very turn of the loop.
-                self._node.loop.call_soon(self._close_idle, replica.leader_id)
+                self._runtime.loop.call_soon(self._close_idle, replica.leader_id)
 
     def _close_idle(self, leader_id: int) -> None:
         fetcher = self.fetchers.get(leader_id)
@@ -124,7 +144,7 @@ class Replication:
     def committed(self, partition: Partition) -> None:
         """The high watermark of a partition has moved."""
         if not self._committed:
-            self._node.loop.call_soon(self._tell_committed)
+            self._runtime.loop.call_soon(self._tell_committed)
         self._committed[partition] = None
         if self.selects:
             # Consumers wait at the followers: they are told at once, as in Apache Kafka.
@@ -147,18 +167,18 @@ class Replication:
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Ask the controller for another ISR."""
         if self._isr_changes is None:
-            self._isr_changes = isr_changes.IsrChanges(self._node)
+            self._isr_changes = isr_changes.IsrChanges(self._runtime, self._controllers, self._partitions)
         self._isr_changes.propose(partition, proposal)
 
     def _plan(self) -> None:
-        seconds = max(1, self._node.settings.replica_lag_time_max_ms) / 2000
-        self._lag_timer = self._node.loop.call_later(seconds, self._look)
+        seconds = max(1, self._runtime.settings.replica_lag_time_max_ms) / 2000
+        self._lag_timer = self._runtime.loop.call_later(seconds, self._look)
 
     def _look(self) -> None:
         self._reconsider()
         self._plan()
 
     def _reconsider(self) -> None:
-        for partition in list(self._node.partitions.values()):
+        for partition in list(self._partitions.values()):
             if partition.machine is not None:
                 partition.step(TimePassed())

@@ -11,7 +11,8 @@ from ottla.share.coordinator import ShareCoordinator
 from ottla.share.event import Prune, StateSettings, TopicsChanged
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.coordinators.parts import CoordinatorParts
+    from ottla.broker.runtime import Runtime
 
 
 class ShareStateDriver(Driver[ShareCoordinator]):
@@ -21,19 +22,19 @@ class ShareStateDriver(Driver[ShareCoordinator]):
         {"InitializeShareGroupStateRequest", "WriteShareGroupStateRequest", "DeleteShareGroupStateRequest"}
     )
 
-    def __init__(self, node: BrokerNode, partition: Partition) -> None:
-        super().__init__(node, partition, _fresh(node))
+    def __init__(self, parts: CoordinatorParts, partition: Partition) -> None:
+        super().__init__(parts, partition, _fresh(parts.runtime))
 
     def begin(self) -> None:
         """The machine may answer; topics may have gone before their state did."""
         super().begin()
-        topics = ImageTopics(self.node.image)
+        topics = ImageTopics(self.runtime.image)
         gone = {key.topic_id for key in self.machine.states if topics.topic_name(key.topic_id) is None}
         self.step(TopicsChanged(topics, gone))
 
     def topics_changed(self, step: TopicStep) -> None:
         """Tell the machine of topics that are gone."""
-        self.step(TopicsChanged(ImageTopics(self.node.image), [topic_id for _, topic_id in step.deleted]))
+        self.step(TopicsChanged(ImageTopics(self.runtime.image), [topic_id for _, topic_id in step.deleted]))
 
     def ask_others(self, effect: Prune) -> None:
         """Cut off what is no longer needed."""
@@ -41,8 +42,8 @@ class ShareStateDriver(Driver[ShareCoordinator]):
         self.partition.start_moved()
 
 
-def _fresh(node: BrokerNode) -> ShareCoordinator:
+def _fresh(runtime: Runtime) -> ShareCoordinator:
     return ShareCoordinator(
-        StateSettings.of(node.settings),
-        ImageTopics(node.image),
+        StateSettings.of(runtime.settings),
+        ImageTopics(runtime.image),
     )

@@ -25,13 +25,13 @@ class ShareStates(Coordinators["coordinator_driver.ShareStateDriver"]):
 
     def make(self, partition: Partition) -> coordinator_driver.ShareStateDriver:
         """A coordinator of the share partitions of a partition."""
-        return coordinator_driver.ShareStateDriver(self.node, partition)
+        return coordinator_driver.ShareStateDriver(self.parts, partition)
 
     def new_topic(self) -> CreatableTopic:
         """`__share_group_state`, on the first need of it."""
-        settings = self.node.settings
+        settings = self.runtime.settings
         name = "share.coordinator.state.topic.replication.factor"
-        replicas = internal_replicas(self.node, name, settings.share_coordinator_state_topic_replication_factor)
+        replicas = internal_replicas(self.runtime, name, settings.share_coordinator_state_topic_replication_factor)
         return new_topic(
             SHARE_TOPIC,
             settings.share_coordinator_state_topic_num_partitions,

@@ -38,7 +38,7 @@ class ShareLeader:
 
     def __init__(self, shares: Shares, key: SharePartitionKey, partition: Partition) -> None:
         self._shares = shares
-        self.node = shares.node
+        self._runtime = shares.runtime
         self.key = key
         self.partition = partition
         #: None until the stored state is here.
@@ -61,11 +61,11 @@ class ShareLeader:
         The first fetch of a group with many partitions does not hold the loop while all of them load, and is answered
         when the first one has something.
         """
-        self.node.loop.call_soon(self._read)
+        self._runtime.loop.call_soon(self._read)
 
     def _read(self) -> None:
         if not self._closed:
-            self.node.persister.read(self.key, self.partition.leader_epoch, self._opened)
+            self._shares.persister().read(self.key, self.partition.leader_epoch, self._opened)
 
     def _opened(self, result: Any) -> None:
         if self._closed:
@@ -99,7 +99,7 @@ class ShareLeader:
             return found(log.start_offset)
         if reset == "latest":
             return found(end)
-        since_ms = self.node.clock.now_ms() - duration_ms(reset.partition(":")[2])
+        since_ms = self._runtime.clock.now_ms() - duration_ms(reset.partition(":")[2])
 
         def looked(record: Found | KafkaError) -> None:
             if isinstance(record, KafkaError):
@@ -109,10 +109,10 @@ class ShareLeader:
                 found(end if record is None else record[1])
 
         def look() -> Lookup:
-            with self.node.log_dirs.guarding(log):
+            with self._shares.log_dirs.guarding(log):
                 return (yield from offset_for_timestamp(log, since_ms, end))
 
-        self.node.look_ups.run(look(), looked, lambda: self._closed)
+        self._shares.look_ups.run(look(), looked, lambda: self._closed)
 
     def settings_changed(self) -> None:
         """Take the group's limits over."""
@@ -149,7 +149,7 @@ class ShareLeader:
     def acknowledge(self, member_id: str, said: Any, done: Callable[[KafkaError | None], None]) -> None:
         """Take in what a member says; `done` is called when it is stored, or with why it does not count."""
         try:
-            change = self.ready().acknowledge(member_id, said, self.node.clock.monotonic_ms())
+            change = self.ready().acknowledge(member_id, said, self._runtime.clock.monotonic_ms())
         except KafkaError as error:
             done(error)
             return
@@ -181,7 +181,7 @@ class ShareLeader:
             done(error)
             self.wake()
 
-        self.node.persister.write(self.key, self._state_epoch, self.partition.leader_epoch, change, stored)
+        self._shares.persister().write(self.key, self._state_epoch, self.partition.leader_epoch, change, stored)
 
     # -- time
 
@@ -194,13 +194,13 @@ class ShareLeader:
             self._timer.cancel()
         self._timer, self._timer_ms = None, deadline_ms
         if deadline_ms is not None:
-            delay_ms = max(0, deadline_ms - self.node.clock.monotonic_ms())
-            self._timer = self.node.loop.call_later(delay_ms / 1000, self._time_passed)
+            delay_ms = max(0, deadline_ms - self._runtime.clock.monotonic_ms())
+            self._timer = self._runtime.loop.call_later(delay_ms / 1000, self._time_passed)
 
     def _time_passed(self) -> None:
         self._timer = self._timer_ms = None
         assert self.machine is not None
-        self.store(self.machine.expire(self.node.clock.monotonic_ms()))
+        self.store(self.machine.expire(self._runtime.clock.monotonic_ms()))
         self.wake()
 
     def wake(self) -> None:

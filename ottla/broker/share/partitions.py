@@ -7,6 +7,7 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,11 @@ from ottla.replica.partition import Partition
 from ottla.settings.group.settings import GroupSettings
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.partitions.log_dirs import LogDirs
+    from ottla.broker.partitions.look_ups import LookUps
+    from ottla.broker.runtime import Runtime
     from ottla.broker.share import partition as share_leader
+    from ottla.broker.share.persister import Persister
     from ottla.share import session as share_session
     from ottla.share import state as share_state
 else:
@@ -30,8 +34,14 @@ else:
 class Shares:
     """All share partitions and share sessions of a node."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self.node = node
+    def __init__(
+        self, runtime: Runtime, log_dirs: LogDirs, look_ups: LookUps, persister: Callable[[], Persister]
+    ) -> None:
+        self.runtime = runtime
+        self.log_dirs = log_dirs
+        self.look_ups = look_ups
+        #: The way to the share coordinators, made by the first call.
+        self.persister = persister
         self._leaders: dict[share_state.SharePartitionKey, share_leader.ShareLeader] = {}
         #: By group id; made on demand, forgotten when settings change.
         self._settings: dict[str, GroupSettings] = {}
@@ -45,8 +55,8 @@ class Shares:
         """The settings of a group as they are now."""
         settings = self._settings.get(group_id)
         if settings is None:
-            overrides = self.node.image.config(GROUP, group_id)
-            settings = self._settings[group_id] = GroupSettings.resolve(overrides, self.node.settings)
+            overrides = self.runtime.image.config(GROUP, group_id)
+            settings = self._settings[group_id] = GroupSettings.resolve(overrides, self.runtime.settings)
         return settings
 
     def find(self, key: share_state.SharePartitionKey) -> share_leader.ShareLeader | None:

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.coordinators.peers import BrokerPeers
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.metadata.image import NO_LEADER
@@ -31,7 +30,10 @@ from ottla.wire.api import write_share_group_state as write
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 
 if TYPE_CHECKING:
-    from ottla.broker.node import BrokerNode
+    from ottla.broker.coordinators.peers import BrokerPeers
+    from ottla.broker.partitions.leadership import Leadership
+    from ottla.broker.runtime import Runtime
+    from ottla.broker.share.coordinators import ShareStates
 
 _PASSING = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
@@ -47,10 +49,12 @@ Errors = dict[tuple[Uuid, int], KafkaError]
 class Persister:
     """The node makes one, for its group coordinators and its share partitions."""
 
-    def __init__(self, node: BrokerNode) -> None:
-        self._node = node
+    def __init__(self, runtime: Runtime, coordinators: ShareStates, leadership: Leadership, peers: BrokerPeers) -> None:
+        self._runtime = runtime
+        self._coordinators = coordinators
+        self._leadership = leadership
         self._retries: set[TimerHandle] = set()
-        self.peers = BrokerPeers(node)
+        self.peers = peers
         #: The writes that wait for an earlier one of their share partition, while one is on its way.
         self._writes: dict[SharePartitionKey, deque[tuple[Any, Callable[[Any], None]]]] = {}
         self._closed = False
@@ -177,7 +181,7 @@ class Persister:
         def written(result: Any) -> None:
             waiting = self._writes[key]
             if waiting:
-                self._node.loop.call_soon(self._write, key, *waiting.popleft())
+                self._runtime.loop.call_soon(self._write, key, *waiting.popleft())
             else:
                 del self._writes[key]
             done(result)
@@ -186,12 +190,12 @@ class Persister:
 
     def high_watermark(self, tp: TopicPartition, done: Callable[[int | KafkaError], None]) -> None:
         """Where a partition is committed up to, as its leader has it, here or at another broker."""
-        topic = self._node.image.topics.get(tp.topic)
+        topic = self._runtime.image.topics.get(tp.topic)
         known = topic is not None and 0 <= tp.partition < len(topic.partitions)
         leader = topic.partitions[tp.partition].leader if topic is not None and known else NO_LEADER
-        if leader in (NO_LEADER, self._node.node_id):
+        if leader in (NO_LEADER, self._runtime.node_id):
             try:
-                return done(self._node.leader_of(*tp).high_watermark)
+                return done(self._leadership.find(*tp).high_watermark)
             except KafkaError as error:
                 return done(error)
 
@@ -229,21 +233,21 @@ class Persister:
 
         def ask() -> None:
             leader = self._leader(key)
-            if leader not in (NO_LEADER, self._node.node_id):
+            if leader not in (NO_LEADER, self._runtime.node_id):
                 return self.peers.ask(leader, request, came)
             try:
-                driver = self._node.share_states.driver_of(key.text)
+                driver = self._coordinators.driver_of(key.text)
             except KafkaError as error:
                 return answered(error)
             driver.ask(request, 0, answered)
             return None
 
-        self._node.share_states.when_there(ask)
+        self._coordinators.when_there(ask)
 
     def _leader(self, key: SharePartitionKey) -> int:
         """The broker that coordinates a share partition."""
-        states = self._node.share_states
-        topic = self._node.image.topics.get(states.topic)
+        states = self._coordinators
+        topic = self._runtime.image.topics.get(states.topic)
         return NO_LEADER if topic is None else topic.partitions[states.partition_of(key.text)].leader
 
     def _ask_again(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int) -> None:
@@ -251,7 +255,7 @@ class Persister:
             self._retries.discard(retry)
             self._ask(key, request, done, attempt + 1)
 
-        retry = self._node.loop.call_later(_RETRY_SECONDS[attempt], again)
+        retry = self._runtime.loop.call_later(_RETRY_SECONDS[attempt], again)
         self._retries.add(retry)
 
 
