@@ -31,7 +31,7 @@ class Leader:
         #: The requests that are not answered yet.
         self.asked: list[tuple[Any, Callable[[Any], None]]] = []
         self.session_id = 5
-        self.node.dial = lambda peer: self
+        self.node.replication._dial = lambda peer: self
         endpoint = BrokerEndpoint(name="PLAINTEXT", host="leader", port=9092, security_protocol=0)
         self.node.quorum.append(
             [RegisterBrokerRecord(broker_id=_LEADER, broker_epoch=77, end_points=[endpoint], fenced=False)]
