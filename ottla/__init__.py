@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    # The broker is imported when it is asked for: a client or a tool has no use for it.
+    # The broker is imported on first use: a client or a tool does not need it.
     if name == "Node":
         from ottla.embedded.node import Node
 

@@ -1,4 +1,4 @@
-"""Pytest fixtures: a real node in the test's process. Installed with Ottla; nothing has to be imported.
+"""Pytest fixtures: a real node in the test's process. Installed with Ottla; no import is needed.
 
 def test_my_service(ottla_node, ottla_topic):
     service = Service(bootstrap_servers=ottla_node.bootstrap_servers, topic=ottla_topic)
@@ -6,10 +6,10 @@ def test_my_service(ottla_node, ottla_topic):
 @pytest.mark.ottla(settings={"message.max.bytes": 1000}, partitions=3)
 def test_that_large_orders_are_refused(ottla_node, ottla_topic): ...
 
-`ottla_node.faults` makes the node fail as the test says, `ottla_node.clock` lets time pass on it: the list is in
-docs/internals/testing.md. `ottla_node.produce(topic, [b"a"])`, `.records(topic)` and `.wait_for_lag(group)` write,
-read and wait; under asyncio their `_async` forms do. A fresh node takes about ten milliseconds; where many tests share
-one, use `ottla_session_node` and `ottla_session_topic` (override the fixture `ottla_session_settings` if need be).
+`ottla_node.faults` makes the node fail on demand, `ottla_node.clock` advances its time: docs/internals/testing.md has
+the list. `ottla_node.produce(topic, [b"a"])`, `.records(topic)` and `.wait_for_lag(group)` write, read and wait; under
+asyncio use their `_async` forms. A fresh node takes about ten milliseconds; to share one node between many tests, use
+`ottla_session_node` and `ottla_session_topic` (override the fixture `ottla_session_settings` if needed).
 """
 
 from collections.abc import Iterator
@@ -26,18 +26,18 @@ _MARK = (
     "ottla(settings=None, partitions=1, topic_settings=None, nodes=3): the node's settings by Kafka's names, and those "
     "of the topic, for the fixtures ottla_node and ottla_topic; how many nodes ottla_cluster has"
 )
-#: Session topics get a number: tests of different files may have one name.
+#: Session topics get a number, since tests in different files may have the same name.
 _numbers = count(1)
 _KNOWN = {"settings", "partitions", "topic_settings", "nodes"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell pytest of the mark."""
+    """Register the marker."""
     config.addinivalue_line("markers", _MARK)
 
 
 def _asked(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """What the nearest mark says; what is there twice the nearest one decides."""
+    """The arguments of the test's marks; the nearest mark wins."""
     asked: dict[str, Any] = {}
     for mark in request.node.iter_markers("ottla"):
         if mark.args or mark.kwargs.keys() - _KNOWN:
@@ -48,7 +48,7 @@ def _asked(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 @pytest.fixture
 def ottla_node(request: pytest.FixtureRequest) -> "Iterator[FixtureNode]":
-    """A fresh node on a free port of 127.0.0.1, with its data in a temporary directory; gone after the test."""
+    """A fresh node on a free port of 127.0.0.1, with its data in a temporary directory; removed after the test."""
     from ottla.embedded.fixture_node import FixtureNode
 
     with FixtureNode(settings=_asked(request).get("settings")) as node:
@@ -57,7 +57,7 @@ def ottla_node(request: pytest.FixtureRequest) -> "Iterator[FixtureNode]":
 
 @pytest.fixture
 def ottla_topic(ottla_node: "FixtureNode", request: pytest.FixtureRequest) -> str:
-    """The name of a new topic on `ottla_node`, made from the test's own name. It has one partition."""
+    """The name of a new topic on `ottla_node`, derived from the test's name. It has one partition by default."""
     return _new_topic(ottla_node, request, "")
 
 
@@ -69,7 +69,7 @@ def ottla_session_settings() -> dict[str, object]:
 
 @pytest.fixture(scope="session")
 def ottla_session_node(ottla_session_settings: dict[str, object]) -> "Iterator[FixtureNode]":
-    """A node for all tests that ask for it. They see each other's writes: give each test its own topics."""
+    """A node shared by all tests that use it. They see each other's writes: give each test its own topics."""
     from ottla.embedded.fixture_node import FixtureNode
 
     with FixtureNode(settings=ottla_session_settings) as node:
@@ -78,13 +78,13 @@ def ottla_session_node(ottla_session_settings: dict[str, object]) -> "Iterator[F
 
 @pytest.fixture
 def ottla_session_topic(ottla_session_node: "FixtureNode", request: pytest.FixtureRequest) -> str:
-    """The name of a topic on `ottla_session_node` that no other test uses."""
+    """The name of a new topic on `ottla_session_node` that no other test uses."""
     return _new_topic(ottla_session_node, request, f"-{next(_numbers)}")
 
 
 @pytest.fixture
 def ottla_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
-    """A fresh cluster of processes on free ports of 127.0.0.1; gone after the test. `@pytest.mark.ottla(nodes=5)`."""
+    """A fresh cluster of processes on 127.0.0.1, removed after the test: `@pytest.mark.ottla(nodes=5)`."""
     from ottla.embedded.cluster.cluster import Cluster
 
     asked = _asked(request)

@@ -1,8 +1,8 @@
-"""The kinds of faults, and which requests they take. `ottla.embedded.faults` makes them; read that first.
+"""The kinds of faults, and their selection of requests. `ottla.embedded.faults` creates them; read that first.
 
 Rules:
-- All but `wait` and `remove` run on the node's thread.
-- A request that a fault takes is carried out in its turn or not at all, never later: its bytes are only lent.
+- Everything but `wait` and `remove` runs on the node's thread.
+- A request that a fault takes is executed immediately or not at all, never later: its bytes are only borrowed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _Self = TypeVar("_Self", bound="Fault")
 _TOPICS = frozenset({"name", "topic", "topic_id", "topics", "topic_name", "topic_names"})
 _GROUPS = frozenset({"group_id", "group_ids", "groups", "groups_names", "key", "coordinator_keys"})
 _TRANSACTIONS = frozenset({"transactional_id", "transactional_ids", "key", "coordinator_keys"})
-#: Their partitions are looked up one by one, and fail one by one.
+#: The APIs that look up their partitions one by one, so that partitions fail individually.
 _BY_PARTITION = frozenset(
     {
         ApiKey.PRODUCE,
@@ -42,7 +42,7 @@ _BY_PARTITION = frozenset(
         ApiKey.DESCRIBE_PRODUCERS,
     }
 )
-#: Errors of a fetch session (KIP-227) are about the request, not about a partition.
+#: Errors of a fetch session (KIP-227) concern the whole request, not a partition.
 _OF_SESSION = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -54,7 +54,7 @@ _OF_SESSION = frozenset(
 
 @frozen
 class Where:
-    """Which requests are meant. What is None does not matter."""
+    """Selects requests; a field that is None matches all."""
 
     apis: frozenset[int]
     topic: str | None = None
@@ -64,7 +64,7 @@ class Where:
     client_id: str | None = None
 
     def fits(self, call: Call, request: Any, key: int) -> bool:
-        """Is this request meant?"""
+        """Whether the request is selected."""
         if key not in self.apis or self.client_id not in (None, call.client_id):
             return False
         if self.group is not None and self.group not in _said(request, _GROUPS):
@@ -84,7 +84,7 @@ class Where:
 
 
 def _said(struct: Any, names: frozenset[str]) -> Iterator[str | bytes]:
-    """What stands in the fields of these names, in a request and all its parts."""
+    """The values of the fields with these names, in a request and all its nested structs."""
     for field in fields(type(struct)):
         value = getattr(struct, field.name)
         for each in value if isinstance(value, list) else (value,):
@@ -95,13 +95,13 @@ def _said(struct: Any, names: frozenset[str]) -> Iterator[str | bytes]:
 
 
 class Fault(ABC):
-    """A fault. It ends by `remove`, or at the end of a `with` block."""
+    """A fault. It ends with `remove`, or with its `with` block."""
 
     def __init__(self, where: Where, times: int | None, after: int) -> None:
         if (times is not None and times < 1) or after < 0:
             raise ValueError("times is at least 1, or None for always; after is at least 0")
         self.where = where
-        #: How many requests it has taken.
+        #: How many requests the fault has taken.
         self.hits = 0
         self._left = times
         self._after = after
@@ -110,13 +110,13 @@ class Fault(ABC):
         self.on_removal: Callable[[Fault], None] = lambda _: None
 
     def wait(self, times: int = 1, timeout_s: float = 30.0) -> None:
-        """Return when it has taken this many requests. Raises TimeoutError when they do not come."""
+        """Wait until the fault has taken this many requests. TimeoutError if it does not."""
         with self._changed:
             if not self._changed.wait_for(lambda: self.hits >= times, timeout_s):
                 raise TimeoutError(f"the fault took {self.hits} requests in {timeout_s} s, not {times}")
 
     def remove(self) -> None:
-        """End it. What it holds back is answered."""
+        """End the fault; held answers are sent."""
         self.on_removal(self)
 
     def __enter__(self: _Self) -> _Self:
@@ -130,11 +130,11 @@ class Fault(ABC):
     # ---- on the node's thread
 
     def fits(self, call: Call, request: Any, key: int) -> bool:
-        """May it take this request?"""
+        """Whether the fault may take this request."""
         return self._left != 0 and self.where.fits(call, request, key)
 
     def take(self) -> bool:
-        """Is it this one's turn?"""
+        """Whether the fault takes the current request; counts `after` and `times` down."""
         if self._after:
             self._after -= 1
             return False
@@ -143,13 +143,13 @@ class Fault(ABC):
         return True
 
     def taken(self) -> None:
-        """Count it. Its waiter finds the request carried out, if it is at all."""
+        """Count a taken request and wake waiters, after the request was executed if it is."""
         with self._changed:
             self.hits += 1
             self._changed.notify_all()
 
     def perform(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
-        """The reply to a request that fits; `go_on` carries it out."""
+        """The reply to a request that fits; `go_on` executes it."""
         if not self.take():
             return go_on()
         try:
@@ -159,10 +159,10 @@ class Fault(ABC):
 
     @abstractmethod
     def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
-        """The reply to a request that it takes."""
+        """The reply to a request that the fault takes."""
 
     def removed(self) -> None:
-        """Mark the fault as over."""
+        """Clean up after the removal."""
         return
 
 
@@ -184,10 +184,10 @@ class Error(Fault):
         return super().perform(call, request, key, go_on)
 
     def _fail_partitions(self, node: BrokerNode, request: Any, go_on: Callable[[], Any]) -> Any:
-        """Carry out the request on a node that finds some of its partitions failed."""
+        """Execute the request while the node's lookup of the selected partitions fails."""
         session = node.fetch_sessions.find(request.session_id) if hasattr(request, "session_id") else None
         for wanted in session.wanted.values() if session is not None else ():
-            # A fetch passes over partitions where nothing has happened; now it looks each one up.
+            # A fetch skips unchanged partitions; make it look each one up.
             wanted.led = None
         lookup = node.leader_of
         taken: list[bool] = []
@@ -221,7 +221,7 @@ class Error(Fault):
         raise error
 
     def _fail_topics(self, response: Any) -> Any:
-        """Metadata tells the brokers whatever its topics' errors are."""
+        """Fail the topics of a Metadata response only: it lists the brokers in any case."""
         for topic in response.topics:
             if self.where.topic in (None, topic.name):
                 topic.error_code, topic.partitions = self.code, []
@@ -229,13 +229,13 @@ class Error(Fault):
 
 
 class CoordinatorAway(Error):
-    """A coordinator that cannot be found. What it is told depends on whether it is looked for or asked."""
+    """An unavailable coordinator. Lookups and requests to the coordinator get different errors."""
 
     def __init__(self, where: Where, times: int | None, after: int) -> None:
         super().__init__(where, times, after, ErrorCode.NOT_COORDINATOR)
 
     def fits(self, call: Call, request: Any, key: int) -> bool:
-        # Produce names its transaction but asks no coordinator.
+        # Produce names its transaction but does not go to a coordinator.
         return key != ApiKey.PRODUCE and super().fits(call, request, key)
 
     def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
@@ -244,7 +244,7 @@ class CoordinatorAway(Error):
 
 
 class Disconnect(Fault):
-    """Closes the connection instead of an answer."""
+    """Closes the connection instead of answering."""
 
     def __init__(self, where: Where, times: int | None, after: int, *, carried_out: bool = False) -> None:
         super().__init__(where, times, after)
@@ -257,7 +257,7 @@ class Disconnect(Fault):
 
 
 class Hold(Fault):
-    """Keeps answers back: for a time on the node's clock, or until `release`."""
+    """Holds answers back: for a time on the node's clock, or until `release`."""
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ class Hold(Fault):
         self._held: dict[int, Callable[[], None]] = {}
 
     def release(self) -> None:
-        """Give the answers that were kept back, in their order."""
+        """Send the held answers, in order."""
         self._on_loop(self.removed)
 
     def removed(self) -> None:
@@ -300,7 +300,7 @@ class Hold(Fault):
 
 
 class AnswerInstead(Fault):
-    """Lets the test write the answer."""
+    """Lets the test give the answer."""
 
     def __init__(self, where: Where, times: int | None, after: int, answer: Callable[[Any, int], Any]) -> None:
         super().__init__(where, times, after)
@@ -312,7 +312,7 @@ class AnswerInstead(Fault):
 
 
 class Seen(NamedTuple):
-    """A request that came."""
+    """A request that a `Watch` saw."""
 
     api: ApiKey
     version: int
@@ -320,11 +320,11 @@ class Seen(NamedTuple):
 
 
 class Watch(Fault):
-    """Lists the requests that come, and harms none."""
+    """Lists requests without harming them."""
 
     def __init__(self, where: Where, times: int | None, after: int) -> None:
         super().__init__(where, times, after)
-        #: In the order in which they came.
+        #: The requests, in order of arrival.
         self.requests: list[Seen] = []
 
     def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
@@ -333,7 +333,7 @@ class Watch(Fault):
 
 
 def instead(reply: Any, then: Callable[[Any, Callable[[Any], None]], None]) -> Any:
-    """A reply that is not given as it comes: `then(value, resolve)` decides. What has no reply has none to change."""
+    """Replace a reply: `then(value, resolve)` decides what is sent. A request without a reply is left alone."""
     if isinstance(reply, NoReply):
         return reply
     if not isinstance(reply, Later):

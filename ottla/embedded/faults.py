@@ -5,12 +5,12 @@
         fault.wait()
 
 Rules:
-- A fault stands between dispatch and the handler: everything else of the request's way is the real one.
-- The first fault that fits a request takes it; delays, holds and watches let it go on to the next one.
-- Without `carried_out` the request never reaches its handler. With it the request is carried out and only its answer
-  is lost: what a client must not repeat carelessly.
-- Where partitions fail alone (produce, fetch, list offsets) so do they here, by the partition's own lookup.
-- While there is no fault the node's handlers are called as ever: nothing is asked, nothing is slower.
+- A fault sits between dispatch and the handler: the rest of the request's path is real.
+- The first fault that matches a request takes it; delays, holds and watches also pass it on to the next fault.
+- Without `carried_out` the request never reaches its handler. With it the request is executed and only its answer is
+  lost: the case in which a careless retry does harm.
+- In APIs whose partitions fail individually (produce, fetch, list offsets), a fault fails individual partitions, too.
+- Without faults, the node's handlers are called directly: there is no cost.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ __all__ = ["Fault", "Faults", "Hold", "Watch"]
 _T = TypeVar("_T")
 _F = TypeVar("_F", bound=Fault)
 
-#: An API, several, or with None every one that the node serves.
+#: An API, several, or None for every API that the node serves.
 Apis = ApiKey | Iterable[ApiKey] | None
 
 
 class Faults:
-    """All faults of one embedded node, which makes it. They outlive a restart of the node.
+    """All faults of one embedded node, which creates it. They survive a restart of the node.
 
-    `topic` and `partition`, `group`, `transactional_id` and `client_id` say which requests are meant; of those the
-    first `after` pass unharmed, and then `times` are taken (None: all of them until `remove` or `clear`).
+    `topic` and `partition`, `group`, `transactional_id` and `client_id` select requests. The first `after` of these
+    pass unharmed, then the fault takes `times` (None: all until `remove` or `clear`).
     """
 
     def __init__(self, on_loop: Callable[[Callable[[], None]], None]) -> None:
@@ -51,7 +51,7 @@ class Faults:
         self._node: BrokerNode | None = None
 
     def attach(self, node: BrokerNode | None) -> None:
-        """Stand before this node's handlers from now on, or, with None, before none. Called on the node's thread."""
+        """Apply the faults to this node's handlers, or to none if None. Called on the node's thread."""
         self._node = node
         self._put()
 
@@ -59,7 +59,7 @@ class Faults:
         if self._node is not None:
             self._node.dispatch.put_around(self._around if self._faults else None)
 
-    # ---- what can be asked for
+    # ---- faults
 
     def error(
         self,
@@ -75,7 +75,7 @@ class Faults:
         transactional_id: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Answer with this error."""
+        """Answer with an error."""
         if not isinstance(code, ErrorCode):
             raise TypeError(f"a fault's error is an ErrorCode, such as ErrorCode.NOT_LEADER_OR_FOLLOWER, not {code!r}")
         where = Where(_keys(api), topic, partition, group, transactional_id, client_id)
@@ -93,7 +93,7 @@ class Faults:
         transactional_id: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Close the connection instead of an answer."""
+        """Close the connection instead of answering."""
         where = Where(_keys(api), topic, None, group, transactional_id, client_id)
         return self._add(Disconnect(where, times, after, carried_out=carried_out))
 
@@ -109,7 +109,7 @@ class Faults:
         transactional_id: str | None = None,
         client_id: str | None = None,
     ) -> Fault:
-        """Carry out at once and answer `ms` later, on the node's clock: `node.clock.advance(ms)` ends the wait."""
+        """Execute at once and answer `ms` later, on the node's clock: `node.clock.advance(ms)` ends the wait."""
         where = Where(_keys(api), topic, None, group, transactional_id, client_id)
         return self._add(Hold(where, times, after, self._on_loop, delay_ms=ms))
 
@@ -124,7 +124,7 @@ class Faults:
         transactional_id: str | None = None,
         client_id: str | None = None,
     ) -> Hold:
-        """Carry out at once and keep the answers until `release()`: a slow node without any sleep in the test."""
+        """Execute at once and hold the answers until `release()`: a slow node without a sleep in the test."""
         where = Where(_keys(api), topic, None, group, transactional_id, client_id)
         return self._add(Hold(where, times, after, self._on_loop))
 
@@ -137,22 +137,22 @@ class Faults:
         after: int = 0,
         client_id: str | None = None,
     ) -> Fault:
-        """Let `answer(request, version)` give the response; None of it lets the request go on.
+        """Answer with the result of `answer(request, version)`; None passes the request on.
 
-        It is called on the node's thread, must not block, and may raise KafkaError.
+        `answer` is called on the node's thread. It must not block, and may raise KafkaError.
         """
         return self._add(AnswerInstead(Where(_keys(api), client_id=client_id), times, after, answer))
 
     def watch(self, api: Apis = None, *, client_id: str | None = None) -> Watch:
-        """No fault: count and list the requests that come."""
+        """Count and list requests without harming them."""
         return self._add(Watch(Where(_keys(api), client_id=client_id), None, 0))
 
     def coordinator_unavailable(
         self, group: str | None = None, *, transactional_id: str | None = None, times: int | None = None
     ) -> Fault:
-        """The coordinator of a group or of a transactional id is nowhere to be found until the fault is removed.
+        """Make the coordinator of a group or of a transactional id unavailable until the fault is removed.
 
-        Who looks for it is told COORDINATOR_NOT_AVAILABLE, who asks the one it knew NOT_COORDINATOR.
+        Lookups get COORDINATOR_NOT_AVAILABLE, requests to the known coordinator NOT_COORDINATOR.
         """
         if (group is None) == (transactional_id is None):
             raise ValueError("give a group or a transactional_id")
@@ -160,15 +160,15 @@ class Faults:
         return self._add(CoordinatorAway(where, times, 0))
 
     def unreachable(self) -> Fault:
-        """No client gets an answer: every connection is dropped, and each new one at its first request."""
+        """Answer no client: drop every connection now, and each new one at its first request."""
         fault = self._add(Disconnect(Where(frozenset(HANDLERS)), None, 0))
         self.drop_connections()
         return fault
 
-    # ---- what happens once, now
+    # ---- one-time actions
 
     def drop_connections(self) -> int:
-        """Close every client's connection; the number of them."""
+        """Close every client's connection; returns their number."""
 
         def drop(node: BrokerNode) -> int:
             connections = [each for listener in node.listeners for each in listener.connections]
@@ -179,9 +179,9 @@ class Faults:
         return self._do(drop)
 
     def move_coordinator(self, group: str | None = None, *, transactional_id: str | None = None) -> None:
-        """Let the coordinator of a group or of a transactional id fail over: a new one is loaded from its log.
+        """Fail over the coordinator of a group or of a transactional id: a new one is loaded from its log.
 
-        Requests that wait for an answer of the old one get NOT_COORDINATOR.
+        Requests that wait for an answer of the old coordinator get NOT_COORDINATOR.
         """
         if (group is None) == (transactional_id is None):
             raise ValueError("give a group or a transactional_id")
@@ -195,14 +195,14 @@ class Faults:
         self._do(move)
 
     def clear(self) -> None:
-        """Remove every fault; what they held back is answered."""
+        """Remove every fault; held answers are sent."""
         for fault in self._faults:
             fault.remove()
 
-    # ---- how it comes about
+    # ---- mechanism
 
     def _do(self, work: Callable[[BrokerNode], _T]) -> _T:
-        """Do something to the running node, on its thread."""
+        """Run `work` with the running node, on its thread."""
         done: list[_T] = []
 
         def run() -> None:
@@ -232,7 +232,7 @@ class Faults:
         self._on_loop(remove)
 
     def _around(self, handler: Handler) -> Handler:
-        """A handler before which the faults stand."""
+        """Wrap a handler in the faults."""
         key = handler.api.key
 
         def perform(call: Call, request: Any) -> Any:

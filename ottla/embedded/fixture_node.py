@@ -1,9 +1,9 @@
-"""The node of the fixtures: `ottla.Node` with what tests do again and again, to write, to read and to wait.
+"""The node of the fixtures: `ottla.Node` with helpers for tests to write, read and wait.
 
 Rules:
-- Each call is a client's, over the socket, and closes its client.
-- What is waited for and does not come is a TimeoutError that says how far it got.
-- Under asyncio a test uses the `_async` forms: they leave its event loop free for the service under test.
+- Each call uses a client over the socket, and closes it.
+- A wait that fails raises TimeoutError with the state it reached.
+- Under asyncio, use the `_async` forms: they leave the event loop free for the service under test.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class FixtureNode(Node):
         timestamp: int | None = None,
         timeout: float = 30.0,
     ) -> list[RecordMetadata]:
-        """Write records, values or (key, value) pairs, and return where each lies when all are acknowledged.
+        """Write values or (key, value) pairs; returns each record's position when all are acknowledged.
 
-        `timestamp` is in ms since 1970, `timeout` in seconds. The topic is made when there is none. KafkaError.
+        `timestamp` is in ms since 1970, `timeout` in seconds. A missing topic is created. KafkaError.
         """
         with Producer(self.bootstrap_servers, linger_ms=0) as producer:
             deliveries = []
@@ -64,10 +64,10 @@ class FixtureNode(Node):
         committed: bool = False,
         timeout: float = 10.0,
     ) -> list[ConsumerRecord[Any, Any]]:
-        """All records of a topic from its beginning, by partition and offset. It joins no group.
+        """All records of a topic from its beginning, by partition and offset, read without a group.
 
-        With `count` it waits until there are so many, at most `timeout` seconds (TimeoutError); without, it gives what
-        is there now. `committed` leaves out records of open and aborted transactions. KafkaError if there is no topic.
+        With `count` it waits for that many records, at most `timeout` seconds (TimeoutError); without, it returns the
+        current ones. `committed` omits records of open and aborted transactions. KafkaError if there is no topic.
         """
         text_of(topic, "topic")
         wanted = 0 if count is None else whole(count, "count", 0)
@@ -93,7 +93,7 @@ class FixtureNode(Node):
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
     def wait_for_lag(self, group: str, lag: int = 0, *, timeout: float = 10.0) -> None:
-        """Return when a group has at most `lag` records to read, in all partitions that it has committed or holds.
+        """Wait until a group lags by at most `lag` records in all partitions that it has committed or owns.
 
         A partition without a commit counts with all its records. TimeoutError after `timeout` seconds.
         """
@@ -117,7 +117,7 @@ class FixtureNode(Node):
                     raise TimeoutError(f"group {group} has not come to a lag of {lag} within {timeout} s ({said})")
                 time.sleep(_PAUSE_S)
 
-    # ---- the same for tests under asyncio
+    # ---- for tests under asyncio
 
     async def produce_async(self, topic: str, values: Iterable[Written], **how: Any) -> list[RecordMetadata]:
         """`produce`, awaited."""

@@ -4,11 +4,11 @@
         producer = confluent_kafka.Producer({"bootstrap.servers": node.bootstrap_servers})
 
 Rules:
-- It is a real node: real sockets on 127.0.0.1, real files, the same code as `ottla start`, on a thread of its own.
-- Without a directory its data are in a temporary one, which goes when it stops or the program ends. Nothing there is
-  synced: it is not meant to survive a power failure, and a hundred tests with a fresh node each need not wait for it.
-- What a test wants beyond that is in `faults` and `clock`.
-- After a fork the child has no node: it leaves the parent's thread and directory alone.
+- It is a real node: real sockets on 127.0.0.1, real files, the same code as `ottla start`, on its own thread.
+- Without a directory, its data is in a temporary one, deleted when the node stops or the program ends. Nothing there
+  is synced: it need not survive a power failure, and a hundred tests with a fresh node each do not wait for fsync.
+- `faults` and `clock` are for tests.
+- After a fork the child has no node: it does not touch the parent's thread and directory.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _CALL_SECONDS_MAX = 60
 
 
 class Node:
-    """An Ottla node on a thread of this process; ready when the constructor's `start` or `with` returns.
+    """An Ottla node on a thread of this process; it serves when `start` returns or the `with` block begins.
 
     `data`: the directory of its logs (kept), or None for a temporary one. `port`: 0 takes a free one.
     `settings`: any of Kafka's broker settings by Kafka's names, as text or as Python values.
-    `client_metrics`: called, on the node's thread, with what clients push of themselves (KIP-714); which of them are to
-    push what is set by `client-metrics` resources. Without it clients are not asked.
+    `client_metrics`: called on the node's thread with the metrics that clients push (KIP-714); `client-metrics`
+    resources select the clients and metrics. Without it, clients are not asked for metrics.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Node:
 
     @property
     def faults(self) -> Faults:
-        """Faults on request: errors, delays, dropped connections, coordinators that cannot be found."""
+        """Faults on request: errors, delays, dropped connections, unavailable coordinators."""
         if self._faults is None:
             from ottla.embedded.faults import Faults
 
@@ -109,9 +109,9 @@ class Node:
         return self._faults
 
     def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, object] | None = None) -> None:
-        """Make a topic; `settings` are its own, by Kafka's names. Raises KafkaError as an admin client would see.
+        """Create a topic; `settings` are its own, by Kafka's names. Raises KafkaError as an admin client would see it.
 
-        Returns when the topic can be used; on the node's own thread, which makes it, at once.
+        Returns when the topic is usable; on the node's own thread, which creates it, at once.
         """
         node = self._running()
         configs = {key: text_of_value(value) for key, value in (settings or {}).items()}
@@ -133,14 +133,14 @@ class Node:
     # ---- life
 
     def start(self) -> Self:
-        """Start and return when it serves. Raises OttlaError in words when it cannot."""
+        """Start the node, and return when it serves. OttlaError says why it cannot."""
         if self._thread is not None:
             raise OttlaError("this node is running already")
         if self._data is None and self._temporary is None:
             self._temporary = tempfile.mkdtemp(prefix="ottla-")
         self._process = os.getpid()
         allow_many()
-        # A program or a notebook that ends without `stop`, or by SIGTERM, leaves no directory behind.
+        # A program or notebook that ends without `stop`, or by SIGTERM, leaves no directory behind.
         atexit.register(self.stop)
         _stop_at_sigterm(self)
         ready = threading.Event()
@@ -154,7 +154,7 @@ class Node:
             if failure is not None:
                 raise failure
         except BaseException as error:
-            # A caller that is not told that it runs cannot stop it. After a Ctrl-C it is stopped once it has started.
+            # The caller gets no node to stop, so stop it here. After a Ctrl-C, wait until it has started.
             if isinstance(error, KeyboardInterrupt):
                 ready.wait(_START_SECONDS_MAX)
             self.stop()
@@ -171,7 +171,7 @@ class Node:
             ready.set()
             return
         self._loop, self._node = loop, node
-        # The port that was taken is the port it comes back on.
+        # A restart takes the same port.
         self._port = node.listeners[0].port
         ready.set()
         try:
@@ -202,9 +202,9 @@ class Node:
         return node
 
     def stop(self) -> None:
-        """Stop cleanly; what was written stays in `data` unless it was temporary."""
+        """Stop cleanly. The data is kept unless its directory is temporary."""
         if os.getpid() != self._process:
-            # A child of the process that started it.
+            # A fork of the process that started the node.
             return
         self._halt()
         atexit.unregister(self.stop)
@@ -224,7 +224,7 @@ class Node:
         if thread is None or thread.ident is None:
             return
         if loop is not None:
-            # The node may have stopped by itself and closed its loop between our two looks.
+            # The node may have stopped by itself and closed its loop in between.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(loop.stop)
         thread.join(_STOP_SECONDS_MAX)
@@ -244,7 +244,7 @@ class Node:
     ) -> None:
         self.stop()
 
-    # ---- its thread and others
+    # ---- threads
 
     def _running(self) -> BrokerNode:
         if self._node is None:
@@ -252,7 +252,7 @@ class Node:
         return self._node
 
     def _on_loop(self, work: Callable[[], None]) -> None:
-        """Do this on the node's thread and return when it is done; here where no node runs."""
+        """Run `work` on the node's thread and wait for it; on this thread if no node runs."""
         loop = self._loop
         if loop is None or threading.current_thread() is self._thread:
             return work()
@@ -275,14 +275,14 @@ _started: dict[int, Node] = {}
 
 
 def _stop_at_sigterm(node: Node) -> None:
-    """Stop the node before SIGTERM ends the program, where the program leaves that signal to its default."""
+    """Stop the node before SIGTERM ends the program, unless the program handles SIGTERM itself."""
     _started[id(node)] = node
     if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
         signal.signal(signal.SIGTERM, _sigterm)
 
 
 def _leave_sigterm() -> None:
-    """The default again, when no node is left."""
+    """Restore the default handler when no node is left."""
     in_main = threading.current_thread() is threading.main_thread()
     if not _started and in_main and signal.getsignal(signal.SIGTERM) is _sigterm:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -297,21 +297,21 @@ def _sigterm(number: int, frame: FrameType | None) -> None:
 
 
 class NodeClock:
-    """The clock of an embedded node: it runs as the machine's does, and a test can move it ahead."""
+    """The clock of an embedded node: it runs like the machine's, and a test can move it ahead."""
 
     def __init__(self, on_loop: Callable[[Callable[[], None]], None]) -> None:
         self._on_loop = on_loop
-        #: What the node's ports and timers read.
+        #: The clock of the node's ports and timers.
         self.shifted = ShiftedClock()
 
     def now_ms(self) -> int:
-        """What time it is on the node, in milliseconds since 1970."""
+        """The node's time, in milliseconds since 1970."""
         return self.shifted.now_ms()
 
     def advance(self, ms: int) -> None:
-        """Let this much time pass on the node in one step: sessions and transactions time out, retention deletes.
+        """Move the node's time ahead in one step: sessions and transactions time out, retention deletes.
 
-        Returns when every timer that became due has run, each once. A node that is stopped starts that much later.
+        Returns when every timer that became due has run once. On a stopped node, it affects the next start.
         """
         if ms < 0:
             raise ValueError("time does not go back")
@@ -319,7 +319,7 @@ class NodeClock:
 
 
 class _TemporaryFile(HostFile):
-    """A file that is gone before it could matter whether it was synced."""
+    """A file that is never synced, since it does not outlive the node."""
 
     __slots__ = ()
 
@@ -328,7 +328,7 @@ class _TemporaryFile(HostFile):
 
 
 class _TemporaryDisk(HostDisk):
-    """The machine's file system, for a directory that does not outlive the node."""
+    """The machine's file system without syncs, for a directory that does not outlive the node."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The machine: the real clock and the real disk, behind the ports of `ottla.kernel.ports`.
+"""The real machine's clock, disk and event loop, behind the ports of `ottla.kernel.ports`.
 
-Its twin is `ottla.sim`; one contract suite runs over both. Start with `disk`.
+Its twin is `ottla.sim`; one contract test suite runs over both. Read `disk` first.
 """

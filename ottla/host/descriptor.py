@@ -1,28 +1,28 @@
-"""File descriptors: as many as this machine allows, and the low numbers left to others.
+"""File descriptors: raises the limit, and keeps the low numbers free for other code.
 
-A partition holds a descriptor or two. Other code in the process that waits with `select()` (the thread of PySpark that
-hears of a query's progress does) can only use numbers below 1,024, and would stop for good when files have taken them.
+A partition holds a descriptor or two. Other code in the process that uses `select()` (such as PySpark's thread for
+query progress) only works with descriptors below 1,024, and would hang forever if our files took all of them.
 """
 
 import fcntl
 import os
 import resource
 
-#: FD_SETSIZE: what `select()` takes is below.
+#: FD_SETSIZE: `select()` takes only lower descriptors.
 _SELECT_MAX = 1024
-#: What is asked for where the machine names no highest number.
+#: The limit to set where the hard limit is infinite.
 _PLENTY = 1 << 20
-#: macOS refuses more than this (OPEN_MAX), whatever its limit says.
+#: macOS refuses more than this (OPEN_MAX), whatever its hard limit.
 _OPEN_MAX = 10_240
-#: The table of descriptors is made for as many at once: 128 KiB of the kernel's.
+#: The initial size of the kernel's descriptor table: 128 KiB.
 _ROOM = 16_384
 
 
 def allow_many() -> None:
-    """Raise this process's limit of open files to what it may be raised to, as a JVM does at its start.
+    """Raise this process's limit of open files to its maximum, as a JVM does at startup.
 
-    Called before there are threads, if that can be: with threads Linux waits 20 ms for all processors whenever the
-    table of descriptors grows, which it does each time that their number doubles.
+    Call it before starting threads if possible: in a process with threads, Linux waits 20 ms for all processors
+    whenever the descriptor table grows, which is each time that the number of descriptors doubles.
     """
     _raise_limit()
     _grow_table()
@@ -36,7 +36,7 @@ def _raise_limit() -> None:
         try:
             return resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (ValueError, OSError):
-            # Not allowed here; the next one may be.
+            # Not allowed here; try the next limit.
             continue
 
 
@@ -47,20 +47,20 @@ def _grow_table() -> None:
     try:
         os.close(fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, last))
     except OSError:
-        # The last one is taken: the table is large already.
+        # The descriptor is in use, so the table is large enough already.
         return
     finally:
         os.close(fd)
 
 
 def out_of_the_way(fd: int) -> int:
-    """The same open file under a number that `select()` has no use for, where the limit has room for one."""
+    """Move an open file to a descriptor above `select()`'s range, if the limit allows; returns the descriptor."""
     if fd >= _SELECT_MAX:
         return fd
     try:
         high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _SELECT_MAX)
     except OSError:
-        # The limit is no higher, or it is reached.
+        # No descriptor is free above the range.
         return fd
     os.close(fd)
     return high

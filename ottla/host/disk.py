@@ -1,9 +1,9 @@
 """The machine's disk: files by descriptor, read and written at a position.
 
 Rules:
-- No buffering of our own: what `write` returned from is in the kernel, and survives the death of this process.
-- A file whose last reference goes closes itself. That is how a deleted segment stays readable for a fetch that still
-  holds a slice of it.
+- No buffering of our own: when `write` returns, the data is in the kernel and survives the death of this process.
+- A file closes itself when its last reference goes, so a deleted segment stays readable for a fetch that still holds a
+  slice of it.
 """
 
 import errno
@@ -26,19 +26,19 @@ else:
     shutil = LazyModule("shutil")
     volume = LazyModule("ottla.host.volume")
 
-#: What one pwritev takes (IOV_MAX on Linux and macOS).
+#: The most buffers of one pwritev (IOV_MAX on Linux and macOS).
 _PIECES_MAX = 1024
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
-#: Linux only; elsewhere POSIX record locks have to do.
+#: Linux only; elsewhere POSIX record locks are used.
 _OFD_SETLK: int | None = getattr(fcntl, "F_OFD_SETLK", None) if sys.platform == "linux" else None
 #: struct flock of 64-bit Linux: l_type, l_whence, l_start, l_len (0: to the end), l_pid (0: required).
 _FLOCK = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 class HostFile:
-    """An open file. `HostDisk.open` makes it."""
+    """An open file. `HostDisk.open` creates it."""
 
     __slots__ = ("_fd",)
 
@@ -92,7 +92,7 @@ class HostFile:
 
 
 class HostLock:
-    """A held `.lock` file. Closing it, or the end of the process, lets go."""
+    """A held `.lock` file, released by `close` or the end of the process."""
 
     __slots__ = ("_fd",)
 
@@ -100,7 +100,7 @@ class HostLock:
         self._fd = fd
 
     def covers(self, files: Iterable[File]) -> bool:
-        """True on a Linux and a file system that report every failed write to `syncfs`, with little to be written."""
+        """Whether `sync_volume` covers the files: `syncfs` reports every failed write, and little is unwritten."""
         if not volume.reports_failures(self._fd) or volume.is_much_dirty():
             return False
         device = os.fstat(self._fd).st_dev
@@ -108,9 +108,9 @@ class HostLock:
         return all(fd is not None and os.fstat(fd).st_dev == device for fd in fds)
 
     def sync_volume(self) -> None:
-        """`syncfs` of the lock's own descriptor, which was opened before anything was written under the lock.
+        """Call `syncfs` on the lock's own descriptor, which was opened before anything was written under the lock.
 
-        The kernel tells each descriptor of all failures since it was opened, also of those that it has told to others.
+        The kernel reports to each descriptor all failures since it was opened, even those already reported to others.
         """
         volume.sync(self._fd)
 
@@ -125,7 +125,7 @@ class HostDisk:
 
     __slots__ = ()
 
-    #: What `open` gives.
+    #: The class of the files that `open` returns.
     file: ClassVar[type[HostFile]] = HostFile
 
     def open(self, path: str, *, create: bool = False) -> HostFile:
@@ -169,11 +169,11 @@ class HostDisk:
         return usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
 
     def lock(self, path: str) -> HostLock | None:
-        """Take the lock file at `path`, or None if it is held, in this process or another.
+        """Take the lock file at `path`; None if it is held, in this process or another.
 
-        Java's `FileChannel.tryLock` is a POSIX record lock. Linux's open-file-description locks conflict with
-        those, so an Apache broker and this one exclude each other, and unlike those they also exclude a second
-        node in the same process and do not fall when another descriptor of the file is closed.
+        Java's `FileChannel.tryLock` is a POSIX record lock. Linux's open-file-description locks conflict with those,
+        so an Apache broker and this one exclude each other. Unlike POSIX locks, they also exclude a second node in the
+        same process, and closing another descriptor of the file does not release them.
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o644)
         try:

@@ -1,4 +1,4 @@
-"""The machine's event loop: uvloop where there is one, asyncio's elsewhere (Windows)."""
+"""The machine's event loop: uvloop where it is installed, otherwise asyncio's (Windows)."""
 
 import asyncio
 

@@ -1,9 +1,9 @@
-"""A clock that runs as the machine's does and can be moved ahead, and a loop whose timers follow it.
+"""A clock that runs like the machine's and can be moved ahead, and a loop whose timers follow it.
 
 Rules:
-- Time is moved in one step, as when a laptop wakes up: each timer that is due by then runs once, the earliest first,
-  and all of them see the time that it is now.
-- Sockets stay in the machine's time: `loop.time()` does not move, so that no connection counts as idle.
+- Time moves in one step, as when a laptop wakes up: each timer that is due by then runs once, earliest first, and all
+  of them see the new time.
+- Sockets stay on the machine's time: `loop.time()` does not move, so that no connection becomes idle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ShiftedClock:
 
     def __init__(self) -> None:
         self.ahead_ms = 0
-        #: The loop whose timers follow, while there is one.
+        #: The loop whose timers follow this clock, while there is one.
         self.follower: _Follower | None = None
 
     def now_ms(self) -> int:
@@ -34,14 +34,14 @@ class ShiftedClock:
         return monotonic_ns() // 1_000_000 + self.ahead_ms
 
     def advance(self, ms: int) -> None:
-        """Move ahead, and run the timers that became due. On the loop's thread, where there is a loop."""
+        """Move ahead and run the timers that became due. Call it on the loop's thread if there is a loop."""
         self.ahead_ms += ms
         if self.follower is not None:
             self.follower.clock_moved()
 
 
 class _Timer:
-    """The result of `call_later`: asyncio's TimerHandle, as far as it is used. It outlives being planned again."""
+    """The result of `call_later`: the parts of asyncio's TimerHandle in use. It stays valid when rescheduled."""
 
     __slots__ = ("_callback", "_timers", "due_ms", "handle", "number")
 
@@ -49,7 +49,7 @@ class _Timer:
         self._timers = timers
         self._callback = callback
         self.due_ms = due_ms
-        #: When two are due at once, the one planned first runs first.
+        #: The tie-breaker: timers due at once run in the order in which they were planned.
         self.number = number
         self.handle: asyncio.Handle
         timers.add(self)
@@ -66,15 +66,15 @@ class _Timer:
         return self.handle.cancelled()
 
     def when(self) -> float:
-        """When it is due, in seconds of the clock that it follows."""
+        """When the timer is due, in seconds of the clock that it follows."""
         return self.due_ms / 1000
 
 
 class _Shifted:
-    """What is added to the machine's loop. `call_at` stays in the machine's time."""
+    """A mixin for the machine's loop. `call_at` stays on the machine's time."""
 
     def follow(self, clock: ShiftedClock) -> None:
-        """Let the timers that are planned from now on follow this clock."""
+        """Make all later timers follow this clock."""
         self._clock = clock
         self._timers: set[_Timer] = set()
         self._numbers = count()
@@ -89,11 +89,11 @@ class _Shifted:
         return cast(asyncio.TimerHandle, timer)
 
     def clock_moved(self) -> None:
-        """Run what is due now, plan the rest again."""
+        """Run the timers that are due now, and reschedule the others."""
         now_ms = self._clock.monotonic_ms()
         for timer in sorted(self._timers, key=lambda each: (each.due_ms, each.number)):
             if timer not in self._timers:
-                # Cancelled by one that ran before it.
+                # Cancelled by a timer that ran before it.
                 continue
             timer.handle.cancel()
             if timer.due_ms > now_ms:
@@ -111,7 +111,7 @@ class _Shifted:
 
 
 def new_shifted_loop(clock: ShiftedClock) -> asyncio.AbstractEventLoop:
-    """The machine's loop (uvloop where there is one), its timers following `clock`."""
+    """The machine's loop (uvloop where it is installed), with timers that follow `clock`."""
     try:
         import uvloop
     except ImportError:

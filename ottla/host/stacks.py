@@ -1,10 +1,10 @@
-"""Stacks of all threads on request: SIGUSR2 has the interpreter write them into a file in memory.
+"""Dumps the stacks of all threads into a file in memory on SIGUSR2.
 
     /proc/PID/fd/N -> /memfd:ottla-stacks (deleted)
 
-The handler is the interpreter's own (faulthandler): it needs neither the loop nor the interpreter's lock, so a node
-that hangs answers, too. It writes names of functions and lines, and no values. `ottla debug bundle` empties the file,
-sends the signal and reads.
+The handler is the interpreter's own (faulthandler): it needs neither the loop nor the GIL, so it also works in a node
+that hangs. It writes names of functions and line numbers, but no values. `ottla debug bundle` empties the file, sends
+the signal and reads the file.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ NAME = "ottla-stacks"
 
 
 def tell_on_signal() -> None:
-    """Write stacks when SIGUSR2 comes, until the process ends. Nothing where the machine has no files in memory."""
+    """Install the SIGUSR2 handler. Does nothing on systems without memfd."""
     if not hasattr(os, "memfd_create"):
         return
     fd = os.memfd_create(NAME)
-    # A reader that empties the file leaves no hole before the next stacks.
+    # Append, so that there is no hole before the next stacks after a reader has emptied the file.
     fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
     faulthandler.register(signal.SIGUSR2, file=fd, all_threads=True)

@@ -1,8 +1,8 @@
-"""Cuts what a peer answers into frames. Pure: the connection gives it a buffer's worth and gets whole frames.
+"""Cuts a peer's responses into frames. Pure: the connection passes in bytes and gets whole frames back.
 
-Small answers are received in one buffer and copied out; longer ones go straight into a frame of their own. A frame is
-its receiver's to keep: its memory is used again only when no view of it is left. (`ottla/net/inbound.py` cuts requests
-another way: decision 0430.)
+Small responses are received into one shared buffer and copied out; longer ones go straight into a frame of their own.
+The receiver may keep a frame: its memory is reused only when no view of it is left. (`ottla/net/inbound.py` cuts
+requests another way: decision 0430.)
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from ottla.wire.type import Malformed
 _STAGING_BYTES = 64 * 1024
 #: No broker of ours or Apache's sends more: `fetch.max.bytes` bounds a fetch, and its default is 50 MiB.
 FRAME_BYTES_MAX = 1 << 30
-#: A longer frame gets memory as its bytes come: a length that a peer claims costs no more than this.
+#: A longer frame gets memory as its bytes arrive: the length that a peer claims costs no more than this.
 _AT_ONCE_BYTES = 64 << 20
-#: How a TLS alert begins: what a TLS listener answers to plain text.
+#: The first bytes of a TLS alert, with which a TLS listener answers plain text.
 _TLS_ALERT = b"\x15\x03"
 
 
 class AnswerFrames:
-    """A connection's incoming bytes. The connection makes it, and drops it with itself; after `Malformed`, too."""
+    """A connection's incoming bytes. The connection creates it; it is useless after `Malformed`."""
 
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
@@ -28,18 +28,18 @@ class AnswerFrames:
         self._staged = 0
         self._long: memoryview | None = None
         self._filled = 0
-        #: How long the frame in `_long` will be.
+        #: The full size of the frame in `_long`.
         self._long_bytes = 0
         self._frames = Frames()
 
     def room(self) -> memoryview:
-        """Where the next bytes are to be put; it is never empty."""
+        """The buffer to receive the next bytes into; never empty."""
         if self._long is not None:
             return self._long[self._filled :]
         return memoryview(self._staging)[self._staged :]
 
     def filled(self, count: int) -> list[memoryview]:
-        """So many bytes are in `room` now. Returns the frames that are whole; Malformed if this is no Kafka node."""
+        """Take `count` bytes that were received into `room`. Returns the complete frames; Malformed if not Kafka's."""
         if self._long is None:
             self._staged += count
             return self._cut()
@@ -59,7 +59,7 @@ class AnswerFrames:
         return []
 
     def _cut(self) -> list[memoryview]:
-        """Take every whole frame out of the staging buffer; move a long one that has begun to a frame of its own."""
+        """Take every complete frame out of the staging buffer; move the start of a long one to its own memory."""
         found = []
         position, end = 0, self._staged
         while end - position >= 4:

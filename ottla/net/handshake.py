@@ -1,11 +1,12 @@
-"""TLS handshakes on connections' sockets, bounded in time and bytes; OpenSSL's part of them runs on a thread.
+"""TLS handshakes on connections' sockets, bounded in time and bytes; OpenSSL's part runs on a thread.
 
 Rules:
-- The loop reads and writes, a thread signs and checks: meanwhile the loop does not touch the connection's TLS.
-- One handshake of a node is read, thought about and answered at a time (`Handshakes`), and between two of them the loop
-  looks at its sockets: 200 that come at once cost the others a step of one.
+- The loop reads and writes; a thread signs and verifies. While the thread works, the loop does not touch the
+  connection's TLS state.
+- A node reads, computes and answers one handshake at a time (`Handshakes`), and polls its sockets between two of them:
+  200 handshakes that arrive at once delay other connections by one step of one handshake.
 - `done` is called once, from the loop, with None or the error; never after `cancel`.
-- A handshake that takes longer than `HANDSHAKE_SECONDS`, or more than `_BYTES_MAX`, has failed.
+- A handshake that takes longer than `HANDSHAKE_SECONDS`, or reads more than `_BYTES_MAX`, fails.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from functools import partial
 
 from ottla.net.tls import TlsSocket
 
-#: As long as a client waits for a connection at the most (socket.connection.setup.timeout.max.ms is 30 s).
+#: Less than a client waits for a connection (socket.connection.setup.timeout.max.ms is 30 s).
 HANDSHAKE_SECONDS = 15.0
-#: A chain of certificates is a few KiB; OpenSSL takes 100 KiB of one.
+#: A certificate chain is a few KiB; OpenSSL accepts up to 100 KiB.
 _BYTES_MAX = 1 << 18
 
 
 class Handshakes:
-    """Gives turns to the handshakes of a node. `pool` has the thread (None: the loop's own threads)."""
+    """Runs the handshakes of a node one step at a time. `pool` has the thread (None: the loop's own threads)."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: Executor | None) -> None:
         self._loop = loop
@@ -34,7 +35,7 @@ class Handshakes:
         self._busy = False
 
     def wait(self, handshake: Handshake) -> None:
-        """Let it take one step when those before it have had theirs."""
+        """Queue the handshake's next step behind the steps that already wait."""
         self._waiting.append(handshake)
         if not self._busy:
             self._busy = True
@@ -42,7 +43,7 @@ class Handshakes:
 
     def _next(self) -> None:
         if self._waiting:
-            # Not `_take` at once: what has become ready at other sockets comes first.
+            # Two trips through the loop, so that other ready sockets are served first.
             self._loop.call_soon(self._loop.call_soon, self._take)
         else:
             self._busy = False
@@ -53,7 +54,7 @@ class Handshakes:
         try:
             thinks = handshake.has_to_think()
         finally:
-            # Whatever became of this one, the others go on.
+            # The others go on even if this one failed.
             if not thinks:
                 self._next()
         if thinks:
@@ -66,7 +67,7 @@ class Handshakes:
 
 
 class Handshake:
-    """Made when the socket is connected; it takes the loop's reader and writer of the socket until it is over."""
+    """A connection's handshake. It owns the socket's reader and writer on the loop until it is over."""
 
     def __init__(
         self,
@@ -88,16 +89,16 @@ class Handshake:
         self._timer = loop.call_later(seconds, self._expired, seconds)
 
     def accept(self) -> None:
-        """Wait for the client's first word."""
+        """Wait for the client's first message."""
         self._loop.add_reader(self._fd, self._readable)
 
     def connect(self) -> None:
-        """Say the first word."""
+        """Send the first message."""
         self._is_first = True
         self._turns.wait(self)
 
     def cancel(self) -> None:
-        """The connection is closed; nothing more is done or told."""
+        """Stop because the connection is closed; `done` is not called."""
         if not self.is_over:
             self.is_over = True
             self._timer.cancel()
@@ -109,7 +110,7 @@ class Handshake:
         self._turns.wait(self)
 
     def has_to_think(self) -> bool:
-        """Read what has come, when it is this handshake's turn. Is there something for OpenSSL?"""
+        """Read what has arrived; True if OpenSSL has something to do."""
         if self.is_over:
             return False
         if self._is_first:
@@ -131,9 +132,9 @@ class Handshake:
         return not self.is_over
 
     def thought(self, step: asyncio.Future[bool]) -> None:
-        """OpenSSL has made what it could of what had come."""
+        """Take the result of OpenSSL's step."""
         if self.is_over:
-            # Looked at, so that the loop does not complain of it.
+            # Retrieve the exception, so that asyncio does not warn about it.
             _ = step.cancelled() or step.exception()
             return
         error = ConnectionError("the node stops") if step.cancelled() else step.exception()

@@ -1,12 +1,14 @@
-"""A client's connection: cut frames, hand each to the broker, send the replies in request order.
+"""A client's connection: cuts frames, hands each to the broker, sends the replies in request order.
 
 Rules:
 - `on_frame` gets a view of the frame (without its length) that is valid until it returns.
-- Replies leave in the order of their requests, whatever the order in which they are ready (Kafka's protocol guide).
+- Replies leave in the order of their requests, whatever the order in which they become ready (Kafka's protocol guide).
 - A frame longer than `socket.request.max.bytes`, or one that the broker cannot read, closes this connection only.
-- A peer that does not read its replies is not read from: `UNSENT_BYTES_MAX` and `PENDING_REPLIES_MAX` bound it.
-- A peer that sends many requests at once has a slice of them handled, then it is the others' turn (`Turns`): at most
-  `FRAMES_A_SLICE`, and none that begins after `SLICE_SECONDS`. It is not read from until all of them were handled.
+- The connection stops reading from a peer that does not read its replies, at `UNSENT_BYTES_MAX` or
+  `PENDING_REPLIES_MAX`.
+- When a peer sends many requests at once, the connection handles a slice of them and then yields to the others
+  (`Turns`): at most `FRAMES_A_SLICE`, and none that begins after `SLICE_SECONDS`. It reads nothing more from the peer
+  until all of them are handled.
 """
 
 from __future__ import annotations
@@ -27,13 +29,13 @@ __all__ = ["RECEIVE_BUFFER_BYTES", "Connection", "FileRange", "Part", "PeerError
 
 #: A frame's memory grows from here by doubling.
 _FRAME_BYTES_FIRST = (1 << 20) + (1 << 12)
-#: Apache Kafka reads no second request before the first is answered; this bounds what pipelining costs.
+#: Apache Kafka reads no second request before it has answered the first; this bounds what pipelining costs.
 UNSENT_BYTES_MAX = 8 << 20
 PENDING_REPLIES_MAX = 1000
-#: What one connection may do before it is the others' turn.
+#: The work of one connection before it yields to the others.
 FRAMES_A_SLICE = 100
 SLICE_SECONDS = 0.001
-#: A socket that takes everything is written to until this much went.
+#: Bytes written to a fast socket before the connection yields to the others.
 WRITE_BYTES_A_TURN = 8 << 20
 _SIZE = struct.Struct(">i")
 #: sendmsg takes at most IOV_MAX (1024) pieces.
@@ -42,16 +44,16 @@ _PIECES_MAX = 256
 
 #: Kafka's principal of a client that did not sign in.
 ANONYMOUS = "User:ANONYMOUS"
-#: Instead of the API key of a request: there is none, and will be none.
+#: Stands for an API key when no further request will come.
 NO_REQUEST = -1
 
 
 class PeerError(Exception):
-    """The peer broke the protocol. Its connection is closed; no other client notices."""
+    """The peer broke the protocol. Its connection is closed; other clients are not affected."""
 
 
 class Slot:
-    """The place of one reply in a connection's order. `fill` may come at once or much later, exactly once."""
+    """The place of one reply in a connection's order. `fill` is called exactly once, at once or much later."""
 
     __slots__ = ("_connection", "on_queued", "parts", "ready", "superseded")
 
@@ -59,14 +61,14 @@ class Slot:
         self._connection = connection
         self.ready = False
         self.parts: Sequence[Part] = ()
-        #: Called once, when the reply goes behind those before it.
+        #: Called once, when the reply is queued behind those before it.
         self.on_queued: Callable[[], None] | None = None
-        #: Called with the API key of a later request that has arrived behind this one, or NO_REQUEST when the peer has
-        #: gone: a reply that only waits for more may come now.
+        #: Called with the API key of a later request, or NO_REQUEST when the peer has disconnected: a reply that only
+        #: waits for more data may be sent now.
         self.superseded: Callable[[int], None] | None = None
 
     def fill(self, parts: Sequence[Part]) -> None:
-        """Give the reply; no parts for a request that has none (Produce with acks=0)."""
+        """Give the reply; no parts if the request gets none (Produce with acks=0)."""
         assert not self.ready, "a request has one reply"
         self.parts = parts
         self.ready = True
@@ -75,9 +77,9 @@ class Slot:
 
 
 class Connection:
-    """An accepted socket. `Listener` makes it; it ends itself when the peer goes or breaks the protocol."""
+    """An accepted socket. `ListeningSocket` creates it; it closes itself when the peer leaves or errs."""
 
-    #: Since when requests of this peer are held, in seconds of `Turns.now`; None while there are none.
+    #: Since when requests of this peer are held, on the clock `Turns.now`; None while none are held.
     _held_at: float | None = None
     _sent_marks: SentMarks | None = None
 
@@ -102,18 +104,18 @@ class Connection:
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
         self.listener_name = listener_name
-        #: An IPv6 peer's tuple has four parts; the first two are host and port.
+        #: Host and port; an IPv6 peer's tuple has two more parts.
         self.peer: tuple[str, int] = sock.getpeername()[:2]
         self.closed = False
-        #: Clients say their software's name in ApiVersions (KIP-511).
+        #: The client's software name and version, from ApiVersions (KIP-511).
         self.client_software = ("", "")
         #: The client's principal; a listener with SASL sets another.
         self.principal = ANONYMOUS
-        #: Did the client sign in by a delegation token?
+        #: True if the client signed in with a delegation token.
         self.signed_in_by_token = False
-        #: when the last bytes came, in seconds of `Turns.now`; the idle sweep reads it.
+        #: When the last bytes came, on the clock `Turns.now`; the idle sweep reads it.
         self.heard_at = self._now()
-        #: The bytes of an incomplete frame with its length, or None between frames. `_partial_end` bytes are there.
+        #: The memory of an incomplete frame with its length, of which `_partial_end` bytes came; None between frames.
         self._partial: memoryview | None = None
         self._partial_end = 0
         self._slots: deque[Slot] = deque()
@@ -124,11 +126,11 @@ class Connection:
         self._writing = False
         self._handling = False
         self._close_when_sent = False
-        #: Set while this peer is not listened to.
+        #: Ends the mute; None while the peer is not muted.
         self._muted: asyncio.TimerHandle | None = None
-        #: So many requests of this peer are at work in turns: the next is looked at when they are done.
+        #: How many pauses hold up the next request (see `pause`).
         self._paused = 0
-        #: Requests that have come and wait for this connection's turn, or for the end of the mute or pause.
+        #: Received requests that wait for this connection's turn, or for the end of the mute or pause.
         self._held: memoryview | None = None
         self._waits_for_turn = False
         loop.add_reader(self._fd, self._readable)
@@ -169,7 +171,7 @@ class Connection:
             self._stop_reading()
 
     def _cut(self, data: memoryview) -> None:
-        """Hand over the whole frames in `data`, a slice of them; keep the rest."""
+        """Hand over one slice of the complete frames in `data`; keep the rest."""
         position, end, frames = 0, len(data), 0
         while end - position >= 4 and self._muted is None and not self._paused:
             (size,) = _SIZE.unpack_from(data, position)
@@ -192,8 +194,8 @@ class Connection:
                 self._hold(data[position:])
 
     def _hold(self, rest: memoryview) -> None:
-        """Keep what has come for later, and read nothing more until then."""
-        # What waited before is its own memory already.
+        """Keep received requests for later, and stop reading until they are handled."""
+        # Data that was held before is in its own memory already.
         self._held = rest if rest.obj is not self._memory.shared.obj else memoryview(bytearray(rest))
         self._memory.hold(len(rest))
         if self._held_at is None:
@@ -201,7 +203,7 @@ class Connection:
         self._stop_reading()
 
     def _go_on(self) -> None:
-        """Handle a slice of the requests that were held: it is this connection's turn."""
+        """Handle a slice of the held requests, now that it is this connection's turn."""
         self._waits_for_turn = False
         held = self._held
         if held is None or self._muted is not None or self._paused or self._is_overloaded():
@@ -225,7 +227,7 @@ class Connection:
 
     @property
     def came_at(self) -> float:
-        """When the request that is handled now was whole, in seconds of `Turns.now`."""
+        """When the current request was complete, on the clock `Turns.now`."""
         return self.heard_at if self._held_at is None else self._held_at
 
     def _keep(self, rest: memoryview) -> None:
@@ -235,7 +237,7 @@ class Connection:
         self._partial_end = len(rest)
 
     def _continue(self, count: int) -> None:
-        """`count` bytes came: first into the rest of the partial frame, then into the shared buffer."""
+        """Take `count` received bytes: first the rest of the partial frame, then the shared buffer."""
         partial = self._partial
         assert partial is not None
         own = min(count, len(partial) - self._partial_end)
@@ -256,7 +258,7 @@ class Connection:
             self._cut(spill)
 
     def _grow(self, partial: memoryview, needed: int, spill: memoryview) -> None:
-        """The frame is longer than its memory: double it, and take from `spill` what belongs to the frame."""
+        """Double the memory of a frame that is longer, and copy the frame's part of `spill` into it."""
         length = min(needed, max(2 * len(partial), self._partial_end + len(spill), 1 << 12))
         grown = self._memory.take(length, self._partial_end + len(spill))
         length = len(grown)
@@ -288,13 +290,13 @@ class Connection:
     def hand_to(
         self, on_frame: Callable[[Connection, memoryview, Slot], None], frame_bytes_max: int | None = None
     ) -> None:
-        """From the next frame on they go there, and may be so long."""
+        """From the next frame on, call this `on_frame`, and accept frames up to `frame_bytes_max`."""
         self._on_frame = on_frame
         if frame_bytes_max is not None:
             self._frame_bytes_max = frame_bytes_max
 
     def mute(self, seconds: float) -> None:
-        """Look at no other request of this peer for so long; replies go out. Twice is until the later end."""
+        """Handle no further request of this peer for `seconds`; replies go out. Of two mutes the later end counts."""
         if self.closed:
             return
         if self._muted is not None:
@@ -305,7 +307,7 @@ class Connection:
         self._stop_reading()
 
     def pause(self) -> None:
-        """Look at no other request of this peer until as many `resume`: its last one is still at work."""
+        """Handle no further request of this peer while its last one is in progress; ended by as many `resume`."""
         if not self.closed:
             self._paused += 1
             self._stop_reading()
@@ -325,7 +327,7 @@ class Connection:
             self._loop.remove_reader(self._fd)
 
     def _read_again(self) -> None:
-        """Go on with what was held, or else with the socket, unless something speaks against it."""
+        """Go on with the held requests, or else with the socket, unless muted, paused or overloaded."""
         if self.closed or self._reading or self._muted is not None or self._paused or self._is_overloaded():
             return
         if self._held is None:
@@ -338,7 +340,7 @@ class Connection:
     # ---- out
 
     def reply_is_ready(self) -> None:
-        """A slot was filled: send it now, unless we are inside a read, which sends once at its end."""
+        """Send the replies that are ready, unless inside a read, which sends once at its end."""
         if not self._handling and not self.closed:
             self._send_ready()
             if not self._reading:
@@ -362,7 +364,7 @@ class Connection:
             self.close("closed after the reply")
 
     def _send_only(self, slot: Slot) -> bool:
-        """The short way of nearly every answer: one piece that the socket takes whole, with nothing behind it."""
+        """The fast path of nearly every reply: one piece, nothing queued, and the socket takes all of it."""
         if not slot.ready or slot.on_queued is not None or len(slot.parts) != 1:
             return False
         part = slot.parts[0]
@@ -371,7 +373,7 @@ class Connection:
         try:
             sent = self._sock.send(part)
         except OSError:
-            # The long way meets it again, and knows what to do.
+            # The slow path meets the error again and handles it.
             return False
         if sent < len(part):
             slot.parts = (part[sent:],)
@@ -408,7 +410,7 @@ class Connection:
         self._read_again()
 
     def _write_buffers(self) -> None:
-        """Send the run of buffers at the head of the queue in one call, and drop what went."""
+        """Send the run of buffers at the head of the queue in one call, and drop what was sent."""
         out = self._out
         first = out[0]
         if len(out) == 1 and not self._sent_of_first:
@@ -418,7 +420,7 @@ class Connection:
             flags = 0
             for part in out:
                 if not isinstance(part, bytes | memoryview):
-                    # What follows is a file: let the kernel put this header and the file's bytes into one packet.
+                    # A file follows: let the kernel put this header and the file's bytes into one packet.
                     flags = socket.MSG_MORE
                     break
                 pieces.append(part)
@@ -451,13 +453,13 @@ class Connection:
         self._sent_of_first = sent
 
     def when_sent(self, done: Callable[[], None]) -> None:
-        """Call `done` when the socket has taken all that is queued now, or when the connection ends."""
+        """Call `done` when everything queued now is sent, or when the connection is closed."""
         if self._sent_marks is None:
             self._sent_marks = SentMarks()
         self._sent_marks.add(self._unsent_bytes, done)
 
     def close_when_sent(self) -> None:
-        """End this connection when what is queued now went; later replies are dropped."""
+        """Close this connection when everything queued now is sent; drop later replies."""
         self._close_when_sent = True
         self._slots.clear()
 
@@ -465,7 +467,7 @@ class Connection:
         return self._unsent_bytes > UNSENT_BYTES_MAX or len(self._slots) > PENDING_REPLIES_MAX
 
     def close(self, why: str) -> None:
-        """End this connection; replies that were still to come are dropped."""
+        """Close this connection; drop the replies that are not sent."""
         if self.closed:
             return
         self.closed = True
@@ -476,7 +478,7 @@ class Connection:
             self._loop.remove_writer(self._fd)
         self._sock.close()
         for slot in self._slots:
-            # The client is gone, so what waits only for more may stop waiting.
+            # The client is gone: a reply that only waits for more data may stop waiting.
             if slot.superseded is not None:
                 slot.superseded(NO_REQUEST)
         self._slots.clear()

@@ -1,9 +1,9 @@
 """A listening socket and the connections it has accepted.
 
 Rules:
-- `open` binds at once, so that a taken port is an error before the node says it is ready.
-- A gate says who is let in and when; who is refused is closed, at once or after a while.
-- A connection that said nothing for `connections.max.idle.ms` is closed, as Kafka does.
+- `bind` takes the port at once, so that a taken port is an error before the node says it is ready.
+- A gate decides which connections are let in and when; a refused one is closed, at once or after a delay.
+- A connection that sent nothing for `connections.max.idle.ms` is closed, as Kafka does.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from ottla.net.memory import ReceiveMemory
 from ottla.net.turns import Turns
 
 _BACKLOG = 1024
-#: In one turn of the loop: one takes 20 to 40 us, and the next turn may be milliseconds away.
+#: Connections accepted in one turn of the loop: one takes 20 to 40 us, and the next turn may be milliseconds away.
 ACCEPTS_AT_ONCE = 8
-#: Until the next try, when no descriptor is left: a listening socket stays readable meanwhile.
+#: Until the next try when no descriptor is left: the listening socket would stay readable all the time.
 _PAUSE_SECONDS = 0.1
 _SWEEPS_PER_IDLE_TIME = 4
 
 
 class Gate(Protocol):
-    """A listener's gate: which connections are let in."""
+    """Decides which connections a listener lets in."""
 
     def attach(self, listener: ListeningSocket) -> None:
-        """The listener that asks; its `look_again` is called when a connection that waits may have room."""
+        """Remember the listener; the gate calls its `look_again` when there may be room for a waiting connection."""
 
     def arrive(self) -> float:
-        """A connection has come; seconds that it has to wait."""
+        """Count a new connection; returns the seconds that it must wait."""
 
     def has_room(self) -> bool:
-        """May one more be let in?"""
+        """Whether one more connection may be let in."""
 
     def enter(self, address: str) -> float | None:
-        """None when a connection is taken, else seconds until it is to be closed."""
+        """None when the connection is let in, else the seconds until it must be closed."""
 
     def leave(self, address: str) -> None:
-        """A connection that was taken is gone."""
+        """Count that an admitted connection is gone."""
 
 
 class OpenGate:
-    """Everyone is let in."""
+    """Lets every connection in."""
 
     def attach(self, listener: ListeningSocket) -> None:
         return None
@@ -70,7 +70,7 @@ class OpenGate:
 def listening_socket(
     host: str, port: int, backlog: int, new_socket: Callable[..., socket.socket] = socket.socket
 ) -> socket.socket:
-    """A socket that listens at this address and does not block. `new_socket` makes it. Raises OSError."""
+    """A non-blocking socket that listens at this address. `new_socket` creates it. Raises OSError."""
     sock = new_socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -84,7 +84,7 @@ def listening_socket(
 
 
 class ListeningSocket:
-    """Accepts clients on one address. The node makes it and ends it."""
+    """Accepts clients on one address. The node creates and closes it."""
 
     def __init__(
         self,
@@ -102,9 +102,9 @@ class ListeningSocket:
     ) -> None:
         self.name = name
         self._loop = loop
-        #: Makes the listening socket; a simulated host has its own.
+        #: Creates the listening socket; a simulated host passes its own.
         self._new_socket = new_socket
-        #: Makes a connection of an accepted socket; one with TLS is another.
+        #: Creates the connection of an accepted socket; a TLS listener passes its own.
         self._connection = connection
         self._on_frame = on_frame
         self._on_close = on_close
@@ -118,15 +118,15 @@ class ListeningSocket:
         self.port = 0
         self._gate = gate or OpenGate()
         self._gate.attach(self)
-        #: A connection that came too fast, or has no room; the others wait in the backlog meanwhile.
+        #: A connection that came too fast, or for which there is no room; meanwhile the others wait in the backlog.
         self._held: tuple[socket.socket, str] | None = None
-        #: When it has waited long enough.
+        #: Ends the wait of the held connection, or the pause after the descriptors ran out.
         self._waiting: asyncio.TimerHandle | None = None
-        #: Refused, and to be closed.
+        #: Refused connections that are closed later.
         self._refused: dict[socket.socket, asyncio.TimerHandle] = {}
 
     def bind(self, host: str, port: int) -> None:
-        """Take the address; port 0 takes a free one. Clients wait in the backlog until `serve`."""
+        """Bind the address; port 0 takes a free one. Clients wait in the backlog until `serve`."""
         try:
             sock = listening_socket(host, port, _BACKLOG, self._new_socket)
         except OSError as error:
@@ -135,13 +135,13 @@ class ListeningSocket:
         self.port = sock.getsockname()[1]
 
     def serve(self) -> None:
-        """Begin to accept."""
+        """Begin to accept connections."""
         assert self._sock is not None, "bind comes first"
         self._loop.add_reader(self._sock.fileno(), self._accept)
         self._plan_sweep()
 
     def _accept(self) -> None:
-        """Take some connections: those that are there have their turn before the next."""
+        """Accept a few connections; those that exist are served before the next few."""
         assert self._sock is not None
         for _ in range(ACCEPTS_AT_ONCE):
             try:
@@ -150,7 +150,7 @@ class ListeningSocket:
                 return None
             except OSError as error:
                 if error.errno in (errno.EMFILE, errno.ENFILE):
-                    # No descriptor is left: clients wait in the backlog until some connection is closed.
+                    # No descriptor is left: clients wait in the backlog until a connection is closed.
                     return self._pause()
                 raise
             seconds = self._gate.arrive()
@@ -181,7 +181,7 @@ class ListeningSocket:
         self.look_again()
 
     def look_again(self) -> None:
-        """There may be room for the one who waits."""
+        """Let the held connection in if there is room now."""
         if self._held is None or self._waiting is not None or self._sock is None or not self._gate.has_room():
             return
         (sock, address), self._held = self._held, None
@@ -207,7 +207,7 @@ class ListeningSocket:
                 self.name,
             )
         except OSError:
-            # The peer was gone before we could ask for its name.
+            # The peer was gone before getpeername.
             sock.close()
             self._gate.leave(address)
         else:
@@ -239,7 +239,7 @@ class ListeningSocket:
         self._plan_sweep()
 
     def close(self) -> None:
-        """Stop to accept and close every connection."""
+        """Stop accepting, and close every connection."""
         if self._sweep is not None:
             self._sweep.cancel()
         if self._waiting is not None:

@@ -1,20 +1,20 @@
 """The memory that the connections of a listener receive into.
 
 Rules:
-- All connections share one receive buffer. A frame that does not come in one read gets memory of its own.
-- A length that a peer claims costs nothing: while little is lent a frame gets its whole size at once, which saves a
-  producer of large batches the copies; beyond `_GENEROUS_BYTES` a frame gets about twice what was sent of it.
-- Requests that wait for their turn are copies. When there are many of them, one read takes less.
+- All connections share one receive buffer. A frame that does not arrive in one read gets memory of its own.
+- The length that a peer claims cannot exhaust the memory: while little is lent, a frame gets its full size at once,
+  which saves copies for producers of large batches; beyond `_GENEROUS_BYTES`, it gets about twice what has arrived.
+- Requests that wait for their turn are copied. When they are many, a read takes less.
 """
 
 from __future__ import annotations
 
-#: A recv takes at most this much; it is shared by all connections of a listener.
+#: A recv takes at most this much; all connections of a listener share the buffer.
 RECEIVE_BUFFER_BYTES = 1 << 20
 #: A recv takes at most this much while `_HELD_BYTES_MANY` wait for their turn.
 _RECEIVE_BYTES_LITTLE = 1 << 14
 _HELD_BYTES_MANY = 4 << 20
-#: Frames of a producer's max.request.size (1 MiB) fit into a spare.
+#: A frame of a producer's max.request.size (1 MiB) fits into a spare.
 _SPARE_BYTES = (1 << 20) + (1 << 12)
 _SPARE_FROM_BYTES = 1 << 16
 _SPARES_MAX = 2
@@ -23,10 +23,10 @@ _FRAME_BYTES_LEAST = 1 << 12
 
 
 class ReceiveMemory:
-    """What all connections of a listener receive into. The listener makes it.
+    """The receive memory of all connections of a listener. The listener creates it.
 
-    `_SPARES_MAX` pieces of the memory of handled frames are kept, since a producer of large batches sends nothing else,
-    and fresh memory must be zeroed and mapped each time.
+    It keeps the memory of `_SPARES_MAX` handled frames, since a producer of large batches sends nothing else, and fresh
+    memory must be zeroed and mapped each time.
     """
 
     __slots__ = ("_spares", "_whole", "held_bytes", "lent_bytes", "shared")
@@ -34,13 +34,13 @@ class ReceiveMemory:
     def __init__(self) -> None:
         self._whole = self.shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._spares: list[bytearray] = []
-        #: Bytes of frames that have not come whole yet.
+        #: Bytes lent to incomplete frames.
         self.lent_bytes = 0
-        #: Bytes of requests that have come and wait for their turn.
+        #: Bytes of received requests that wait for their turn.
         self.held_bytes = 0
 
     def take(self, size: int, sent: int = 0) -> memoryview:
-        """Memory for a frame of `size` bytes, of which `sent` have come; perhaps less of it than the frame needs."""
+        """Memory for a frame of `size` bytes, of which `sent` have arrived; it may be smaller than the frame."""
         if self.lent_bytes + size > _GENEROUS_BYTES:
             size = min(size, max(2 * sent, _FRAME_BYTES_LEAST))
         if size < _SPARE_FROM_BYTES or size > _SPARE_BYTES:
@@ -51,7 +51,7 @@ class ReceiveMemory:
         return memoryview(owner)[:size]
 
     def give_back(self, memory: memoryview) -> None:
-        """Take back what `take` gave: its frame was handled, or will never come."""
+        """Return memory that `take` gave: its frame was handled, or will never be complete."""
         owner = memory.obj
         assert isinstance(owner, bytearray)
         self.lent_bytes -= len(owner)
@@ -59,6 +59,6 @@ class ReceiveMemory:
             self._spares.append(owner)
 
     def hold(self, count: int) -> None:
-        """Count `count` more bytes, or fewer if negative, that wait for their turn."""
+        """Add `count` (negative: subtract) to the bytes that wait for their turn."""
         self.held_bytes += count
         self.shared = self._whole if self.held_bytes < _HELD_BYTES_MANY else self._whole[:_RECEIVE_BYTES_LITTLE]

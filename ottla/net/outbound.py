@@ -1,22 +1,22 @@
-"""The connection of a node to another node: requests go out in order, each is answered or given up exactly once.
+"""The connection of a node to another node: requests go out in order, and each ends exactly once.
 
     outbound = Outbound(loop, "192.0.2.1", 9093, client_id="1", options=OutboundOptions(), rng=rng)
     outbound.ask(VoteRequest(...), done, timeout_ms=2_000)      # done(VoteResponse) or done(Unanswered)
     outbound.close()
 
 Rules:
-- It connects when something is asked and there is no connection. A connection that fails or breaks tells everyone who
-  waits, `Unanswered`; asking again is the caller's decision. Attempts to connect follow each other after a backoff that
-  doubles, and what is asked meanwhile waits for the next attempt.
+- It connects when there is a request and no connection. When a connection fails or breaks, every pending request ends
+  with `Unanswered`; the caller decides whether to retry. Attempts to connect follow each other after a backoff that
+  doubles, and new requests wait for the next attempt.
 - ApiVersions comes first on each connection; a request goes in the highest version that both ends know.
-- At most `in_flight_max` requests are on their way, the others wait here. All share one order.
-- A request that is not answered in its time closes the connection, as in the Java client: an answer that comes later
-  would belong to no request. One that was not sent in its time is given up alone.
-- A peer that breaks the protocol (a frame too long, garbage, an id that was never sent) loses this connection.
+- At most `in_flight_max` requests are in flight; the others wait here, in order.
+- A request that times out closes the connection, as in the Java client: a later answer would belong to no request. A
+  request that times out before it is sent ends alone.
+- A peer that breaks the protocol (a frame too long, garbage, an unknown correlation id) loses this connection.
 - `done` is always called from the loop, never from within `ask` or `close`, and never twice.
 
-Not obvious: names are looked up on a thread, and their addresses are tried in turn, one an attempt. `PeerRefused` is
-told when the last of them refuses and all others did.
+Not obvious: names are resolved on a thread, and each attempt takes the next of their addresses. Requests end with
+`PeerRefused` when every address refused the connection.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ottla.wire.api import API, Api, ApiKey
 from ottla.wire.api.api_versions import ApiVersionsResponse
 from ottla.wire.type import Malformed
 
-#: Backoff and setup timeout are drawn from so much around their value, as in the Java client.
+#: Backoff and setup timeout vary by this fraction around their value, as in the Java client.
 _JITTER = 0.2
 
 
@@ -59,7 +59,7 @@ class OutboundRequest:
 
 
 class Outbound:
-    """A peer, and the connection to it while there is one. Its owner makes it and closes it."""
+    """A peer, and the connection to it while there is one. Its owner creates and closes it."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Outbound:
         self.host = host
         self.port = port
         self.closed = False
-        #: Why the last connection, or the last attempt to connect, ended; "" before.
+        #: Why the last connection, or the last attempt to connect, ended; "" before the first.
         self.last_failure = ""
         self._loop = loop
         self._client_id = client_id
@@ -83,17 +83,17 @@ class Outbound:
         self._options = options or OutboundOptions()
         self._new_socket = new_socket
         self._addresses: deque[str] = deque()
-        #: Did every attempt since the addresses were found end with ECONNREFUSED?
+        #: True while every attempt since the name was resolved ended with ECONNREFUSED.
         self._all_refuse = True
         self._is_looking_up = False
         self._sock: socket.socket | None = None
-        #: The socket's descriptor, for as long as there is one.
+        #: The socket's descriptor; -1 without a socket.
         self._fd = -1
-        #: What the peer takes; None until it has said so, on this connection.
+        #: The versions that the peer supports; None until it has named them on this connection.
         self.versions: PeerVersions | None = None
         self._frames: AnswerFrames
         self._correlation_id = 0
-        #: Attempts in a row that led to no connection.
+        #: Consecutive attempts that led to no connection.
         self._failures = 0
         self._retry: asyncio.TimerHandle | None = None
         #: On the loop's clock: no attempt to connect before this.
@@ -104,22 +104,22 @@ class Outbound:
         self._out: deque[memoryview] = deque()
         self._writing = False
 
-    # ---- what its owner uses
+    # ---- for its owner
 
     @property
     def is_connected(self) -> bool:
-        """Is there a connection on which the versions are agreed?"""
+        """Whether there is a connection with negotiated versions."""
         return self.versions is not None
 
     @property
     def pending(self) -> int:
-        """How many requests are on their way or wait to be sent."""
+        """How many requests are in flight or wait to be sent."""
         return len(self._sent) + len(self._waiting)
 
     def ask(
         self, request: object, done: Done, *, timeout_ms: int, at_least: int = 0, at_most: int | None = None
     ) -> None:
-        """Send `request` when its turn comes and call `done` once, within `timeout_ms`.
+        """Send `request` in its turn, and call `done` once, within `timeout_ms`.
 
         The version is the highest that both ends know, from `at_least` to `at_most`; `NotOffered` if there is none.
         """
@@ -135,7 +135,7 @@ class Outbound:
         return None
 
     def close(self) -> None:
-        """End the connection; everyone who waits is told `Disconnected`."""
+        """Close the connection; every pending request ends with `Disconnected`."""
         if self.closed:
             return
         self.closed = True
@@ -146,14 +146,14 @@ class Outbound:
     # ---- connecting
 
     def _connect_later(self) -> None:
-        """Connect when the backoff is over, if an attempt is not planned already."""
+        """Connect when the backoff is over, unless an attempt is already planned."""
         if self._retry is None and not self._is_looking_up:
             self._retry = self._loop.call_later(max(0.0, self._not_before - self._loop.time()), self._connect)
 
     def _connect(self) -> None:
         self._retry = None
         if self.closed or not self._waiting:
-            # Everyone's time was over before the backoff was: the next who asks connects.
+            # Every request timed out during the backoff: the next one connects.
             return
         self._setup = self._loop.call_later(self._setup_seconds(), self._setup_expired)
         if self._addresses:
@@ -174,7 +174,7 @@ class Outbound:
         if self.closed:
             return None
         if self._setup is None:
-            # The look-up took longer than it may. Requests that were made since then begin again.
+            # The lookup outlasted the setup timeout. Requests made since then start over.
             return self._connect_later() if self._waiting else None
         if error is not None:
             return self._failed(f"no such host ({error})")
@@ -182,7 +182,7 @@ class Outbound:
         return self._dial()
 
     def _dial(self) -> None:
-        # The next attempt takes the next of several addresses; after the last the name is looked up again.
+        # The next attempt takes the next address; after the last one, the name is resolved again.
         address = self._addresses.popleft()
         try:
             sock = self._new_socket(_family_of(address) or socket.AF_INET, socket.SOCK_STREAM)
@@ -204,7 +204,7 @@ class Outbound:
         return None
 
     def _decided(self) -> None:
-        """The attempt to connect has succeeded or failed."""
+        """Handle the outcome of the attempt to connect."""
         assert self._sock is not None
         code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
@@ -214,17 +214,17 @@ class Outbound:
         return self._connected()
 
     def _connected(self) -> None:
-        """There is a connection: agree on it."""
+        """Negotiate versions on the new connection."""
         self._loop.add_reader(self._fd, self._readable)
         self._agree(FIRST_VERSION)
 
     def _agree(self, version: int) -> None:
-        """Ask for the versions. The setup's timeout bounds this, too."""
+        """Send ApiVersions. The setup timeout bounds this, too."""
         first = OutboundRequest(API[ApiKey.API_VERSIONS], first_request(), 0, None, lambda answer: None)
         self._send(first, version)
 
     def _set_up(self, response: Any, version: int) -> None:
-        """The answer to a request of the connection itself."""
+        """Handle the response to a request of the connection itself."""
         self._agreed(response, version)
 
     def _agreed(self, response: ApiVersionsResponse, version: int) -> None:
@@ -237,7 +237,7 @@ class Outbound:
         return self._begin(PeerVersions(response))
 
     def _begin(self, versions: PeerVersions) -> None:
-        """The connection is of use now."""
+        """Start using the connection."""
         self.versions = versions
         self._failures = 0
         self._not_before = 0.0
@@ -257,11 +257,11 @@ class Outbound:
         self._failed("connecting took too long")
 
     def _jittered(self, ms: int) -> float:
-        """Seconds: `ms` give or take a fifth."""
+        """`ms` plus or minus up to a fifth, in seconds."""
         return ms * (1 + _JITTER * (2 * self._rng.random() - 1)) / 1000
 
     def _failed(self, why: str, code: int = 0) -> None:
-        """No connection came of it (`code`: the errno): tell everyone who waits; the next attempt waits longer."""
+        """Fail the attempt to connect (`code`: the errno) and every waiting request; the next attempt waits longer."""
         self._all_refuse = self._all_refuse and code == errno.ECONNREFUSED
         options = self._options
         backoff_ms = min(options.backoff_max_ms, options.backoff_ms << min(self._failures, 16))
@@ -274,7 +274,7 @@ class Outbound:
     # ---- out
 
     def _send_waiting(self) -> None:
-        """Send what may go now."""
+        """Send waiting requests up to `in_flight_max`."""
         assert self.versions is not None
         while self._waiting and len(self._sent) < self._options.in_flight_max and self._sock is not None:
             asked = self._waiting.popleft()
@@ -293,7 +293,7 @@ class Outbound:
             parts = encoded(asked.request, asked.api, version, asked.correlation_id, self._client_id)
         except OttlaError as error:
             return self._give_up(asked, NotOffered(self._say(str(error)), was_sent=False))
-        # What was encoded is the only copy that is needed from here on.
+        # Only the encoded copy is needed from here on.
         asked.request = None
         self._sent.append(asked)
         self._out.append(memoryview(b"".join(parts)))
@@ -371,14 +371,14 @@ class Outbound:
         return None
 
     def _lost(self, why: str) -> None:
-        """The connection broke, or is of no use any more."""
+        """Close a connection that broke, or that can no longer be used."""
         if self.versions is None:
             return self._failed(why)
         self._not_before = self._loop.time() + self._jittered(self._options.backoff_ms)
         return self._end(why)
 
     def _end(self, why: str, kind: type[Disconnected] = Disconnected) -> None:
-        """There is no connection any more: tell everyone."""
+        """Release the connection, and end every pending request."""
         self.last_failure = why
         if self._setup is not None:
             self._setup.cancel()
@@ -409,7 +409,7 @@ class Outbound:
 
 
 def _family_of(host: str) -> int | None:
-    """The family of an address; None for a name."""
+    """The address family of a numeric address; None for a name."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)
@@ -420,6 +420,6 @@ def _family_of(host: str) -> int | None:
 
 
 def _look_up(host: str, port: int) -> list[str]:
-    """The addresses of a name, each once. OSError if there are none."""
+    """The distinct addresses of a name. OSError if there are none."""
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(each[4][0]) for each in found))

@@ -1,4 +1,4 @@
-"""What a reply is made of: bytes, and pieces of files that are sent without being read."""
+"""The parts of a reply: bytes, and ranges of files that are sent without being read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.kernel.ports import File
 
 
 class FileRange(Protocol):
-    """A piece of a file that is sent without being read (`ottla.log` makes it). It keeps its file open."""
+    """A range of a file that is sent without being read (`ottla.log` creates it). It keeps its file open."""
 
     file: File
     position: int
@@ -17,5 +17,5 @@ class FileRange(Protocol):
     def bytes(self) -> bytes: ...
 
 
-#: What a reply is made of.
+#: A piece of a reply.
 Part = bytes | memoryview | FileRange

@@ -1,4 +1,4 @@
-"""What is known of a peer and of an answer that did not come. `ottla/net/outbound.py` makes the connection."""
+"""Values of outbound connections: a peer, the options, and the errors of requests without an answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.settings.server.network import NetworkDeclaration
 
 
 class Unanswered(OSError):
-    """There is no answer. `was_sent`: the peer may have acted on the request."""
+    """No answer came. `was_sent`: the peer may have acted on the request."""
 
     def __init__(self, why: str, *, was_sent: bool) -> None:
         super().__init__(why)
@@ -20,19 +20,19 @@ class Unanswered(OSError):
 
 
 class Disconnected(Unanswered):
-    """There is no connection, or it broke before the answer came."""
+    """The connection could not be made, or broke before the answer came."""
 
 
 class PeerRefused(Disconnected):
-    """Every address of the peer refuses connections: its machine runs, and no process listens there."""
+    """Every address of the peer refuses connections: its machine runs, but no process listens there."""
 
 
 class Expired(Unanswered):
-    """The answer did not come in time."""
+    """The request timed out."""
 
 
 class NotOffered(Unanswered):
-    """The peer does not take this request, or no version of it that can say what was asked."""
+    """The peer does not support this request, or no version of it that can express what the caller needs."""
 
 
 #: Given the response, an instance of the API's response class, or an `Unanswered`.
@@ -49,12 +49,12 @@ class Peer(NamedTuple):
 
 @frozen
 class OutboundOptions:
-    """How a connection behaves. The defaults are Apache Kafka's between brokers."""
+    """The settings of a connection. The defaults are Apache Kafka's between brokers."""
 
-    #: The first time between two attempts to connect, and the longest.
+    #: The first and the longest backoff between two attempts to connect.
     backoff_ms: int = 50
     backoff_max_ms: int = 1_000
-    #: How long the first attempt to connect may take, and an attempt after failures.
+    #: The timeout of the first attempt to connect, and the longest timeout after failures.
     setup_timeout_ms: int = NetworkDeclaration.socket_connection_setup_timeout_ms.default
     setup_timeout_max_ms: int = NetworkDeclaration.socket_connection_setup_timeout_max_ms.default
     in_flight_max: int = 5

@@ -1,10 +1,10 @@
-"""A request's bytes, its answer's, and the versions that both ends know: what every connection that dials shares.
+"""Encoding requests, decoding responses and choosing versions: shared by every connection that dials.
 
 Rules:
-- ApiVersions comes first on each connection (KIP-35), in a version of ours; a peer that does not know it answers in
-  version 0 and names its own, in which it is asked again.
+- ApiVersions comes first on each connection (KIP-35), in our version; a peer that does not know that version answers
+  in version 0 and names its own, in which ApiVersions is sent again.
 - A request goes in the highest version that both ends know, unless its sender bounds it.
-- Answers come in the order of the requests (Kafka's protocol guide): another correlation id than the oldest request's
+- Answers come in the order of the requests (Kafka's protocol guide): a correlation id other than the oldest request's
   is `Malformed`.
 """
 
@@ -28,7 +28,7 @@ else:
     client_error = LazyModule("ottla.kernel.client_error")
     api_versions = LazyModule("ottla.wire.api.api_versions")
 
-#: v5 (KIP-1242) carries whom we expect to meet, which we do not check; v4 is enough for all features.
+#: v5 (KIP-1242) carries the node that we expect to reach, which we do not check; v4 is enough for all features.
 FIRST_VERSION = min(4, API[ApiKey.API_VERSIONS].versions[-1])
 #: A correlation id and, some day, tagged fields.
 _HEADER_BYTES_MAX = 4096
@@ -36,7 +36,7 @@ _by_request: dict[type, Api] = {}
 
 
 def api_of(request: object) -> Api:
-    """The API that this request belongs to. TypeError if it is no request."""
+    """The API of a request. TypeError if it is not a request."""
     found = _by_request.get(type(request))
     if found is None:
         name = type(request).__name__
@@ -49,14 +49,14 @@ def api_of(request: object) -> Api:
 
 
 def first_request() -> api_versions.ApiVersionsRequest:
-    """What is asked first on each connection."""
-    # The package itself stands above this layer (it offers the embedded node), so its version is not imported.
+    """The first request on each connection."""
+    # The package itself is above this layer (it offers the embedded node), so its version is not imported.
     version: str = getattr(sys.modules["ottla"], "__version__", "unknown")
     return api_versions.ApiVersionsRequest(client_software_name="ottla", client_software_version=version)
 
 
 class PeerVersions:
-    """What the peer said that it takes. Made of its answer to `first_request`."""
+    """The versions and features that the peer supports, from its answer to `first_request`."""
 
     __slots__ = ("features", "ranges")
 
@@ -70,7 +70,7 @@ class PeerVersions:
             self.features = {each.name: each.max_version_level for each in response.finalized_features}
 
     def highest(self, key: ApiKey) -> int:
-        """The highest version that the peer takes; -1 if it does not take the API."""
+        """The highest version that the peer supports; -1 if it does not support the API."""
         return self.ranges.get(int(key), (0, -1))[1]
 
     def best(self, key: ApiKey, at_most: int | None = None) -> int | str:
@@ -86,7 +86,7 @@ class PeerVersions:
 
 
 def second_version(response: api_versions.ApiVersionsResponse, asked: int) -> int | None:
-    """In which version to ask ApiVersions again; None when the first answer is good. KafkaError if it is an error."""
+    """The version in which to send ApiVersions again; None if `response` is usable. KafkaError if it is an error."""
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION and asked > 0:
         known = {each.api_key: each.max_version for each in response.api_keys}
         return max(0, min(asked - 1, known.get(int(ApiKey.API_VERSIONS), 0)))
@@ -95,7 +95,7 @@ def second_version(response: api_versions.ApiVersionsResponse, asked: int) -> in
 
 
 def encoded(request: object, api: Api, version: int, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
-    """The request's frame in pieces. OttlaError if a field's value, or a field in this version, cannot be written."""
+    """The request's frame in pieces. OttlaError if a field's value is invalid, or not expressible in this version."""
     header = RequestHeader(
         request_api_key=int(api.key),
         request_api_version=version,
@@ -112,9 +112,9 @@ def encoded(request: object, api: Api, version: int, correlation_id: int, client
 
 
 def decoded(api: Api, version: int, correlation_id: int, frame: memoryview) -> Any:
-    """The answer in a frame; its records are views into it. `Malformed` if this is no answer to that request."""
+    """The response in a frame; its records are views into it. `Malformed` if it does not answer this request."""
     key = int(api.key)
-    # What has no records is copied before it is read: not all of a fetch for its header's sake.
+    # A message without records is copied before it is decoded: do not copy a whole fetch response for its header.
     head = frame[:_HEADER_BYTES_MAX]
     header, position = decode(ResponseHeader, response_header_version(key, version), head)
     if header.correlation_id != correlation_id:

@@ -1,12 +1,12 @@
-"""The connection of a node to a listener of another node that wants TLS, a sign-in, or both.
+"""The connection of a node to a listener of another node that requires TLS, SASL, or both.
 
 Rules:
-- TLS comes first, then ApiVersions, SaslHandshake and SaslAuthenticate; only then requests are sent.
-- The setup's timeout bounds all of it. A sign-in that waits for a KDC is begun on a thread; when the connection ends
-  meanwhile, nothing comes of it.
-- A session that ends is renewed on the same connection (KIP-368): when `_RENEWED_AFTER` of it is over, nothing more is
-  sent until what was asked is answered, then the node signs in again.
-- A sign-in or a certificate that is refused is told in one line of the log, once for each peer and reason.
+- TLS comes first, then ApiVersions, SaslHandshake and SaslAuthenticate; requests follow only after these.
+- The setup timeout bounds all of it. A sign-in that waits for a KDC starts on a thread; if the connection ends
+  meanwhile, its result is dropped.
+- The session is renewed on the same connection (KIP-368): when `_RENEWED_AFTER` of its lifetime is over, the connection
+  sends no more requests until all sent ones are answered, then signs in again.
+- A refused sign-in or certificate is logged in one line, once for each peer and reason.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ _Exchange = Generator[bytes, bytes, None]
 
 
 class SecuredOutbound(Outbound):
-    """An `Outbound` that shows who it is."""
+    """An `Outbound` that authenticates itself."""
 
     def __init__(self, *arguments: Any, login: NodeLogin, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._login = login
-        #: `_sock`, once it is under TLS.
+        #: `_sock`, once TLS is on it.
         self._tls: TlsSocket | None = None
         self._handshake: Handshake | None = None
         self._more_is_planned = False
-        #: What the peer said that it takes, while the sign-in goes on.
+        #: The versions that the peer named, while the sign-in goes on.
         self._found: PeerVersions | None = None
         self._exchange: _Exchange | None = None
-        #: The exchange that a thread begins.
+        #: The exchange that a thread starts.
         self._beginning: asyncio.Future[_Exchange] | None = None
-        #: On the loop's clock: when the session is to be renewed.
+        #: When the session must be renewed, on the loop's clock.
         self._renew_at: float | None = None
 
     # ---- TLS
@@ -83,7 +83,7 @@ class SecuredOutbound(Outbound):
         tls = self._tls
         super()._readable()
         if tls is not None and tls is self._tls and tls.has_more and not self._more_is_planned:
-            # Nothing but us knows of what was decrypted already.
+            # No event of the socket announces plaintext that is already decrypted.
             self._more_is_planned = True
             self._loop.call_soon(self._more)
 

@@ -1,4 +1,4 @@
-"""The ends of replies that a socket has not taken yet, and who wants to know when it has."""
+"""Callbacks for when a connection has sent what was queued."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Callable
 
 
 class SentMarks:
-    """Positions in what a connection sends. The connection makes it when the first one is asked for."""
+    """Positions in a connection's outgoing bytes, with a callback each. The connection creates it on first use."""
 
     __slots__ = ("_gone", "_waiting")
 
     def __init__(self) -> None:
-        #: Bytes that went since this was made.
+        #: Bytes sent since this was created.
         self._gone = 0
-        #: (`_gone` at which it is called, what is called), in order.
+        #: (value of `_gone` at which it is due, callback), in order.
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     def add(self, unsent_bytes: int, done: Callable[[], None]) -> None:
-        """Call `done` when so many more bytes went."""
+        """Call `done` when `unsent_bytes` more are sent."""
         if unsent_bytes:
             self._waiting.append((self._gone + unsent_bytes, done))
         else:
             done()
 
     def went(self, count: int) -> None:
-        """The socket took `count` bytes more."""
+        """Count `count` more sent bytes, and make the callbacks that are due."""
         self._gone += count
         while self._waiting and self._waiting[0][0] <= self._gone:
             self._waiting.popleft()[1]()
 
     def end(self) -> None:
-        """The connection is closed: nothing more goes."""
+        """Make all remaining callbacks: the connection is closed."""
         while self._waiting:
             self._waiting.popleft()[1]()

@@ -1,13 +1,13 @@
-"""TLS over a non-blocking socket: it has the methods of a socket that connections use, and keeps their promises.
+"""TLS over a non-blocking socket, with the socket methods that connections use and the same contracts.
 
 Rules:
-- `send` says how much of the plaintext went to the kernel encrypted. What it could not pass on stays here, and the next
-  `send` must begin with the same bytes; until then it raises BlockingIOError, as a full socket does.
-- `recv_into` fills what it is given as far as the peer has sent. `has_more`: there may be plaintext left that no
+- `send` returns how many bytes of plaintext the kernel took, encrypted. If the kernel takes less than one encrypted
+  piece, `send` raises BlockingIOError, as a full socket does; the next `send` must begin with the same bytes.
+- `recv_into` fills the buffer as far as the peer has sent. `has_more`: there may be decrypted plaintext left, which no
   readiness of the socket announces.
-- The handshake is driven by `Handshake` (`ottla/net/handshake.py`); OpenSSL runs on memory, so a step of it may run on
-  a thread while the loop does not touch this socket.
-- Nothing of it grows with what a peer sends: at most `_RECEIVE_BYTES` are decrypted at a time, `_SEND_BYTES` encrypted,
+- `Handshake` (`ottla/net/handshake.py`) drives the handshake; OpenSSL runs on memory, so a step may run on a thread as
+  long as the loop does not touch this socket.
+- Memory is bounded whatever a peer sends: at most `_RECEIVE_BYTES` are decrypted at a time and `_SEND_BYTES` encrypted,
   and a peer that makes OpenSSL answer without reading the answers is cut off (`_UNREAD_BYTES_MAX`).
 """
 
@@ -20,15 +20,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-#: Read from the socket and encrypted at once: 16 records of TLS.
+#: Bytes read from the socket, and encrypted, in one step: 16 TLS records.
 _RECEIVE_BYTES = 1 << 18
 _SEND_BYTES = 1 << 18
-#: What OpenSSL answers of itself (tickets, key updates, alerts) and the peer does not read.
+#: The limit of OpenSSL's own messages (tickets, key updates, alerts) that the peer does not read.
 _UNREAD_BYTES_MAX = 1 << 17
 
 
 class _Raw(threading.local):
-    """What is read from a socket before it is decrypted: one for all sockets of a thread, and so of a loop."""
+    """The buffer for encrypted input: one for all sockets of a thread, and so of a loop."""
 
     def __init__(self) -> None:
         self.buffer = memoryview(bytearray(_RECEIVE_BYTES))
@@ -48,11 +48,11 @@ class TlsSocket:
         self.tls = context.wrap_bio(
             self._in, self._out, server_side=context.protocol == ssl.PROTOCOL_TLS_SERVER, server_hostname=server_name
         )
-        #: Encrypted and not taken by the kernel yet.
+        #: Encrypted bytes that the kernel has not taken yet.
         self._encrypted = memoryview(b"")
-        #: So many bytes of plaintext are in it.
+        #: The bytes of plaintext in `_encrypted`.
         self._owed = 0
-        #: The peer has said that nothing more comes.
+        #: The peer has sent its close_notify.
         self._ended = False
         self.has_more = False
         #: The handshake is over.
@@ -61,14 +61,14 @@ class TlsSocket:
     # ---- the handshake
 
     def receive_some(self) -> int:
-        """Take in what has come of a handshake, so many bytes; 0 at the end of the stream. BlockingIOError, OSError."""
+        """Read some bytes of the handshake and return their number; 0 at the end. BlockingIOError, OSError."""
         raw = _raw.buffer
         count = self._sock.recv_into(raw, 1 << 14)
         self._in.write(raw[:count])
         return count
 
     def step(self) -> bool:
-        """Let OpenSSL go on with the handshake; True when it is over. ssl.SSLError. May run on a thread."""
+        """Advance the handshake in OpenSSL; True when it is over. ssl.SSLError. May run on a thread."""
         try:
             self.tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -76,7 +76,7 @@ class TlsSocket:
         return True
 
     def flush(self) -> bool:
-        """Pass on what OpenSSL has to say of itself; False while the kernel takes no more. OSError."""
+        """Send OpenSSL's own messages; False while the kernel takes no more. OSError."""
         if self._out.pending:
             self._encrypted = memoryview(bytes(self._encrypted) + self._out.read())
         try:
@@ -88,7 +88,7 @@ class TlsSocket:
     # ---- in
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Fill `buffer`; 0 at the end of the stream. BlockingIOError if nothing came, OSError if the peer errs."""
+        """Fill `buffer`; 0 at the end of the stream. BlockingIOError if nothing came, OSError on a protocol error."""
         filled = self._decrypt(buffer, 0)
         if filled < len(buffer) and not self._ended:
             raw = _raw.buffer
@@ -116,7 +116,7 @@ class TlsSocket:
         return (filled,)
 
     def _decrypt(self, buffer: memoryview, filled: int) -> int:
-        """As much as there is, from `filled` on; returns up to where."""
+        """Decrypt as much as there is into `buffer`, from `filled` on; returns the new end."""
         read, size = self.tls.read, len(buffer)
         try:
             while filled < size:
@@ -133,14 +133,14 @@ class TlsSocket:
         except ssl.SSLZeroReturnError:
             self._ended = True
         except ssl.SSLError:
-            # The peer is told by an alert, if it listens.
+            # Send OpenSSL's alert, so that the peer learns the reason.
             self.flush()
             raise
         self.has_more = False
         return filled
 
     def _answer(self) -> None:
-        """OpenSSL has something to say of its own."""
+        """Send OpenSSL's own messages; OSError if the peer does not read them."""
         if not self._owed:
             self.flush()
         if self._out.pending + len(self._encrypted) > _SEND_BYTES + _UNREAD_BYTES_MAX:
@@ -149,7 +149,7 @@ class TlsSocket:
     # ---- out
 
     def send(self, data: bytes | memoryview) -> int:
-        """Send the beginning of `data`; returns how much. BlockingIOError, OSError."""
+        """Send a prefix of `data` and return its length. BlockingIOError, OSError."""
         if not self._owed:
             if not data:
                 return 0
@@ -163,11 +163,11 @@ class TlsSocket:
 
     @property
     def owes(self) -> bool:
-        """Does the last piece wait for the kernel? The next `send` passes it on, whatever it is given."""
+        """Whether the last piece still waits for the kernel. The next `send` sends it, whatever its argument."""
         return self._owed > 0
 
     def sendmsg(self, pieces: Sequence[bytes | memoryview], ancillary: Any = (), flags: int = 0) -> int:
-        """Send the beginning of what `pieces` make together."""
+        """Send a prefix of the concatenated `pieces`."""
         if self._owed:
             return self.send(b"")
         size, taken = 0, []
@@ -186,7 +186,7 @@ class TlsSocket:
     # ---- the rest of a socket
 
     def close(self) -> None:
-        """Close the socket, and tell the peer that nothing more comes if it can be told at once."""
+        """Close the socket; send close_notify first if that does not block."""
         if self.is_ready and not self._owed:
             with suppress(OSError, ValueError):
                 self.tls.unwrap()
@@ -202,7 +202,7 @@ class TlsSocket:
 
 
 def tls_reason(error: OSError) -> str:
-    """What went wrong, in OpenSSL's words without its decoration."""
+    """The reason of a TLS error, in OpenSSL's words without its error codes."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not trusted ({error.verify_message})"
     if isinstance(error, ssl.SSLError) and error.reason:

@@ -1,9 +1,9 @@
 """A client's connection under TLS: the handshake first, then `Connection` over a `TlsSocket`.
 
 Rules:
-- The handshake must end in time, and its OpenSSL runs on the listener's thread (`ottla/net/handshake.py`).
-- Plaintext that waits decrypted is read in a later turn of the loop, as if the socket were readable.
-- Records are read from their file and encrypted, since sendfile cannot.
+- The handshake has a timeout, and its OpenSSL steps run on a thread (`ottla/net/handshake.py`).
+- Plaintext that is already decrypted is read in a later turn of the loop, as if the socket were readable.
+- Records are read from their file and encrypted, since sendfile cannot encrypt.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ottla.net.handshake import HANDSHAKE_SECONDS, Handshake, Handshakes
 from ottla.net.inbound import Connection, FileRange, PeerError
 from ottla.net.tls import TlsSocket, tls_reason
 
-#: Read from a file and encrypted at once.
+#: Bytes read from a file and encrypted in one step.
 _FILE_BYTES = 1 << 18
 
 
 class TlsSide:
-    """The TLS of a listener as its connections meet it. The node makes it, and may exchange `context`."""
+    """The TLS configuration that a listener's connections share. The node creates it."""
 
     def __init__(
         self,
@@ -36,16 +36,16 @@ class TlsSide:
     ) -> None:
         self.loop = loop
         self.turns = turns
-        #: Gives the context that counts for a connection that comes now.
+        #: Returns the context for a new connection.
         self.context = context
-        #: The handshake is over; PeerError if the connection may not go on.
+        #: Called after the handshake; raises PeerError if the connection must be refused.
         self.on_secured = on_secured
         self.handshake_seconds = handshake_seconds
-        #: Handshakes that are under way.
+        #: Handshakes in progress.
         self.shaking = 0
 
     def connection(self, sock: socket.socket, *arguments: Any) -> TlsConnection:
-        """What a listener makes of an accepted socket; the arguments are those of `Connection`."""
+        """Create the connection of an accepted socket; the arguments are those of `Connection`."""
         return TlsConnection(self, sock, *arguments)
 
 
@@ -70,7 +70,7 @@ class TlsConnection(Connection):
         except PeerError as refused:
             return self.close(str(refused))
         self._loop.add_reader(self._fd, self._readable)
-        # A request may have come in one piece with the end of the handshake.
+        # A request may have arrived together with the end of the handshake.
         self._tls.has_more = True
         return self._plan_more()
 
@@ -85,7 +85,7 @@ class TlsConnection(Connection):
         self._plan_more()
 
     def _plan_more(self) -> None:
-        """Nothing but us knows of plaintext that was decrypted already."""
+        """Plan a read if plaintext is left: no event of the socket announces it."""
         if self._tls.has_more and self._reading and not self.closed and not self._more_is_planned:
             self._more_is_planned = True
             self._loop.call_soon(self._more)
@@ -112,7 +112,7 @@ class TlsConnection(Connection):
         return self._drop(self._tls.send(data))
 
     def close(self, why: str) -> None:
-        """End this connection; replies that were still to come are dropped."""
+        """Close this connection; drop the replies that are not sent."""
         if not self.closed:
             if not self._tls.is_ready and not self._handshake.is_over:
                 self._side.shaking -= 1

@@ -1,21 +1,21 @@
-"""ACLs: which rules there are, and what they decide. Pure.
+"""ACLs: the rules and their decisions. Pure.
 
     rules = Rules(super_users={"User:admin"}, otherwise=False)
     rules.add(record)
     rules.decide("User:ann", "10.0.0.1", READ, TOPIC, "orders")     # AccessDecision(allowed=True, rule=record)
 
 Rules:
-- A super user may do everything. Otherwise a rule that denies goes before all that allow, and what no rule allows is
-  denied. Where no rule speaks of a resource at all, `otherwise` decides (allow.everyone.if.no.acl.found).
-- A rule speaks of a resource by its name, by "*", or by a prefix of the name; to a principal by its name or `User:*`;
-  to an address by itself or "*".
-- Read, Write, Delete and Alter, where they are allowed, allow Describe; AlterConfigs allows DescribeConfigs. What is
-  denied implies nothing.
+- A super user may do everything. Otherwise a DENY rule wins over every ALLOW rule, and an operation that no rule allows
+  is denied. Where no rule covers a resource at all, `otherwise` decides (allow.everyone.if.no.acl.found).
+- A rule names a resource by its name, by "*" or by a prefix of the name, a principal by its name or by `User:*`, and a
+  host by its address or by "*".
+- Allowing Read, Write, Delete or Alter also allows Describe; allowing AlterConfigs also allows DescribeConfigs. Denying
+  an operation implies nothing.
 
-A decision looks at the principal's rules and everyone's, of the resource's own name, of "*", and of each length of
-prefixes that there is: it does not grow with the rules of others.
+A decision reads the principal's rules and those of `User:*`, for the resource's name, for "*" and for each existing
+prefix length: its cost does not grow with the rules of other principals.
 
-KIPs: 11, 290 (prefixes). Rules are those of Kafka's StandardAuthorizer.
+KIPs: 11, 290 (prefixes). The semantics are those of Kafka's StandardAuthorizer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class AclResource(OpenEnum):
-    """What may be done something with (ResourceType). ANY is for filters."""
+    """Kinds of resources (ResourceType). ANY is for filters."""
 
     ANY = 1
     TOPIC = 2
@@ -43,7 +43,7 @@ class AclResource(OpenEnum):
 
 
 class PatternType(OpenEnum):
-    """How a resource's name is meant. In filters only: ANY, and MATCH (whatever would apply to that name)."""
+    """How a rule's resource name matches. For filters only: ANY, and MATCH (every pattern that covers the name)."""
 
     ANY = 1
     MATCH = 2
@@ -52,7 +52,7 @@ class PatternType(OpenEnum):
 
 
 class AclOperation(OpenEnum):
-    """What may be done. ANY is for filters."""
+    """Operations on resources. ANY is for filters."""
 
     ANY = 1
     ALL = 2
@@ -72,9 +72,9 @@ class AclOperation(OpenEnum):
 
 
 def authorized_operations(bits: int) -> frozenset[AclOperation] | None:
-    """The operations whose bits are set in a reply (KIP-430); None when the broker was not asked for them.
+    """The operations whose bits are set in a response (KIP-430); None if the request did not ask for them.
 
-    Bits of operations that this version does not know are left out.
+    Bits of operations that this version does not know are ignored.
     """
     if bits == _NOT_ASKED:
         return None
@@ -82,22 +82,22 @@ def authorized_operations(bits: int) -> frozenset[AclOperation] | None:
 
 
 class AclPermission(OpenEnum):
-    """May it, or may it not? DENY wins. ANY is for filters."""
+    """Whether a rule allows or denies; DENY wins. ANY is for filters."""
 
     ANY = 1
     DENY = 2
     ALLOW = 3
 
 
-#: "Authorized operations" of a reply to a request that did not ask for them.
+#: "Authorized operations" in the response to a request that did not ask for them.
 _NOT_ASKED = -(1 << 31)
-#: The operations that each kind knows: the bits of "authorized operations" (KIP-430).
+#: The operations of each kind of resource: the bits of "authorized operations" (KIP-430).
 OPERATIONS = {
     AclResource.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
     AclResource.GROUP: (3, 6, 8, 10, 11),
     AclResource.CLUSTER: (5, 7, 8, 9, 10, 11, 12),
 }
-#: AclOperation -> those which allow it, too.
+#: AclOperation -> the operations whose permission implies it.
 _IMPLIED: dict[int, frozenset[int]] = {
     AclOperation.DESCRIBE: frozenset(
         (AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER)
@@ -107,7 +107,7 @@ _IMPLIED: dict[int, frozenset[int]] = {
 
 
 class Rule(Protocol):
-    """A rule, as AccessControlEntryRecord has it."""
+    """An ACL rule, with the fields of AccessControlEntryRecord."""
 
     @property
     def id(self) -> bytes: ...
@@ -133,16 +133,16 @@ _NONE: dict[bytes, Rule] = {}
 
 
 class AccessDecision(NamedTuple):
-    """A decision and the rule that made it; None for a super user, or where no rule allows or speaks of it."""
+    """A decision and the rule that made it; no rule for a super user, or where no rule allows the operation."""
 
     allowed: bool
     rule: Rule | None = None
-    #: Did any rule speak of the resource?
+    #: True if any rule covers the resource.
     is_known: bool = True
 
 
 class RuleFilter(NamedTuple):
-    """Which rules are asked for: null and 1 (ANY) take every value; a pattern of 2 (MATCH) takes what covers a name."""
+    """A filter of rules: null and 1 (ANY) match every value; pattern type 2 (MATCH) matches all that cover a name."""
 
     resource_type: int
     resource_name: str | None
@@ -153,7 +153,7 @@ class RuleFilter(NamedTuple):
     permission_type: int
 
     def takes(self, rule: Rule) -> bool:
-        """Is the rule one of them?"""
+        """Whether the filter matches the rule."""
         return (
             self.resource_type in (AclResource.ANY, rule.resource_type)
             and self.pattern_type in (PatternType.ANY, PatternType.MATCH, rule.pattern_type)
@@ -175,19 +175,19 @@ class RuleFilter(NamedTuple):
 
 
 class Rules:
-    """All rules, found by what they speak of. The authorizer keeps it up to date."""
+    """All rules, indexed by resource and principal. The authorizer keeps it up to date."""
 
     def __init__(self, super_users: Iterable[str] = (), *, otherwise: bool = False) -> None:
         self.super_users = frozenset(super_users)
         self.otherwise = otherwise
         self._literal: dict[tuple[int, str], _Place] = {}
         self._prefixed: dict[tuple[int, str], _Place] = {}
-        #: AclResource -> length of prefix -> how many prefixes have it.
+        #: AclResource -> prefix length -> the number of prefixes of that length.
         self._lengths: dict[int, dict[int, int]] = {}
         self._by_principal: dict[str, dict[bytes, Rule]] = {}
 
     def add(self, rule: Rule) -> None:
-        """A rule is there."""
+        """Add a rule."""
         key = (rule.resource_type, rule.resource_name)
         if rule.pattern_type == PatternType.PREFIXED:
             if key not in self._prefixed:
@@ -200,7 +200,7 @@ class Rules:
         self._by_principal.setdefault(rule.principal, {})[rule.id] = rule
 
     def remove(self, rule: Rule) -> None:
-        """A rule is gone."""
+        """Remove a rule."""
         key = (rule.resource_type, rule.resource_name)
         places = self._prefixed if rule.pattern_type == PatternType.PREFIXED else self._literal
         _drop(places[key], rule)
@@ -214,7 +214,7 @@ class Rules:
         _drop(self._by_principal, rule)
 
     def _about(self, kind: int, name: str) -> Iterator[_Place]:
-        """Every pattern that covers a resource: its rules by principal."""
+        """The rules, by principal, of every pattern that covers a resource."""
         for own in (name, WILDCARD) if name != WILDCARD else (name,):
             place = self._literal.get((kind, own))
             if place is not None:
@@ -226,7 +226,7 @@ class Rules:
                     yield place
 
     def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> AccessDecision:
-        """May this principal, from this address, do this?"""
+        """Decide whether the principal may do the operation from the host."""
         if principal in self.super_users:
             return AccessDecision(True)
         allowing = _IMPLIED.get(operation, (operation,))
@@ -248,11 +248,11 @@ class Rules:
         return AccessDecision(self.otherwise and not known, None, known)
 
     def allows(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool:
-        """The verdict alone."""
+        """`decide` without the rule."""
         return self.decide(principal, host, operation, kind, name).allowed
 
     def allows_any(self, principal: str, host: str, operation: int, kind: int) -> bool:
-        """May it do this to any resource of a kind, whichever (Authorizer.authorizeByResourceType)?"""
+        """Whether the principal may do the operation on any resource of a kind (Authorizer.authorizeByResourceType)."""
         if self.allows(principal, host, operation, kind, "hardcode"):
             return True
         denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
@@ -274,7 +274,7 @@ class Rules:
         )
 
     def operations(self, principal: str, host: str, kind: AclResource, name: str) -> int:
-        """A bit for each operation that it may do."""
+        """The bits of the operations that the principal may do on a resource."""
         return sum(1 << each for each in OPERATIONS[kind] if self.allows(principal, host, each, kind, name))
 
 

@@ -1,10 +1,10 @@
-"""Assertions: what a client or a node says of itself at a provider of tokens, signed by its own key (RFC 7523).
+"""Assertions: signed claims by which a client or a node authenticates at a token provider (RFC 7523).
 
 Rules:
-- `sasl.oauthbearer.assertion.file` holds a ready one. Otherwise one is made for each request: the claims aud, iss and
-  sub of the settings, over these what `...assertion.template.file` holds ({"header": {...}, "payload": {...}}), over
-  these the times, and a jti if it is wanted.
-- Files are read each time, so what is exchanged counts at once.
+- `sasl.oauthbearer.assertion.file` holds a complete assertion. Otherwise each request gets a new one: the claims aud,
+  iss and sub from the settings, overridden by `...assertion.template.file` ({"header": {...}, "payload": {...}}), then
+  the times, and a jti if configured.
+- Files are read each time, so a replaced file takes effect at once.
 - No error holds a key, a passphrase or an assertion.
 
 KIP: 1139. The signature is PyJWT's (docs/decisions/0645).
@@ -23,7 +23,7 @@ _NAME = "sasl.oauthbearer.assertion"
 
 
 class Assertions:
-    """Made of settings with the attributes `sasl_oauthbearer_assertion_*`. OttlaError."""
+    """Makes assertions by the settings' attributes `sasl_oauthbearer_assertion_*`. OttlaError."""
 
     def __init__(self, settings: Any) -> None:
         self._settings = settings
@@ -42,7 +42,7 @@ class Assertions:
         self.files = {f"{_NAME}.{name}": value for name, value in named.items() if value}
 
     def make(self, now_s: int) -> str:
-        """A new assertion, or the one that stands in the file. OttlaError."""
+        """A new assertion, or the one in the file. OttlaError."""
         settings = self._settings
         if settings.sasl_oauthbearer_assertion_file:
             return self._read("file").decode("ascii", "replace").strip()

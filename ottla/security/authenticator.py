@@ -1,15 +1,15 @@
-"""A connection's way to a principal by SASL, on the server: handshake, tokens, sessions. Pure.
+"""The server's side of a connection's SASL authentication: handshake, tokens, sessions. Pure.
 
     begun -- ApiVersions --> asked -- SaslHandshake --> exchanging -- tokens --> done
     done  -- SaslHandshake (KIP-368) --> exchanging -- tokens --> done
 
 Rules:
-- Before the handshake ApiVersions may come once, and nothing else but the handshake.
+- Before the handshake, only one ApiVersions is allowed.
 - SaslHandshake v0 is followed by bare tokens, later versions by SaslAuthenticate.
-- A session that is renewed keeps its mechanism and its principal. It ends with its credential, or sooner.
-- What fails ends the connection (`SignInFailed`), after the answer that says so where there is one.
+- A renewed session keeps its mechanism and principal. It ends with its credential, or sooner.
+- A failure closes the connection (`SignInFailed`), after the error response where there is one.
 
-States and words are those of Kafka's SaslServerAuthenticator. KIPs: 43, 152, 368.
+States and messages are those of Kafka's SaslServerAuthenticator. KIPs: 43, 152, 368.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ottla.security.verify import Mechanism, SignInRefused, Verification, Verifi
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-#: A session is renewed at most once in this time.
+#: The minimum time between two renewals of a session.
 RENEWAL_MS_MIN = 1000
 
 
 class SignInFailed(Exception):
-    """The connection has to go; `response` goes before it, if there is one."""
+    """The connection must be closed, after `response` if there is one."""
 
     def __init__(self, why: str, response: Any = None) -> None:
         super().__init__(why)
@@ -36,7 +36,7 @@ class SignInFailed(Exception):
 
 
 class SignInState(Enum):
-    """Where a connection is on its way."""
+    """The state of a connection's authentication."""
 
     BEGUN = "begun"
     ASKED = "asked"
@@ -45,7 +45,7 @@ class SignInState(Enum):
 
 
 class Authenticator:
-    """A connection's sign-in: by the enabled `mechanisms`, for `session_ms` of one (0: forever)."""
+    """A connection's authentication. `session_ms` gives the session lifetime of a mechanism (0: unlimited)."""
 
     __slots__ = (
         "_exchange",
@@ -67,17 +67,17 @@ class Authenticator:
         self._renewed_at_ms: int | None = None
         self.state = SignInState.BEGUN
         self.mechanism = ""
-        #: The principal, once there is one: `User:ann`.
+        #: The principal, such as `User:ann`; None before the first success.
         self.principal: str | None = None
-        #: Is that by a delegation token?
+        #: True if the client authenticated with a delegation token.
         self.by_token = False
-        #: Do tokens come without a request around them?
+        #: True if tokens come without a request around them.
         self.bare = False
-        #: When the session ends, in monotonic ms; None for never.
+        #: When the session ends, in monotonic ms; None if it does not end.
         self.ends_at_ms: int | None = None
 
     def asked_versions(self) -> None:
-        """ApiVersions was asked and answered."""
+        """Note that ApiVersions was answered."""
         self.state = SignInState.ASKED
 
     @property
@@ -85,7 +85,7 @@ class Authenticator:
         return self.state is SignInState.BEGUN
 
     def handshake(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
-        """The client names its mechanism."""
+        """Handle the client's choice of a mechanism."""
         if self.state is SignInState.EXCHANGING:
             told = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
             raise SignInFailed("a handshake in the middle of a sign-in", None if self.bare else told)
@@ -96,7 +96,7 @@ class Authenticator:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             raise SignInFailed(why, SaslHandshakeResponse(error_code=code, mechanisms=offered))
         if self.principal is not None and request.mechanism != self.mechanism:
-            # The handshake is answered all the same, and the first token ends it.
+            # The handshake succeeds as in Kafka; the first token then fails.
             self._exchange = None
         else:
             self._exchange = begin()
@@ -107,7 +107,7 @@ class Authenticator:
         return SaslHandshakeResponse(mechanisms=offered)
 
     def authenticate(self, request: SaslAuthenticateRequest, now_ms: int) -> SaslAuthenticateResponse:
-        """The client's next token. `state` is DONE when it was the last."""
+        """Handle the client's next token. `state` is DONE after the last."""
         try:
             answer = self._take(bytes(request.auth_bytes), now_ms)
         except SignInRefused as refused:
@@ -124,7 +124,7 @@ class Authenticator:
         return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
 
     def token(self, data: bytes, now_ms: int) -> bytes:
-        """A token without a request around it (after SaslHandshake v0), and what answers it in the same way."""
+        """Handle a bare token (after SaslHandshake v0); returns the bare answer."""
         try:
             return self._take(data, now_ms)
         except SignInRefused as refused:
@@ -158,11 +158,11 @@ class Authenticator:
     # ---- sessions
 
     def is_over(self, now_ms: int) -> bool:
-        """Has the session ended?"""
+        """Whether the session has ended."""
         return self.ends_at_ms is not None and now_ms > self.ends_at_ms
 
     def may_renew(self, now_ms: int) -> bool:
-        """Is a handshake now the beginning of a renewal? It counts as one, if so."""
+        """Whether a handshake may start a renewal now; counts it as one if so."""
         if self.ends_at_ms is None:
             return False
         if self._renewed_at_ms is not None and now_ms - self._renewed_at_ms < RENEWAL_MS_MIN:

@@ -1,16 +1,16 @@
-r"""The server's half of OAUTHBEARER: the client's message, the answer to a token that is refused. Pure.
+r"""The server's half of OAUTHBEARER: the client's message, and the answer to a refused token. Pure.
 
     c: n,,\x01auth=Bearer TOKEN\x01name=value\x01\x01      (RFC 7628)
-    s: nothing                                             it is let in
-    s: {"status":"invalid_token"}                          it is not
-    c: \x01                                                and the sign-in ends
+    s: empty                                               the token is accepted
+    s: {"status":"invalid_token"}                          it is refused
+    c: \x01                                                the exchange ends
 
 Rules:
-- A connection gives one token. After a refusal the node reads only the byte 1 that ends the exchange.
-- A session ends with its token (KIP-368). A token of more than 292 years is refused: 64 bits hold no more ns.
-- Extensions (KIP-342) are read and not used.
+- A connection sends one token. After a refusal the node reads only the byte 1 that ends the exchange.
+- A session ends with its token (KIP-368). A token valid for more than 292 years is refused: 64 bits hold no more ns.
+- Extensions (KIP-342) are parsed and ignored.
 
-Texts are those of Kafka's OAuthBearerSaslServer. KIPs: 255, 768.
+Messages are those of Kafka's OAuthBearerSaslServer. KIPs: 255, 768.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from ottla.kernel.named import NamedTuple
 from ottla.security.verify import SignInRefused, Verification, Verified
 
-#: The longest token that is read, in characters. Tokens of providers have one or two thousand.
+#: The longest token accepted, in characters. Providers' tokens have one or two thousand.
 TOKEN_LENGTH_MAX = 65_536
 _LIFETIME_MS_MAX = ((1 << 63) - 1) // 1_000_000
 
@@ -32,28 +32,28 @@ _BEARER = re.compile(rb"(?i:bearer) +(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
 
 
 class TokenRefused(Exception):
-    """A refused token. `why` is for the log, `scope` is what it lacks; neither holds a part of the token."""
+    """A refused token. `why` is for the log, `scope` is the missing scope; neither holds a part of the token."""
 
     def __init__(self, why: str, scope: str | None = None) -> None:
         super().__init__(why)
         self.scope = scope
 
     def answer(self) -> str:
-        """The JSON that Kafka's clients know."""
+        """The JSON that Kafka's clients expect."""
         if self.scope is None:
             return '{"status":"invalid_token"}'
         return f'{{"status":"insufficient_scope", "scope":"{self.scope}"}}'
 
 
 class Bearer(NamedTuple):
-    """The holder of a token, and its end in ms since 1970."""
+    """The holder of a token, and its expiry in ms since 1970."""
 
     user: str
     ends_at_ms: int
 
 
 def verify_bearer(check: Callable[[str], Bearer], now_ms: Callable[[], int]) -> Verification:
-    """OAUTHBEARER by `check`, which raises TokenRefused. `now_ms`: wall time in ms."""
+    """Run OAUTHBEARER; `check` validates a token or raises TokenRefused. `now_ms` gives the wall time."""
     message = yield b""
     wanted, token = _token(message)
     try:
@@ -75,7 +75,7 @@ def verify_bearer(check: Callable[[str], Bearer], now_ms: Callable[[], int]) -> 
 
 
 def _token(message: bytes) -> tuple[str, str]:
-    """The authorization id that is asked for ("" if none is), and the token."""
+    """The requested authorization id ("" if none), and the token."""
     first = _FIRST.fullmatch(message)
     if first is None:
         raise SignInRefused

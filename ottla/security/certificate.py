@@ -1,8 +1,9 @@
-r"""A certificate's subject and alternative names out of its DER, named as Java names them (X500Principal, RFC 2253).
+r"""A certificate's subject and alternative names from its DER, formatted as Java does (X500Principal, RFC 2253).
 
 Rules:
-- CN, C, L, ST, O, OU, STREET, DC and UID have their keywords; other types are their OID and the value's DER as #hex.
-- The last part stands first; parts of one set are joined by "+" in the certificate's order.
+- CN, C, L, ST, O, OU, STREET, DC and UID have keywords; other types are written as their OID and the value's DER as
+  #hex.
+- The last part comes first; the parts of one set are joined by "+" in the certificate's order.
 - `, = + < > # ; " \\` are escaped, and so are spaces at both ends.
 """
 
@@ -30,13 +31,13 @@ _VERSION_TAG = 0xA0
 
 
 class Identity(NamedTuple):
-    """What a certificate says of its owner."""
+    """The owner of a certificate."""
 
     #: `CN=ann,OU=orders,O=example`
     name: str
     #: The subject's DER, for comparisons.
     subject: bytes
-    #: (kind, value) of each alternative name, as they stand.
+    #: (kind, value) of each alternative name, unparsed.
     alternative_names: frozenset[tuple[int, bytes]]
 
 
@@ -58,7 +59,7 @@ def identity_of(certificate: bytes) -> Identity:
 
 
 def rfc2253(name: bytes) -> str:
-    """The text of a distinguished name, whose DER content is given."""
+    """The text of a distinguished name, from its DER content."""
     sets = ["+".join(map(_pair, _parts(each.content))) for each in _parts(name)]
     return ",".join(reversed(sets))
 
@@ -74,7 +75,7 @@ def _pair(pair: _Value) -> str:
 
 
 def _escaped(text: str) -> str:
-    """The value of a part: what has a meaning in a name is escaped."""
+    """A part's value, with special characters escaped."""
     lead = len(text) - len(text.lstrip(" \r"))
     end = len(text.rstrip(" \r"))
     found = []

@@ -1,12 +1,12 @@
-"""What a token claims, and whether that lets its holder in. Pure: the bytes of claims and the time in.
+"""Validation of a token's claims. Pure: takes the bytes of the claims and the time.
 
-Rules, which are those of Kafka's BrokerJwtValidator over jose4j:
-- `exp` and `iat` must be there, `nbf` may; `exp` comes after both. Fractions of a second do not count.
-- The audience must be one of those expected. Where none is expected a token that names one is refused.
-- The user is a text; spaces around it do not count. Scopes are a text or a list of texts, each once and none empty.
-- A name that stands twice, and a number that is none, are malformed.
+Rules, those of Kafka's BrokerJwtValidator over jose4j:
+- `exp` and `iat` are required, `nbf` is optional; `exp` must be the latest. Fractions of a second are ignored.
+- The audience must be one of the expected ones. If none is configured, a token that names an audience is refused.
+- The user is a string, trimmed. Scopes are a string or a list of strings, not empty and without duplicates.
+- Duplicate names and invalid numbers (NaN, Infinity) are malformed.
 
-`UnsecuredRules` are those of OAuthBearerUnsecuredValidatorCallbackHandler: unsigned tokens. KIPs: 255, 768.
+`UnsecuredRules`, for unsigned tokens, are those of OAuthBearerUnsecuredValidatorCallbackHandler. KIPs: 255, 768.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ottla.kernel.frozen import frozen
 from ottla.security.bearer import Bearer, TokenRefused
 
 _INT64 = 1 << 63
-#: What Java's `trim` takes away.
+#: The characters that Java's `trim` removes.
 _BLANK = "".join(map(chr, range(33)))
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]*={0,2}")
 
 
 def read_object(data: bytes | str, what: str) -> dict[str, Any]:
-    """A JSON object. TokenRefused, which calls it `what`."""
+    """Parse a JSON object. TokenRefused, whose text calls it `what`."""
     try:
         found = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
     except (ValueError, RecursionError):
@@ -40,7 +40,7 @@ def read_object(data: bytes | str, what: str) -> dict[str, Any]:
 
 
 def decoded(part: str, what: str) -> bytes:
-    """The bytes of a part of a token. TokenRefused, which calls it `what`."""
+    """Decode a part of a token. TokenRefused, whose text calls it `what`."""
     if _BASE64URL.fullmatch(part) is None:
         raise TokenRefused(f"its {what} is not in base64url")
     try:
@@ -62,18 +62,18 @@ def _no_number(text: str) -> None:
 
 @frozen
 class ClaimRules:
-    """What the claims of a signed token must be."""
+    """The rules for the claims of a signed token."""
 
-    #: Empty: a token that names an audience is refused.
+    #: If empty, a token that names an audience is refused.
     audiences: tuple[str, ...]
-    #: None: anyone.
+    #: None accepts every issuer.
     issuer: str | None
     skew_seconds: int
     scope_claim: str
     user_claim: str
 
     def check(self, payload: bytes, now_ms: int) -> Bearer:
-        """The holder by a token's claims, whose signature was checked. TokenRefused."""
+        """The holder of a token, from claims whose signature was verified. TokenRefused."""
         claims = read_object(payload, "set of claims")
         ends_at = self._check_times(claims, now_ms // 1000)
         for name in ("iss", "sub", "jti"):
@@ -110,7 +110,7 @@ class ClaimRules:
 
 
 def _seconds(claims: Mapping[str, Any], name: str) -> int | None:
-    """A time in s since 1970. OverflowError is an infinite one, as 1e999 is read."""
+    """A time in s since 1970. An infinite number (1e999 parses as one) becomes a time out of range."""
     value = claims.get(name)
     if value is None:
         return None
@@ -132,7 +132,7 @@ def _user(value: Any, claim: str) -> str:
 
 
 def _is_text(value: Any) -> TypeGuard[str]:
-    """Has it a form in UTF-8? JSON can escape half of a surrogate pair, which has none."""
+    """Whether the value is a string with a UTF-8 form. JSON can escape half of a surrogate pair, which has none."""
     try:
         return isinstance(value, str) and value.encode() is not None
     except UnicodeEncodeError:
@@ -149,7 +149,7 @@ def _check_scopes(said: Any) -> None:
 
 @frozen
 class UnsecuredRules:
-    """What an unsigned token must say."""
+    """The rules for unsigned tokens."""
 
     user_claim: str
     scope_claim: str
@@ -158,7 +158,7 @@ class UnsecuredRules:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> UnsecuredRules:
-        """By the options of a JAAS line. OttlaError."""
+        """Create the rules from the options of a JAAS line. OttlaError."""
         named = {name: options.get(f"unsecuredValidator{name}", "").strip(_BLANK) for name in _OPTIONS}
         skew = named["AllowableClockSkewMs"] or "0"
         if not skew.isascii() or not skew.isdecimal() or int(skew) >= 1 << 31:
@@ -167,7 +167,7 @@ class UnsecuredRules:
         return cls(named["PrincipalClaimName"] or "sub", named["ScopeClaimName"] or "scope", scopes, int(skew))
 
     def check(self, token: str, now_ms: int) -> Bearer:
-        """The holder by what the token says. TokenRefused."""
+        """The holder of a token. TokenRefused."""
         parts = token.split(".")
         if len(parts) != 3 or not parts[0] or not parts[1]:
             raise TokenRefused("it has not the three parts of a token")

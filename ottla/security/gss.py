@@ -1,11 +1,11 @@
 """The exchange of SASL/GSSAPI (RFC 4752), both halves. Pure: tokens in, tokens out, over a `Context`.
 
     c: the context's tokens, answered by the server's until both are complete
-    s: wrapped: layers offered (1 octet), the longest message that the server takes (3 octets)
-    c: wrapped: layer chosen, longest message, the user to be, who is ignored as by Kafka
+    s: wrapped: layers offered (1 octet), the longest message that the server accepts (3 octets)
+    c: wrapped: layer chosen, longest message, authorization id, which is ignored as by Kafka
 
-Kafka knows no security layer: the offer is "none" alone, and so is the choice. The bound of the offer is 65536, which
-Java's server sends, though RFC 4752 wants 0 there.
+Kafka has no security layer: offer and choice are "none". The offer's message size is 65536, as Java's server sends,
+although RFC 4752 requires 0 there.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Protocol
 from ottla.security.principal_mapping import NoUser
 from ottla.security.verify import SignInRefused, Verification, Verified
 
-#: Kerberos needs one token of each side; what goes on after this many is no sign-in.
+#: Kerberos needs one token from each side; an exchange that takes more than this many fails.
 ROUNDS_MAX = 4
 _NO_LAYER = 1
 _OFFER = bytes([_NO_LAYER]) + (65536).to_bytes(3, "big")
 
 
 class GssFailed(Exception):
-    """A token is refused, or none can be had. The text says why in one line."""
+    """A token was refused, or could not be obtained. The text gives the reason in one line."""
 
 
 class Context(Protocol):
-    """A side of a security context. All methods raise GssFailed."""
+    """A client's or server's side of a security context. All methods raise GssFailed."""
 
     @property
     def complete(self) -> bool: ...
@@ -36,14 +36,14 @@ class Context(Protocol):
         """The other side's principal, once complete."""
 
     def step(self, token: bytes | None) -> bytes:
-        """Take a token; returns what answers it, empty for nothing."""
+        """Process a token; returns the answer, empty if there is none."""
 
     def wrap(self, message: bytes) -> bytes: ...
     def unwrap(self, message: bytes) -> bytes: ...
 
 
 def verify_gssapi(accept: Callable[[], Context], user: Callable[[str], str]) -> Verification:
-    """The server's half. `user` gives the user of a principal, or raises NoUser."""
+    """The server's half. `user` maps a principal to a user, or raises NoUser."""
     token = yield b""
     try:
         context = accept()

@@ -4,9 +4,9 @@ r"""JAAS lines as Kafka reads them: `sasl.jaas.config` of a listener's mechanism
 
 Rules:
 - A line names one login module, then its control flag and options NAME=VALUE, and ends with a semicolon. Comments and
-  line ends are those of Java.
-- A value may stand in quotes, with \\" and \\\\ for themselves.
-- No value is repeated in an error: it may be a secret.
+  line ends are Java's.
+- A value may be quoted, with \\" and \\\\ as escapes.
+- No error repeats a value: it may be a secret.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOKEN = re.compile(
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 _USER = "user_"
-#: Stands before a sign, so that "=" in quotes is a value; no text of a setting has it.
+#: Prefixes punctuation tokens, so that a quoted "=" is a value; no setting contains it.
 _MARK = "\0"
 _EQUALS, _END = _MARK + "=", _MARK + ";"
 
@@ -38,12 +38,12 @@ class JaasEntry(NamedTuple):
 
     @property
     def users(self) -> dict[str, str]:
-        """User -> password, of the options `user_NAME` (PlainLoginModule)."""
+        """User -> password, from the options `user_NAME` (PlainLoginModule)."""
         return {name[len(_USER) :]: value for name, value in self.options.items() if name.startswith(_USER)}
 
 
 def parse_jaas(name: str, text: str) -> JaasEntry:
-    """The one entry of a JAAS line. OttlaError names the setting `name`, and repeats no value."""
+    """Parse the single entry of a JAAS line. OttlaError names the setting `name` and repeats no value."""
     tokens = _tokens(name, text)
     if len(tokens) < 3 or tokens[1].lower() not in _FLAGS:
         raise OttlaError(f'{name}: a JAAS line is MODULE required NAME="value" ...; (the flag is required)')

@@ -1,12 +1,12 @@
-"""Kerberos by python-gssapi: a node's keytab that accepts tickets, a client's keytab or ticket cache that gets them.
+"""Kerberos by python-gssapi: a node accepts tickets with its keytab; a client gets them by a keytab or a ticket cache.
 
 Rules:
-- The JAAS line is that of Java's Krb5LoginModule. Read are: useKeyTab, keyTab, principal, useTicketCache, ticketCache,
-  serviceName. The realm and its KDCs stand in krb5.conf (KRB5_CONFIG).
-- Only Kerberos itself is accepted: SPNEGO and IAKERB, which would ask a KDC, are refused.
-- A node opens its keytab for each sign-in: a key that was added counts from then on.
-- `Initiator.begin` asks the KDC and waits for it: it runs in a thread.
-- Errors are one line, with what MIT's library says; neither keys nor tokens are in them.
+- The JAAS line is that of Java's Krb5LoginModule. The options useKeyTab, keyTab, principal, useTicketCache, ticketCache
+  and serviceName are read. The realm and its KDCs are configured in krb5.conf (KRB5_CONFIG).
+- Only Kerberos itself is accepted: SPNEGO and IAKERB, which would contact a KDC, are refused.
+- MIT's library reads the node's keytab for each sign-in: a key added to it takes effect at once.
+- `Initiator.begin` waits for the KDC, so it runs in a thread.
+- Errors are one line with the MIT library's reason; they hold neither keys nor tokens.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ottla.security.jaas import parse_jaas
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 _LENGTH_MAX = 300
-#: What MIT's library says when no KDC answers. Its numbers are not the same in every process.
+#: The MIT library's messages when no KDC answers. Its error codes differ between processes.
 _UNREACHABLE = ("Cannot contact any KDC", "Cannot resolve network address for KDC")
 
 
 def library() -> Any:
-    """The module `gssapi`. OttlaError if it is not there."""
+    """The module `gssapi`. OttlaError if it is not installed."""
     try:
         import gssapi
     except ImportError as error:
@@ -40,7 +40,7 @@ def library() -> Any:
 
 
 def options_of(name: str, text: str) -> dict[str, str]:
-    """The options of a JAAS line for GSSAPI. OttlaError names the setting."""
+    """The options of a JAAS line for GSSAPI. OttlaError names the setting `name`."""
     entry = parse_jaas(name, text)
     if entry.module != MODULE:
         raise OttlaError(f"{name} names the module {entry.module}; GSSAPI takes {MODULE}")
@@ -48,7 +48,7 @@ def options_of(name: str, text: str) -> dict[str, str]:
 
 
 def service_name(configured: str | None, options: dict[str, str]) -> str | None:
-    """The first part of the brokers' principal, by the setting or the JAAS line. OttlaError if they differ."""
+    """The first part of the brokers' principal, from the setting or the JAAS line. OttlaError if they differ."""
     own = options.get("serviceName")
     if own and configured and own != configured:
         raise OttlaError(
@@ -58,12 +58,12 @@ def service_name(configured: str | None, options: dict[str, str]) -> str | None:
 
 
 def is_on(options: dict[str, str], name: str) -> bool:
-    """Is a JAAS option true?"""
+    """Whether a JAAS option is true."""
     return options.get(name, "").lower() == "true"
 
 
 def default_realm() -> str:
-    """The realm of names without one; "" if krb5.conf has none."""
+    """The default realm of krb5.conf; "" if it has none."""
     gssapi = library()
     try:
         name = gssapi.Name("x", gssapi.NameType.user).canonicalize(gssapi.MechType.kerberos)
@@ -73,7 +73,7 @@ def default_realm() -> str:
 
 
 class Acceptor:
-    """A node's key. OttlaError if the keytab cannot be used; `where` is the setting that names it."""
+    """A node's credentials. OttlaError if the keytab is unusable; `where` is the setting that names it."""
 
     def __init__(self, where: str, text: str) -> None:
         library()
@@ -81,16 +81,16 @@ class Acceptor:
         principal = options.get("principal", "")
         if not is_on(options, "useKeyTab") or not principal:
             raise OttlaError(f'{where}: a listener needs useKeyTab=true, keyTab="FILE" and principal="NAME/HOST@REALM"')
-        # "*" is Java's word for every principal of the keytab.
+        # "*" is Java's notation for every principal of the keytab.
         self._credentials = _keys(where, _keytab(where, options), None if principal == "*" else principal)
 
     def begin(self) -> KerberosContext:
-        """The server's side of a sign-in."""
+        """Start the server's side of a sign-in."""
         return KerberosContext(library().SecurityContext(creds=self._credentials, usage="accept"))
 
 
 class Initiator:
-    """How a client, or a node at other nodes, gets its tickets. OttlaError if the settings do not say it."""
+    """Gets the tickets of a client, or of a node at other nodes. OttlaError if the settings are incomplete."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Initiator:
         *,
         where: str = "sasl.jaas.config",
     ) -> None:
-        """`text` is the JAAS line of the setting `where`; `keytab` and `principal` are librdkafka's way to say it."""
+        """`text` is the JAAS line of the setting `where`; `keytab` and `principal` are librdkafka's settings."""
         library()
         options = {} if text is None else options_of(where, text)
         self._principal = principal or options.get("principal")
@@ -116,9 +116,9 @@ class Initiator:
             if not self._principal:
                 raise OttlaError(f"{where} names a keytab and no principal: whose key of it is to be used?")
             keytab = _keytab(where, options)
-            # Is the principal's key there?
+            # Fail early if the principal's key is missing.
             _keys(where, keytab, self._principal)
-            # Clients of one key share their tickets.
+            # Clients with the same key share their tickets.
             key = hashlib.sha256(repr((self._principal, keytab)).encode()).hexdigest()
             self._store = {"ccache": f"MEMORY:ottla-{key[:16]}"}
             if keytab:
@@ -129,7 +129,7 @@ class Initiator:
             self._store = {"ccache": options["ticketCache"]}
 
     def begin(self, host: str) -> tuple[KerberosContext, bytes]:
-        """A sign-in at a broker, and its first token. It waits for the KDC.
+        """Start a sign-in at a broker; returns its context and first token. Waits for the KDC.
 
         NotReachable if no KDC answers, AuthenticationFailed if none gives a ticket.
         """
@@ -163,7 +163,7 @@ class KerberosContext:
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        # A refused token is an error at once; it is not answered first.
+        # Raise at once for a refused token instead of sending an error token first.
         context.__DEFER_STEP_ERRORS__ = False
 
     @property
@@ -193,7 +193,7 @@ def _told(call: Callable[[], Any]) -> bytes:
 
 
 def _keytab(where: str, options: dict[str, str]) -> str | None:
-    """The keytab of a JAAS line; None for the machine's own."""
+    """The keytab of a JAAS line; None for the machine's default."""
     path = options.get("keyTab", "").removeprefix("FILE:")
     if not path:
         return None
@@ -206,7 +206,7 @@ def _keytab(where: str, options: dict[str, str]) -> str | None:
 
 
 def _keys(where: str, keytab: str | None, principal: str | None) -> Any:
-    """The keys of a principal, or of all. OttlaError if the keytab has none."""
+    """The credentials of a principal (None: of all) from a keytab. OttlaError if it has none."""
     gssapi = library()
     try:
         return gssapi.Credentials(
@@ -227,5 +227,5 @@ def _reason(error: Any) -> str:
     except Exception:
         said = [type(error).__name__]
     text = "; ".join(each.decode(errors="replace") if isinstance(each, bytes) else str(each) for each in said)
-    # A ticket that is refused may have named the server.
+    # The text may hold characters of the peer's choice: a refused ticket names a server.
     return "".join(each if each.isprintable() else " " for each in text)[:_LENGTH_MAX]

@@ -1,12 +1,12 @@
-"""A provider's public keys (JWKS, RFC 7517), and the signatures of tokens (RFC 7515) that they check.
+"""A provider's public keys (JWKS, RFC 7517), and the verification of token signatures (RFC 7515).
 
 Rules:
-- Keys are RSA, EC or OKP. Shared secrets (`oct`) are left out: every reader of the key set could sign with them. So an
-  algorithm that works with a secret finds no key, whatever a token says.
-- A token's algorithm says which kind of key checks it, its `kid` which key; several that fit are narrowed by `alg`.
+- Keys are RSA, EC or OKP. Shared secrets (`oct`) are ignored: every reader of the key set could sign with them. So an
+  HMAC algorithm finds no key, whatever a token says.
+- A token's algorithm selects the kind of key, its `kid` the key; if several match, `alg` decides.
 - RSA keys have at least 2048 bits.
 
-Signatures are PyJWT's (docs/decisions/0645).
+PyJWT verifies the signatures (docs/decisions/0645).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _JWS = jwt.PyJWS()
 
 
 class NoSuchKey(TokenRefused):
-    """No key of the set fits the token: the provider may have newer ones."""
+    """No key of the set matches the token: the provider may have newer ones."""
 
 
 class _Key(NamedTuple):
@@ -47,14 +47,14 @@ class _Key(NamedTuple):
 
 
 class KeySet:
-    """The keys of one reading."""
+    """The keys of one version of the set."""
 
     def __init__(self, keys: list[_Key]) -> None:
         self._keys = keys
 
     @classmethod
     def parse(cls, data: bytes) -> KeySet:
-        """A JSON Web Key Set. Keys of kinds that are not there are left out. OttlaError if none is left."""
+        """Parse a JSON Web Key Set. Unsupported keys are ignored. OttlaError if none is left."""
         try:
             listed = read_object(data, "set").get("keys")
         except TokenRefused:
@@ -70,7 +70,7 @@ class KeySet:
         return len(self._keys)
 
     def payload(self, token: str) -> bytes:
-        """What a token says, if one of the keys signed it. TokenRefused, NoSuchKey."""
+        """The payload of a token that one of the keys signed. TokenRefused, NoSuchKey."""
         parts = token.split(".")
         if len(parts) != 3 or not all(parts):
             raise TokenRefused("it has not the three parts of a token")

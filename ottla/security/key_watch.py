@@ -1,10 +1,10 @@
-"""The keys of a provider as they are now: read from a file or an address by a thread, and never by the loop.
+"""The current keys of a provider, which a thread reads from a file or a URL; the loop never waits for them.
 
 Rules:
-- A file is looked at every second, an address asked every `sasl.oauthbearer.jwks.endpoint.refresh.ms`. What cannot be
-  read leaves the keys as they were, and is tried again after `...retry.backoff.ms`, twice that, up to `....max.ms`.
-- A token that no key fits has an address asked at once, but not again within `...retry.backoff.max.ms` of the last
-  time: those who make up key ids do not make this node ask without end.
+- The thread checks a file every second, and fetches a URL every `sasl.oauthbearer.jwks.endpoint.refresh.ms`. If it
+  fails, the old keys stay, and it retries after `...retry.backoff.ms`, doubled up to `...retry.backoff.max.ms`.
+- A token that no key matches triggers a fetch of the URL, but no sooner than `...retry.backoff.max.ms` after the last
+  one, so that invented key ids cannot make this node fetch all the time.
 
 `close` ends the thread. KIP-768.
 """
@@ -26,13 +26,13 @@ from ottla.security.provider import ask, bounded
 
 _log = logging.getLogger("ottla.security")
 _FILE_SECONDS = 1.0
-#: What reading a source may raise.
+#: The errors of reading a source.
 _ERRORS = (OSError, ValueError, http.client.HTTPException, OttlaError)
 
 
 @frozen
 class KeySource:
-    """Where keys are, and how often that is looked at; times in ms."""
+    """Where the keys are, and how often to read them; times in ms."""
 
     url: str
     context: ssl.SSLContext | None
@@ -42,12 +42,12 @@ class KeySource:
 
     @property
     def path(self) -> str | None:
-        """The file of a `file:` address."""
+        """The path of a `file:` URL; None for others."""
         split = urlsplit(self.url)
         return unquote(split.path) if split.scheme.lower() == "file" else None
 
     def read(self) -> bytes:
-        """The key set as it stands. Raises some of _ERRORS."""
+        """Read the key set. Raises one of _ERRORS."""
         if self.path is not None:
             with open(self.path, "rb") as file:
                 return bounded(file)
@@ -58,7 +58,7 @@ class KeySource:
             raise OttlaError(f"it answers {error.code} {error.reason}") from None
 
     def stamp(self) -> object:
-        """What changes when a file does; None for an address."""
+        """A value that changes when the file does; None for other URLs."""
         if self.path is None:
             return None
         status = os.stat(self.path)
@@ -66,10 +66,10 @@ class KeySource:
 
 
 class KeyWatch:
-    """The keys of one source. The listener makes it, and closes it."""
+    """The keys of one source. The listener creates and closes it."""
 
     def __init__(self, source: KeySource, *, at_start: bool) -> None:
-        """`at_start`: read the keys here, OttlaError if they cannot be had; otherwise the thread reads them."""
+        """`at_start`: read the keys here, OttlaError if that fails; otherwise the thread reads them."""
         self._source = source
         self._keys = KeySet([])
         self._stamp: object = None
@@ -84,7 +84,7 @@ class KeyWatch:
         self._thread.start()
 
     def payload(self, token: str) -> bytes:
-        """What a token says, if one of the keys signed it. TokenRefused. It waits for nothing."""
+        """The payload of a token that one of the keys signed. TokenRefused. Does not block."""
         try:
             return self._keys.payload(token)
         except NoSuchKey:
@@ -92,7 +92,7 @@ class KeyWatch:
             raise
 
     def close(self) -> None:
-        """End the thread: at once, or when the provider's answer is there."""
+        """Tell the thread to end: at once, or after the provider's pending answer."""
         self._closed.set()
         self._wanted.set()
 
@@ -105,7 +105,7 @@ class KeyWatch:
                 self._look()
 
     def _pause(self) -> None:
-        """Wait until the source is to be looked at again."""
+        """Wait until the next read is due."""
         source = self._source
         backoff_s = min(source.backoff_ms << min(self._failures, 30), source.backoff_max_ms) / 1000
         if self._failures:
@@ -118,7 +118,7 @@ class KeyWatch:
             self._wanted.wait(source.refresh_ms / 1000 - gap_s)
 
     def _look(self) -> None:
-        # A token that comes from here on was not seen before these keys were read.
+        # Cleared before the read, so that an unknown key id that arrives during it triggers another one.
         self._wanted.clear()
         try:
             if self._source.path is None or self._source.stamp() != self._stamp:

@@ -1,12 +1,13 @@
-"""Java's key and trust stores as PEM text: PKCS12 (keytool's default, also where it is called JKS) and the older JKS.
+"""Reads Java's key and trust stores as PEM text: PKCS12 (keytool's default) and the older JKS.
 
 Rules:
-- What a file is its first bytes say, as for Java: both types of setting read both.
+- The first bytes of a file decide its format, as in Java: the types PKCS12 and JKS read both.
 - PKCS12 needs `cryptography` (the extra ottla[keystore]); JKS is read here, with the standard library.
-- A wrong password is said as such. Without a password a JKS trust store is read and not checked, as by Java.
+- A wrong password is reported as such. Without a password, a JKS trust store is read unchecked, as by Java.
 
-JKS: 0xFEEDFEED, version 2, entries, SHA-1 of password, "Mighty Aphrodite" and all before. A private key is a PKCS8 key
-under Sun's own cipher (1.3.6.1.4.1.42.2.17.1.1): a stream of SHA-1, salted by 20 bytes, checked by 20 more.
+JKS: 0xFEEDFEED, version 2, entries, then the SHA-1 of the password, "Mighty Aphrodite" and all bytes before. A private
+key is a PKCS8 key under Sun's own cipher (1.3.6.1.4.1.42.2.17.1.1): a keystream of SHA-1 with a 20-byte salt, and a
+20-byte check value.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _KEY, _TRUSTED = 1, 2
 
 
 class KeyStore(NamedTuple):
-    """What a store holds, as PEM: a private key with its chain ("" for none), and all certificates that it trusts."""
+    """The contents of a store as PEM: a private key with its chain ("" if none), and all trusted certificates."""
 
     key: str
     chain: str
@@ -33,7 +34,7 @@ class KeyStore(NamedTuple):
 
 
 def read_store(path: str, password: str | None, key_password: str | None = None) -> KeyStore:
-    """Read a store. OttlaError in words for a file that is none, or another password."""
+    """Read a store. OttlaError if it is not a store, or the password is wrong."""
     try:
         data = Path(path).read_bytes()
     except OSError as error:
@@ -63,7 +64,7 @@ def _read_pkcs12(path: str, data: bytes, password: str | None) -> KeyStore:
 
 
 class _Reader:
-    """Takes the parts of a JKS file in turn."""
+    """Reads the fields of a JKS file in order."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -114,7 +115,7 @@ def _read_jks(path: str, data: bytes, password: str | None, key_password: str | 
 
 
 def _opened(path: str, sealed: bytes, password: str | None) -> str:
-    """A private key of a JKS store, decrypted."""
+    """Decrypt a private key of a JKS store."""
     whole, _ = _der(sealed, 0)
     _, at = _der(whole, 0)
     secret, _ = _der(whole, at)
@@ -132,7 +133,7 @@ def _opened(path: str, sealed: bytes, password: str | None) -> str:
 
 
 def _der(data: bytes, at: int) -> tuple[bytes, int]:
-    """The content of the DER value at `at`, and where the next one begins."""
+    """The content of the DER value at `at`, and the position of the next one."""
     if at + 2 > len(data):
         raise ValueError("it is cut off")
     size, start = data[at + 1], at + 2

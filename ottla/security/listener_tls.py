@@ -1,13 +1,14 @@
-"""The TLS of a node's listener, from its settings: for the clients that come, and for this node when it goes to others.
+"""The TLS of a node's listener, from its settings: the server's context, and the one for connecting to other nodes.
 
 Rules:
-- Settings are those of the listener (`listener.name.X.ssl.*`), else the node's (`ssl.*`). Stores are read once, when
-  this is made.
-- `ssl.client.auth` without the listener's prefix means nothing where clients sign in by SASL (KIP-684).
-- Without a trust store the system's CAs are trusted.
-- No value of a setting is repeated in an error but a file's name.
+- A listener's own settings (`listener.name.X.ssl.*`) override the node's (`ssl.*`). The stores are read once, when a
+  `ListenerTls` is created.
+- `ssl.client.auth` without the listener's prefix is ignored where clients authenticate by SASL (KIP-684).
+- Without a trust store, the system's CAs are trusted.
+- Errors repeat no value of a setting except file names.
 
-Not obvious: Python's ssl cannot choose among the suites of TLS 1.3, so all of them are allowed, or TLS 1.3 is not.
+Not obvious: Python's ssl cannot choose among the suites of TLS 1.3, so either all of them are allowed, or TLS 1.3 is
+disabled.
 
 KIPs: 103 (listeners), 651 (PEM), 684. Messages are Kafka's where it has them (DefaultSslEngineFactory, SslFactory).
 """
@@ -40,7 +41,7 @@ class KeyPair(NamedTuple):
     key: str
     chain: str
     password: str | None
-    #: Where they come from, for messages.
+    #: The file or setting that they come from, for messages.
     where: str
 
     def __repr__(self) -> str:
@@ -48,7 +49,7 @@ class KeyPair(NamedTuple):
 
 
 class ListenerTls:
-    """Made for each listener of SSL and SASL_SSL, and again when its settings change. OttlaError."""
+    """The TLS contexts of a listener, recreated when its settings change. OttlaError."""
 
     def __init__(self, settings: ServerSettings, listener: str) -> None:
         self.listener = listener
@@ -73,7 +74,7 @@ class ListenerTls:
             raise OttlaError(f"the listener {listener}: {error}") from error
 
     def check_serves(self) -> None:
-        """OttlaError if clients cannot be served: there is no certificate."""
+        """OttlaError if there is no certificate to serve clients with."""
         if self.own is None:
             raise OttlaError(
                 f"the listener {self.listener} has no certificate: name its key store in "
@@ -81,9 +82,9 @@ class ListenerTls:
             )
 
     def check_reaches(self, other: ListenerTls) -> None:
-        """OttlaError unless a node with `other` reaches this listener: its key store must suit the trust store."""
+        """OttlaError unless a node with `other` can connect to this listener: key and trust stores must match."""
         ends = ssl.MemoryBIO(), ssl.MemoryBIO()
-        # Names are another question: this one is about the stores.
+        # Check the stores only, not the host name.
         named, other.client.check_hostname = other.client.check_hostname, False
         client = other.client.wrap_bio(*ends)
         other.client.check_hostname = named
@@ -98,7 +99,7 @@ class ListenerTls:
             ) from error
 
     def principal(self, certificate: bytes | None) -> str | None:
-        """The principal of a client that shows this certificate, in DER; None if no rule names it. ValueError."""
+        """The principal of a client certificate in DER; None if no mapping rule matches. ValueError."""
         if certificate is None:
             return "User:ANONYMOUS"
         user = self.mapping.user(identity_of(certificate).name)
@@ -127,7 +128,7 @@ class _Of:
 
 
 def _key_pair(of: _Of) -> KeyPair | None:
-    """What the key store holds. Rules and words: DefaultSslEngineFactory.createKeystore."""
+    """The key pair of the key store. Rules and messages are those of DefaultSslEngineFactory.createKeystore."""
     kind, where = of.text(ServerSettings.ssl_keystore_type).upper(), of.optional(ServerSettings.ssl_keystore_location)
     password, key_password = (
         of.optional(ServerSettings.ssl_keystore_password),
@@ -227,7 +228,7 @@ def _load(of: _Of, made: ssl.SSLContext, pair: KeyPair) -> None:
     text = pair.key if pair.key == pair.chain else f"{pair.key}\n{pair.chain}\n"
     try:
         with file_of(text) as path:
-            # With no password given, an encrypted key must be an error and not a question at the terminal.
+            # An empty password makes an encrypted key an error; None would ask at the terminal.
             made.load_cert_chain(path, None, pair.password or "")
     except (ssl.SSLError, OSError, ValueError) as error:
         raise of.wrong(
@@ -258,7 +259,7 @@ def _set_versions(of: _Of, made: ssl.SSLContext) -> None:
 
 
 def _set_suites(of: _Of, made: ssl.SSLContext, suites: tuple[str, ...]) -> set[ssl.TLSVersion]:
-    """Allow these; returns the versions of TLS that are left."""
+    """Allow these suites; returns the TLS versions that they leave."""
     new, old = _TLS13_SUITES & set(suites), [each for each in suites if each not in _TLS13_SUITES]
     versions = set()
     if new:
@@ -285,7 +286,7 @@ def _all_suites() -> list[ssl._Cipher]:
 
 
 def openssl_name(suite: str) -> str:
-    """OpenSSL's name of a suite of TLS 1.2: ECDHE-RSA-AES256-GCM-SHA384 for TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384."""
+    """OpenSSL's name of a TLS 1.2 suite: ECDHE-RSA-AES256-GCM-SHA384 for TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384."""
     exchange, _, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     cipher = cipher.replace("AES_", "AES").replace("_CBC", "").replace("POLY1305_SHA256", "POLY1305")
     named = cipher if exchange == "RSA" else f"{exchange}-{cipher}"
@@ -293,7 +294,7 @@ def openssl_name(suite: str) -> str:
 
 
 def _checks_names(of: _Of) -> bool:
-    """Must the name that this node goes to stand in the certificate it finds there? Only an empty setting says no."""
+    """Whether connections to other nodes verify the host name. Only an empty setting turns it off."""
     algorithm = of.text(ServerSettings.ssl_endpoint_identification_algorithm)
     if algorithm.lower() not in ("https", ""):
         raise of.wrong(
@@ -304,7 +305,7 @@ def _checks_names(of: _Of) -> bool:
 
 
 def _identity(of: _Of, pair: KeyPair) -> Identity:
-    """The owner of a key pair: of the first certificate, under each of the names that OpenSSL reads it by."""
+    """The owner of a key pair's first certificate, which may have any of the PEM labels that OpenSSL reads."""
     found = _CERTIFICATE.search(pair.chain)
     try:
         if found is None:
@@ -315,7 +316,7 @@ def _identity(of: _Of, pair: KeyPair) -> Identity:
 
 
 def _shake(client: ssl.SSLObject, server: ssl.SSLObject) -> None:
-    """The two shake hands in memory. ssl.SSLError."""
+    """Run the handshake of both ends in memory. ssl.SSLError."""
     left = [client, server]
     for _ in range(_STEPS_MAX):
         for each in list(left):

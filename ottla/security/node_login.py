@@ -1,17 +1,17 @@
-"""How a node shows who it is at another node's listener: by TLS, by SASL, or by both.
+"""A node's authentication at another node's listener: by TLS, by SASL, or by both.
 
 Rules:
-- The mechanism between brokers is `sasl.mechanism.inter.broker.protocol`, that towards controllers
-  `sasl.mechanism.controller.protocol`; user and password stand in the JAAS line of that listener and mechanism.
-- PLAIN, SCRAM, OAUTHBEARER and GSSAPI are served.
-- The token of OAUTHBEARER comes from a provider (`oauth`, `token_watch`). Its settings are those of the node's file,
-  and the address and files that they name must be allowed there: what is set while nodes run cannot lead a node's
-  secret elsewhere.
-- The key of GSSAPI is that by which the listener lets others in: keytab and principal of the same JAAS line. Its ticket
-  comes from the KDC, which may let the caller wait (`waits`).
-- Settings that do not say it are a `problem`, which is told where the login is needed; once read they are kept until
-  others can be read.
-- The password and the token are in no text of this.
+- The mechanism between brokers is `sasl.mechanism.inter.broker.protocol`, towards controllers
+  `sasl.mechanism.controller.protocol`; user and password come from the JAAS line of that listener and mechanism.
+- PLAIN, SCRAM, OAUTHBEARER and GSSAPI are supported.
+- The token of OAUTHBEARER comes from a provider (`oauth`, `token_watch`). Its settings are read from the node's file
+  only, which must also allow the URL and the files that they name: dynamic settings cannot send a node's secret
+  elsewhere.
+- GSSAPI uses the key with which the listener accepts others: keytab and principal of the same JAAS line. Getting its
+  ticket waits for the KDC (`waits`).
+- Incomplete settings become a `problem`, reported where the login is needed. Valid ones stay until newer ones are
+  valid.
+- No text here holds the password or the token.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _BEARER = "OAUTHBEARER"
 _KERBEROS = "GSSAPI"
 _MECHANISMS = ("PLAIN", *HASHES, _BEARER, _KERBEROS)
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
-#: Gives a node's token by the settings `sasl.oauthbearer.*`.
+#: The class that gets a node's token by the settings `sasl.oauthbearer.*`.
 LOGIN_HANDLER = f"{_PACKAGE}.OAuthBearerLoginCallbackHandler"
 _EXTENSION = "extension_"
 
 
 class NodeLogin:
-    """The login at the listeners of one name."""
+    """The login at the other nodes' listeners of one name."""
 
     def __init__(self, settings: ServerSettings, listener: str, context: Callable[[], ssl.SSLContext] | None) -> None:
-        #: Gives the TLS context of a connection; None without TLS.
+        #: Returns the TLS context of a connection; None without TLS.
         self.context = context
         #: The SASL mechanism; None without SASL.
         self.mechanism: str | None = None
@@ -56,15 +56,15 @@ class NodeLogin:
         self._token_watch: TokenWatch | None = None
         self._extensions: Mapping[str, str] = {}
         self._kerberos: Initiator | None = None
-        #: What `_kerberos` was made of: the service's name, and the JAAS line.
+        #: The service name and JAAS line from which `_kerberos` was created.
         self._kerberos_from: tuple[str | None, str | None] | None = None
-        #: The complaint in the log, by host and port: the same is not told again.
+        #: The last logged complaint by host and port, so that none is repeated.
         self.complaints: dict[tuple[str, int], str] = {}
-        #: Why this node cannot sign in there; "" if it can.
+        #: Why this node cannot sign in; "" if it can.
         self.problem = self.follow(settings, listener)
 
     def follow(self, settings: ServerSettings, listener: str) -> str:
-        """Read the settings again; returns what is wrong with them, and keeps those it had then."""
+        """Read new settings; if they are invalid, keep the old ones and return the reason."""
         if settings.protocols[listener].startswith("SASL"):
             try:
                 self._read(settings, listener)
@@ -151,7 +151,7 @@ class NodeLogin:
         self.mechanism, self.user = _KERBEROS, options.get("principal", "")
 
     def start(self) -> None:
-        """Have a token, if one is needed. OttlaError if this node cannot sign in. It may wait for the provider."""
+        """Get the first token if one is needed; may wait for the provider. OttlaError if this node cannot sign in."""
         if self.problem:
             raise OttlaError(self.problem)
         if self._token_request is None or self._token_watch is not None:
@@ -170,17 +170,17 @@ class NodeLogin:
         self._token_watch = TokenWatch(self._token_request, renewal)
 
     def close(self) -> None:
-        """Renew no token any more."""
+        """Stop renewing the token."""
         if self._token_watch is not None:
             self._token_watch.close()
 
     @property
     def waits(self) -> bool:
-        """Does `exchange` wait for a KDC?"""
+        """Whether `exchange` waits for a KDC."""
         return self.mechanism == _KERBEROS
 
     def exchange(self, host: str, nonce: str) -> Generator[bytes, bytes, None]:
-        """The messages of one sign-in at `host`. OttlaError if there is no ticket to be had."""
+        """The messages of one sign-in at `host`. OttlaError if no ticket can be obtained."""
         assert self.mechanism is not None
         if self.mechanism == _KERBEROS:
             assert self._kerberos is not None
@@ -197,7 +197,7 @@ class NodeLogin:
 
 
 class _BearerSettings:
-    """The settings of OAUTHBEARER at one listener, by their attributes."""
+    """The settings of OAUTHBEARER at one listener, as attributes."""
 
     def __init__(self, settings: ServerSettings, listener: str) -> None:
         self._of = partial(settings.of_mechanism, listener, _BEARER)
@@ -207,7 +207,7 @@ class _BearerSettings:
 
 
 def _options(settings: ServerSettings, listener: str, mechanism: str) -> tuple[str, Mapping[str, str]]:
-    """The JAAS line of a listener's mechanism: its name, and its options."""
+    """The name and the options of a listener's JAAS line for a mechanism."""
     line = _line(listener, mechanism)
     text = settings.of_mechanism(listener, mechanism, ServerSettings.sasl_jaas_config.name)
     return line, {} if text is None else parse_jaas(line, text).options

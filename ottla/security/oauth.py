@@ -1,11 +1,11 @@
-"""Tokens from the endpoint that `sasl.oauthbearer.token.endpoint.url` names, for a client and for a node.
+"""Fetches tokens from `sasl.oauthbearer.token.endpoint.url`, for a client and for a node.
 
 Grants:
-- client credentials (RFC 6749, 4.4): an id and a secret, or an assertion in place of the secret (RFC 7523, 2.2);
+- client credentials (RFC 6749, 4.4): an id and a secret, or an assertion instead of the secret (RFC 7523, 2.2);
 - JWT bearer (RFC 7523, 2.1), by `sasl.oauthbearer.jwt.retriever.class`: an assertion.
-A `file:` address names a file with the token itself.
+A `file:` URL names a file with the token itself.
 
-`fetch` waits for a server that is not ours: it runs in a thread. KIPs: 768, 1139.
+`fetch` waits for an external server, so it runs in a thread. KIPs: 768, 1139.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _RETRIEVERS = (_BY_ADDRESS, _CREDENTIALS, _BEARER, _FILE)
 _URL = "sasl.oauthbearer.token.endpoint.url"
 _GRANT = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-#: Answers that another try would not change. Others of 4xx may pass: 408, 429.
+#: The 4xx statuses after which a retry may succeed.
 _TRY_AGAIN = (408, 429)
 
 
 class TokenRequest:
-    """How a token is asked for. OttlaError if the settings do not say it.
+    """A request for tokens. OttlaError if the settings are incomplete.
 
-    `settings` has the attributes `sasl_oauthbearer_*`; `options` are those of the JAAS line, which hold what the
-    settings do not (`clientId`, `clientSecret`, `scope`). `context`: the TLS to the provider, made for https alone.
+    `settings` has the attributes `sasl_oauthbearer_*`; `options` are those of the JAAS line, used where a setting is
+    missing (`clientId`, `clientSecret`, `scope`). `context` creates the TLS context to the provider, for https only.
     """
 
     def __init__(
@@ -76,19 +76,19 @@ class TokenRequest:
                 f"{_URL} needs sasl.oauthbearer.client.credentials.client.id and .client.secret, or an assertion "
                 "(sasl.oauthbearer.assertion.*)"
             )
-        #: The client or the node, for a log.
+        #: The name of the client or node, for logs.
         self.user: str = self._id or settings.sasl_oauthbearer_assertion_claim_sub or self.url
 
     @property
     def files(self) -> Mapping[str, str]:
-        """Setting -> a file that it names and that is read for a token."""
+        """Setting -> the file that it names, for files that are read for a token."""
         return {} if self._assertions is None else self._assertions.files
 
     def fetch(self) -> tuple[str, float]:
-        """The token, and its end in s since 1970 (0 if neither it nor the endpoint says one).
+        """The token and its expiry in s since 1970 (0 if neither the token nor the endpoint names one).
 
-        NotReachable if the endpoint may give one later, AuthenticationFailed if it refuses who asks, OttlaError for
-        files that cannot be used.
+        NotReachable if a retry may succeed, AuthenticationFailed if the endpoint refuses the credentials, OttlaError
+        for unusable files.
         """
         began = time.time()
         said = {"access_token": self._from_file()} if self._file is not None else self._ask(int(began))
@@ -133,7 +133,7 @@ class TokenRequest:
             raise NotReachable(f"{self.url} gives no token: {error}") from error
 
     def _basic(self) -> str:
-        """RFC 6749, 2.3.1. Apache's broker sends both as they are (sasl.oauthbearer.header.urlencode=false)."""
+        """The credentials of RFC 6749, 2.3.1. A node sends them unencoded, as Apache's broker does by default."""
         if self._for_node:
             said = f"{self._id.strip()}:{self._secret.strip()}"
         else:
@@ -142,7 +142,7 @@ class TokenRequest:
 
 
 def end_of(token: str) -> float:
-    """The claim exp of a token, in s since 1970; 0 if it has none. Nothing of the token is checked."""
+    """The claim exp of a token in s since 1970; 0 if it has none. The token is not verified."""
     try:
         part = token.split(".")[1]
         end = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))["exp"]

@@ -1,30 +1,29 @@
-r"""`ssl.principal.mapping.rules`: users' names from distinguished names (KIP-371), as Kafka's SslPrincipalMapper.
+r"""`ssl.principal.mapping.rules`: maps distinguished names to user names (KIP-371), as Kafka's SslPrincipalMapper.
 
     RULE:^CN=(.*?),OU=orders.*$/$1/L,DEFAULT
 
 Rules:
 - Rules are tried in turn; the first whose pattern matches the whole name gives the user. DEFAULT gives the name itself.
-- `$1` is a group, L and U turn the result into small or large letters, "\/" stands for a slash.
-- A reference to a group that the pattern has not is text.
+- `$1` is a group, L and U convert the result to lower or upper case, "\/" stands for a slash.
+- A reference to a group that the pattern does not have is literal text.
 
-`sasl.kerberos.principal.to.local.rules`: users' names from Kerberos principals.
+`sasl.kerberos.principal.to.local.rules`: maps Kerberos principals to user names.
 
-    RULE:[1:$1@$0](.*@EXAMPLE\.COM)s/@.*///L     one component, in the realm EXAMPLE.COM, in small letters
+    RULE:[1:$1@$0](.*@EXAMPLE\.COM)s/@.*///L     one component, in the realm EXAMPLE.COM, in lower case
     RULE:[2:$1-$2]                               service/host@REALM becomes service-host
     DEFAULT                                      the first component, in the default realm
 
 Rules:
-- Rules are tried in turn; the first that applies gives the user. A principal to which none applies has no user.
-- `[n:format]` applies to principals of n components; `$0` is the realm, `$1` and `$2` are the components.
-- `(pattern)` must match the whole of what the format gives, `s/from/to/g` replaces, L and U change the letters.
-- A user's name with "/" or "@" is refused, and no other rule is tried.
+- Rules are tried in turn; the first that applies gives the user. A principal to which no rule applies has no user.
+- `[n:format]` applies to principals with n components; `$0` is the realm, `$1` and `$2` are the components.
+- `(pattern)` must match the whole formatted string, `s/from/to/g` replaces, L and U change the case.
+- A resulting name with "/" or "@" is refused, and no other rule is tried.
 
-Patterns are matched in time that does not explode with the name, which a client chose (docs/decisions/0734). Those that
-RE2's language does not have (lookaround, back-references, possessive quantifiers) go to Python's `re`, which the log
-tells at the start.
+Matching takes bounded time whatever name a client chooses (docs/decisions/0734). Patterns outside RE2's language
+(lookaround, back-references, possessive quantifiers) fall back to Python's `re`, with a warning in the log at startup.
 
-Grammar and order are those of Kafka's KerberosName, KerberosShortNamer and KerberosRule. One thing is stricter: a
-format that refers to a component which there is not stops the start; Kafka refuses each client then.
+Grammar and order are those of Kafka's KerberosName, KerberosShortNamer and KerberosRule. One check is stricter: a
+format that refers to a missing component prevents the start; Kafka starts and then refuses each client.
 """
 
 from __future__ import annotations
@@ -56,13 +55,13 @@ class _Rule:
     def apply(self, name: str) -> str | None:
         if not self._pattern.matches(name):
             return None
-        # As Java's replaceAll: what matches again at the end is replaced again.
+        # As Java's replaceAll: an empty match at the end is replaced, too.
         found = self._pattern.replace(name, self._replacement)
         return {"L": found.lower(), "U": found.upper()}.get(self._case, found)
 
 
 class _Pattern:
-    """A pattern as Java writes it. re.error if it cannot be read."""
+    """A pattern in Java's syntax. re.error if it is invalid."""
 
     def __init__(self, text: str) -> None:
         self._search: Search | None = None
@@ -78,11 +77,11 @@ class _Pattern:
             )
 
     def matches(self, name: str) -> bool:
-        """Does it match the whole name? InvalidExpression if that is too much work."""
+        """Whether the pattern matches the whole name. InvalidExpression if that takes too much work."""
         return self._backtracking.fullmatch(name) is not None if self._search is None else self._search.matches(name)
 
     def replace(self, name: str, replacement: str, count: int = 0) -> str:
-        """As Java's replaceAll, or for the first `count` matches. InvalidExpression, IndexError."""
+        """Replace all matches as Java's replaceAll, or the first `count`. InvalidExpression, IndexError."""
         if self._search is not None:
             return self._search.replace(name, lambda found: _expanded(replacement, found.groups, found.text), count)
         return self._backtracking.sub(
@@ -91,14 +90,14 @@ class _Pattern:
 
 
 def _expanded(replacement: str, groups: int, text: Callable[[int | str], str | None]) -> str:
-    """What Java's replaceAll puts in a match's place; `text` gives what a group took."""
+    """The replacement of one match, as by Java's replaceAll; `text` gives the text of a group."""
 
     def piece(each: re.Match[str]) -> str:
         if each[1] is not None:
             return each[1]
         if each[3] is not None:
             return text(each[3]) or ""
-        # As many of the digits as name a group are the reference; the others are text.
+        # The longest run of digits that names a group is the reference; the others are literal.
         digits = each[2]
         for length in range(len(digits), 0, -1):
             if int(digits[:length]) <= groups and (length == 1 or digits[0] != "0"):
@@ -109,7 +108,7 @@ def _expanded(replacement: str, groups: int, text: Callable[[int | str], str | N
 
 
 class PrincipalMapping:
-    """The rules of a listener. OttlaError for one that cannot be read."""
+    """The rules of a listener. OttlaError if one is invalid."""
 
     def __init__(self, text: str) -> None:
         self._rules: list[_Rule | None] = []
@@ -127,7 +126,7 @@ class PrincipalMapping:
                     raise _unreadable(rule, str(error)) from error
 
     def user(self, name: str) -> str | None:
-        """The user of a distinguished name; None if no rule matches it. ValueError if that is too much work."""
+        """The user of a distinguished name; None if no rule matches. ValueError if matching takes too much work."""
         for rule in self._rules:
             found = name if rule is None else rule.apply(name)
             if found is not None:
@@ -151,11 +150,11 @@ _REFERENCE = re.compile(r"\$(\d*)")
 
 
 class NoUser(Exception):
-    """A principal has no user's name; the text says why."""
+    """A principal maps to no user; the text says why."""
 
 
 class PrincipalToLocal:
-    """The rules of a node. OttlaError for one that cannot be read."""
+    """The rules of a node. OttlaError if one is invalid."""
 
     def __init__(self, rules: Sequence[str], default_realm: str) -> None:
         self._rules = [_LocalRule(rule, default_realm) for rule in rules]
@@ -201,7 +200,7 @@ class _LocalRule:
         self._case = match["case"]
 
     def apply(self, parts: list[str]) -> str | None:
-        """The user of realm and components; None if the rule is about others."""
+        """The user of [realm, component...]; None if the rule does not apply."""
         if self._default_realm is not None:
             found = parts[1] if parts[0] == self._default_realm else None
         else:

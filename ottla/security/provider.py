@@ -1,11 +1,10 @@
-"""Questions over HTTP to a provider of tokens, which is a server that is not ours.
+"""HTTP requests to a token provider, an external server.
 
 Rules:
-- An answer has 1 MiB at most, and 10 s for each step.
-- A node asks addresses and reads files that its own file allows: `ALLOWED_URLS` and `ALLOWED_FILES` are system
-  properties of Java in Apache Kafka, and lines of the file here.
-- Redirections are not followed: the address that the settings name is the one that is asked, and no other one is shown
-  a secret.
+- A response has at most 1 MiB, and each step a timeout of 10 s.
+- A node requests only URLs and reads only files that its own file allows: `ALLOWED_URLS` and `ALLOWED_FILES` are Java
+  system properties in Apache Kafka, and lines of the node's file here.
+- Redirects are not followed: only the configured address sees a secret.
 """
 
 from __future__ import annotations
@@ -27,13 +26,13 @@ _TIMEOUT_SECONDS = 10.0
 
 class _NoRedirect(HTTPRedirectHandler):
     def redirect_request(self, *arguments: Any, **named: Any) -> None:
-        """Leave the answer as it is: it is an error."""
+        """Do not follow: the response becomes an error."""
 
 
 def ask(request: str | Request, context: ssl.SSLContext | None, *, by_proxy: bool = False) -> bytes:
-    """The answer. HTTPError for one that is not 200, OSError, ValueError, http.client.HTTPException.
+    """The body of the response. HTTPError for a status other than 200, OSError, ValueError, http.client.HTTPException.
 
-    `by_proxy`: by the proxies that the environment names.
+    `by_proxy`: use the proxies that the environment names.
     """
     proxies = [] if by_proxy else [ProxyHandler({})]
     opener = build_opener(_NoRedirect, *proxies, HTTPSHandler(context=context))
@@ -42,7 +41,7 @@ def ask(request: str | Request, context: ssl.SSLContext | None, *, by_proxy: boo
 
 
 def bounded(file: IO[bytes]) -> bytes:
-    """What a file or an answer holds. ValueError if it is too much."""
+    """Read a file or response. ValueError if it is longer than 1 MiB."""
     data = file.read(_BYTES_MAX + 1)
     if len(data) > _BYTES_MAX:
         raise ValueError("it has more than 1 MiB")

@@ -1,7 +1,7 @@
-"""Signing in: the exchange of each mechanism, and where its secrets come from.
+"""The client's side of SASL: the exchange of each mechanism, and the source of its secrets.
 
-An exchange is a generator: it yields what to send, is sent what came, and ends when the broker may be believed.
-`Connection` carries it out after ApiVersions and again before the session's end (KIP-368).
+An exchange is a generator: it yields messages to send, receives the broker's answers, and ends when the broker is
+authenticated. `Connection` runs it after ApiVersions, and again before the session ends (KIP-368).
 
 RFC 4616 (PLAIN), 5802 (SCRAM: `scram`), 7628 (OAUTHBEARER), 4752 (GSSAPI: `gss`).
 """
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 Exchange = Generator[bytes, bytes, None]
 
-#: A token is fetched again when this part of its life is over (as `sasl.login.refresh.window.factor`).
+#: The fraction of a token's lifetime after which it is fetched again (as `sasl.login.refresh.window.factor`).
 _TOKEN_LIFE_USED = 0.8
 
 
 class SignIn:
-    """How one client signs in, on each of its connections. The client's `Cluster` makes it. OttlaError."""
+    """The credentials of a client, for all its connections. The client's `Cluster` creates it. OttlaError."""
 
     def __init__(self, settings: SecuritySettings) -> None:
         self.mechanism = settings.sasl_mechanism or ""
         self._settings = settings
         self._token = ""
-        #: When the token is to be fetched again, in s since 1970.
+        #: When the token must be fetched again, in s since 1970.
         self._renew_at = 0.0
         self._request: TokenRequest | None = None
         if self.mechanism == "OAUTHBEARER" and settings.sasl_oauthbearer_token is None:
@@ -59,9 +59,9 @@ class SignIn:
             )
 
     async def exchange(self, host: str) -> Exchange:
-        """A new exchange with the broker at `host`. OttlaError if there is no token or ticket to be had."""
+        """A new exchange with the broker at `host`. OttlaError if no token or ticket can be obtained."""
         if self._kerberos is not None:
-            # The KDC is asked.
+            # On a thread, since it waits for the KDC.
             return sign_in_gssapi(*await asyncio.to_thread(self._kerberos.begin, host))
         if self.mechanism == "OAUTHBEARER":
             return bearer(await self._bearer_token(), self._settings.sasl_oauthbearer_extensions or {})
@@ -88,12 +88,12 @@ class SignIn:
 
 
 def plain(user: str, password: str) -> Exchange:
-    """PLAIN: the password as it is, so TLS should stand around it."""
+    """PLAIN. It sends the password unencrypted, so use it over TLS."""
     yield f"\0{user}\0{password}".encode()
 
 
 def bearer(token: str, extensions: Mapping[str, str]) -> Exchange:
-    """OAUTHBEARER. What the broker answers is the reason of a refusal."""
+    """OAUTHBEARER. A non-empty answer of the broker is the reason of a refusal."""
     pairs = "".join(f"\x01{name}={value}" for name, value in extensions.items())
     refusal = yield f"n,,{pairs}\x01auth=Bearer {token}\x01\x01".encode()
     if refusal:

@@ -1,12 +1,12 @@
-"""The client's side of SCRAM, pure: messages out and in, with the nonce and the password given.
+"""The client's side of SCRAM. Pure: messages out and in, with nonce and password as arguments.
 
     c: n,,n=user,r=nonce            s: r=nonce+theirs,s=salt,i=iterations
     c: c=biws,r=...,p=proof         s: v=signature
 
 Rules:
-- The broker proves that it knows the password's hash as well: what does not fit ends the sign-in.
-- Fewer than 4096 iterations are refused (a downgrade), and so are more than a broker of good will asks for.
-- Names and passwords are UTF-8 as they are, without SASLprep, as in Kafka.
+- The broker must prove that it knows the password's hash, or the sign-in fails.
+- Fewer than 4096 iterations are refused (a downgrade), and so are more than a million (a denial of service).
+- Names and passwords are plain UTF-8 without SASLprep, as in Kafka.
 
 RFC 5802, RFC 7677; KIPs 84, 48 (`tokenauth`).
 """
@@ -20,16 +20,16 @@ from collections.abc import Generator
 
 _ITERATIONS_MIN, _ITERATIONS_MAX = 4096, 1_000_000
 _DIGITS_MAX = 20
-#: Mechanism to its hash.
+#: Mechanism -> its hash.
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 
 class ScramRefused(Exception):
-    """The broker's message is not what SCRAM allows, or it does not know the password. The text says what."""
+    """The broker broke the SCRAM protocol, or does not know the password. The text says which."""
 
 
 def scram(mechanism: str, user: str, password: str, nonce: str, extensions: str = "") -> Generator[bytes, bytes, None]:
-    """Yields what to send, is sent what came; ends when the broker has proved itself. ScramRefused."""
+    """Run SCRAM as an exchange (see `sasl`); it ends when the broker has proved itself. ScramRefused."""
     digest = HASHES[mechanism]
     name = user.replace("=", "=3D").replace(",", "=2C")
     bare = f"n={name},r={nonce}" + (f",{extensions}" if extensions else "")
@@ -37,7 +37,7 @@ def scram(mechanism: str, user: str, password: str, nonce: str, extensions: str 
     said = _fields(first, "rsi")
     if not said["r"].startswith(nonce) or len(said["r"]) == len(nonce):
         raise ScramRefused("the broker's nonce does not go on from ours")
-    # int() refuses thousands of digits with an error of its own.
+    # int() raises its own error for thousands of digits.
     iterations = int(said["i"]) if said["i"].isdecimal() and len(said["i"]) < _DIGITS_MAX else 0
     if not _ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
         raise ScramRefused(f"the broker asks for {said['i']} iterations")
@@ -57,7 +57,7 @@ def scram(mechanism: str, user: str, password: str, nonce: str, extensions: str 
 
 
 def _fields(message: bytes, names: str) -> dict[str, str]:
-    """`r=...,s=...` as they must stand; what follows them is for extensions that we do not know."""
+    """Parse `r=...,s=...` in the given order; unknown extensions may follow."""
     try:
         parts = message.decode().split(",")
     except UnicodeDecodeError:

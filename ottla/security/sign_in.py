@@ -1,4 +1,4 @@
-"""What a client's connections need to be safe: its TLS context and its sign-in, made once a client."""
+"""The security of a client's connections: its TLS context and its SASL authentication, created once per client."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ottla.settings.client.security import SecuritySettings
 from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
-#: Sends one request of the exchange and gives its answer.
+#: Sends one request of the exchange and returns the response.
 Ask = Callable[[object], Awaitable[Any]]
 
 
 class Security:
-    """Made by the client's `Cluster`. OttlaError if a certificate or a key cannot be used."""
+    """A client's TLS context and credentials; its `Cluster` creates it. OttlaError for an unusable certificate."""
 
     def __init__(self, settings: SecuritySettings) -> None:
         self.context: ssl.SSLContext | None = None
@@ -31,7 +31,7 @@ class Security:
 
 
 async def authenticate(ask: Ask, sign_in: SignIn, host: str, port: int) -> int:
-    """Sign in at a broker; returns how long the session lives in ms, 0 forever. AuthenticationFailed."""
+    """Authenticate at a broker; returns the session's lifetime in ms, 0 for unlimited. AuthenticationFailed."""
     where = f"{host}:{port}"
     hello: SaslHandshakeResponse = await ask(SaslHandshakeRequest(mechanism=sign_in.mechanism))
     if hello.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:

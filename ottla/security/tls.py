@@ -1,9 +1,9 @@
-"""The TLS of a client's connections, from its settings: an `ssl.SSLContext`, and what its errors mean.
+"""The TLS of a client's connections, from its settings: an `ssl.SSLContext`, and the explanation of its errors.
 
 Rules:
-- The broker's certificate is always checked against the trusted CAs, and against its name unless
+- The client always verifies the broker's certificate against the trusted CAs, and against the host name unless
   ssl.endpoint.identification.algorithm is empty.
-- A certificate that is refused is refused the next time, too: it ends a call at once (`TlsFailed`).
+- A refused certificate will be refused again, so it ends a call at once (`TlsFailed`) instead of a retry.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3
 
 
 def context(settings: SecuritySettings) -> ssl.SSLContext:
-    """What `settings` say. OttlaError for a file that cannot be used."""
+    """The TLS context by a client's settings. OttlaError for an unusable file."""
     if settings.ssl_context is not None:
         return cast(ssl.SSLContext, settings.ssl_context)
     made = _trusting(settings)
-    # Since Python 3.13 the default refuses CAs without a key usage, which Java and OpenSSL by itself take.
+    # Since Python 3.13 the default refuses CAs without a key usage, which Java and OpenSSL accept.
     made.verify_flags &= ~ssl.VERIFY_X509_STRICT
     made.check_hostname = settings.ssl_endpoint_identification_algorithm == "https"
     versions = sorted(VERSIONS[name] for name in settings.ssl_enabled_protocols)
@@ -39,12 +39,12 @@ def context(settings: SecuritySettings) -> ssl.SSLContext:
 
 
 def provider_context(jaas_options: Mapping[str, str]) -> ssl.SSLContext:
-    """The TLS to a provider of tokens or keys: by the options ssl.* of a JAAS line. OttlaError."""
+    """The TLS context to a provider of tokens or keys, by the options ssl.* of a JAAS line. OttlaError."""
     options = {name: value for name, value in jaas_options.items() if name.startswith("ssl.")}
     if "ssl.truststore.location" in options:
         from ottla.settings.server.settings import ServerSettings
 
-        # The line is read as Kafka reads it, whose default is Java's store.
+        # As in Kafka, the default type in this line is Java's JKS.
         kind = ServerSettings.ssl_truststore_type
         options = {kind.name: str(kind.default), **options}
     return context(SecuritySettings.read({"security.protocol": "SSL", **options}, {}))
@@ -75,13 +75,13 @@ def _trusting(settings: SecuritySettings) -> ssl.SSLContext:
 
 
 def _show(settings: SecuritySettings, made: ssl.SSLContext) -> None:
-    """The client's own certificate, if it has one."""
+    """Load the client's own certificate, if it has one."""
     chain = settings.ssl_keystore_location or settings.ssl_certificate_location
     key = settings.ssl_key_location
     inline = settings.ssl_keystore_key is not None
     if chain is None and not inline:
         return
-    # With no password given, an encrypted key must be an error and not a question at the terminal.
+    # An empty password makes an encrypted key an error; None would ask at the terminal.
     password = settings.ssl_key_password or ""
     try:
         if settings.ssl_keystore_type != "PEM":
@@ -109,7 +109,7 @@ def _show(settings: SecuritySettings, made: ssl.SSLContext) -> None:
 
 @contextlib.contextmanager
 def file_of(text: str) -> Iterator[str]:
-    """A file for a moment, in memory where the system can: the ssl module reads keys from files only."""
+    """A temporary file, in memory where the system supports it: the ssl module reads keys from files only."""
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create("ottla-key"), "w") as file:
             file.write(text)
@@ -126,7 +126,7 @@ def file_of(text: str) -> Iterator[str]:
 
 
 def failed_tls(host: str, port: int, error: ssl.SSLError) -> TlsFailed:
-    """What an error of the handshake means for who reads it."""
+    """Explain an error of the handshake to the user."""
     if isinstance(error, ssl.SSLCertVerificationError):
         why = error.verify_message
         hint = "name its CA in ssl.truststore.location"

@@ -1,9 +1,9 @@
-"""Delegation tokens by their secrets: a token's HMAC under `delegation.token.secret.key`, and a login by it. Pure.
+"""The secrets of delegation tokens (HMACs under `delegation.token.secret.key`), and their SCRAM credentials. Pure.
 
 Rules:
-- The secret of a token is HMAC-SHA-512 of its id under the key that all nodes share. It stands in no record: every node
-  works it out, once for each token.
-- A login is SCRAM whose user is the token's id and whose password is that HMAC in base64.
+- A token's secret is the HMAC-SHA-512 of its id under the key that all nodes share. No record holds it: every node
+  computes it, once for each token.
+- A login is SCRAM with the token's id as the user and that HMAC in base64 as the password.
 
 KIP: 48.
 """
@@ -23,7 +23,7 @@ Tokens = Mapping[str, DelegationTokenRecord]
 
 
 class TokenCredential:
-    """What SCRAM asks for (`ottla.security.verify.KeptCredential`)."""
+    """The SCRAM credential of a token (`ottla.security.verify.KeptCredential`)."""
 
     __slots__ = ("iterations", "salt", "server_key", "stored_key")
 
@@ -36,11 +36,11 @@ class TokenCredential:
 
 
 class TokenKeys:
-    """The secrets of the tokens that there are."""
+    """The secrets of all existing tokens."""
 
     def __init__(self, secret_key: str) -> None:
         self._secret_key = secret_key.encode()
-        #: The tokens that were followed last, their ids by HMAC, and the logins that were asked for.
+        #: The tokens seen last, their ids by HMAC, and the credentials computed so far.
         self._tokens: Tokens = {}
         self._ids: dict[bytes, str] = {}
         self._hmacs: dict[str, bytes] = {}
@@ -51,13 +51,13 @@ class TokenKeys:
         return hmac.digest(self._secret_key, token_id.encode(), "sha512")
 
     def find(self, tokens: Tokens, secret: bytes) -> DelegationTokenRecord | None:
-        """The token of this HMAC, if it is among `tokens`."""
+        """The token with this HMAC, if it is among `tokens`."""
         self._follow(tokens)
         token_id = self._ids.get(secret)
         return None if token_id is None else tokens.get(token_id)
 
     def credential(self, tokens: Tokens, token_id: str, mechanism: str, salt: bytes) -> TokenCredential:
-        """The login by a token, which must be among `tokens`. It is worked out once: some milliseconds."""
+        """The credential of a token, which must be among `tokens`. Computed once, in some milliseconds."""
         self._follow(tokens)
         found = self._credentials.get((token_id, mechanism))
         if found is None:

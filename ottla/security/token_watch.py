@@ -1,13 +1,13 @@
-"""The token by which a node signs in at others, renewed before it ends: by a thread, and never by the loop.
+"""The token by which a node signs in at other nodes; a thread renews it before it expires, never the loop.
 
 Rules:
-- The first token is waited for at the node's start, up to `sasl.login.retry.backoff.max.ms`, as by Apache Kafka: a
-  node that has none cannot join its cluster.
-- A token is renewed when `sasl.login.refresh.window.factor` of its life is over, and up to `...jitter` of it more. It
-  is used for `...refresh.min.period.seconds` at least, and renewed `...refresh.buffer.seconds` before its end at the
-  latest; a token too short for both goes by its life alone.
-- A provider that gives none leaves the token as it was, and is asked again after `sasl.login.retry.backoff.ms`, twice
-  that, up to `sasl.login.retry.backoff.max.ms`.
+- The node's start waits for the first token, up to `sasl.login.retry.backoff.max.ms`, as in Apache Kafka: a node
+  without one cannot join its cluster.
+- A token is renewed after `sasl.login.refresh.window.factor` of its lifetime plus up to `...jitter` of it. It is used
+  for at least `...refresh.min.period.seconds` and renewed at least `...refresh.buffer.seconds` before its end; if its
+  lifetime is too short for both, only the factor counts.
+- If a renewal fails, the old token stays, and the thread retries after `sasl.login.retry.backoff.ms`, doubled up to
+  `sasl.login.retry.backoff.max.ms`.
 
 `close` ends the thread. KIPs: 255, 768.
 """
@@ -30,7 +30,7 @@ _PAUSE_MIN_S, _PAUSE_MAX_S = 1.0, 60.0
 
 @frozen
 class Renewal:
-    """When a token is fetched; `factor` and `jitter` are parts of its life."""
+    """When to renew a token; `factor` and `jitter` are fractions of its lifetime."""
 
     factor: float
     jitter: float
@@ -40,7 +40,7 @@ class Renewal:
     backoff_max_ms: int
 
     def at(self, now_s: float, ends_at_s: float, share: float) -> float:
-        """When the token that is had since now is renewed, in s since 1970. `share`: which part of the jitter."""
+        """When to renew a token fetched now, in s since 1970. `share` is the fraction of the jitter to add."""
         life = ends_at_s - now_s
         renewed = now_s + life * (self.factor + self.jitter * share)
         if life < self.min_period_seconds + self.buffer_seconds:
@@ -48,15 +48,15 @@ class Renewal:
         return max(min(renewed, ends_at_s - self.buffer_seconds), now_s + self.min_period_seconds)
 
     def backoff_s(self, failures: int) -> float:
-        """How long after so many failures in a row the provider is asked again."""
+        """The backoff after `failures` consecutive failures."""
         return min(self.backoff_ms << min(failures - 1, 30), self.backoff_max_ms) / 1000
 
 
 class TokenWatch:
-    """The token of one listener. A `NodeLogin` makes it at the node's start, and closes it."""
+    """The token for one listener. A `NodeLogin` creates it at the node's start, and closes it."""
 
     def __init__(self, request: TokenRequest, renewal: Renewal) -> None:
-        """Waits for the first token. OttlaError if it cannot be had."""
+        """Wait for the first token. OttlaError if there is none in time."""
         self._request, self._renewal = request, renewal
         self._closed = threading.Event()
         self._failures = 0
@@ -78,7 +78,7 @@ class TokenWatch:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread: at once, or when the provider's answer is there."""
+        """Tell the thread to end: at once, or after the provider's pending answer."""
         self._closed.set()
 
     def _run(self) -> None:
@@ -87,7 +87,7 @@ class TokenWatch:
                 self._renew()
 
     def _pause_s(self) -> float:
-        """The wall clock may be set meanwhile, and a provider may give tokens that end at once."""
+        """The wait until the next check: bounded, since the wall clock may be set and tokens may be short-lived."""
         if self._failures:
             return self._renewal.backoff_s(self._failures)
         return min(max(_PAUSE_MIN_S, self._renew_at_s - time.time()), _PAUSE_MAX_S)

@@ -1,7 +1,7 @@
-r"""The server's half of SASL mechanisms: PLAIN and SCRAM. Pure: tokens in, challenges out.
+r"""The server's half of the SASL mechanisms PLAIN and SCRAM. Pure: tokens in, challenges out.
 
-An exchange is a generator: `next` begins it, it is sent what the client sent, yields what goes back, and returns the
-user with the last token. `SignInRefused` ends it; its text is for the client, None where the client must not learn why.
+An exchange is a generator: `next` begins it, it receives the client's tokens, yields the answers, and returns the user
+with the last token. `SignInRefused` ends it; its text is for the client, None where the client must not learn why.
 
     c: \\0user\\0password                        PLAIN (RFC 4616)
     c: n,,n=user,r=nonce                       SCRAM (RFC 5802, 7677)
@@ -9,7 +9,7 @@ user with the last token. `SignInRefused` ends it; its text is for the client, N
     c: c=biws,r=nonce+ours,p=proof
     s: v=signature
 
-Texts and their order are those of Kafka's PlainSaslServer and ScramSaslServer. KIPs: 43, 48, 84, 152.
+Messages and their order are those of Kafka's PlainSaslServer and ScramSaslServer. KIPs: 43, 48, 84, 152.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CLIENT_FINAL = re.compile(
 
 
 class SignInRefused(Exception):
-    """The sign-in failed. `told`: what the client may see, None for Kafka's general words; `why`: for the log."""
+    """The sign-in failed. `told`: the text for the client, None for Kafka's generic one; `why`: for the log."""
 
     def __init__(self, told: str | None = None, why: str = "") -> None:
         super().__init__(told or "invalid credentials")
@@ -49,12 +49,12 @@ class SignInRefused(Exception):
 
 
 class Verified(NamedTuple):
-    """The user who signed in, the last token for the client, and how long the credential lives (None: forever)."""
+    """The authenticated user, the last token for the client, and the credential's lifetime (None: unlimited)."""
 
     user: str
     last: bytes
     lifetime_ms: int | None = None
-    #: Was the credential a delegation token?
+    #: True if the credential was a delegation token.
     by_token: bool = False
 
 
@@ -64,7 +64,7 @@ Mechanism = Callable[[], Verification]
 
 
 class KeptCredential(Protocol):
-    """What is kept of a password, as in UserScramCredentialRecord."""
+    """A stored SCRAM credential, with the fields of UserScramCredentialRecord."""
 
     @property
     def salt(self) -> bytes: ...
@@ -77,7 +77,7 @@ class KeptCredential(Protocol):
 
 
 class KeptToken(NamedTuple):
-    """A delegation token as SCRAM asks for it: its owner's name, and the time it has left."""
+    """A delegation token as a SCRAM credential, with its owner and remaining lifetime."""
 
     credential: KeptCredential
     owner: str
@@ -100,7 +100,7 @@ def verify_plain(passwords: Mapping[str, str]) -> Verification:
     if not password:
         raise SignInRefused("Authentication failed: password not specified")
     known = passwords.get(user)
-    # A user who is not there costs the same time as a wrong password.
+    # An unknown user takes the same time as a wrong password.
     same = hmac.compare_digest(password.encode(), (known or "").encode())
     if known is None or not same:
         raise SignInRefused("Authentication failed: Invalid username or password")
@@ -114,9 +114,9 @@ def verify_scram(
     nonce: str,
     find_token: Callable[[str], KeptToken | None] = _no_token,
 ) -> Verification:
-    """SCRAM against the credentials that `find` has by user; `nonce` is ours.
+    """SCRAM against the credential that `find` returns for a user; `nonce` is the server's.
 
-    A client that says `tokenauth=true` names a delegation token (KIP-48) and signs in as its owner.
+    A client that sends `tokenauth=true` names a delegation token (KIP-48) and signs in as its owner.
     """
     digest = HASHES[mechanism]
     first = _matched(_CLIENT_FIRST, (yield b""))

@@ -1,14 +1,14 @@
-"""Judges what clients saw against what the logs hold at the end. Pure: it knows neither nodes nor time.
+"""Checks the clients' observations against the final logs. Pure: it knows neither nodes nor time.
 
-A `WorkloadLedger` is what the clients of one cluster were told while things failed; `check` holds it against the final
-records.
+A `WorkloadLedger` records what the clients of one cluster were told while faults happened; `check` compares it with the
+final records.
 
 Promises:
-- An acknowledged record is there once, at the offset of its acknowledgement.
-- A record of an idempotent producer is there at most once, and a producer's records are in the order of their sending.
-- A consumer saw at each offset what is there at the end: no two values are ever served at one offset.
-- A consumer goes through a partition forwards, and skips no acknowledged record.
-- A commit that was confirmed never goes back.
+- An acknowledged record exists once, at the acknowledged offset.
+- A record of an idempotent producer exists at most once, and a producer's records are in the order of sending.
+- A consumer saw at each offset the final record: no two values are ever served at one offset.
+- A consumer reads a partition forwards, and skips no record.
+- A confirmed commit never goes back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Partition = tuple[str, int]
 
 @dataclass(slots=True)
 class SentRecord:
-    """A record that a producer handed over. `offset` once it is acknowledged; None means unknown."""
+    """A record that was passed to a producer. `offset` is None until it is acknowledged."""
 
     producer: str
     number: int
@@ -38,11 +38,11 @@ class WorkloadLedger:
 
     topic: str
     sent: list[SentRecord] = field(default_factory=list)
-    #: By consumer: (partition, offset, value) in the order in which the polls gave them; None where it began again.
+    #: Consumer -> (partition, offset, value) in the order of the polls; None where the consumer started over.
     seen: dict[str, list[tuple[int, int, bytes] | None]] = field(default_factory=dict)
-    #: By group and partition: the highest position whose commit was confirmed.
+    #: (group, partition) -> the highest position whose commit was confirmed.
     committed: dict[tuple[str, int], int] = field(default_factory=dict)
-    #: Every operation in order, where it is wanted.
+    #: Every operation in order; None if not recorded.
     history: OperationHistory | None = None
 
     @property
@@ -51,7 +51,7 @@ class WorkloadLedger:
 
 
 class Broken(AssertionError):
-    """A promise that was not kept; the text says which, with the record."""
+    """A broken promise; the text names it and the record."""
 
 
 def check(
@@ -59,7 +59,7 @@ def check(
     logs: Mapping[int, Sequence[tuple[int, bytes]]],
     committed: Mapping[tuple[str, int], int | None],
 ) -> None:
-    """Hold a ledger against the final logs (partition -> (offset, value)) and commits. Broken says what is wrong."""
+    """Compare a ledger with the final logs (partition -> (offset, value)) and commits. Broken if they disagree."""
     _acknowledged(ledger, logs)
     _once_and_in_order(ledger, logs)
     for name, seen in ledger.seen.items():
@@ -68,7 +68,7 @@ def check(
 
 
 def check_commits(ledger: WorkloadLedger, committed: Mapping[tuple[str, int], int | None]) -> None:
-    """Hold the confirmed commits of a ledger against those that there are."""
+    """Compare the confirmed commits of a ledger with the final ones."""
     for (group, partition), position in ledger.committed.items():
         now = committed.get((group, partition))
         if now is None or now < position:
@@ -135,14 +135,14 @@ def _seen(
 
 @dataclass(slots=True)
 class CommittedRecords:
-    """What was ever below a high watermark of a replica, by (partition, offset), and where it was seen first."""
+    """Every record ever below a replica's high watermark: (partition, offset) -> (value, the first replica seen)."""
 
     seen: dict[tuple[int, int], tuple[bytes, str]] = field(default_factory=dict)
-    #: By partition: the highest offset that is committed, and one more.
+    #: Partition -> the highest committed offset plus one.
     ends: dict[int, int] = field(default_factory=dict)
 
     def note(self, replica: str, partition: int, records: Sequence[tuple[int, bytes]]) -> None:
-        """A replica has these below its high watermark. Broken when another had something else at one offset."""
+        """Record what a replica has below its high watermark. Broken if another replica had a different record."""
         for offset, value in records:
             before, where = self.seen.setdefault((partition, offset), (value, replica))
             if before != value:
@@ -152,7 +152,7 @@ class CommittedRecords:
             self.ends[partition] = max(self.ends.get(partition, 0), offset + 1)
 
     def held_by(self, replica: str, partition: int, records: Sequence[tuple[int, bytes]], end_offset: int) -> None:
-        """A replica that may be elected: it holds what is committed below `end_offset`, all of it."""
+        """Check that an electable replica holds everything committed below `end_offset`. Broken if not."""
         there = dict(records)
         for offset in range(min(end_offset, self.ends.get(partition, 0))):
             known = self.seen.get((partition, offset))

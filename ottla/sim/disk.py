@@ -1,13 +1,13 @@
-"""A disk in memory that loses, tears and keeps by a seed what was not synced.
+"""A disk in memory that keeps, loses or tears unsynced writes, as a seed decides.
 
 Rules:
-- Every file has what is written and what is durable. `sync` makes them one; a crash makes of every write since then one
-  of three: kept, lost, or torn at a sector. They are decided one by one, so a later write may survive an earlier one.
-- The names of a directory (created, renamed, removed) are a second such thing, made durable by `sync_directory`; of the
-  changes since then a crash keeps the first so many, as a journal does.
-- Faults: a sync that fails (once, and what it should have made durable is lost in the next crash, as on Linux), a disk
-  that is full (a write may end half way), a crash before the n-th effect, directories that answer nothing but EIO.
-- After a crash all open files are dead: using one is an error of the test, not of the disk.
+- Every file has written content and durable content. `sync` makes them equal; a crash decides for every write since
+  then, one by one, whether it is kept, lost, or torn at a sector. So a later write may survive an earlier one.
+- `sync_directory` makes a directory's names durable (created, renamed, removed); of the changes since then, a crash
+  keeps a prefix, as a journal does.
+- Faults: a sync that fails (once; the next crash loses the data, as on Linux), a full disk (a write may be partial), a
+  crash before the n-th effect, directories that return only EIO.
+- After a crash, all open files are dead: using one is a bug of the test.
 
 Not obvious: a hole left by a lost write reads as zeros, like a sparse file.
 """
@@ -17,36 +17,36 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ottla.kernel.ports import Buffer, File, Rng
 
-#: What a device writes as one.
+#: The unit that a device writes atomically.
 SECTOR_BYTES = 512
 
 
 class Crashed(BaseException):
-    """The simulated power went. No BaseException handler of the code under test may swallow it: tests see it."""
+    """The simulated power failed. A BaseException, so that no handler in the code under test swallows it."""
 
 
 class _Inode:
-    """A file's bytes, whatever its names are."""
+    """A file's bytes, independent of its names."""
 
     __slots__ = ("content", "durable", "failed", "pending")
 
     def __init__(self) -> None:
-        #: A sync of the volume could not write it, and no sync of the file has told of that.
+        #: A sync of the volume failed to write this file, and no sync of the file has reported it yet.
         self.failed = False
-        #: What a reader sees.
+        #: The content that readers see.
         self.content = bytearray()
-        #: What a crash cannot take.
+        #: The content that survives a crash.
         self.durable = bytearray()
         #: Writes (position, bytes) and truncations (size, None) since the last sync, in order.
         self.pending: list[tuple[int, bytes | None]] = []
 
     def keep(self) -> None:
-        """Make all of it durable."""
+        """Make the content durable."""
         self.durable = bytearray(self.content)
         self.pending.clear()
 
     def lose(self) -> None:
-        """A sync fails. The kernel has marked the pages clean: a second sync succeeds and has written nothing."""
+        """Fail a sync: the kernel marks the pages clean, so a second sync succeeds without writing anything."""
         self.pending = [(position, data) for position, data in self.pending if data is None]
 
 
@@ -58,11 +58,11 @@ class _Directory:
     def __init__(self) -> None:
         self.names: dict[str, _Inode | _Directory] = {}
         self.durable: dict[str, _Inode | _Directory] = {}
-        #: Changes since the last sync: name -> what it stands for now, or None.
+        #: Changes since the last sync: name -> its new entry, or None.
         self.pending: list[dict[str, _Inode | _Directory | None]] = []
 
     def change(self, names: dict[str, "_Inode | _Directory | None"]) -> None:
-        """Apply a change of names as one."""
+        """Apply a change of names atomically."""
         _apply(self.names, names)
         self.pending.append(names)
 
@@ -73,7 +73,7 @@ class _Directory:
 
 
 class SimFile:
-    """An open file. `SimDisk.open` makes it."""
+    """An open file. `SimDisk.open` creates it."""
 
     def __init__(self, disk: "SimDisk", inode: _Inode, path: str) -> None:
         self._disk = disk
@@ -95,7 +95,7 @@ class SimFile:
         room = self._disk.room(max(0, position + len(written) - len(inode.content)))
         full = room < 0
         if full:
-            # What fits may or may not have been written before the disk said no.
+            # The part that fits is written before the error.
             written = written[: max(0, len(written) + room)]
         _write(inode.content, position, written)
         inode.pending.append((position, written))
@@ -147,7 +147,7 @@ class SimLock:
         return self._disk.volume_reports_failures
 
     def sync_volume(self) -> None:
-        """Everything on the disk. When it fails, one file's writes are lost, and a sync of that file tells so."""
+        """Sync everything on the disk. If it fails, one file loses its writes, and its next own sync reports it."""
         self._disk.sync_all()
 
     def close(self) -> None:
@@ -163,17 +163,17 @@ class SimDisk:
         self._bytes_max = bytes_max
         self._locks: set[str] = set()
         self._broken: set[str] = set()
-        #: Raised by every crash.
+        #: Incremented by every crash.
         self.generation = 0
-        #: Effects (writes, syncs, renames, ...) so far.
+        #: Number of effects (writes, syncs, renames, ...) so far.
         self.effects = 0
-        #: Crash instead of carrying out the effect with this number.
+        #: Crash instead of executing the effect with this number.
         self.crash_at: int | None = None
         #: How many of the next syncs fail.
         self.syncs_to_fail = 0
-        #: A sync has failed since the last crash.
+        #: True if a sync has failed since the last crash.
         self.has_failed = False
-        #: May everything be synced at once? How often was it?
+        #: Whether `sync_volume` may be used, and how often it was.
         self.volume_reports_failures = True
         self.volume_syncs = 0
 
@@ -246,7 +246,7 @@ class SimDisk:
         directory.keep()
 
     def sync_all(self) -> None:
-        """`sync` of every file and `sync_directory` of every directory, in one call."""
+        """`sync` every file and `sync_directory` every directory, in one call."""
         self.effect()
         self.volume_syncs += 1
         inodes: list[_Inode] = []
@@ -285,13 +285,13 @@ class SimDisk:
     # ---- faults
 
     def effect(self) -> None:
-        """Count an effect on the disk; here the power may go."""
+        """Count an effect on the disk; raises Crashed at the planned one."""
         if self.crash_at is not None and self.effects >= self.crash_at:
             raise Crashed
         self.effects += 1
 
     def sync_fails(self) -> bool:
-        """Is this one of the syncs that fail?"""
+        """Whether this sync must fail; counts it."""
         if self.syncs_to_fail > 0:
             self.syncs_to_fail -= 1
             self.has_failed = True
@@ -299,15 +299,15 @@ class SimDisk:
         return False
 
     def break_directory(self, path: str) -> None:
-        """From now on every use of this directory, and of the open files in it, is an EIO."""
+        """Fail every later use of this directory, and of the open files in it, with EIO."""
         self._broken.add(path)
 
     def mend_directory(self, path: str) -> None:
-        """Make it work again, with what it had."""
+        """Make the directory work again, with its old content."""
         self._broken.discard(path)
 
     def check(self, path: str) -> None:
-        """Raise if the path lies in a broken directory."""
+        """Raise if the path is in a broken directory."""
         if self._is_broken(path):
             raise OSError(errno.EIO, "the simulated directory is broken", path)
 
@@ -315,13 +315,13 @@ class SimDisk:
         return any(path == each or path.startswith(each + "/") for each in self._broken)
 
     def room(self, growth: int) -> int:
-        """The room that is left after growing by this much; negative if it is too much."""
+        """0 if the disk has room for this growth, else the negative number of missing bytes."""
         if self._bytes_max is None or not growth:
             return 0
         return min(0, self._bytes_max - self._used() - growth)
 
     def flip(self, path: str, bit: int) -> None:
-        """Turn over one bit of a file at rest, silently."""
+        """Silently flip one bit of a file at rest."""
         directory, name = self._parent(path)
         inode = directory.names[name]
         assert isinstance(inode, _Inode), f"{path} is a directory"
@@ -330,11 +330,11 @@ class SimDisk:
                 content[bit // 8] ^= 1 << bit % 8
 
     def fill(self, bytes_max: int | None) -> None:
-        """Give the disk another size; None is as much as there is memory."""
+        """Set the size of the disk; None is unlimited."""
         self._bytes_max = bytes_max
 
     def kill(self) -> None:
-        """The process goes, the machine stays: all that was written is there, synced or not."""
+        """Kill the process, not the machine: all writes are kept, synced or not."""
         self.generation += 1
         self.crash_at = None
         self.syncs_to_fail = 0
@@ -342,7 +342,7 @@ class SimDisk:
         self._locks.clear()
 
     def crash(self) -> None:
-        """The power goes and comes back: what was not synced is kept, lost or torn."""
+        """Fail the power and restore it: unsynced writes are kept, lost or torn."""
         self.kill()
         self._settle(self._root)
 
@@ -368,7 +368,7 @@ class SimDisk:
             elif fate == 1 or len(data) <= 1:
                 _write(inode.durable, position, data)
             else:
-                # Torn where a sector ends, or anywhere if it is all in one.
+                # Torn at the end of a sector, or anywhere if the write is within one.
                 sectors = (position + len(data)) // SECTOR_BYTES - position // SECTOR_BYTES
                 if sectors:
                     cut = (position // SECTOR_BYTES + 1 + self._rng.randrange(sectors)) * SECTOR_BYTES - position
@@ -439,5 +439,5 @@ def _truncate(content: bytearray, size: int) -> None:
 
 
 def _occupied(content: bytearray) -> int:
-    """Bytes without the zeros at the end: preallocated space is sparse."""
+    """The size without trailing zeros: preallocated space is sparse."""
     return len(content.rstrip(b"\0"))

@@ -1,8 +1,8 @@
-"""Clients that want every record once, at work in a world: movers in transactions, and the members of a share group.
+"""Clients with exactly-once expectations in a world: transactional movers, and members of a share group.
 
 Rules:
-- As in `ottla/sim/workload.py`. What they were told is in a `MoveLedger` and a `ShareLedger`, which break at once where
-  a partition has two owners in one generation, or a record that was accepted is given again.
+- As in `ottla/sim/workload.py`. A `MoveLedger` and a `ShareLedger` record what the clients were told. They raise Broken
+  at once if a partition has two owners in one generation, or an accepted record is delivered again.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class MoveLedger:
 
     group: str
     topic: str
-    #: What a reader of committed records was given of `topic` meanwhile.
+    #: The records of `topic` that a read_committed consumer saw.
     seen: Log = field(default_factory=dict)
-    #: By partition of `records`: the highest position whose transaction was confirmed.
+    #: Source partition -> the highest position whose transaction was confirmed.
     committed: dict[int, int] = field(default_factory=dict)
-    #: (generation, partition) -> the member that had a record of it.
+    #: (generation, partition) -> the member that read records of it.
     owners: dict[tuple[int, int], str] = field(default_factory=dict)
     transactions: int = 0
     aborted: int = 0
-    #: Bodies that failed: fenced, timed out, lost their partition.
+    #: Rounds that failed: fenced, timed out, lost their partition.
     failed: int = 0
 
     def owns(self, generation: int, member: str, partition: int) -> None:
-        """A member reads a partition in a generation. Broken when another one did."""
+        """Record that a member reads a partition in a generation. Broken if another member did."""
         before = self.owners.setdefault((generation, partition), member)
         if before != member:
             raise Broken(f"{self.group}: partition {partition} has two owners in {generation}: {before} and {member}")
@@ -58,11 +58,11 @@ class ShareLedger:
 
     #: (partition, offset) -> value.
     delivered: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    #: (partition, offset) -> the delivery count of the one that was accepted and confirmed.
+    #: (partition, offset) -> the delivery count of the confirmed acceptance.
     accepted: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def given(self, partition: int, offset: int, value: bytes, count: int) -> None:
-        """A record was delivered. Broken when it was accepted in an earlier delivery, or another one had its place."""
+        """Note a delivery. Broken if an earlier delivery was accepted, or the offset held another record."""
         if count > self.accepted.get((partition, offset), count):
             raise Broken(f"share group: partition {partition} at {offset} was accepted, and came in delivery {count}")
         before = self.delivered.setdefault((partition, offset), value)
@@ -73,7 +73,7 @@ class ShareLedger:
 async def move(
     name: str, servers: str, protocol: str, topic: str, ledger: MoveLedger, rng: Random, going: Callable[[], bool]
 ) -> None:
-    """Move records in transactions while `going`; whatever fails, begin again with the same transactional id."""
+    """Move records in transactions while `going`; after any failure, start over with the same transactional id."""
     own = {"bootstrap.servers": servers}
     if protocol == "classic":
         own["session.timeout.ms"] = str(_PATIENCE_MS // 3)
@@ -125,7 +125,7 @@ async def _move_some(
     aborts = rng.random() < 0.1
     await producer.begin_transaction()
     for each in records:
-        # To another partition, which another broker may lead; the records of one go to one, in their order.
+        # To another partition, which another broker may lead; the records of one partition stay together, in order.
         value = _ABORTED + each.value if aborts else each.value
         await producer.send(ledger.topic, value, partition=(each.partition + 1) % PARTITIONS)
         if rng.random() < 0.05:
@@ -145,7 +145,7 @@ async def _move_some(
 
 
 async def watch(servers: str, topic: str, seen: Log, rng: Random, going: Callable[[], bool]) -> None:
-    """Read what is committed, from where the last reader came to, while `going`; Broken when the offsets go back."""
+    """Read committed records while `going`, resuming after failures; Broken if the offsets go back."""
     while going():
         try:
             async with AsyncConsumer(
@@ -173,7 +173,7 @@ async def watch(servers: str, topic: str, seen: Log, rng: Random, going: Callabl
 async def share(
     group: str, servers: str, topic: str, ledger: ShareLedger, rng: Random, going: Callable[[], bool]
 ) -> None:
-    """Take records as a member of a share group while `going`."""
+    """Consume as a member of a share group while `going`."""
     while going():
         try:
             async with AsyncShareConsumer(
@@ -193,7 +193,7 @@ async def share(
 
 
 async def all_taken(servers: str, group: str) -> None:
-    """Return when the share group has nothing left to give: what was accepted is over, known to be or not."""
+    """Wait until the share group has no lag, so that no record can be delivered again."""
     async with AsyncAdmin(servers) as admin:
         seen: object = None
         for _ in range(120):
@@ -206,7 +206,7 @@ async def all_taken(servers: str, group: str) -> None:
 
 
 def check_moved(ledger: MoveLedger, logs: Log, moved: Log) -> None:
-    """Everything that is in `records` was moved once, in its order, and nothing else; readers saw just that."""
+    """Check that every source record was moved exactly once, in order, and that readers saw exactly those."""
     for index, log in logs.items():
         _same(f"{ledger.topic}: of partition {index}", [value for _, value in moved[(index + 1) % PARTITIONS]], log)
     for index, records in moved.items():

@@ -1,11 +1,11 @@
-"""What clients asked and were told, in order, as Jepsen's kafka workload writes it (EDN). Pure: the clock is given.
+"""The clients' operations and results in order, in the format of Jepsen's kafka workload (EDN). Pure.
 
 Rules:
-- An operation begins with `:invoke` and ends with `:ok`, or with `:info` when its outcome is unknown; its client goes
-  on as another process then.
+- An operation begins with `:invoke` and ends with `:ok`, or with `:info` if its outcome is unknown; its client then
+  goes on as a new process.
 - `:f` is `:send`, `:poll` or `:subscribe`; `:value` is a list of `[:send key value]` and `[:poll]`, which become
-  `[:send key [offset value]]` and `[:poll {key [[offset value] ...]}]`. A key is a partition, a value a number of its
-  own. `:assign` is a read from the beginning that is no group's.
+  `[:send key [offset value]]` and `[:poll {key [[offset value] ...]}]`. A key is a partition, a value a unique number.
+  `:assign` is a read from the beginning, outside of any group.
 - Faults are `:info` operations of the process `:nemesis`.
 
 Source: jepsen.tests.kafka.
@@ -22,7 +22,7 @@ _NEMESIS = ":nemesis"
 
 
 class SendOperation(NamedTuple):
-    """A record; `offset` is None until it is known."""
+    """A sent record; `offset` is None until it is known."""
 
     key: int
     value: bytes
@@ -30,19 +30,19 @@ class SendOperation(NamedTuple):
 
 
 class PollOperation(NamedTuple):
-    """A read: (key, offset, value) of what came; None before it is done."""
+    """A poll: (key, offset, value) of each record; None before it is done."""
 
     records: tuple[tuple[int, int, bytes], ...] | None = None
 
 
 class OperationHistory:
-    """The operations of all clients. `now_ns`: nanoseconds on a clock that never goes back."""
+    """The operations of all clients. `now_ns` is a monotonic clock in nanoseconds."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
         self._began_ns = now_ns()
         self._lines: list[str] = []
-        #: The process that each client is now.
+        #: Client -> its current process number.
         self._processes: dict[str, int] = {}
         self._next_process = 0
         self._values: dict[bytes, int] = {}
@@ -54,7 +54,7 @@ class OperationHistory:
     def operation(
         self, client: str, asked: list[SendOperation] | list[PollOperation]
     ) -> Iterator[list[SendOperation] | list[PollOperation]]:
-        """Note an operation in `with`; it replaces what is in the list by what it was told."""
+        """Record the operation done in the `with` block, which replaces the list's items by their results."""
         process = str(self._process(client))
         what = ":send" if isinstance(asked[0], SendOperation) else ":poll"
         before = self._edn(asked)
@@ -68,13 +68,13 @@ class OperationHistory:
         self._add(process, ":ok", what, self._edn(asked))
 
     def subscribed(self, client: str, keys: Iterable[int]) -> None:
-        """A client reads these keys from now on, from where its group is."""
+        """Record that a client reads these keys from now on, from its group's positions."""
         value = f"[{' '.join(map(str, keys))}]"
         for kind in (":invoke", ":ok"):
             self._add(str(self._process(client)), kind, ":subscribe", value)
 
     def read_to_the_end(self, client: str, logs: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
-        """A client read everything that there is: key -> (offset, value)."""
+        """Record that a client read all logs (key -> (offset, value))."""
         value = f"[{' '.join(map(str, logs))}]"
         for kind in (":invoke", ":ok"):
             self._add(str(self._process(client)), kind, ":assign", f"{value}, :seek-to-beginning? true")
@@ -82,11 +82,11 @@ class OperationHistory:
             polls[:] = [PollOperation(tuple((key, *each) for key, log in logs.items() for each in log))]
 
     def fault(self, name: str, what: str) -> None:
-        """Something was done to the nodes; `name` has letters and digits only."""
+        """Record a fault injected into the nodes; `name` has letters and digits only."""
         self._add(_NEMESIS, ":info", f":{name}", f'"{what}"')
 
     def text(self) -> str:
-        """An operation a line."""
+        """The history, one operation a line."""
         return "".join(self._lines)
 
     def _process(self, client: str) -> int:

@@ -1,10 +1,10 @@
-"""A simulated host: a clock that drifts and steps, an event loop whose callbacks cost time, sockets, threads.
+"""A simulated host: a clock that drifts and steps, an event loop whose callbacks take time, sockets, threads.
 
 Rules:
-- A host runs one process at a time. `boot` begins one; `kill` is SIGKILL (the kernel closes its sockets), `power_off`
-  takes the network ends without a word. What a dead process had planned never happens.
-- `pause` is SIGSTOP: time passes, nothing runs; bytes go on arriving in the kernel's buffers.
-- The loop is as much of asyncio's as nodes and clients use, with real tasks and futures on it.
+- A host runs one process at a time. `boot` starts one; `kill` is SIGKILL (the kernel closes its sockets); `power_off`
+  drops its network connections silently. Callbacks and jobs of a dead process never run.
+- `pause` is SIGSTOP: time passes, nothing runs; bytes still arrive in the kernel's buffers.
+- The loop implements the part of asyncio's interface that nodes and clients use, with real tasks and futures.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from ottla.sim.world import World
 
 _T = TypeVar("_T")
-#: What a callback costs: a node handles a small request in some 100 us (docs/internals/bench.md).
+#: The duration of a callback: a node handles a small request in about 100 us (docs/internals/bench.md).
 _COST_US = (10, 120)
-#: A job on another thread begins and ends within this time.
+#: The delay until a job on another thread runs.
 _JOB_US = (20, 3_000)
 _EPOCH_MS = 1_700_000_000_000
 
 
 class DriftingClock:
-    """The clock port of one host. `drift_ppm`: how much faster than true time it runs, in millionths."""
+    """The clock of one host. It runs `drift_ppm` millionths faster than true time."""
 
     __slots__ = ("_world", "drift_ppm", "offset_us", "wall_ms")
 
@@ -39,7 +39,7 @@ class DriftingClock:
         self._world = world
         self.offset_us = offset_us
         self.drift_ppm = drift_ppm
-        #: What the wall shows beyond the monotonic time.
+        #: The wall clock minus the monotonic time.
         self.wall_ms = _EPOCH_MS
 
     def monotonic_us(self) -> int:
@@ -47,7 +47,7 @@ class DriftingClock:
         return now + now * self.drift_ppm // 1_000_000 + self.offset_us
 
     def true_us(self, monotonic_us: int) -> int:
-        """The first moment of true time at which this clock shows so much."""
+        """The first true time at which this clock shows `monotonic_us`."""
         now = (monotonic_us - self.offset_us) * 1_000_000 // (1_000_000 + self.drift_ppm)
         while now + now * self.drift_ppm // 1_000_000 + self.offset_us < monotonic_us:
             now += 1
@@ -60,12 +60,12 @@ class DriftingClock:
         return self.wall_ms + self.monotonic_ms()
 
     def step(self, ms: int) -> None:
-        """Set the wall clock by this much, forward or back; the monotonic one does not notice."""
+        """Step the wall clock, forward or back; the monotonic clock is not affected."""
         self.wall_ms += ms
 
 
 class Host:
-    """A machine. `World.host` makes it."""
+    """A machine. `World.host` creates it."""
 
     def __init__(self, world: World, name: str, address: str) -> None:
         self.world = world
@@ -73,14 +73,14 @@ class Host:
         self.address = address
         rng = world.rng
         self.clock = DriftingClock(world, rng.randrange(3_600_000_000), rng.randrange(-100, 101))
-        #: Callbacks cost so many times as much as on other hosts.
+        #: The factor by which callbacks are slower than on other hosts.
         self.slowness = 1
         self.paused = False
-        #: Does the machine have power?
+        #: True if the machine has power.
         self.is_up = True
-        #: Failures of tasks and futures that its programs never asked for.
+        #: Exceptions of tasks and futures that its programs never retrieved.
         self.unheard: list[str] = []
-        #: Called when the process raises `Crashed` (the disk's planned death); the world then decides what is next.
+        #: Called when the process raises `Crashed` (the disk's planned crash).
         self.on_crash: Callable[[], None] = self.kill
         #: The process's loop; None while no process runs.
         self.loop: HostLoop | None = None
@@ -89,7 +89,7 @@ class Host:
         self._descriptors = 2
 
     def boot(self) -> HostLoop:
-        """A new process with an empty loop."""
+        """Start a new process with an empty loop."""
         assert self.loop is None, f"{self.name} runs a process"
         self.paused = False
         self.is_up = True
@@ -97,13 +97,13 @@ class Host:
         return self.loop
 
     def kill(self) -> None:
-        """SIGKILL: the process is gone, its peers are told by the kernel."""
+        """SIGKILL: end the process; the kernel resets its connections."""
         self._end()
         for each in list(self.sockets.values()):
             each.reset()
 
     def power_off(self) -> None:
-        """The machine is gone; its peers hear nothing."""
+        """Cut the power; peers get no notice."""
         self._end()
         self.is_up = False
         for each in list(self.sockets.values()):
@@ -125,7 +125,7 @@ class Host:
             self.loop.go_on()
 
     def socket(self, *_: Any) -> Any:
-        """`socket.socket` of a program on this host."""
+        """`socket.socket` for programs on this host."""
         self._descriptors += 1
         made = self.sockets[self._descriptors] = SimSocket(self, self._descriptors)
         return made
@@ -139,7 +139,7 @@ class Host:
 
 
 class _Handle(asyncio.TimerHandle):
-    """A planned callback, run by the world."""
+    """A planned callback, which the world runs."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _Handle(asyncio.TimerHandle):
 
 
 class HostLoop:
-    """As much of `asyncio.AbstractEventLoop` as nodes and clients use, on one host's process."""
+    """The part of `asyncio.AbstractEventLoop` that nodes and clients use, for one process of a host."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -171,7 +171,7 @@ class HostLoop:
         self._writers: dict[int, Callable[[], object]] = {}
         self._polled: set[tuple[int, bool]] = set()
 
-    # ---- asyncio's
+    # ---- asyncio's interface
 
     def time(self) -> float:
         return self.host.clock.monotonic_us() / 1_000_000
@@ -201,13 +201,13 @@ class HostLoop:
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         handle = _Handle(when, callback, args, self, context)
-        # A whole microsecond, and never too early.
+        # Rounded up to a microsecond, so that it never runs too early.
         due_us = self.host.clock.true_us(-int(-when * 1_000_000 // 1))
         self._world.at(due_us, lambda: None if handle.cancelled() else self._enqueue(handle), f"{self.host.name} timer")
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio's handles say when they are cancelled; the world drops them when their time comes."""
+        """asyncio's handles report their cancellation here; the world drops them when they are due."""
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=cast(asyncio.AbstractEventLoop, self))
@@ -235,14 +235,14 @@ class HostLoop:
         return answer
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A task or future failed and the program never asked for it: asyncio's loops log it when it is collected."""
+        """Note an exception that the program never retrieved; asyncio's loops log it at garbage collection."""
         if not self.dead:
             self.host.unheard.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     async def create_connection(
         self, factory: Callable[[], Any], host: str, port: int, *, ssl: None = None, **_: Any
     ) -> tuple[SimTransport, Any]:
-        """Connect to `host`:`port` and put a protocol of `factory` on the connection."""
+        """Connect to `host`:`port`, with a protocol from `factory`."""
         assert ssl is None, "TLS is not simulated"
         sock: SimSocket = self.host.socket()
         answer = self.create_future()
@@ -286,7 +286,7 @@ class HostLoop:
         return self._writers.pop(fd, None) is not None
 
     def poll(self, fd: int) -> None:
-        """Something changed at a descriptor: call who waits for it, if it is ready."""
+        """Schedule the callbacks of a descriptor that may have become ready."""
         sock = self.host.sockets.get(fd)
         if sock is None or self.dead:
             return
@@ -305,10 +305,10 @@ class HostLoop:
             callback()
         self.poll(fd)
 
-    # ---- the world's
+    # ---- for the world
 
     def beside(self, work: Callable[[], None]) -> None:
-        """Run this on another thread: whole, at some later moment."""
+        """Run `work` on another thread: atomically, at some later moment."""
 
         def run() -> None:
             if self.dead:
@@ -321,11 +321,11 @@ class HostLoop:
         self._world.after(self._world.rng.randrange(*_JOB_US) * self.host.slowness, run, f"{self.host.name} thread")
 
     def busy(self, ms: int) -> None:
-        """The callback that runs now takes so much longer."""
+        """Make the current callback take `ms` longer."""
         self._free_us = max(self._free_us, self._world.now_us) + ms * 1000
 
     def go_on(self) -> None:
-        """The host was paused, and is not any more."""
+        """Continue after a pause of the host."""
         self._plan()
 
     def _enqueue(self, handle: _Handle) -> None:

@@ -1,10 +1,10 @@
-"""An event loop on simulated time, and the threads beside it: one seed, one order of everything.
+"""An event loop on simulated time, with threads beside it: one seed gives one order of everything.
 
 Rules:
-- Callbacks run in the order of asyncio (first in, first out; timers when they are due). What runs beside the loop
-  (`SimPool`, `SimWorker`) runs whole between two callbacks, at a moment that the seed chooses.
+- Callbacks run in asyncio's order (first in, first out; timers when they are due). A job beside the loop (`SimPool`,
+  `SimWorker`) runs atomically between two callbacks, at a moment that the seed chooses.
 - Time stands still while there is something to run, and then jumps to the next timer.
-- What a callback raises comes out of `turn`: `Crashed` of the simulated disk most of all.
+- `turn` raises the exceptions of callbacks, above all `Crashed` of the simulated disk.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ottla.kernel.ports import Rng
 from ottla.sim.clock import SimClock
 
 _T = TypeVar("_T")
-#: A turn is given to what runs beside the loop once in so many, while the loop has something to run.
+#: While the loop is busy, jobs beside it get one turn in this many on average.
 _TURNS_BESIDE = 4
 
 
@@ -36,7 +36,7 @@ class _Handle(asyncio.TimerHandle):
 
 
 class SimLoop:
-    """As much of `asyncio.AbstractEventLoop` as a node uses: callbacks, timers, and work on other threads."""
+    """The part of `asyncio.AbstractEventLoop` that a node uses: callbacks, timers, and jobs on other threads."""
 
     def __init__(self, clock: SimClock, rng: Rng) -> None:
         self.clock = clock
@@ -44,10 +44,10 @@ class SimLoop:
         self._ready: deque[_Handle] = deque()
         self._timers: list[tuple[float, int, _Handle]] = []
         self._count = count()
-        #: What the threads of pools and workers will do next; the first of each thread may be the next to run.
+        #: The jobs of pools and workers; any of them may run next.
         self._beside: list[Callable[[], None]] = []
 
-    # ---- asyncio's
+    # ---- asyncio's interface
 
     def time(self) -> float:
         return self.clock.monotonic_ms() / 1000
@@ -72,21 +72,21 @@ class SimLoop:
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio's handles say when they are cancelled; the queue drops them when their time comes."""
+        """asyncio's handles report their cancellation here; the queue drops them when they are due."""
 
-    # ---- the simulation's
+    # ---- for the simulation
 
     def beside(self, work: Callable[[], None]) -> None:
-        """Run this on another thread: whole, at some later moment."""
+        """Run `work` on another thread: atomically, at some later moment."""
         self._beside.append(work)
 
     @property
     def busy(self) -> bool:
-        """Something can run now, without time passing."""
+        """Whether something can run now, without time passing."""
         return bool(self._ready or self._beside)
 
     def turn(self) -> bool:
-        """Run one thing, or let time pass until there is one; False when nothing is left to wait for."""
+        """Run one callback or job, or advance the time to the next timer; False if nothing is left."""
         if self._beside and (not self._ready or not self._rng.randrange(_TURNS_BESIDE)):
             self._beside.pop(self._rng.randrange(len(self._beside)))()
         elif self._ready:
@@ -94,7 +94,7 @@ class SimLoop:
         elif self._timers:
             when, _, handle = heapq.heappop(self._timers)
             if not handle.cancelled():
-                # Whole milliseconds, and never too early.
+                # Rounded up to a millisecond, so that it never runs too early.
                 self.clock.advance(max(0, -int(-when * 1000 // 1) - self.clock.monotonic_ms()))
                 self._ready.append(handle)
         else:
@@ -103,13 +103,13 @@ class SimLoop:
 
 
 class Beside(Protocol):
-    """A loop with threads beside it: `SimLoop`, or a host's in a world."""
+    """A loop with threads beside it: `SimLoop`, or `HostLoop` in a world."""
 
     def beside(self, work: Callable[[], None]) -> None: ...
 
 
 class SimPool(Executor):
-    """A node's threads: each job runs whole, beside the loop."""
+    """A node's threads: each job runs atomically, beside the loop."""
 
     def __init__(self, loop: Beside) -> None:
         self._loop = loop
@@ -130,14 +130,14 @@ class SimPool(Executor):
 
 
 class _Job(Future[Any]):
-    """A job that runs when its turn comes, or when its result is waited for."""
+    """A job that runs in its turn, or when its result is requested."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         super().__init__()
         self._work = work
 
     def run(self) -> None:
-        # Still running is what the power went in the middle of.
+        # A job that is still running was interrupted by a power failure.
         if self.done() or self.running() or not self.set_running_or_notify_cancel():
             return
         try:

@@ -1,4 +1,4 @@
-"""A simulated machine: a disk, a clock and a loop, and on them a node of the broker, unmodified.
+"""A simulated machine: a disk, a clock and a loop, with an unmodified node on them.
 
     machine = Machine(Random(seed), {"log.flush.interval.messages": "1"})
     machine.start()
@@ -7,9 +7,9 @@
     machine.power_off()
 
 Rules:
-- One seed, one history: the loop, the threads beside it, the disk and the node draw from the same randomness.
-- `kill` is SIGKILL: the page cache stays. `power_off` takes what was not synced. `stop` is SIGTERM.
-- After any of them `start` starts the next process on what is there.
+- One seed gives one history: the loop, the threads, the disk and the node draw from the same random generator.
+- `kill` is SIGKILL: the page cache stays. `power_off` may lose unsynced data. `stop` is SIGTERM.
+- After any of them, `start` starts the next process on the remaining data.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ _SETTINGS = {
 
 
 class Machine:
-    """A machine with one node. `settings` go before those of a node that is alone.
+    """A machine with one node. `settings` override those of a standalone node.
 
-    With a `release` it is formatted as of that, for a quorum that `controller.quorum.voters` fixes.
+    With `release` it is formatted as by that release, for a static quorum (`controller.quorum.voters`).
     """
 
     def __init__(self, rng: Random, settings: Mapping[str, str] | None = None, release: str | None = None) -> None:
@@ -60,7 +60,7 @@ class Machine:
         self.settings = ServerSettings.parse(_SETTINGS | dict(settings or {}))
         self.loop = SimLoop(self.clock, rng)
         self.node: BrokerNode | None = None
-        #: Why the node ended itself, when it did.
+        #: Why the node shut itself down; None if it did not.
         self.failure: str | None = None
         for directory in self.settings.log_dirs:
             self.disk.make_directory(directory)
@@ -76,7 +76,7 @@ class Machine:
         )
 
     def start(self) -> None:
-        """A new process. What the disk raises comes out, and then it is dead."""
+        """Start a new process. Exceptions of the disk propagate; the process is dead then."""
         assert self.node is None, "one node at a time"
         self.failure = None
         loop = self.loop = SimLoop(self.clock, self.rng)
@@ -90,7 +90,7 @@ class Machine:
         self.failure = self.failure or why
 
     def connect(self, on_reply: Callable[[bytes], None], on_lost: Callable[[], None]) -> SimConnection:
-        """A client's connection to the node."""
+        """Open a client's connection to the node."""
         if self.node is None:
             raise ConnectionRefusedError
         listener: Any = self.node.listeners[0]
@@ -98,7 +98,7 @@ class Machine:
         return connection
 
     def ask(self, request: Any, version: int = NEWEST) -> Any:
-        """Ask the controller, and let things happen until it has answered. Raises the KafkaError that it answers."""
+        """Send a request to the controller and run until it answers. Raises the KafkaError that it answers with."""
         assert self.node is not None, "no node runs"
         answers: list[Any] = []
         self.node.quorum.ask(request, answers.append, version)
@@ -109,7 +109,7 @@ class Machine:
         return answers[0]
 
     def create_topic(self, name: str, partitions: int = -1, configs: Mapping[str, str] | None = None) -> None:
-        """Make a topic, and let things happen until it can be used. Raises KafkaError as a client would see it."""
+        """Create a topic and run until it is usable. Raises KafkaError as a client would see it."""
         assert self.node is not None, "no node runs"
         answers: list[dict[str, KafkaError]] = []
         self.node.make_topics([new_topic(name, partitions, configs)], answers.append)
@@ -119,7 +119,7 @@ class Machine:
             raise error
 
     def run(self, done: Callable[[], bool]) -> None:
-        """Let things happen until `done`, or the node ends itself."""
+        """Run until `done`, or the node shuts itself down."""
         for _ in range(_TURNS_MAX):
             if done() or self.failure is not None:
                 return
@@ -128,28 +128,28 @@ class Machine:
         raise AssertionError(f"nothing comes to an end: {_TURNS_MAX} turns")
 
     def settle(self) -> None:
-        """Let everything happen that needs no time to pass."""
+        """Run everything that needs no time to pass."""
         self.run(lambda: not self.loop.busy)
 
     def stop(self) -> None:
-        """SIGTERM: the node ends in good order."""
+        """SIGTERM: shut the node down cleanly."""
         assert self.node is not None, "no node runs"
         node, self.node = self.node, None
         node.close()
 
     def kill(self) -> None:
-        """SIGKILL: the process is gone, what it wrote is in the page cache."""
+        """SIGKILL: end the process; its writes stay in the page cache."""
         self.node = None
         self.disk.kill()
 
     def power_off(self) -> None:
-        """The power goes: what was not synced is lost, kept or torn."""
+        """Fail the power: unsynced writes are lost, kept or torn."""
         self.node = None
         self.disk.crash()
 
 
 class SimWorker:
-    """A compaction beside the loop: each step runs whole at a moment that the seed chooses."""
+    """A compaction beside the loop: each step runs atomically, at a moment that the seed chooses."""
 
     def __init__(self, loop: Any, disk: Disk) -> None:
         self._loop: SimLoop = loop
@@ -157,7 +157,7 @@ class SimWorker:
         self._stopped = False
 
     def start(self, job: Job, bytes_per_second: float, before: Callable[[], None], listener: Cleaned) -> None:
-        # Through JSON and back in the process; the same here.
+        # The real worker is a process and gets the job as JSON; do the same here.
         self._job = Job.of_json(job._asdict())
         self._listener = listener
         self._cleaning = Cleaning(self._disk, self._job, lambda _: None)

@@ -1,8 +1,8 @@
-"""Connections without a network: whole frames, in order, until one end closes.
+"""Connections without a network: complete frames, in order, until one end closes.
 
 Rules:
-- A frame arrives in a turn of the loop of its own; replies leave in the order of the requests.
-- A node that dies takes its connections with it: what was not delivered is gone.
+- Each frame arrives in its own turn of the loop; replies leave in the order of the requests.
+- When a node dies, its connections end, and undelivered frames are lost.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _PORT_FIRST = 40_000
 
 
 class SimListener:
-    """`ottla.net.listener.ListeningSocket` on the simulated loop. `connect` is the clients' end."""
+    """A stand-in for `ottla.net.listener.ListeningSocket` on the simulated loop. Clients use `connect`."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class SimListener:
         self._serving = False
         self.port = 0
         self.connections: set[SimConnection] = set()
-        #: A round ends when all had a slice: no real time in a history.
+        #: A round ends when every waiter had a slice: real time must not influence a history.
         self.turns = Turns(cast(asyncio.AbstractEventLoop, loop), lambda: 0.0)
 
     def bind(self, host: str, port: int) -> None:
@@ -65,13 +65,13 @@ class SimListener:
             connection.close("the node stops")
 
     def forget(self, connection: "SimConnection", why: str) -> None:
-        """A connection has ended."""
+        """Drop a closed connection."""
         self.connections.discard(connection)
         self._on_close(connection, why)
 
 
 class SimConnection:
-    """A client's connection, both ends of it: the node's is what `ottla.net.inbound.Connection` shows."""
+    """Both ends of a client's connection; the node's end has the interface of `ottla.net.inbound.Connection`."""
 
     def __init__(
         self, listener: SimListener, port: int, on_reply: Callable[[bytes], None], on_lost: Callable[[], None]
@@ -87,14 +87,14 @@ class SimConnection:
         self.closed = False
         self.turns = listener.turns
         self._paused = 0
-        #: Set while the node does not listen to this client.
+        #: Ends the mute; None while the client is not muted.
         self._muted: asyncio.TimerHandle | None = None
         self._behind: deque[bytes] = deque()
 
     # ---- the client's end
 
     def send(self, frame: bytes) -> None:
-        """A request, without its length."""
+        """Send a request frame, without its length."""
         self._listener.loop.call_soon(self._arrive, frame)
 
     def _arrive(self, frame: bytes) -> None:
@@ -108,7 +108,7 @@ class SimConnection:
         slot = Slot(self)  # type: ignore[arg-type]
         self._slots.append(slot)
         try:
-            # The node may write into what it is given, as into a receive buffer.
+            # A bytearray, since the node may write into the frame, as into a receive buffer.
             self._listener.on_frame(self, memoryview(bytearray(frame)), slot)
         except PeerError as error:
             self.close(str(error))
@@ -123,7 +123,7 @@ class SimConnection:
         self._go_on()
 
     def mute(self, seconds: float) -> None:
-        """Look at no other request of this client for so long. Twice is until the later end."""
+        """Handle no further request of this client for `seconds`. Of two mutes the later end counts."""
         if self.closed:
             return
         if self._muted is not None:

@@ -1,10 +1,10 @@
-"""The simulated network: links between hosts, and TCP as far as programs can see it.
+"""The simulated network: links between hosts, and the behaviour of TCP that programs can observe.
 
 Rules:
-- Bytes of one direction of one connection arrive in their order; different connections overtake each other.
-- A cut link loses nothing of a connection that outlives the cut: TCP sends again, and what was held arrives after the
-  link heals. Cutting is one way: `cut(a, b)` holds what a sends to b, acknowledgements of the other way included.
-- A host that lost its power says nothing; the first segment that reaches it when it is back is answered by a reset.
+- The bytes of one direction of a connection arrive in order; different connections may overtake each other.
+- A cut link loses nothing of a connection that outlives the cut: TCP retransmits, so held bytes arrive after the link
+  heals. A cut is one-way: `cut(a, b)` holds what a sends to b, including acknowledgements of the other direction.
+- A host without power is silent; when it is back, it answers the first segment that reaches it by a reset.
 - A connection buffers at most `WINDOW_BYTES` that its reader has not taken.
 """
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from ottla.sim.world import World
 
 WINDOW_BYTES = 1 << 18
-#: In one direction within a data centre.
+#: The one-way latency within a data centre.
 _LATENCY_US = (40, 400)
-#: TCP tries again after this time (RFC 6298's least timeout and its doubling).
+#: The delay of TCP's retransmission (RFC 6298's minimum timeout and its doublings).
 _RETRY_US = (200_000, 1_600_000)
 _PORT_FIRST = 32_768
 
 
 class Link:
-    """A direction between two hosts. `slow_us` is added to the latency of everything."""
+    """The link from one host to another. `slow_us` is added to every latency."""
 
     __slots__ = ("held", "is_cut", "slow_us")
 
     def __init__(self) -> None:
         self.is_cut = False
         self.slow_us = 0
-        #: What waits for the link to heal, in its order.
+        #: Deliveries that wait for the link to heal, in order.
         self.held: list[tuple[SimSocket | None, Callable[[], None]]] = []
 
 
@@ -44,7 +44,7 @@ class Network:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        #: The host whose program runs now.
+        #: The host whose program is running.
         self.current: Host | None = None
         self._links: dict[tuple[str, str], Link] = {}
         self._listening: dict[tuple[str, int], SimSocket] = {}
@@ -64,13 +64,13 @@ class Network:
         link.is_cut = False
         held, link.held = link.held, []
         if held:
-            # A retransmission carries on for all connections: those that retry first come first.
+            # All connections of the link share a retransmission delay.
             delay_us = self._world.rng.randrange(*_RETRY_US)
             for sock, action in held:
                 self._deliver(source, target, sock, action, delay_us)
 
     def isolate(self, host: Host) -> None:
-        """Cut this host off from all others, both ways."""
+        """Cut this host off from all others, in both directions."""
         for other in self._world.hosts:
             if other is not host:
                 self.cut(host, other)
@@ -83,10 +83,10 @@ class Network:
                     self.heal(source, target)
 
     def slow(self, source: Host, target: Host, added_us: int) -> None:
-        """Everything from `source` to `target` takes so much longer."""
+        """Add `added_us` to the latency from `source` to `target`."""
         self.link(source, target).slow_us = added_us
 
-    # ---- what sockets use
+    # ---- for sockets
 
     def new_port(self) -> int:
         self._port += 1
@@ -107,7 +107,7 @@ class Network:
         return next((each for each in self._world.hosts if each.address == address), None)
 
     def send(self, source: Host, target: Host, sock: SimSocket | None, action: Callable[[], None]) -> None:
-        """Carry `action` to the other end: `sock`'s things stay in their order."""
+        """Deliver `action` at the other end, in order with everything else that `sock` sends."""
         link = self.link(source, target)
         if link.is_cut:
             link.held.append((sock, action))
@@ -115,7 +115,7 @@ class Network:
             self._deliver(source, target, sock, action, 0)
 
     def probe(self, source: Host, target: Host, action: Callable[[], None]) -> None:
-        """Carry a segment that is not sent again: on a cut link it is lost."""
+        """Deliver a segment that is not retransmitted: a cut link loses it."""
         link = self.link(source, target)
         if not link.is_cut:
             self._world.after(_LATENCY_US[1] + link.slow_us, action, f"{source.name}>{target.name} keepalive")
@@ -132,7 +132,7 @@ class Network:
             when_us = sock.arrives_us = max(when_us, sock.arrives_us + 1)
 
         def arrive() -> None:
-            # Cut while it was on its way: it is lost, and comes again.
+            # The link was cut in the meantime: the segment is lost and will be retransmitted.
             if link.is_cut:
                 link.held.append((sock, action))
             else:

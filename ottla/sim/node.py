@@ -1,4 +1,4 @@
-"""A node of the broker, unmodified, on a simulated host with a disk of its own, and a client's process on another.
+"""An unmodified node on a simulated host with its own disk, and support for clients on other hosts.
 
     node = NodeHost(world, "one", {"node.id": "1"})
     node.start()
@@ -6,8 +6,8 @@
     client.host.run(work(client))
 
 Rules:
-- The node's own sockets' code runs (`ottla/net`), on simulated sockets.
-- `kill` keeps what was written, `power_off` loses what was not synced: as `ottla/sim/disk.py` says.
+- The node runs its real network code (`ottla/net`) on simulated sockets.
+- `kill` keeps all writes, `power_off` may lose unsynced ones (see `ottla/sim/disk.py`).
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ _PORT = 9092
 
 
 def controller_address(host: Host) -> str:
-    """Where a host's node is found as a controller."""
+    """The controller address of a host's node."""
     return f"{host.address}:{_PORT + 1}"
 
 
 class NodeHost:
-    """A host with a disk and one node. `settings` go before those of a node that is alone."""
+    """A host with a disk and one node. `settings` override those of a standalone node."""
 
     def __init__(
         self,
@@ -73,11 +73,11 @@ class NodeHost:
         }
         self.settings = ServerSettings.parse(given | dict(settings or {}))
         self.running: MetadataNode | None = None
-        #: Why the node ended itself, when it did.
+        #: Why the node shut itself down; None if it did not.
         self.failure: str | None = None
-        #: Called when the node gives itself up.
+        #: Called when the node shuts itself down.
         self.on_failure: Callable[[str], None] = lambda _: None
-        #: Does it serve?
+        #: True while the node serves clients.
         self.is_ready = False
         for directory in self.settings.log_dirs:
             self.disk.make_directory(directory)
@@ -87,17 +87,17 @@ class NodeHost:
 
     @property
     def controller_address(self) -> str:
-        """Where it is found as a controller."""
+        """The node's address as a controller."""
         return controller_address(self.host)
 
     @property
     def node(self) -> BrokerNode | None:
-        """The broker, while one runs."""
+        """The broker, while it runs."""
         return self.running if isinstance(self.running, BrokerNode) else None
 
     @property
     def decides(self) -> bool:
-        """Is its controller the active one, as far as it knows?"""
+        """Whether this node believes that it is the active controller."""
         leader = self.running.quorum.leader if self.running is not None else None
         return leader is not None and leader.node_id == self.settings.node_id
 
@@ -106,7 +106,7 @@ class NodeHost:
         return f"{self.host.address}:{_PORT}"
 
     def start(self) -> None:
-        """A new process. The disk's `Crashed` comes out, and then it is dead."""
+        """Start a new process. `Crashed` of the disk propagates; the process is dead then."""
         loop = self.host.boot()
         self.failure = None
         listener: Any = partial(ListeningSocket, new_socket=self.host.socket, now=loop.time)
@@ -129,7 +129,7 @@ class NodeHost:
         self.running = node
 
     def new_node(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports) -> MetadataNode:
-        """The node of a new process."""
+        """Create the node of a new process."""
         return (BrokerNode if settings.is_broker else ControllerNode)(settings, loop, ports)
 
     def _ready(self) -> None:
@@ -140,7 +140,7 @@ class NodeHost:
         self.on_failure(why)
 
     def stop(self) -> None:
-        """SIGTERM: the node ends in good order."""
+        """SIGTERM: shut the node down cleanly."""
         assert self.running is not None, "no node runs"
         node, self.running = self.running, None
         node.close()
@@ -148,20 +148,20 @@ class NodeHost:
         self.disk.kill()
 
     def kill(self) -> None:
-        """SIGKILL: the process is gone, what it wrote is in the page cache."""
+        """SIGKILL: end the process; its writes stay in the page cache."""
         self.running = None
         self.host.kill()
         self.disk.kill()
 
     def power_off(self) -> None:
-        """The power goes: what was not synced is lost, kept or torn."""
+        """Fail the power: unsynced writes are lost, kept or torn."""
         self.running = None
         self.host.power_off()
         self.disk.crash()
 
 
 class WorldClock:
-    """The clock of whichever host's program runs now."""
+    """The clock of the host whose program is running."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -179,7 +179,7 @@ class WorldClock:
 
 
 class Clients:
-    """Our clients take time and randomness from the world while this is entered."""
+    """A context in which our clients take time and randomness from the world."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -1,6 +1,6 @@
-"""Operators at work in a world: partitions that move, and a topic that comes and goes.
+"""Operators in a world: they move partitions, and create and delete a topic.
 
-Rules: as in `ottla/sim/workload.py`. An operator never ends by an error that Kafka's tools may meet.
+Rules: as in `ottla/sim/workload.py`. An operator survives every error that Kafka's tools may meet.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ REPLICAS = 3
 _SHORT_LIVED = "short-lived"
 _REQUEST_MS = 4_000
 _LIMIT_MS = 20_000
-#: A second apart: longer than any session of a broker.
+#: Attempts, a second apart: longer than any broker session.
 _LOOKS = 20
 
 
 async def reassign(servers: str, nodes: list[int], rng: Random, going: Going, done: Counter[str]) -> None:
-    """Move, elect and call off, a thing at a time, while `going`."""
+    """Reassign partitions, elect leaders and cancel reassignments, one at a time, while `going`."""
     while going():
         try:
             async with AsyncAdmin(servers, request_timeout_ms=_REQUEST_MS, default_api_timeout_ms=_LIMIT_MS) as admin:
@@ -53,10 +53,10 @@ async def _change(admin: AsyncAdmin, nodes: list[int], rng: Random, done: Counte
 
 
 async def live_shortly(servers: str, rng: Random, going: Going, lives: list[int]) -> None:
-    """Make, write, read and delete a topic while `going`; Broken when it holds what is not of this life.
+    """Create, write, read and delete a topic while `going`; Broken if it holds records of an earlier topic.
 
-    Only the controller knows whether there is one: a broker that is behind lists a topic that was deleted. Such a one
-    may also answer a reader what was true; it ends with its session.
+    Only the controller knows whether the topic exists: a broker that lags behind still lists a deleted topic, and may
+    serve its old records until its session ends.
     """
     life = 0
     while going():
@@ -88,7 +88,7 @@ async def _delete(admin: AsyncAdmin) -> None:
 
 
 async def _changed(servers: str, done: ErrorCode, change: Callable[[AsyncAdmin], Awaitable[None]]) -> None:
-    """Ask until the controller has made the change, now or by an earlier request whose answer was lost."""
+    """Retry until the controller has made the change, now or by an earlier request whose answer was lost."""
 
     async def ask() -> None:
         async with AsyncAdmin(servers, request_timeout_ms=_REQUEST_MS, default_api_timeout_ms=_LIMIT_MS) as admin:
@@ -102,7 +102,7 @@ async def _changed(servers: str, done: ErrorCode, change: Callable[[AsyncAdmin],
 
 
 async def _write(servers: str, life: int, count: int) -> list[bytes]:
-    """What was acknowledged."""
+    """Write records; returns the acknowledged ones."""
     told: list[bytes] = []
     try:
         async with AsyncProducer(

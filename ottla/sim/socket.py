@@ -1,8 +1,8 @@
-"""A TCP socket of a simulated host, as far as `ottla.net` and the transport of `ottla/sim/transport.py` use one.
+"""A TCP socket of a simulated host, with the methods that `ottla.net` and `ottla/sim/transport.py` use.
 
 Rules:
-- Non-blocking always. What the kernel knows (`inbox`, `eof`, `error`) changes by arrivals only.
-- A socket that its process closes with bytes unread, or that is reset, resets its peer; else the peer sees an end.
+- Always non-blocking. The kernel's state (`inbox`, `eof`, `error`) changes only when something arrives.
+- A socket that is reset, or closed with unread bytes, resets its peer; otherwise the peer sees the end of the stream.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Buffer = bytes | bytearray | memoryview
 
 
 class SimSocket:
-    """An end of a connection, or a listening socket. `Host.socket` makes it; `close` ends it."""
+    """An end of a connection, or a listening socket. `Host.socket` creates it."""
 
     def __init__(self, host: Host, fd: int) -> None:
         self.host = host
@@ -41,16 +41,16 @@ class SimSocket:
         #: An errno that the next use raises.
         self.error = 0
         self.closed = False
-        #: Bytes sent that the peer's program has not taken.
+        #: Sent bytes that the peer's program has not read.
         self._in_flight = 0
-        #: When the newest of what this end sent arrives, in microseconds.
+        #: When the last segment that this end sent arrives, in microseconds.
         self.arrives_us = 0
         self._options: dict[int, int] = {}
-        #: When the other end's kernel was last heard of, and whether that is looked at.
+        #: When the other kernel last answered, and whether keepalive checks it.
         self._heard_us = 0
         self._probing = False
 
-    # ---- what the kernel says
+    # ---- state in the kernel
 
     @property
     def readable(self) -> bool:
@@ -62,19 +62,19 @@ class SimSocket:
             return False
         return bool(self.error) or self._in_flight < WINDOW_BYTES
 
-    # ---- socket.socket's
+    # ---- the interface of socket.socket
 
     def fileno(self) -> int:
         return -1 if self.closed else self._fd
 
     def setsockopt(self, _level: int, option: int, value: int) -> None:
-        """The times of keepalive begin with a connection, or now; without them the system's are longer than a world."""
+        """Set an option; TCP_KEEPIDLE starts keepalive. Without it, no probes: the system's times exceed a world's."""
         self._options[option] = value
         if option == socket.TCP_KEEPIDLE and self.peer is not None:
             self._probe()
 
     def getsockopt(self, *_: Any) -> int:
-        """SO_ERROR: the error of a connection attempt, once."""
+        """SO_ERROR: the error of a connection attempt; reading clears it."""
         code, self.error = self.error, 0
         return code
 
@@ -104,7 +104,7 @@ class SimSocket:
         return sock, sock._remote
 
     def connect_ex(self, address: tuple[str, int]) -> int:
-        """Begin to connect; the socket becomes writable when it is decided, `getsockopt` says how."""
+        """Begin to connect; the socket becomes writable with the outcome, which `getsockopt` returns."""
         target = self._network.host_of(address[0])
         self._local = (self.host.address, self._network.new_port())
         self._remote = address
@@ -164,10 +164,10 @@ class SimSocket:
         if peer is not None:
             self._carry(peer._ended)
 
-    # ---- the kernel's end
+    # ---- in the kernel
 
     def reset(self) -> None:
-        """The process is gone, or gives the connection up: the peer is told."""
+        """Reset the connection: the process died or aborted it."""
         if not self.closed:
             self._forget()
             peer = self.peer
@@ -175,7 +175,7 @@ class SimSocket:
                 self._carry(peer._was_reset)
 
     def vanish(self) -> None:
-        """The machine is gone, without a word to the other end."""
+        """Drop the socket without notice to the peer: the machine lost power."""
         self._forget()
 
     def _forget(self) -> None:
@@ -191,7 +191,7 @@ class SimSocket:
         self._network.send(self.host, self._target, self, action)
 
     def _knock(self, target: Host, address: tuple[str, int]) -> None:
-        """A connection attempt arrives at the other host."""
+        """Handle a connection attempt that arrives at the other host."""
         if not target.is_up:
             return
         listener = self._network.listener(address)
@@ -207,7 +207,7 @@ class SimSocket:
 
     def _accepted(self, far: SimSocket) -> None:
         if self.closed:
-            # Given up meanwhile.
+            # The socket was closed meanwhile.
             self._network.send(self.host, far.host, None, far._was_reset)
             return
         self.peer = far
@@ -219,7 +219,7 @@ class SimSocket:
         self._changed()
 
     def _probe(self) -> None:
-        """Keepalive: after a silence ask the other kernel again and again, and give up when it does not answer."""
+        """Keepalive: after a silence, probe the other kernel; ETIMEDOUT if it answers no probe."""
         world, idle_us = self.host.world, 1_000_000 * self._options[socket.TCP_KEEPIDLE]
         interval_us = 1_000_000 * self._options.get(socket.TCP_KEEPINTVL, 75)
         if not self._probing:
@@ -272,7 +272,7 @@ class SimSocket:
             self._changed()
 
     def _answer_by_reset(self) -> None:
-        """Bytes for a connection that this host does not know (any more)."""
+        """Reset the peer of a connection that this host does not know any more."""
         peer = self.peer
         if peer is not None and self.host.is_up:
             self._carry(peer._was_reset)

@@ -1,7 +1,7 @@
-"""An asyncio transport on a simulated socket: what a client's protocol is given.
+"""An asyncio transport on a simulated socket, for a client's protocol.
 
-Rules: as asyncio's own selector transports. `connection_made` comes before `create_connection` returns,
-`connection_lost` once, in a turn of its own; writing is paused above 64 KiB of unsent bytes and goes on below 16.
+Rules: as asyncio's selector transports. `connection_made` is called before `create_connection` returns,
+`connection_lost` once, in its own turn; writing pauses above 64 KiB of unsent bytes and resumes at 16 KiB.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOW_BYTES = 16 * 1024
 
 
 class SimTransport:
-    """A client's end of a connection. `HostLoop.create_connection` makes it."""
+    """A client's end of a connection. `HostLoop.create_connection` creates it."""
 
     def __init__(self, loop: HostLoop, sock: SimSocket, protocol: Any) -> None:
         self._loop = loop
@@ -54,7 +54,7 @@ class SimTransport:
         self.write(b"".join(parts))
 
     def close(self) -> None:
-        """End when what was written has gone out."""
+        """Close after everything written is sent."""
         if self._closing:
             return
         self._closing = True

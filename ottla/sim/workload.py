@@ -1,9 +1,9 @@
-"""Clients at work in a world: producers, consumers of a group, and the faults between them and their nodes.
+"""Clients in a world: producers and the consumers of a group.
 
 Rules:
-- The clients are ours, unmodified, each a process of its own host. They write into a `WorkloadLedger` what they were
-  told.
-- A client never ends by an error that Kafka's clients may meet: it notes what it does not know, and begins again.
+- The clients are ours, unmodified, each a process on its own host. They record what they were told in a
+  `WorkloadLedger`.
+- A client survives every error that Kafka's clients may meet: it leaves the outcome unknown, and starts over.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PAUSE_S = (0.05, 1.5)
 _BURST_MAX = 12
 _DELIVERY_MS = 20_000
 _REQUEST_MS = 4_000
-#: A second apart: longer than any session of a broker in a world.
+#: Attempts, a second apart: longer than any broker session in a world.
 _LOOKS = 20
 PARTITIONS = 3
 Going = Callable[[], bool]
@@ -67,12 +67,12 @@ async def _send(producer: AsyncProducer, topic: str, burst: list[SentRecord], pa
         else:
             each.partition, each.offset = told.partition, told.offset if told.offset >= 0 else None
     if failed is not None:
-        # What comes after a lost record has no order to what is still on its way: a new producer begins.
+        # Records after a lost one have no order relative to those in flight: start a new producer.
         raise failed
 
 
 async def consume(name: str, group: str, servers: str, ledger: WorkloadLedger, rng: Random, going: Going) -> None:
-    """Read as the member of a group while `going`, and commit after each poll."""
+    """Consume as a member of a group while `going`, and commit after each poll."""
     seen = ledger.seen.setdefault(name, [])
     while going():
         try:
@@ -110,9 +110,9 @@ async def _commit(consumer: AsyncConsumer, group: str, ledger: WorkloadLedger, p
 async def commit_in_turn(
     group: str, servers: str, ledger: WorkloadLedger, rng: Random, going: Going, confirmed: Callable[[], None]
 ) -> None:
-    """Commit ever greater offsets as the only client of a group; Broken when a confirmed one is gone for good.
+    """Commit increasing offsets as the only client of a group; Broken if a confirmed one is lost.
 
-    `confirmed` is called after each. What is there is asked before the next one: a later commit would hide a loss.
+    `confirmed` is called after each commit. The commits are read before the next one, which would hide a loss.
     """
     partitions = [TopicPartition(ledger.topic, index) for index in range(PARTITIONS)]
     position = 0
@@ -137,7 +137,7 @@ async def commit_in_turn(
 
 
 async def _still_there(consumer: AsyncConsumer, group: str, ledger: WorkloadLedger) -> None:
-    """A coordinator that is one no more may answer what was true; it ends with its session."""
+    """Check the confirmed commits. Retries, since a deposed coordinator may give old answers until its session ends."""
     wanted = {TopicPartition(ledger.topic, index): at for (_, index), at in ledger.committed.items()}
     lost: list[str] = []
     for _ in range(_LOOKS):
@@ -151,7 +151,7 @@ async def _still_there(consumer: AsyncConsumer, group: str, ledger: WorkloadLedg
 
 
 async def read_all(servers: str, topic: str, *, committed: bool = False) -> dict[int, list[tuple[int, bytes]]]:
-    """Every record of a topic: partition -> (offset, value); with `committed` those of transactions that are."""
+    """Every record of a topic: partition -> (offset, value). `committed`: only records of committed transactions."""
     isolation = "read_committed" if committed else "read_uncommitted"
     partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
     found: dict[int, list[tuple[int, bytes]]] = {index: [] for index in range(PARTITIONS)}
@@ -168,7 +168,7 @@ async def read_all(servers: str, topic: str, *, committed: bool = False) -> dict
 
 
 async def read_commits(servers: str, group: str, topic: str) -> dict[tuple[str, int], int | None]:
-    """What a group has committed: (group, partition) -> position."""
+    """The commits of a group: (group, partition) -> position."""
     async with AsyncConsumer(servers, group_id=group) as consumer:
         partitions = [TopicPartition(topic, index) for index in range(PARTITIONS)]
         consumer.assign(partitions)
@@ -177,7 +177,7 @@ async def read_commits(servers: str, group: str, topic: str) -> dict[tuple[str, 
 
 
 async def until_it_works(ask: Callable[[], Awaitable[None]], *, tries: int = 60) -> None:
-    """Ask again and again, a second apart, as a person would who waits for a node to come back."""
+    """Retry once a second, like an operator who waits for a node to come back."""
     for _ in range(tries - 1):
         try:
             return await ask()

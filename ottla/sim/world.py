@@ -1,4 +1,4 @@
-"""A world of simulated hosts: one heap of events, one randomness, one history a seed.
+"""A world of simulated hosts: one heap of events, one random generator, one history per seed.
 
     world = World(seed)
     one, two = world.host("one"), world.host("two")
@@ -6,13 +6,13 @@
     world.run_for(5_000)
 
 Rules:
-- Every event is (time in microseconds, number): nothing happens in an order that the seed does not decide.
-- A host has a clock of its own (`offset`, drift in parts per million, steps of its wall clock) and a loop of its own,
-  on which unmodified nodes and clients run. A callback costs time: the loop's next callback runs after it.
-- What a program raises out of a callback ends the run, unless its host was told to die there.
-- `trace` is a hash of every event: two runs of one seed have the same one, in any process.
+- Events are ordered by (time in microseconds, number): the seed decides every order.
+- A host has its own clock (offset, drift in parts per million, steps of its wall clock) and its own loop, on which
+  unmodified nodes and clients run. A callback takes time: the loop's next callback runs after it.
+- An exception out of a callback ends the run, except the `Crashed` of a planned crash.
+- `trace` is a hash of every event: two runs with one seed have the same one, in any process.
 
-Start with `run_until`, then `ottla/sim/host.py`.
+Read `run_until` first, then `ottla/sim/host.py`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EVENTS_MAX = 50_000_000
 
 
 class Event:
-    """Something that will happen; `cancel` takes it back."""
+    """A planned action, which can be cancelled."""
 
     __slots__ = ("action", "cancelled", "label")
 
@@ -43,12 +43,12 @@ class Event:
 
 
 class World:
-    """The hosts, the network between them and the one order of events."""
+    """The hosts, the network between them, and the queue of events."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = Random(seed)
-        #: True time, microseconds since the world began. No host sees it.
+        #: True time in microseconds since the world began. No host sees it.
         self.now_us = 0
         self.hosts: list[Host] = []
         self.network = Network(self)
@@ -58,13 +58,13 @@ class World:
         self._trace = hashlib.blake2b(digest_size=8)
 
     def host(self, name: str) -> Host:
-        """A new machine on the network, without a process."""
+        """Add a machine to the network, without a process."""
         host = Host(self, name, f"192.0.2.{len(self.hosts) + 1}")
         self.hosts.append(host)
         return host
 
     def at(self, when_us: int, action: Callable[[], None], label: str = "") -> Event:
-        """Plan `action` for a moment of true time; a moment that is over means now."""
+        """Plan `action` for a true time; a past time means now."""
         event = Event(action, label)
         self._number += 1
         heapq.heappush(self._heap, (max(when_us, self.now_us), self._number, event))
@@ -74,7 +74,7 @@ class World:
         return self.at(self.now_us + delay_us, action, label)
 
     def run_until(self, done: Callable[[], bool], *, limit_ms: int) -> bool:
-        """Let events happen until `done`, or `limit_ms` of true time have passed. Returns whether `done` came."""
+        """Run events until `done`, for at most `limit_ms` of true time. Returns `done`."""
         end_us = self.now_us + limit_ms * 1000
         while not done():
             if not self._heap or self._heap[0][0] > end_us:
@@ -84,7 +84,7 @@ class World:
         return True
 
     def run_for(self, ms: int) -> None:
-        """Let so many milliseconds of true time pass."""
+        """Run events for `ms` milliseconds of true time."""
         self.run_until(lambda: False, limit_ms=ms)
 
     def _step(self) -> None:
@@ -98,10 +98,10 @@ class World:
         event.action()
 
     def note(self, what: str) -> None:
-        """Add to the trace: `what` happened now."""
+        """Add an event to the trace."""
         self._trace.update(b"%d %s\n" % (self.now_us, what.encode()))
 
     @property
     def trace(self) -> str:
-        """The hash of everything that happened so far."""
+        """The hash of all events so far."""
         return self._trace.hexdigest()

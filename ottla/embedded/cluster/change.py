@@ -1,9 +1,9 @@
-"""A cluster of processes that changes while it serves: it grows, and its nodes are restarted one after another.
+"""Changes of a cluster of processes while it serves: growth, and rolling restarts.
 
 Rules:
-- A node is stopped only when every partition has a leader and all its replicas in sync, so that the others can serve
-  what it leaves; its leaders move first (controlled shutdown).
-- `grow` can be cut short anywhere: calling it again goes on.
+- A node is stopped only when every partition has a leader and all replicas in sync, so that other nodes can serve its
+  partitions; its leaderships move first (controlled shutdown).
+- `grow` may be interrupted anywhere: calling it again continues.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ottla.operations.widen import widened
 
 _LOOK_SECONDS = 0.2
 _WAIT_SECONDS = 300.0
-#: A node that has only just come up is not caught up yet, or the quorum has no leader at the moment.
+#: Retried: a node that has just started has not caught up yet, or the quorum has no leader at the moment.
 _AGAIN = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 Tell = Callable[[str], None]
 
 
 def grow(cluster: LocalCluster, nodes: int, tell: Tell = lambda _: None) -> list[int]:
-    """Have `nodes` nodes where there were fewer, and copies of everything on them; the new ones.
+    """Grow a cluster to `nodes` nodes and spread the replicas; returns the ids of the new nodes.
 
-    The first three nodes vote in the metadata quorum, and partitions get three replicas, as in a cluster that began
-    with as many nodes. Last, the nodes that were there are restarted one by one, for their settings to count.
-    OttlaError when the cluster does not run or has as many nodes.
+    The first three nodes vote in the metadata quorum, and partitions get three replicas, as in a cluster created with
+    that many nodes. Finally the old nodes are restarted one by one, so that their new settings take effect. OttlaError
+    if the cluster does not run or has more nodes.
     """
     plan = cluster.plan
     if nodes < len(plan.nodes):
@@ -46,7 +46,7 @@ def grow(cluster: LocalCluster, nodes: int, tell: Tell = lambda _: None) -> list
         votes = sum(each.is_controller for each in plan.nodes) < voters
         new.append(cluster.add(votes=votes).node_id)
     for node_id in new:
-        # The first of them was planned without the others.
+        # The settings of the first new node were written before the others were planned.
         cluster.refresh(node_id)
     started = cluster.start()
     if started:
@@ -67,7 +67,7 @@ def grow(cluster: LocalCluster, nodes: int, tell: Tell = lambda _: None) -> list
 
 
 def roll(cluster: LocalCluster, tell: Tell = lambda _: None, nodes: list[int] | None = None) -> list[int]:
-    """Restart these nodes (all) one after another, the active controller last; in which order it was done."""
+    """Restart these nodes (default: all) one after another, the active controller last; returns the order."""
     left = [each.node_id for each in cluster.plan.nodes] if nodes is None else list(nodes)
     down = set(left) - set(cluster.running())
     if down:
@@ -90,7 +90,7 @@ def roll(cluster: LocalCluster, tell: Tell = lambda _: None, nodes: list[int] | 
 
 
 def behind(ask: Admin) -> list[TopicPartition]:
-    """The partitions without a leader, with replicas that are not in sync, or on the move."""
+    """The partitions without a leader, with replicas out of sync, or under reassignment."""
     moving = set(ask.list_partition_reassignments())
     views = {TopicPartition(each.topic, each.partition): each for each in every_partition(ask)}
     return [partition for partition, view in views.items() if view.trouble is not None or partition in moving]
@@ -104,7 +104,7 @@ def _asking(cluster: LocalCluster) -> Iterator[Admin]:
 
 
 def _add_voter(ask: Admin, node_id: int, port: int) -> bool:
-    """Let a controller vote, unless it does. OttlaError when it does not come to that."""
+    """Make a controller a voter; False if it is one already. OttlaError if that takes too long."""
     found: QuorumDescription
 
     def known() -> bool:
@@ -126,7 +126,7 @@ def _add_voter(ask: Admin, node_id: int, port: int) -> bool:
 
 
 def _until(done: Callable[[], bool], what: str) -> None:
-    """Ask until it is done. OttlaError after `_WAIT_SECONDS`, with what the cluster said last."""
+    """Poll until `done`. OttlaError after `_WAIT_SECONDS`, with the cluster's last error."""
     until, said = time.monotonic() + _WAIT_SECONDS, ""
     while True:
         try:
@@ -134,7 +134,7 @@ def _until(done: Callable[[], bool], what: str) -> None:
                 return
         except KafkaError as error:
             if error.code == ErrorCode.DUPLICATE_VOTER:
-                # An earlier try was committed after its answer was due.
+                # An earlier attempt was committed after its timeout.
                 return
             if error.code not in _AGAIN:
                 raise

@@ -1,4 +1,4 @@
-"""A cluster for a program or a test: up in `with`, gone behind it.
+"""A cluster for a program or a test: it runs inside a `with` block.
 
 with ottla.Cluster(nodes=3) as cluster:
     producer = ottla.client.Producer(cluster.bootstrap_servers, acks="all")
@@ -23,11 +23,11 @@ from ottla.settings.text import text_of_value
 
 
 class Cluster:
-    """`nodes` Ottla nodes on 127.0.0.1, each a process; all serve when `with` or `start` returns.
+    """`nodes` Ottla nodes on 127.0.0.1, each a process; all serve when `start` returns or the `with` block begins.
 
     `data`: the directory of the cluster (kept), or None for a temporary one. `controllers`: how many nodes vote in the
-    metadata quorum; all up to three, if not said. `racks`: dealt to the nodes in turn. `settings`: any of Kafka's
-    broker settings by Kafka's names, for every node, as text or as Python values.
+    metadata quorum (default: up to three, an odd number). `racks`: assigned to the nodes in turn. `settings`: any of
+    Kafka's broker settings by Kafka's names, for every node, as text or as Python values.
     """
 
     def __init__(
@@ -55,12 +55,12 @@ class Cluster:
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes' numbers, running or not."""
+        """The ids of all nodes, running or not."""
         return tuple(each.node_id for each in self._made().plan.nodes)
 
     @property
     def running(self) -> tuple[int, ...]:
-        """The nodes whose processes are there, paused ones too."""
+        """The ids of the running nodes, including paused ones."""
         return tuple(self._made().running())
 
     def address(self, node_id: int) -> str:
@@ -68,13 +68,13 @@ class Cluster:
         return self._made().plan.node(node_id).address
 
     def log(self, node_id: int) -> Path:
-        """The file with a node's log."""
+        """The log file of a node."""
         return self._made().log(node_id)
 
     # ---- life
 
     def start(self) -> Self:
-        """Make the cluster, if its directory holds none, and start every node. OttlaError in words when one cannot."""
+        """Create the cluster unless its directory holds one, and start every node. OttlaError if one cannot start."""
         if self._data is None and self._temporary is None:
             self._temporary = tempfile.mkdtemp(prefix="ottla-cluster-")
         directory = Path(self._data or self._temporary or "")
@@ -98,15 +98,15 @@ class Cluster:
         return self
 
     def close(self) -> None:
-        """End every node; with a directory of its own the data stay, a temporary one goes."""
+        """Stop every node. The data is kept unless its directory is temporary."""
         if os.getpid() != self._process:
-            # A child of the program that started it.
+            # A fork of the process that started the cluster.
             return
         atexit.unregister(self.close)
         local, self._local = self._local, None
         try:
             if local is not None and self._temporary is not None:
-                # What these nodes hold is thrown away: there is nothing to close in good order.
+                # The data is deleted, so a clean shutdown is not needed.
                 for node_id in local.running():
                     local.kill(node_id)
             elif local is not None:
@@ -117,40 +117,40 @@ class Cluster:
                 self._temporary = None
 
     def stop(self, node_id: int) -> None:
-        """Stop a node in good order (SIGTERM); its partitions move to others first."""
+        """Stop a node cleanly (SIGTERM); its partitions move to other nodes first."""
         self._made().stop([node_id])
 
     def kill(self, node_id: int) -> None:
-        """End a node's process at once (SIGKILL)."""
+        """Kill a node's process (SIGKILL)."""
         self._made().kill(node_id)
 
     def restart(self, node_id: int) -> None:
-        """Start a node that was stopped or killed; one that runs is stopped in good order before."""
+        """Start a stopped or killed node; a running one is stopped cleanly first."""
         self._made().restart(node_id)
 
     def pause(self, node_id: int) -> None:
-        """Let a node stand still (SIGSTOP), as a machine that hangs; `resume` lets it go on."""
+        """Suspend a node (SIGSTOP), like a machine that hangs; `resume` ends it."""
         self._made().pause(node_id)
 
     def resume(self, node_id: int) -> None:
-        """Let a paused node go on."""
+        """Continue a paused node."""
         self._made().resume(node_id)
 
     def add_node(self, rack: str = "") -> int:
-        """Start another broker, and return its number. It gets its first partitions by new topics or reassignment."""
+        """Start another broker and return its id. It gets partitions from new topics or reassignments."""
         local = self._made()
         node = local.add(rack)
         local.start([node.node_id])
         return node.node_id
 
     def grow(self, nodes: int = 3) -> tuple[int, ...]:
-        """Have `nodes` nodes, each with its part of the data, while the cluster serves; the new nodes."""
+        """Grow to `nodes` nodes and spread the data, while the cluster serves; returns the new nodes' ids."""
         from ottla.embedded.cluster.change import grow
 
         return tuple(grow(self._made(), nodes))
 
     def roll(self) -> None:
-        """Restart every node in good order, one after another, while the cluster serves."""
+        """Restart every node cleanly, one after another, while the cluster serves."""
         from ottla.embedded.cluster.change import roll
 
         roll(self._made())

@@ -1,11 +1,11 @@
-"""A cluster in a directory: made, started, stopped, and looked at, by a program or by one command after another.
+"""A cluster in a directory: create, start, stop and inspect it, from one program or by separate commands.
 
 Rules:
-- `cluster.json` is written before a node is started, and node-N/process after it: a command that is cut short leaves
-  what the next one can go on with.
-- Directories of nodes are formatted once, by `ottla storage format`'s own means.
-- All nodes start side by side. When one of them cannot, those that this call has started are stopped again.
-- A cluster that cannot be made leaves nothing. `remove` deletes what `create` and `add` made, and nothing beside it.
+- `cluster.json` is written before a node is started, and node-N/process after it: the next command can continue after
+  an interrupted one.
+- Node directories are formatted once, by the code of `ottla storage format`.
+- All nodes start in parallel. If one fails, those that this call started are stopped again.
+- A failed `create` leaves nothing behind. `remove` deletes what `create` and `add` created, and nothing else.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _PORT_MAX = 65_535
 
 
 class LocalCluster:
-    """The cluster of one directory. `create` makes one, `open` finds one that was made before."""
+    """The cluster in one directory. `create` creates a new one, `open` opens an existing one."""
 
     def __init__(self, directory: Path, plan: ClusterPlan) -> None:
         self.directory = directory
         self.plan = plan
-        #: Gets a line about a node that is waited for, when that takes longer than a second.
+        #: Called with a progress line when waiting for a node takes longer than a second.
         self.tell: Callable[[str], None] = lambda _: None
 
     @classmethod
@@ -59,10 +59,10 @@ class LocalCluster:
         port: int = 0,
         settings: Mapping[str, str] | None = None,
     ) -> LocalCluster:
-        """Plan a cluster of `nodes` in a directory and format it. `port`: of the first node, or 0 for free ones.
+        """Plan a cluster of `nodes` in a directory and format it. `port`: that of the first node, or 0 for free ones.
 
-        Clients' ports are `port`, `port` + 1 ..., the controllers' behind them. OttlaError when there is one already,
-        when the directory of a node is there, or when a port is taken.
+        Clients' ports are `port`, `port` + 1 ..., followed by the controllers'. OttlaError if the directory holds a
+        cluster or a node's directory already, or if a port is taken.
         """
         path = Path(directory).absolute()
         if (path / _FILE).exists():
@@ -98,7 +98,7 @@ class LocalCluster:
 
     @classmethod
     def open(cls, directory: str | Path) -> LocalCluster:
-        """The cluster that was made in this directory. OttlaError when there is none."""
+        """Open the cluster in this directory. OttlaError if there is none."""
         path = Path(directory).absolute()
         try:
             document = json.loads((path / _FILE).read_text())
@@ -108,10 +108,10 @@ class LocalCluster:
         except (ValueError, KeyError, TypeError) as error:
             raise OttlaError(f"{path / _FILE} is damaged: {error}") from error
 
-    # ---- what runs
+    # ---- state
 
     def process(self, node_id: int) -> NodeProcess | None:
-        """The process of a node, if it runs."""
+        """The process of a node, or None if it does not run."""
         self.plan.node(node_id)
         try:
             process = NodeProcess.of_text((self._of(node_id) / "process").read_text())
@@ -120,18 +120,18 @@ class LocalCluster:
         return process if process.runs else None
 
     def log(self, node_id: int) -> Path:
-        """The file that holds the node's log."""
+        """The log file of a node."""
         return self._of(node_id) / "node.log"
 
     def running(self) -> list[int]:
-        """The nodes whose processes are there."""
+        """The ids of the running nodes."""
         return [each.node_id for each in self.plan.nodes if self.process(each.node_id) is not None]
 
-    # ---- what is done
+    # ---- actions
 
     def start(self, nodes: Iterable[int] | None = None) -> list[int]:
-        """Start those of the nodes (all) that do not run, and return them when they serve. OttlaError names the first
-        that cannot, with its own words.
+        """Start the nodes (default: all) that do not run; returns their ids when they serve. OttlaError names the first
+        that cannot start, with its error.
         """
         wanted = [each.node_id for each in self.plan.nodes] if nodes is None else list(nodes)
         wanted = [each for each in wanted if self.process(each) is None]
@@ -151,14 +151,14 @@ class LocalCluster:
         return wanted
 
     def stop(self, nodes: Iterable[int] | None = None) -> list[int]:
-        """Stop nodes (all that run) in good order, by SIGTERM. OttlaError names one that does not end.
+        """Stop nodes (default: all that run) cleanly, by SIGTERM. OttlaError names one that does not end.
 
-        The last of all nodes have none that takes over, and after the majority of controllers none that could decide
-        it: they end without (Apache's would wait for minutes).
+        When the whole cluster stops and the controllers have lost their majority, no one can take over partitions: the
+        remaining nodes get a second SIGTERM and end without controlled shutdown (Apache's would wait for minutes).
         """
         wanted = self.running() if nodes is None else list(nodes)
         all_of_them = set(wanted) >= set(self.running())
-        # Brokers end first: the quorum is there for them until then.
+        # Brokers first, while the quorum is available.
         wanted.sort(key=lambda each: (self.plan.node(each).is_controller, each))
         stopped = []
         for brokers in (
@@ -185,27 +185,27 @@ class LocalCluster:
         return 2 * len(set(voters) & set(self.running())) > len(voters)
 
     def kill(self, node_id: int) -> None:
-        """End a node as kill -9 does."""
+        """Kill a node (SIGKILL)."""
         process = self._running(node_id)
         process.send(signal.SIGKILL)
         if not process.wait(_KILL_SECONDS):
             raise OttlaError(f"node {node_id} (pid {process.pid}) did not end within {_KILL_SECONDS:.0f} s of SIGKILL")
 
     def pause(self, node_id: int) -> None:
-        """Stop a node's process where it is (SIGSTOP); `resume` lets it go on."""
+        """Suspend a node's process (SIGSTOP); `resume` continues it."""
         self._running(node_id).send(signal.SIGSTOP)
 
     def resume(self, node_id: int) -> None:
-        """Let a paused node go on."""
+        """Continue a paused node."""
         self._running(node_id).send(signal.SIGCONT)
 
     def restart(self, node_id: int) -> None:
-        """Stop a node in good order, if it runs, and start it again."""
+        """Stop a node cleanly if it runs, and start it again."""
         self.stop([node_id])
         self.start([node_id])
 
     def add(self, rack: str = "", *, votes: bool = False) -> PlannedNode:
-        """Plan another node and format it; `start` starts it. `votes`: a controller, too, which joins the quorum."""
+        """Plan another node and format it; `start` starts it. `votes`: also a controller, which joins the quorum."""
         port, controller_port = _free_ports(2)
         number = max(each.node_id for each in self.plan.nodes) + 1
         node = PlannedNode(number, port, controller_port if votes else 0, rack=rack)
@@ -215,17 +215,15 @@ class LocalCluster:
         return node
 
     def has_old_settings(self, node: PlannedNode) -> bool:
-        """Do the settings of a node differ from what is planned now?"""
+        """Whether a node's server.properties differs from the current plan."""
         return (self._of(node.node_id) / "server.properties").read_text() != self._properties(node)
 
     def refresh(self, node_id: int) -> None:
-        """Write the settings of a node as they are planned now; they count from its next start."""
+        """Write a node's server.properties by the current plan; it takes effect at the next start."""
         (self._of(node_id) / "server.properties").write_text(self._properties(self.plan.node(node_id)))
 
     def remove(self) -> None:
-        """Delete the nodes with all data, and the directory unless something else is in it. The nodes must have been
-        stopped.
-        """
+        """Delete the nodes with all data, and the directory if nothing else is in it. The nodes must be stopped."""
         running = self.running()
         if running:
             raise OttlaError(f"node {running[0]} is running; stop the cluster first")
@@ -288,7 +286,7 @@ class LocalCluster:
 
 
 def _ports_from(first: int, count: int) -> range:
-    """`count` ports from `first` on. OttlaError names the first that cannot be had."""
+    """`count` ports from `first` on. OttlaError names the first unavailable one."""
     ports = range(first, first + count)
     if ports[-1] > _PORT_MAX:
         raise OttlaError(f"{count} ports from {first} on end at {ports[-1]} (a port is at most {_PORT_MAX})")
@@ -309,7 +307,7 @@ def _ports_from(first: int, count: int) -> range:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that are free now. Another program may take one before the node does, which then says so."""
+    """Ports that are free now. If another program takes one before the node does, the node reports it."""
     with ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

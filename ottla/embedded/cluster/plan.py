@@ -1,9 +1,9 @@
-"""The plan of a cluster: which nodes there are, and the server.properties of each. Pure.
+"""The plan of a cluster: its nodes, and the server.properties of each. Pure.
 
 Rules:
-- The first nodes are broker and controller in one and vote in the metadata quorum; the others are brokers.
-- Replication factors are three, or as many as there are nodes; with three nodes or more a write needs two replicas.
-- A node's number, addresses and rack never change while the cluster lives.
+- The first nodes are combined brokers and controllers and vote in the metadata quorum; the others are brokers.
+- Replication factors are three, or the number of nodes if fewer; with three or more nodes, a write needs two replicas.
+- A node's id, addresses and rack never change.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any
 from ottla.kernel.error import OttlaError
 
 HOST = "127.0.0.1"
-#: Replicas of a partition, if there are as many nodes.
+#: The replicas of a partition, if there are enough nodes.
 REPLICAS_MAX = 3
 _VOTERS_MAX = 3
 
 
 @dataclass(slots=True)
 class PlannedNode:
-    """A node as it was planned."""
+    """The configuration of a node."""
 
     node_id: int
     port: int
     controller_port: int = 0
-    #: The id of its metadata directory, as text; empty for a node that does not vote.
+    #: The id of the metadata directory, as text; empty for a node that is not an initial voter.
     directory_id: str = ""
     rack: str = ""
 
@@ -43,11 +43,11 @@ class PlannedNode:
 
 @dataclass(slots=True)
 class ClusterPlan:
-    """A cluster as it was planned; `as_document` is what `cluster.json` holds."""
+    """The configuration of a cluster; `as_document` is the content of `cluster.json`."""
 
     cluster_id: str
     nodes: list[PlannedNode] = field(default_factory=list)
-    #: Settings of every node that go before those of the plan.
+    #: Settings for every node, which override those of the plan.
     settings: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -55,7 +55,7 @@ class ClusterPlan:
         return ",".join(each.address for each in self.nodes)
 
     def node(self, node_id: int) -> PlannedNode:
-        """The node of this number. OttlaError names those that there are."""
+        """The node with this id. OttlaError lists the existing ones."""
         for each in self.nodes:
             if each.node_id == node_id:
                 return each
@@ -63,7 +63,7 @@ class ClusterPlan:
         raise OttlaError(f"there is no node {node_id} in this cluster; its nodes are {there}")
 
     def initial_controllers(self) -> str:
-        """The voters that found the quorum, as `kafka-storage format --initial-controllers` takes them."""
+        """The initial voters of the quorum, in the form of `kafka-storage format --initial-controllers`."""
         return ",".join(
             f"{each.node_id}@{HOST}:{each.controller_port}:{each.directory_id}"
             for each in self.nodes
@@ -108,7 +108,7 @@ class ClusterPlan:
 
 
 def voters_of(nodes: int, controllers: int | None) -> int:
-    """How many nodes vote: `controllers`, or all up to three; two survive no more than one does."""
+    """How many nodes vote: `controllers`, or by default the largest odd number up to three and `nodes`."""
     if nodes < 1:
         raise OttlaError(f"a cluster has at least one node, not {nodes}")
     if controllers is None:
@@ -120,5 +120,5 @@ def voters_of(nodes: int, controllers: int | None) -> int:
 
 
 def rack_of(racks: Sequence[str], index: int) -> str:
-    """The rack of the node at this place: racks are dealt in turn."""
+    """The rack of the node at `index`: racks are assigned in turn."""
     return racks[index % len(racks)] if racks else ""

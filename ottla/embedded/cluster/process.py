@@ -1,8 +1,8 @@
-"""A node's process: started, looked at, stopped, killed, paused.
+"""A node's process: start it, check it, and send it signals.
 
 Rules:
-- A process is known by its number and the moment it began: another process that has got the number is never touched.
-- A node is started as `python -m ottla.cli start FILE`, in a session of its own; what it says goes into a file.
+- A process is identified by its pid and start time: another process that reuses the pid is never touched.
+- A node runs as `python -m ottla.cli start FILE`, in its own session; its output goes to a file.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ottla.kernel.named import NamedTuple
 _LOOK_SECONDS = 0.02
 _QUIET_SECONDS = 1.0
 _READY = " ready on "
-#: Field 22 of /proc/PID/stat, counted behind the program's name, which may hold anything.
+#: Field 22 of /proc/PID/stat, counted after the program's name, which may hold any character.
 _STARTED_FIELD = 19
 
 
 class NodeProcess(NamedTuple):
-    """A process that was started here or by an earlier command."""
+    """A process started here or by an earlier command."""
 
     pid: int
-    #: Clock ticks since the machine began, from /proc; 0 where there is none.
+    #: Start time in clock ticks since boot, from /proc; 0 where there is no /proc.
     began: int
 
     @classmethod
@@ -43,18 +43,18 @@ class NodeProcess(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """Is it there, and still the one that was started?"""
+        """Whether the process still runs, and is the one that was started."""
         state, began = _looked_up(self.pid)
         return state not in ("", "Z") and (not self.began or began == self.began)
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, if it runs."""
+        """Send a signal if the process runs."""
         if self.runs:
             with suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until it has ended; False when it runs on."""
+        """Wait for the process to end; False if it still runs after `seconds`."""
         until = time.monotonic() + seconds
         while self.runs:
             with suppress(ChildProcessError):
@@ -68,21 +68,21 @@ class NodeProcess(NamedTuple):
 
 
 def start(properties: Path, log: Path, output: Path) -> NodeProcess:
-    """Start a node and return at once. Its first line, good or bad, is found by `wait_until_ready`."""
+    """Start a node without waiting; `wait_until_ready` reads its output."""
     command = [sys.executable, "-m", "ottla.cli", "start", str(properties), "--log-file", str(log)]
     with output.open("wb") as said:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
         )
-    # Whether it lives is seen in the process table; its end is waited for by `wait`.
+    # Keeps Popen from warning about a running process: NodeProcess checks and reaps it.
     process.returncode = 0
     return NodeProcess(process.pid, _looked_up(process.pid)[1])
 
 
 def wait_until_ready(process: NodeProcess, output: Path, until: float, tell: Callable[[str], None]) -> None:
-    """Return when the node serves. OttlaError with its own words when it ended, or at `until` (monotonic seconds).
+    """Wait until the node serves. OttlaError with its last line if it ended, or at `until` (monotonic seconds).
 
-    After a second `tell` gets the node's last line, and then each new one; an empty one while it says nothing.
+    After a second, `tell` gets the node's last line, and then each new one; "" while there is no output.
     """
     quiet_until, told = time.monotonic() + _QUIET_SECONDS, None
     while _READY not in (said := output.read_text("utf-8", "replace")):
@@ -103,7 +103,7 @@ def _last_line(text: str) -> str:
 
 
 def _looked_up(pid: int) -> tuple[str, int]:
-    """(state, when it began) of a process; ("", 0) when there is none."""
+    """(state, start time) of a process; ("", 0) if there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
