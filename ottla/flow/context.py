@@ -1,4 +1,4 @@
-"""A node of a running task: whom it forwards to, and what its processor may ask for (`processor.Context`)."""
+"""The nodes of a running task: where they forward to, and the context of their processors (`processor.Context`)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class NodeContext:
-    """A source or a processor."""
+    """A source or a processor of a running task."""
 
     def __init__(self, task: Task, name: str, processor: Any, stores: list[str]) -> None:
         self.task = task
@@ -30,7 +30,7 @@ class NodeContext:
         self.processor = processor
         self.application_id = task.settings.application_id
         self.task_id = task.id
-        #: All children as one function; `link` makes it and `push`, the node itself as one.
+        #: `emit` calls all children, `push` is the node itself as a function. `link` sets both.
         self.emit: Push = together(())
         self.emit_at: Push = self.emit
         self.push: Push = self.emit
@@ -39,12 +39,12 @@ class NodeContext:
         self._scheduled = 0
 
     def adopt(self, children: dict[str, Any]) -> None:
-        """Set the nodes that records are forwarded to, in the order in which they were added."""
+        """Set the children, in the order in which they were added."""
         for name, node in children.items():
             processor = node if isinstance(node, SinkNode) else node.processor
             if not isinstance(processor, (Fused, SinkNode)) and getattr(processor, "process", None) is None:
                 raise TopologyError(
-                    f"the supplier of {name} gave {processor!r} (expected an object with process(record))",
+                    f"the supplier of {name} returned {processor!r} (expected an object with process(record))",
                     self.task.topology.processors[name].where,
                 )
             self._children.append((name, node))
@@ -54,7 +54,7 @@ class NodeContext:
             self.processor.init(self)
 
     def link(self) -> None:
-        """Make the functions; those of the children are there."""
+        """Make the functions of this node. Those of its children must exist."""
         self.emit = together([node.push for _, node in self._children])
         self.emit_at = at(self.task, self.emit)
         if isinstance(self.processor, Fused):
@@ -63,7 +63,7 @@ class NodeContext:
             self.push = self._called(self.processor.process)
 
     def _called(self, process: Callable[[Record], Any]) -> Push:
-        """A processor that takes records."""
+        """A function that calls a processor with a Record."""
         failed = self.failed
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -94,7 +94,7 @@ class NodeContext:
     def get_state_store(self, name: str) -> Any:
         if name not in self._stores and name not in self.task.topology.global_stores:
             raise StreamsError(
-                f"processor {self.name} has no access to state store {name}: connect it (stores it has: "
+                f"processor {self.name} has no access to state store {name}; connect it (connected: "
                 f"{', '.join(self._stores) or 'none'})"
             )
         return self.task.store(name)
@@ -114,7 +114,7 @@ class NodeContext:
         return schedule
 
     def commit(self) -> None:
-        """Ask for a commit: each step of a program ends with one, so that there is nothing to do."""
+        """Do nothing: every step of a task ends with a commit."""
 
     def record_metadata(self) -> RecordContext | None:
         return self.task.context(None)
@@ -148,7 +148,7 @@ class NodeContext:
 
 
 class FixedKeyContext:
-    """The context of a fixed-key processor: what it forwards must have the key it was given."""
+    """The context of a fixed-key processor, which may not change the key of its record."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -156,7 +156,8 @@ class FixedKeyContext:
     def forward(self, record: Record, child: str | None = None) -> None:
         if not isinstance(record, FixedKeyRecord):
             raise TypeError(
-                "a fixed-key processor forwards records made from the one it was given, by with_value and so on"
+                "a fixed-key processor can only forward its record or a copy made by with_value, with_timestamp or "
+                "with_headers"
             )
         self._context.forward(Record(record.key, record.value, record.timestamp, record.headers), child)
 
@@ -165,7 +166,7 @@ class FixedKeyContext:
 
 
 class SinkNode:
-    """The end of a branch: values become bytes."""
+    """A sink of a running task: serializes records into outputs."""
 
     def __init__(self, task: Task, sink: Sink) -> None:
         self.name = sink.name
@@ -178,7 +179,7 @@ class SinkNode:
         self._topic = (
             task.topology.topic(sink.topic, settings.application_id) if isinstance(sink.topic, str) else sink.topic
         )
-        #: A topic, and the default partitioner.
+        #: The sink has one topic and the default partitioner.
         self.is_fixed = isinstance(self._topic, str) and sink.partitioner is None
         self.push: Push = self._fixed(self.topic) if self.is_fixed else self._chosen
 
@@ -188,7 +189,7 @@ class SinkNode:
 
     @property
     def serdes(self) -> tuple[Serde, Serde]:
-        """The serdes of keys and of values."""
+        """The serdes of keys and values."""
         return self._key, self._value
 
     def _fixed(self, topic: str) -> Push:
@@ -208,7 +209,7 @@ class SinkNode:
         return push
 
     def _chosen(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-        """A topic or a partition for each record."""
+        """Choose the topic or the partition for each record."""
         topic = self._topic
         try:
             if not isinstance(topic, str):
@@ -223,7 +224,7 @@ class SinkNode:
     def _extracted(self, extractor: Callable[..., str], record: Record) -> str:
         named: Any = extractor(record.key, record.value, self._task.context(record))
         if not isinstance(named, str) or not named:
-            raise StreamsError(f"the topic extractor of {self.name} gave {named!r} (expected a topic's name)")
+            raise StreamsError(f"the topic extractor of {self.name} returned {named!r} (expected a topic name)")
         return named
 
     def _write(self, topic: str, key: Any, value: Any, timestamp: int, headers: Headers) -> None:

@@ -1,7 +1,7 @@
-"""`Topology.describe()` in Kafka Streams' words.
+"""`Topology.describe()`, equal to Kafka Streams' text.
 
-Not obvious: Kafka Streams lists a sub-topology's nodes by how much follows them, then by name, and takes sets of
-names in the order of Java's HashSet; both are reproduced, so that the text is the same.
+Kafka Streams lists a sub-topology's nodes by the size of what follows them, then by name, and prints sets of names in
+the order of Java's HashSet. Both orders are reproduced here.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _global(topology: Topology, group: Subtopology) -> str:
 
 
 class _Linked:
-    """The nodes of a sub-topology as Kafka Streams links them: neighbours are sorted when they are added, by how much
+    """The nodes of a sub-topology, linked as in Kafka Streams: neighbours are sorted on insertion, by the size of what
     was known to follow them then.
     """
 
@@ -78,5 +78,5 @@ def _subtopology(topology: Topology, group: Subtopology) -> str:
 
 
 def _set(names: Iterable[str]) -> str:
-    """A Java HashSet's toString."""
+    """The names as Java's HashSet.toString() prints them."""
     return f"[{', '.join(java_set(names))}]"

@@ -1,49 +1,48 @@
 """A task: a sub-topology on one partition, `(state, ordered records, clock) -> (state, outputs)`.
 
-A task is made of a topology, the number of a sub-topology and a partition; it reads that partition of all topics of the
-sub-topology's sources and holds their stores.
+A task is made from a topology, the number of a sub-topology and a partition. It reads that partition of all source
+topics of the sub-topology and holds the sub-topology's stores.
 
     topology = builder.build(application_id="fraud").topology
-    globals_ = GlobalTask(topology, settings)                       # all global stores; only where there are any
+    globals_ = GlobalTask(topology, settings)                       # all global stores; only if there are any
     task = Task(topology, 0, 3, settings, state=state, globals_=globals_)
     outputs = task.run(inputs, now)                                 # records in, records out
     state = task.snapshot()                                         # or: changes = task.take_changes()
 
-**Inputs** are `record.Input`: topic, partition, offset, timestamp (ms), key and value (bytes or None), headers. Give
-those of a partition in the order of their offsets. The task orders the partitions among each other as Kafka Streams
-does: the partition whose first record has the lowest timestamp goes first; ties go to the source that was added
-first, then to the lower topic name. Offsets are never reordered, also when timestamps go back. Records of all
-partitions that exist when a batch begins belong into one `run` call, or results depend on how the input was cut.
+**Inputs** are `record.Input`: topic, partition, offset, timestamp (ms), key and value (bytes or None), headers. Pass
+the records of a partition in the order of their offsets. The task chooses between partitions as Kafka Streams does:
+the partition whose first record has the lowest timestamp goes first; ties go to the source that was added first, then
+to the lower topic name. Records of a partition are never reordered, even when timestamps go back. Pass the records of
+all partitions that exist when a batch begins in one `run` call; otherwise results depend on how the input was cut.
 
 **Outputs** are `record.Output` in the order in which they were forwarded: topic (its real name), key and value
-(bytes), timestamp, headers; `partition` is set where the plan says so, otherwise the host places the record by
-Kafka's default partitioner on `partition_by` (None: any partition). Outputs to topics of other sub-topologies of the
-same plan (`topology.internal_topics`) are inputs of those: `runner.py` shows how tasks are joined, and is the
-reference.
+(bytes), timestamp, headers. `partition` is set where the plan sets it; otherwise the host applies Kafka's default
+partitioner to `partition_by` (None: any partition). Outputs to repartition topics (`topology.internal_topics`) are
+inputs of other sub-topologies of the same plan. `runner.py` is the reference for connecting tasks.
 
-**State** is everything that must outlive the task: `State.stores`, for each store its entries (bytes to bytes), and
+**State** is everything that must outlive the task: `State.stores`, the entries of each store (bytes to bytes), and
 `State.cells`, numbers by name (stream times, due times of punctuators, sequences). `snapshot()` copies all of it;
-`take_changes()` gives what has changed since the last call, in the same two parts (value None: deleted). Two tasks
-with equal state and equal inputs give equal outputs and equal state. To keep stores elsewhere give `backend`, which
-makes an `OrderedBytes` (store/ordered.py) for a store's name; then only the cells are in `snapshot()` and
-`take_changes()`.
+`take_changes()` returns the changes since the last call, in the same two parts (value None: deleted). Two tasks
+with equal state and equal inputs give equal outputs and equal state. To keep stores elsewhere, pass `backend`, which
+makes an `OrderedBytes` (store/ordered.py) for a store's name; then `snapshot()` and `take_changes()` hold only the
+cells.
 
 **Stores** are found by name: `task.store("counts")`; their classes are in `store/`.
 
-**Changelogs**: with `settings.changelog` every write of a store that is logged is also an output, to
-`<application.id>-<store>-changelog`, in Kafka Streams' form (suppress, join buffers and outer-join stores: a form of
-ours).
+**Changelogs**: with `settings.changelog`, every write to a logged store is also an output to
+`<application.id>-<store>-changelog`, in Kafka Streams' format (suppress buffers, join buffers and outer-join stores:
+in a format of our own).
 
 **Time**: `run(inputs, now)` sets the wall clock (ms), processes all records, each followed by the stream-time
 punctuators that it makes due, then calls the wall-clock punctuators that are due. `task.stream_time` is the newest
-timestamp of the task's records, -1 before the first. `task.next_wall_clock()` says when `run([], now)` is due for
-punctuators.
+timestamp of the task's records, -1 before the first. `task.next_wall_clock()` is the time of the next `run([], now)`
+for wall-clock punctuators.
 
-**Errors**: `settings.handlers` decide (handler.py). When a task fails, `run` raises StreamsError; the task's state is
-then half a record on and must be thrown away with the outputs of that call.
+**Errors**: `settings.handlers` decide (handler.py). When a task fails, `run` raises StreamsError. The failed record has
+then taken partial effect: discard the task's state and the outputs of that call.
 
-`task.dropped` counts records that were dropped (null keys, late records, handlers that continue), `task.dropped_at`
-those of null keys, null values and late records by the node that dropped them.
+`task.dropped` counts dropped records (null keys, late records, errors whose handler continues); `task.dropped_at`
+counts those with null keys, null values or late timestamps by the node that dropped them.
 """
 
 from __future__ import annotations
@@ -73,18 +72,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a task is told beyond its topology. `configs` is what `context.app_configs` shows, by Kafka Streams'
-    names.
-    """
+    """The settings of a task. `configs`, by Kafka Streams' names, is what `context.app_configs` returns."""
 
     application_id: str = "application"
     key_serde: Serde | None = None
     value_serde: Serde | None = None
     handlers: Handlers = field(default_factory=Handlers)
-    #: Make records of the changelog topics.
+    #: Emit the records of the changelog topics.
     changelog: bool = False
     configs: Mapping[str, Any] = field(default_factory=dict)
-    #: How many partitions a topic has, for the plan's own partitioners.
+    #: The number of partitions of a topic, for custom partitioners.
     partitions: Callable[[str], int] = lambda topic: 1
 
     @property
@@ -94,7 +91,7 @@ class Settings:
 
 @dataclass(slots=True)
 class State:
-    """Everything of a task that outlives it."""
+    """The state of a task: everything that outlives it."""
 
     stores: dict[str, dict[bytes, bytes]] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
@@ -102,7 +99,7 @@ class State:
 
 @dataclass(slots=True)
 class Changes:
-    """What has changed of a task's state. None: the entry was deleted."""
+    """The changes of a task's state. Value None: the entry was deleted."""
 
     stores: dict[str, dict[bytes, bytes | None]] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
@@ -124,8 +121,8 @@ class Task:
         now: int = 0,
         ties_by_heap: bool = False,
     ) -> None:
-        """`now` is the wall clock at the start, in ms. `ties_by_heap` takes records of one timestamp in the order of
-        Java's heap, as TopologyTestDriver does. TopologyError if a serde is missing.
+        """`now` is the initial wall-clock time in ms. `ties_by_heap` processes records of equal timestamps in the order
+        of Java's heap, as TopologyTestDriver does. TopologyError if a serde is missing.
         """
         self.topology = topology
         self.settings = settings or Settings()
@@ -138,7 +135,7 @@ class Task:
         self.outputs: list[Any] = []
         self.dropped = 0
         self.dropped_at: dict[str, int] = {}
-        #: The record that is being processed: where it stands among others; it alone, if it was asked for or came so.
+        #: The record being processed: its rows and its index there; `received` is the single record, made on demand.
         self.rows: Rows | None = None
         self.row = 0
         self.received: Input | None = None
@@ -146,7 +143,7 @@ class Task:
         self._state = state or State()
         self._cells: dict[str, Cell] = {}
         self._told: dict[str, int] = dict(self._state.cells)
-        #: The cell of the stream time.
+        #: The stream time.
         self.time = self.cell("stream_time")
         self._globals = globals_
         self.by_stream_time, self._by_wall_clock = Punctuators(), Punctuators()
@@ -160,7 +157,7 @@ class Task:
     # ---- records
 
     def run(self, inputs: Iterable[Input], now: int | None = None) -> list[Any]:
-        """Process records and what their times make due; the outputs, in their order."""
+        """Process records and the punctuators that become due. Returns the outputs in order."""
         if now is not None:
             self.now = max(self.now, now)
         self.add(inputs)
@@ -174,12 +171,12 @@ class Task:
             self._by_wall_clock.run(self.now, self.call)
 
     def add(self, inputs: Iterable[Input]) -> None:
-        """Queue records without processing them; `step` does that, one at a time, or `drain`."""
+        """Queue records. `step` or `drain` processes them."""
         for each in inputs:
             self._waiting.add((each.topic, each.partition), each)
 
     def add_columns(self, batch: Batch) -> None:
-        """Queue many records of one partition. They are read together, or one by one where that fails."""
+        """Queue many records of one partition. They are deserialized together, or one by one if that fails."""
         rows = batch.rows(self._waiting.receiver(batch.topic))
         if rows is None:
             self.add(batch.inputs())
@@ -187,26 +184,26 @@ class Task:
             self._waiting.add((batch.topic, batch.partition), rows)
 
     def queued(self, topic: str, partition: int) -> tuple[int, int | None]:
-        """How many records of a partition wait to be processed, and the offset of the first of them."""
+        """The number of queued records of a partition, and the offset of the first one."""
         return self._waiting.queued((topic, partition))
 
     def step(self) -> bool:
-        """Process the record that is next by time, and what its time makes due. False if there is none."""
+        """Process the next record by time, and the punctuators it makes due. False if no record is queued."""
         return self._waiting.step()
 
     def drain(self, behind: Sequence[tuple[str, int]] = ()) -> int:
-        """Process what waits, but nothing as soon as no record of one of the partitions `behind` waits: it could be
-        the next by time. How many records that were.
+        """Process queued records, and return how many. Stop when one of the partitions `behind` has no queued record:
+        its next record, not yet read, could be the next by time.
         """
         return self._waiting.drain(behind)
 
     def take_outputs(self) -> list[Any]:
-        """The outputs since the last call: `Output`, and `vector.columns.OutputColumns` of a task with regions."""
+        """Take the outputs since the last call: `Output`, or `vector.columns.OutputColumns` from regions."""
         outputs, self.outputs = self.outputs, []
         return outputs
 
     def node(self, name: str) -> Any:
-        """A node as it runs: a NodeContext or a SinkNode."""
+        """The running node with this name: a NodeContext or a SinkNode."""
         return self._nodes[name]
 
     def receivers(self) -> list[Receiver]:
@@ -214,15 +211,15 @@ class Task:
 
     @property
     def stream_time(self) -> int:
-        """The newest timestamp that the task has seen; -1 before the first record."""
+        """The newest timestamp of the task's records, in ms; -1 before the first record."""
         return self.time.value
 
     def next_wall_clock(self) -> int | None:
-        """When a wall-clock punctuator is due next, in ms."""
+        """The next due time of a wall-clock punctuator, in ms, or None."""
         return self._by_wall_clock.next_due()
 
     def store(self, name: str) -> Any:
-        """A store of this task, or a global one; KeyError if there is none of this name."""
+        """The store of this task, or the global store, with this name. KeyError if there is none."""
         if name in self._stores:
             return self._stores[name]
         if self._globals is not None and name in self._globals._stores:
@@ -236,7 +233,7 @@ class Task:
         return list(self._stores)
 
     def close(self) -> None:
-        """Tell the processors that the task ends."""
+        """Close the processors."""
         for context in self._contexts.values():
             if hasattr(context.processor, "close"):
                 context.processor.close()
@@ -244,14 +241,14 @@ class Task:
     # ---- state
 
     def snapshot(self) -> State:
-        """A copy of the whole state."""
+        """Copy the whole state."""
         stores = {
             name: entries.entries() for name, entries in self._backends.items() if isinstance(entries, MemoryBytes)
         }
         return State(stores, {name: cell.value for name, cell in self._cells.items()})
 
     def take_changes(self) -> Changes:
-        """What has changed since the last call (since the start: all cells)."""
+        """Take the changes of the state since the last call. The first call reports all new cells."""
         stores = {}
         for name, entries in self._backends.items():
             if isinstance(entries, MemoryBytes) and (changed := entries.take_changes()):
@@ -261,7 +258,7 @@ class Task:
         return Changes(stores, cells)
 
     def cell(self, name: str, initial: int = NO_TIMESTAMP) -> Cell:
-        """A number of the state; the same one for the same name."""
+        """The cell with this name, made with `initial` if there is none."""
         if name not in self._cells:
             self._cells[name] = Cell(self._state.cells.get(name, initial))
         return self._cells[name]
@@ -273,7 +270,7 @@ class Task:
 
     @property
     def origin(self) -> tuple[str, int, int]:
-        """Topic, partition and offset of the record that is being processed; of a punctuator "", -1 and -1."""
+        """Topic, partition and offset of the record being processed; ("", -1, -1) in a punctuator."""
         current = self.received
         if current is not None:
             return current.topic, current.partition, current.offset
@@ -282,7 +279,7 @@ class Task:
         return self.rows.topic, self.rows.partition, int(self.rows.offsets[self.row])
 
     def context(self, record: Record | None) -> RecordContext | None:
-        """The metadata of the record that is being processed, with the times and headers that `record` has now."""
+        """The metadata of the record being processed, with the timestamp and headers of `record` if given."""
         current = self.current
         if current is None:
             return None
@@ -291,7 +288,7 @@ class Task:
         return RecordContext(current.topic, current.partition, current.offset, timestamp, headers)
 
     def respond(self, handler: Handler, node: str, record: Any, error: BaseException) -> None:
-        """Ask a handler; Failed if it says so. Dead letters become outputs either way."""
+        """Call a handler. Raises Failed if it chooses to fail. Its dead letters become outputs in any case."""
         current = self.current
         context = ErrorContext(
             self.id,
@@ -314,13 +311,13 @@ class Task:
     # ---- inside
 
     def drop(self, node: str, count: int = 1) -> None:
-        """Count records that a node drops."""
+        """Count records that a node dropped."""
         if count:
             self.dropped += count
             self.dropped_at[node] = self.dropped_at.get(node, 0) + count
 
     def process(self, receiver: Receiver, record: Record, received: Input) -> None:
-        """A record, and what its time makes due."""
+        """Process a record, and the punctuators it makes due."""
         self.current = received
         self.timestamp = record.timestamp
         if record.timestamp > self.time.value:
@@ -331,7 +328,7 @@ class Task:
 
     @property
     def current(self) -> Input | None:
-        """The record that is being processed, as it came."""
+        """The record being processed, as it was read."""
         if self.received is None and self.rows is not None:
             self.received = self.rows.input(self.row)
         return self.received
@@ -341,7 +338,7 @@ class Task:
         self.received = received
 
     def call(self, schedule: Schedule, time: int) -> None:
-        """Call a punctuator. It belongs to no record, and what it writes has its time, as in StreamTask.punctuate."""
+        """Call a punctuator, outside of any record. Its writes have its time, as in Kafka's StreamTask.punctuate."""
         before, self.received, self.rows = (self.received, self.rows), None, None
         self.timestamp = time
         try:
@@ -412,7 +409,7 @@ class Task:
 
 
 class GlobalTask(Task):
-    """The task of all global stores: it reads all partitions of their topics, in the order of their offsets."""
+    """The task of all global stores. It reads all partitions of their topics."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The errors of plans and engines; each names the line of the user's program where it knows it."""
+"""The errors of plans and engines. Each names the line of the user's program if it is known."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class TopologyError(OttlaError):
 
 
 class StreamsError(OttlaError):
-    """A record could not be processed and the program is to stop (Kafka Streams: StreamsException)."""
+    """A record could not be processed and the program must stop (Kafka Streams: StreamsException)."""
 
 
 class SerdeError(OttlaError):
-    """A value that a serde cannot write, or bytes that it cannot read."""
+    """A serde cannot write a value, or cannot read bytes."""

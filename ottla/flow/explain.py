@@ -1,4 +1,4 @@
-"""A plan as text: what each step does, to which keys and values, where its records lie, and who wrote it."""
+"""A plan as text: what each step does, its keys and values, its partitioning, and its line in the program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeW
 
 
 def explain(program: plan.Plan, lanes: Mapping[plan.Node, str]) -> str:
-    """A paragraph for each node, in the order of the program. `lanes` say how functions are run (lanes.py)."""
+    """A paragraph for each node, in the order of the program. `lanes` says how functions run (lanes.py)."""
     lines = []
     for number, node in enumerate(program, 1):
         schema = node.schema
@@ -17,9 +17,9 @@ def explain(program: plan.Plan, lanes: Mapping[plan.Node, str]) -> str:
         if node.parents:
             lines.append(f"      from  {', '.join(parent.name for parent in node.parents)}")
         if schema.kind != "nothing":
-            keys = "keys lie in their partitions" if schema.partitioned else "keys may lie anywhere"
+            keys = "partitioned by key" if schema.partitioned else "not partitioned by key"
             lines.append(
-                f"      gives a {schema.kind}: key {schema.key or 'default'}, value {schema.value or 'default'}; {keys}"
+                f"      emits a {schema.kind}: key {schema.key or 'default'}, value {schema.value or 'default'}; {keys}"
             )
         lines += [f"      {detail}" for detail in details(node)]
         if node in lanes:
@@ -29,7 +29,7 @@ def explain(program: plan.Plan, lanes: Mapping[plan.Node, str]) -> str:
 
 
 def operation(node: plan.Node) -> str:
-    """What a node does, in two or three words."""
+    """The node's operation in two or three words."""
     match node:
         case plan.StreamSource():
             return f"stream of {node.pattern.pattern if node.pattern else ', '.join(node.topics)}"
@@ -66,7 +66,7 @@ def operation(node: plan.Node) -> str:
 
 
 def details(node: plan.Node) -> list[str]:
-    """Stores, windows, internal topics."""
+    """The node's windows, stores and internal topics, a line each."""
     told = []
     windows = getattr(node, "windows", None)
     if windows is not None:
@@ -92,7 +92,7 @@ def _windows(windows: object) -> str:
         case TimeWindows():
             return f"{windows.size_ms} ms every {windows.advance_ms} ms, grace {windows.grace_ms} ms"
         case UnlimitedWindows():
-            return f"one from {windows.start_ms} on"
+            return f"one, from {windows.start_ms} ms without an end"
         case SlidingWindows():
             return f"sliding {windows.difference_ms} ms, grace {windows.grace_ms} ms"
         case SessionWindows():

@@ -8,11 +8,11 @@ from ottla.flow.topology import Topology
 
 
 class Failed(StreamsError):
-    """A handler said fail: passes through all processors above."""
+    """A handler chose to fail. The error passes through all processors upstream."""
 
 
 def failed(topology: Topology, context: ErrorContext, error: BaseException) -> Failed:
-    """The error in one sentence: which node, made by which line, at which record."""
+    """The error in one sentence: the node, the line that made it, and the record."""
     for nodes in (topology.processors, topology.sinks, topology.sources):
         node = nodes.get(context.node)
         if node is not None:
@@ -23,5 +23,5 @@ def failed(topology: Topology, context: ErrorContext, error: BaseException) -> F
     at = f"{context.topic}-{context.partition} at offset {context.offset}" if context.topic else "a punctuator"
     hint = ""
     if context.node in topology.sources:
-        hint = "; Handlers(deserialization=log_and_continue, dead_letter_topic=...) goes on without such records"
+        hint = "; Handlers(deserialization=log_and_continue, dead_letter_topic=...) skips such records"
     return Failed(f"{context.node}{made} failed on {at}: {type(error).__name__}: {error}{hint}")

@@ -1,10 +1,10 @@
-"""What becomes of a record that cannot be read, processed or written: stop, go on, or go on with a dead letter.
+"""Handlers for records that cannot be read, processed or written: fail, continue, or continue with a dead letter.
 
     handlers = Handlers(deserialization=log_and_continue, dead_letter_topic="bad-payments")
 
 A handler is `(ErrorContext, error) -> Response`. It sees the raw bytes of the source record.
 
-What becomes of a program that runs is a `State`; a host asks an error handler for an `ErrorResponse`.
+`State` and `ErrorResponse` are about the running program as a whole.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 
 from ottla.flow.record import Headers, Output
 
-#: Headers of a dead letter (KIP-1034).
+#: The prefix of a dead letter's headers (KIP-1034).
 _PREFIX = "__streams.errors."
 
 
 class Action(Enum):
-    """What the task does after an error."""
+    """What the task does after an error: drop the record and resume, or fail."""
 
     RESUME = "resume"
     FAIL = "fail"
@@ -30,8 +30,9 @@ class Action(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorContext:
-    """The record and the node of an error. `record` is what the node was given; key and value are the source's
-    bytes.
+    """The record and the node of an error (Kafka Streams: ErrorHandlerContext).
+
+    `record` is the node's input, if there is one; `raw_key` and `raw_value` are the bytes of the source record.
     """
 
     task_id: str
@@ -48,17 +49,19 @@ class ErrorContext:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An action, and records for a dead letter topic."""
+    """A handler's decision: an action, and records for a dead letter topic."""
 
     action: Action
     dead_letters: tuple[Output, ...] = ()
 
     @classmethod
     def resume(cls, *dead_letters: Output) -> Response:
+        """Drop the record, write the dead letters, and resume."""
         return cls(Action.RESUME, dead_letters)
 
     @classmethod
     def fail(cls, *dead_letters: Output) -> Response:
+        """Fail the task."""
         return cls(Action.FAIL, dead_letters)
 
 
@@ -81,18 +84,20 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Outp
 
 
 def log_and_fail(context: ErrorContext, error: BaseException) -> Response:
-    """Stop the task; the error is raised out of it."""
+    """Fail the task with the error (Kafka Streams: LogAndFail)."""
     return Response.fail()
 
 
 def log_and_continue(context: ErrorContext, error: BaseException) -> Response:
-    """Drop the record (only the branch that failed) and go on."""
+    """Drop the record at the failed node and continue (Kafka Streams: LogAndContinue). Other branches keep it."""
     return Response.resume()
 
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """A handler for each kind of error. With a dead letter topic, a response that brings no dead letter gets one."""
+    """A handler for each kind of error. With `dead_letter_topic`, a response without dead letters gets one: the source
+    record with the error in its headers.
+    """
 
     deserialization: Handler = log_and_fail
     processing: Handler = log_and_fail
@@ -100,6 +105,7 @@ class Handlers:
     dead_letter_topic: str | None = None
 
     def respond(self, handler: Handler, context: ErrorContext, error: BaseException) -> Response:
+        """Call a handler and add the dead letter."""
         response = handler(context, error)
         if self.dead_letter_topic is None or response.dead_letters:
             return response
@@ -107,7 +113,9 @@ class Handlers:
 
 
 class State(Enum):
-    """CREATED, then REBALANCING until all tasks are open, RUNNING, and at the end NOT_RUNNING or ERROR."""
+    """The state of a program (Kafka Streams: KafkaStreams.State): CREATED, REBALANCING until all tasks are open,
+    RUNNING, and at the end NOT_RUNNING or ERROR.
+    """
 
     CREATED = "CREATED"
     REBALANCING = "REBALANCING"
@@ -119,7 +127,9 @@ class State(Enum):
 
 
 class ErrorResponse(Enum):
-    """What an error handler answers: open the tasks of that worker again from what was committed, or end."""
+    """The result of `Application.on_error`'s handler: reopen the failed worker's tasks from the last commit, or end the
+    program (Kafka Streams: StreamThreadExceptionResponse).
+    """
 
     REPLACE_THREAD = "REPLACE_THREAD"
     SHUTDOWN_APPLICATION = "SHUTDOWN_APPLICATION"

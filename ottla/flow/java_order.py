@@ -1,5 +1,5 @@
-"""The orders of Java's collections, where Kafka Streams' text shows them: HashSet, and TreeSet under a comparison that
-changes while the set grows.
+"""The iteration orders of Java collections that Kafka Streams' text exposes: HashSet, and TreeSet with a comparison
+that changes while the set grows.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def java_set(names: Iterable[str]) -> list[str]:
-    """Strings in the order of a java.util.HashSet to which they were added in this order."""
+    """The names in the iteration order of a java.util.HashSet that they are added to one after another."""
     names = list(dict.fromkeys(names))
     size = 16
     while len(names) > size * 3 // 4:
@@ -22,7 +22,7 @@ def java_set(names: Iterable[str]) -> list[str]:
 
 
 def java_hash(text: str) -> int:
-    """String.hashCode() as an unsigned 32-bit number."""
+    """Java's String.hashCode() as an unsigned 32-bit number."""
     code = 0
     data = text.encode("utf-16-be")
     for at in range(0, len(data), 2):
@@ -42,7 +42,7 @@ class _Entry:
 
 
 class TreeSet:
-    """java.util.TreeSet: a red-black tree that is descended by what `rank` gives at that moment."""
+    """A java.util.TreeSet: a red-black tree that compares by the current results of `rank`."""
 
     def __init__(self, rank: Callable[[str], Any]) -> None:
         self._rank = rank
@@ -58,7 +58,7 @@ class TreeSet:
         return walk(self._root)
 
     def add(self, name: str) -> None:
-        """Add a string; nothing happens if it is met on the way down."""
+        """Add a string, unless the descent meets it."""
         parent, entry = None, self._root
         while entry is not None:
             if entry.name == name:

@@ -1,4 +1,4 @@
-"""Which way each step of a plan takes: one record at a time, or columns. And the types that column steps find there."""
+"""The lane of each step of a plan (one record at a time, or columns), and the types that column steps get."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ RECORD = "record: a Python call for each record"
 
 
 def lanes(program: plan.Plan, key: Serde | None, value: Serde | None) -> dict[plan.Node, str]:
-    """The lane of each step with a function. TopologyError if the types of a step do not fit. `key` and `value` are the
-    application's default serdes.
+    """The lane of each step that has a function. `key` and `value` are the application's default serdes. TopologyError
+    if the types of a step do not match.
     """
     kinds: dict[plan.Node, Kinds] = {}
     found: dict[plan.Node, str] = {}
@@ -32,16 +32,16 @@ def _lane(node: plan.Node, function: object, given: Kinds) -> str:
         kind = type_of(function.expression, *given)
         is_test = isinstance(node, plan.Arm) or getattr(node, "operation", "").startswith("filter")
         if is_test and kind not in (None, "boolean"):
-            raise TopologyError(f"{function.expression!r} is a {kind} (expected a boolean: a test)", node.where)
+            raise TopologyError(f"{function.expression!r} is a {kind} (expected a boolean)", node.where)
         told = f"column: {function.expression!r}"
         if isinstance(node, (plan.Arm, plan.TableMap)):
             return f"{told}, for each record"
-        return told if None not in given else f"{told}, for each record, as the types before it are not known"
+        return told if None not in given else f"{told}, for each record, because its input types are not known"
     if isinstance(function, BatchFunction):
         if None in given or not isinstance(node, plan.Stateless):
             raise TopologyError(
-                "a batch function needs to know the types of keys and values: give the source serdes with types "
-                "(string, long, double, bytes, serdes.columns), and no function of single records in front",
+                "a batch function needs to know the types of keys and values; give the source serdes with types "
+                "(string, long, double, bytes, serdes.columns), and use no Python function between source and batch",
                 node.where,
             )
         function.inputs = given
@@ -50,7 +50,7 @@ def _lane(node: plan.Node, function: object, given: Kinds) -> str:
 
 
 def _kinds(node: plan.Node, parents: list[Kinds], defaults: tuple[Serde | None, Serde | None]) -> Kinds:
-    """The types of what leaves a node."""
+    """The types of keys and values that a node emits."""
 
     def of(serde: Serde | None, default: Serde | None) -> Type:
         chosen = serde or default

@@ -1,7 +1,7 @@
-"""From a plan to a topology: every node becomes processors, stores, sources and sinks, as Kafka Streams names them.
+"""Lowering: from a plan to a topology of processors, stores, sources and sinks, named as in Kafka Streams.
 
-Two passes, both in the order of the plan. The first makes the tables' views, where one table may make another keep a
-store or send old values. The second adds everything to the topology, when all that is known.
+It takes two passes in the order of the plan. The first makes the tables' views: there one table may require another to
+keep a store or to send old values. The second adds everything to the topology.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ottla.flow.topology import Topology
 
 
 class Lowering:
-    """What is known while a plan is lowered."""
+    """The state of a lowering."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.topology = Topology()
         #: The view of each table.
         self.views: dict[Node, View] = {}
-        #: What the first pass left for the second.
+        #: What the first pass prepared for the second.
         self.parts: dict[Node, Any] = {}
-        #: A node that is another one: a second stream of the same topics.
+        #: For a second stream of the same topics, the name of the first one's source.
         self.aliases: dict[Node, str] = {}
         self.keeps_null_keys = _relaxed(plan)
         self.optimizations = plan.optimizations
@@ -35,7 +35,7 @@ class Lowering:
         return self.views[node]
 
     def name(self, node: Node) -> str:
-        """The processor or source that records of a node come from."""
+        """The processor or source that emits the node's records."""
         return self.aliases.get(node, node.name)
 
     def parents(self, node: Node) -> tuple[str, ...]:
@@ -43,7 +43,7 @@ class Lowering:
 
 
 def lower(plan: Plan) -> Topology:
-    """The topology of a plan. TopologyError names the line of what cannot be."""
+    """The topology of a plan. TopologyError names the line of an invalid step."""
     lowering = Lowering(plan)
     _merge_sources(lowering)
     for node in plan:
@@ -57,7 +57,7 @@ def lower(plan: Plan) -> Topology:
 
 
 def _merge_sources(lowering: Lowering) -> None:
-    """Two streams of the same topics are one source."""
+    """Give streams of the same topics one source."""
     seen: dict[Any, StreamSource] = {}
     for node in lowering.plan:
         if not isinstance(node, StreamSource):
@@ -69,15 +69,14 @@ def _merge_sources(lowering: Lowering) -> None:
             if set(first.topics) != set(node.topics):
                 raise TopologyError(
                     f"two streams read topic {key} but not the same topics: {', '.join(first.topics)} "
-                    f"({first.where}) and "
-                    f"{', '.join(node.topics)}; read each topic in one stream and merge them",
+                    f"({first.where}) and {', '.join(node.topics)}; read each topic in one stream and merge them",
                     node.where,
                 )
             lowering.aliases[node] = lowering.name(first)
 
 
 def _relaxed(plan: Plan) -> set[Node]:
-    """The nodes from which a left or outer join of a stream is reached: their null keys must pass (KIP-962)."""
+    """The nodes upstream of a left or outer join of a stream. They must pass null keys on (KIP-962)."""
     relaxed: set[Node] = set()
     for node in reversed(plan.nodes):
         keeps = (isinstance(node, StreamJoin) and node.kind != "inner") or (

@@ -1,4 +1,4 @@
-"""Lowering of nodes that make or use streams."""
+"""Lowering of stream nodes."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _sink(lowering: Lowering, node: plan.SinkNode) -> None:
 def _repartition(lowering: Lowering, node: plan.Repartition) -> None:
     topology = lowering.topology
     if node.name in topology.sources:
-        # A grouping with a name of its own is repartitioned once, however many aggregates it has.
+        # All aggregates of a named group share one repartition topic.
         return
     topology.add_internal_topic(InternalTopic(node.topic, node.partitions))
     keeps = node in lowering.keeps_null_keys

@@ -1,4 +1,4 @@
-"""Lowering of nodes that make tables."""
+"""Lowering of table nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def make_view(lowering: Lowering, node: plan.Node) -> None:
-    """The first pass: what the node is as a table, and what it asks of the tables it comes from."""
+    """The first pass: make the node's view, and tell its parents' views what it needs from them."""
     views = lowering.views
     match node:
         case plan.TableSource() | plan.ToTable():
@@ -134,7 +134,7 @@ def _global_source(lowering: Lowering, node: plan.GlobalSource) -> None:
 
 
 def _table(lowering: Lowering, node: Any) -> None:
-    """A table whose processor is its view, with its store or none."""
+    """Add a table whose processor is its view, with its store if it keeps one."""
     topology, view = lowering.topology, lowering.view(node)
     topology.add_processor(node.name, view, *lowering.parents(node), where=node.where)
     if isinstance(node, plan.TableMap) and node.stores:
@@ -222,7 +222,7 @@ def _foreign_key_join(lowering: Lowering, node: plan.ForeignKeyJoin) -> None:
 
 
 def _without_value(partitioner: Any) -> Callable[[str, Any, Any, int], Any]:
-    """The user's partitioner sees the key only: the value is a wrapper of ours."""
+    """The user's partitioner, called without the value, which is an internal wrapper."""
     return lambda topic, key, value, count: partitioner(topic, key, None, count)
 
 

@@ -1,4 +1,4 @@
-"""A task's stores, made from what they are declared to be."""
+"""Construction of a task's stores from their specifications."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Defaults = tuple[Serde | None, Serde | None]
 
 
 def bound(given: Serde | None, defaults: Defaults, what: str, *, key: bool = False) -> Serde:
-    """A serde, or the application's default for keys or values; TopologyError if there is neither."""
+    """The given serde, or the application's default for keys or values. TopologyError if there is neither."""
     if isinstance(given, WrappingSerde) and given.inner is None:
         return given.bound(bound(None, defaults, what, key=given.takes_key))
     if given is not None:
@@ -31,7 +31,7 @@ def bound(given: Serde | None, defaults: Defaults, what: str, *, key: bool = Fal
     default = defaults[0 if key else 1]
     if default is None:
         raise TopologyError(
-            f"{what} has no serde: give it one, or call build() with key_serde= and value_serde= as defaults"
+            f"{what} has no serde; set it there, or pass the defaults key_serde= and value_serde= to build()"
         )
     return default
 
@@ -45,7 +45,7 @@ def make_store(
     now: Callable[[], int],
     cell: Callable[[str, int], Cell],
 ) -> Any:
-    """The store. `cell` gives the numbers that are part of its state, `topic` is the changelog's name."""
+    """Make a store. `cell` returns the numbers that are part of its state; `topic` is the name of its changelog."""
     key = bound(spec.key, defaults, f"the key of state store {spec.name}", key=True)
 
     def observed() -> Cell:
@@ -55,7 +55,7 @@ def make_store(
         return cell(f"{spec.name}/sequence", 0)
 
     if spec.kind == "unjoined":
-        # The value serde of an unjoined store is a pair: one for each side.
+        # The value serde of an unjoined store holds one serde for each side.
         left, right = getattr(spec.value, "sides", (None, None))
         value = bound(left, defaults, f"the left value of state store {spec.name}")
         other = bound(right, defaults, f"the right value of state store {spec.name}")
@@ -87,7 +87,7 @@ def make_store(
 
 
 class Sides(Serde):
-    """The value serdes of both sides of a join, for a store that holds both."""
+    """The value serdes of both sides of a join, for the store that holds records of both."""
 
     def __init__(self, left: Serde | None, right: Serde | None) -> None:
         self.sides = (left, right)

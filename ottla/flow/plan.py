@@ -1,8 +1,8 @@
-"""The logical plan: what a program written with the DSL says, as immutable nodes in the order in which it says them.
+"""The logical plan of a DSL program: immutable nodes in the order of the calls.
 
-Each node knows its parents, the line of the user's program that made it, and the schema of what leaves it: serdes of
-key and value, whether it is a stream or a table, whether its keys still lie in the partitions where they were read
-(`partitioned`), and the windows of its keys. `lower.py` makes a `Topology` of a plan; `explain.py` prints it.
+Each node knows its parents, the line of the user's program that made it, and the schema of its output: the serdes of
+key and value, whether it is a stream or a table, whether records are still partitioned by their key (`partitioned`),
+and the windows of its keys. `lower.py` turns a plan into a `Topology`; `explain.py` prints it.
 
 Names are final when a node is made: the DSL numbers operators and stores as Kafka Streams does.
 """
@@ -23,27 +23,27 @@ from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeW
 
 AggregateWindows = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
 Function = Callable[..., Any]
-#: How a function is run: per record in Python, as a column expression, or on batches of columns.
+#: How a function runs: per record in Python, as a column expression, or on batches of columns.
 Lane = Literal["record", "column", "batch"]
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What leaves a node. A serde that is None is the application's default."""
+    """The output of a node. A serde of None is the application's default."""
 
     kind: Literal["stream", "table", "global table", "nothing"] = "stream"
     key: Serde | None = None
     value: Serde | None = None
-    #: Keys lie where they were read from; False after an operator that may change them.
+    #: Records are partitioned by their key; False after an operator that may change keys.
     partitioned: bool = True
     windows: AggregateWindows | None = None
-    #: A versioned table; None: as its parent is.
+    #: Whether the table is versioned; None: as its parent.
     versioned: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
-    """A step. Nodes are compared by identity."""
+    """A step of the plan. Nodes are compared by identity."""
 
     name: str
     parents: tuple[Node, ...]
@@ -52,7 +52,7 @@ class Node:
 
     @property
     def is_versioned(self) -> bool:
-        """Does a versioned table leave this node?"""
+        """Whether the node's output is a versioned table."""
         if self.schema.versioned is not None or not self.parents:
             return bool(self.schema.versioned)
         return self.parents[0].is_versioned
@@ -70,7 +70,7 @@ class StreamSource(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableSource(Node):
-    """A topic as a table. `materialized`: its store was asked for by name."""
+    """A topic as a table. `materialized`: the program named its store."""
 
     topic: str
     source: str
@@ -82,7 +82,7 @@ class TableSource(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GlobalSource(Node):
-    """A topic as a global store; `supplier` None: as a global table."""
+    """A topic as a global store, or as a global table if `supplier` is None."""
 
     topic: str
     source: str
@@ -93,14 +93,14 @@ class GlobalSource(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AddStore(Node):
-    """A store for processors."""
+    """A state store for processors."""
 
     store: StoreSpec
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stateless(Node):
-    """A function for each record, called with key and value."""
+    """A stateless operator. `function` takes key and value."""
 
     operation: Literal[
         "filter",
@@ -122,19 +122,19 @@ class Stateless(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branch(Node):
-    """A stream that is split; its arms follow."""
+    """A split stream; its arms are its children."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arm(Node):
-    """A branch. `predicate` None: the default."""
+    """One branch of a split stream. `predicate` None: the default branch."""
 
     predicate: Function | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Process(Node):
-    """A user's processors, one for each task."""
+    """A custom processor, one for each task."""
 
     supplier: Supplier
     stores: tuple[str, ...]
@@ -143,7 +143,7 @@ class Process(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SinkNode(Node):
-    """A topic, or a function that names one."""
+    """An output topic, or a function that names one for each record."""
 
     topic: str | Function
     partitioner: Partitioner | None = None
@@ -151,22 +151,20 @@ class SinkNode(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repartition(Node):
-    """Through an internal topic, so that keys lie where they belong. The node's name is that of the source behind
-    it.
-    """
+    """A repartition topic. The node's name is that of the source that reads it."""
 
     topic: str
     sink: str
     filter: str
     partitions: int | None = None
     partitioner: Partitioner | None = None
-    #: repartition() was called; otherwise an operator needs it.
+    #: The program called repartition(); False: an operator needs the topic.
     explicit: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Aggregate(Node):
-    """count, reduce or aggregate of a grouped stream. `initializer` None is reduce."""
+    """count, reduce or aggregate of a grouped stream. `initializer` None: reduce."""
 
     store: StoreSpec
     initializer: Function | None
@@ -196,7 +194,7 @@ class ToTable(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableMap(Node):
-    """filter, filter_not, map_values or transform_values of a table. `store` None: not kept."""
+    """filter, filter_not, map_values or transform_values of a table. `store` None: the result has no store."""
 
     operation: Literal["filter", "filter_not", "map_values", "transform_values"]
     function: Function
@@ -206,14 +204,14 @@ class TableMap(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableGroup(Node):
-    """A table under new keys and values."""
+    """A table regrouped under new keys and values."""
 
     mapper: Function
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableRepartition(Node):
-    """Changes of a grouped table through an internal topic."""
+    """The repartition topic of a regrouped table."""
 
     topic: str
     sink: str
@@ -221,7 +219,7 @@ class TableRepartition(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableAggregate(Node):
-    """count, reduce or aggregate of a grouped table. `initializer` None is reduce."""
+    """count, reduce or aggregate of a regrouped table. `initializer` None: reduce."""
 
     store: StoreSpec
     initializer: Function | None
@@ -232,7 +230,7 @@ class TableAggregate(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableJoin(Node):
-    """Two tables by key. The node's name is that of the merge."""
+    """A join of two tables by key. The node's name is that of the merge."""
 
     kind: Literal["inner", "left", "outer"]
     joiner: Function
@@ -260,7 +258,7 @@ class ForeignKeyNames:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ForeignKeyJoin(Node):
-    """Two tables by what the left row names. The node's name is that of the result."""
+    """A join of two tables by foreign key. The node's name is that of the result."""
 
     left: bool
     extractor: Function
@@ -275,7 +273,7 @@ class ForeignKeyJoin(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Suppress(Node):
-    """Updates of a table held back."""
+    """A table whose updates are held back."""
 
     rule: SuppressRule
     store: StoreSpec
@@ -283,7 +281,7 @@ class Suppress(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamJoin(Node):
-    """Two streams in a window. The node's name is that of the merge."""
+    """A join of two streams within a window. The node's name is that of the merge."""
 
     kind: Literal["inner", "left", "outer"]
     joiner: Function
@@ -299,7 +297,7 @@ class StreamJoin(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StreamTableJoin(Node):
-    """A stream with a table (the second parent), or a global table (`selector`)."""
+    """A join of a stream with a table (the second parent), or with a global table (`selector`, `global_store`)."""
 
     left: bool
     joiner: Function
@@ -310,11 +308,11 @@ class StreamTableJoin(Node):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Nodes in the order in which the program made them, and which of them must be co-partitioned."""
+    """All nodes in the order of the calls, and the sources that must be co-partitioned."""
 
     nodes: tuple[Node, ...] = ()
     copartitioned: tuple[tuple[frozenset[str], Where], ...] = ()
-    #: Kafka Streams' topology.optimization: names of what is optimized.
+    #: The enabled values of Kafka Streams' topology.optimization.
     optimizations: frozenset[str] = field(default_factory=frozenset)
 
     def __iter__(self) -> Iterator[Node]:
@@ -324,13 +322,13 @@ class Plan:
         return [each for each in self.nodes if node in each.parents]
 
     def explain(self, lanes: Mapping[Node, str] | None = None) -> str:
-        """The plan as text: each step with its schema, partitioning, times, lane and the user's line."""
+        """The plan as text: each step with its schema, partitioning, times, lane, and line in the program."""
         from ottla.flow.explain import explain
 
         return explain(self, lanes or {})
 
     def svg(self) -> str:
-        """The plan as a drawing."""
+        """The plan as an SVG drawing."""
         from ottla.flow.drawing import draw
 
         return draw(self)

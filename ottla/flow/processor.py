@@ -1,4 +1,4 @@
-"""The Processor API: what a processor is, and the context through which it forwards, keeps state and asks for time.
+"""The Processor API: processors, and the context through which they forward records, use stores and schedule calls.
 
     class Deduplicate(Processor):
         def init(self, context):
@@ -9,8 +9,8 @@
             if self.seen.put_if_absent(record.key, record.timestamp) is None:
                 self.context.forward(record)
 
-A supplier is a class or a function without arguments that makes a new processor for every task. One with a method or
-attribute `stores` (store builders, see `ottla.streams.stores`) has them added and connected.
+A supplier is a class or a function without arguments that makes a new processor for each task. The stores in its
+attribute or method `stores` (see `ottla.streams.stores`), if it has one, are added and connected.
 """
 
 from __future__ import annotations
@@ -25,29 +25,33 @@ from ottla.flow.store.changelog import Cell
 
 
 class PunctuationType(Enum):
-    """The clock of a punctuator: the task's stream time, or the wall clock."""
+    """The clock of a punctuator: the task's stream time, or the wall clock (Kafka Streams: PunctuationType)."""
 
     STREAM_TIME = "stream time"
     WALL_CLOCK_TIME = "wall-clock time"
 
 
 class Cancellable(Protocol):
-    """A scheduled punctuator."""
+    """A scheduled punctuator (Kafka Streams: Cancellable)."""
 
-    def cancel(self) -> None: ...
+    def cancel(self) -> None:
+        """Cancel the punctuator."""
 
 
 class Context(Protocol):
-    """What a processor may ask of its task. Valid from `init` to `close`."""
+    """A processor's access to its task, valid from `init` to `close` (Kafka Streams: ProcessorContext)."""
 
     application_id: str
     task_id: str
 
     def forward(self, record: Record, child: str | None = None) -> None:
-        """Give a record to all children, or to one by its node's name: depth first, before the call returns."""
+        """Pass a record to all children, or to the child with this node name. The call returns when they are done.
+
+        StreamsError if there is no such child.
+        """
 
     def get_state_store(self, name: str) -> Any:
-        """A store that is connected to this processor."""
+        """The store with this name. StreamsError if it is not connected to this processor."""
 
     def schedule(
         self,
@@ -56,55 +60,61 @@ class Context(Protocol):
         punctuator: Callable[[int], None],
         start: int | None = None,
     ) -> Cancellable:
-        """Call `punctuator(time in ms)` every `interval` (timedelta or ms), first at `start` (ms since 1970) where
-        that is given. By stream time it is called once for a record, however many times were due.
+        """Call `punctuator(time in ms)` every `interval` (a timedelta or ms), first at `start` (ms since 1970).
+
+        A punctuator that has missed several intervals is called once for them. TopologyError if the interval is less
+        than 1 ms.
         """
 
     def commit(self) -> None:
-        """Ask for a commit as soon as possible."""
+        """Request a commit. It has no effect: every step of a task ends with a commit."""
 
     def record_metadata(self) -> RecordContext | None:
-        """Where the record came from; None outside of a record."""
+        """The source topic, partition and offset of the current record; None in a punctuator."""
 
     def current_stream_time_ms(self) -> int:
         """The newest timestamp that this task has seen; -1 before the first record."""
 
-    def current_system_time_ms(self) -> int: ...
+    def current_system_time_ms(self) -> int:
+        """The task's wall clock, in ms since 1970."""
 
     def headers(self) -> Headers:
-        """Headers of the record that is being processed."""
+        """The headers of the record being processed."""
 
     @property
-    def key_serde(self) -> Serde | None: ...
+    def key_serde(self) -> Serde | None:
+        """The application's default serde of keys."""
 
     @property
-    def value_serde(self) -> Serde | None: ...
+    def value_serde(self) -> Serde | None:
+        """The application's default serde of values."""
 
     @property
-    def app_configs(self) -> dict[str, Any]: ...
+    def app_configs(self) -> dict[str, Any]:
+        """The `config` that the application was built with."""
 
     def cell(self, name: str, initial: int = -1) -> Cell:
-        """A number that is kept with the task's state under the node's name."""
+        """A number that is part of the task's state, by its name within the node."""
 
     def drop(self) -> None:
         """Count a record as dropped (Kafka Streams: dropped-records)."""
 
 
 class Processor:
-    """The base of processors; any object with these methods will do."""
+    """The base class of processors (Kafka Streams: Processor). Any object with these methods will do."""
 
     context: Context
 
     def init(self, context: Context) -> None:
-        """Called once for a task, before its first record."""
+        """Initialize the processor, before the task's first record."""
         self.context = context
 
     def process(self, record: Record) -> None:
-        """A record."""
+        """Process a record."""
 
     def close(self) -> None:
-        """Called when the task ends."""
+        """Release resources at the end of the task."""
 
 
-#: Makes a processor for each task.
+#: Makes a new processor for each task.
 Supplier = Callable[[], Any]

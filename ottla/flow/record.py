@@ -1,4 +1,4 @@
-"""What flows: records with their context, changes of tables, windowed keys, and the bytes at both ends of a task."""
+"""Records with their context, changes of tables, windowed keys, and the bytes at both ends of a task."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from typing import Any
 
 from ottla.kernel.named import NamedTuple
 
-#: Names with contents, in their order; a name may come twice.
+#: (name, content) pairs in order; a name may occur twice.
 Headers = tuple[tuple[str, bytes | None], ...]
-#: Kafka's "no timestamp yet", and the start of every stream time.
+#: Kafka's "no timestamp yet", and the initial value of every stream time.
 NO_TIMESTAMP = -1
 #: The end of an unlimited window.
 TIME_MAX = (1 << 63) - 1
 
 
 class Record:
-    """A key, a value, a timestamp in ms since 1970 and headers. Never changed: `with_...` gives another one."""
+    """A key, a value, a timestamp in ms since 1970, and headers. Immutable: the `with_` methods return a copy.
+
+    ValueError if the timestamp is negative.
+    """
 
     __slots__ = ("headers", "key", "timestamp", "value")
 
@@ -52,7 +55,7 @@ class Record:
 
 
 class FixedKeyRecord(Record):
-    """A record whose key a processor may read but not change."""
+    """A record whose key cannot be changed, for `process_values`."""
 
     __slots__ = ()
 
@@ -70,7 +73,7 @@ class FixedKeyRecord(Record):
 
 
 class RecordContext(NamedTuple):
-    """Where the record that is being processed came from."""
+    """The source topic, partition and offset of the record being processed, with its current timestamp and headers."""
 
     topic: str
     partition: int
@@ -80,8 +83,8 @@ class RecordContext(NamedTuple):
 
 
 class Change:
-    """An update of a table: its new value, its old one where a step downstream wants it, and whether it is the latest
-    version of its key (False only for out-of-order updates of versioned tables).
+    """An update of a table: the new value, the old value if an operator downstream needs it, and whether the update is
+    the latest version of its key (False only for out-of-order updates of versioned tables).
     """
 
     __slots__ = ("latest", "new", "old")
@@ -96,14 +99,14 @@ class Change:
 
 
 class ValueAndTimestamp(NamedTuple):
-    """A table's value and the time of the update that wrote it."""
+    """A table's value and the timestamp (ms) of the update that wrote it."""
 
     value: Any
     timestamp: int
 
 
 class Window(NamedTuple):
-    """A stretch of time in ms. The end of a time window is exclusive, that of a session or sliding window inclusive."""
+    """A window in ms since 1970. The end is exclusive for time windows, inclusive for session and sliding windows."""
 
     start: int
     end: int
@@ -120,7 +123,7 @@ class Windowed(NamedTuple):
 
 
 class Input(NamedTuple):
-    """A record as it was read from a topic. `timestamp` is what the broker gave; an extractor may say otherwise."""
+    """A record as read from a topic. `timestamp` is the broker's; a timestamp extractor may replace it."""
 
     topic: str
     partition: int
@@ -132,8 +135,8 @@ class Input(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A record to be written. `partition` is None where the default partitioner is to place `partition_by`: the key's
-    bytes, of a windowed key those of the key inside (None: any partition will do).
+    """A record to write. `partition` None: the default partitioner chooses the partition from `partition_by`, the bytes
+    of the key or, for a windowed key, of its inner key (None: any partition).
     """
 
     topic: str

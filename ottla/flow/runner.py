@@ -1,9 +1,9 @@
-"""All tasks of a topology in one place: outputs that other sub-topologies read become their inputs.
+"""A runner of all tasks of a topology in one process: outputs to repartition topics become inputs of other tasks.
 
-`drain="record"` is TopologyTestDriver: one task holds all sub-topologies on one partition, and every input runs to
-its end,
-through internal topics and back, before the next one. `drain="batch"` is what a host with batches does: a task for each
-sub-topology and partition, stage after stage in the order of the data; it is the reference for `ottla.spark`.
+`drain="record"` works like TopologyTestDriver: one task holds all sub-topologies on one partition, and every input runs
+to its end, through internal topics and back, before the next one. `drain="batch"` works like a host with batches: a
+task for each sub-topology and partition, one stage after another in the order of the data flow. It is the reference
+for `ottla.spark`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ottla.flow.error import TopologyError
 from ottla.flow.record import Input, Output
 from ottla.flow.topology import Subtopology, Topology
 
-#: (key bytes or None, number of partitions) to a partition.
+#: (key bytes or None, number of partitions) -> partition.
 Place = Callable[[bytes | None, int], int]
 
 
 class Runner:
-    """`partitions` gives the number of partitions of the topics that are read (default 1), `place` the default
-    partitioner. Offsets of internal topics count from 0.
+    """Runs a topology. `partitions`: the number of partitions of each source topic (default 1). `place`: the default
+    partitioner. Offsets of internal topics start at 0.
     """
 
     def __init__(
@@ -72,11 +72,11 @@ class Runner:
                     )
                     self.tasks[key] = task
         self._offsets: dict[tuple[str, int], int] = {}
-        #: Outputs of the call that is running; what there was of them when it failed.
+        #: The outputs of the current call of `run`, also after it has failed.
         self.made: list[Output] = []
 
     def run(self, inputs: Iterable[Input], now: int | None = None) -> list[Output]:
-        """All outputs, those to internal topics included, in their order."""
+        """Process records. Returns all outputs in order, those to internal topics included."""
         if now is not None:
             self.now = max(self.now, now)
         inputs = list(inputs)
@@ -86,14 +86,14 @@ class Runner:
         return self._record(inputs) if self._drain == "record" else self._batch(inputs)
 
     def state(self) -> dict[str, State]:
-        """The state of all tasks by their ids."""
+        """The states of all tasks, by task id."""
         states = {key: task.snapshot() for key, task in self.tasks.items()}
         if self.globals_ is not None:
             states["global"] = self.globals_.snapshot()
         return states
 
     def sources(self, *, global_: bool = False) -> set[str]:
-        """The real names of all topics that are read."""
+        """The real names of all source topics."""
         application = self.settings.application_id
         return {
             self.topology.topic(topic, application)
@@ -103,13 +103,13 @@ class Runner:
         }
 
     def partitions_of(self, stage: Subtopology) -> int:
-        """How many tasks a sub-topology has: the most partitions of a topic that it reads."""
+        """The number of a sub-topology's tasks: the largest number of partitions among its source topics."""
         topics = [topic for node in stage.nodes if node in self.topology.sources for topic in self._topics(node)]
         return max((self.count(topic) for topic in topics), default=1)
 
     def count(self, topic: str) -> int:
-        """The number of partitions of a topic, by its real name. A repartition topic has as many as it was told, or
-        as the largest topic of those that write it.
+        """The number of partitions of a topic, by its real name. A repartition topic has the number set in the plan, or
+        as many as its largest writer has tasks.
         """
         if topic in self._partitions:
             return self._partitions[topic]
@@ -138,7 +138,7 @@ class Runner:
         ]
 
     def _by_depth(self) -> list[Subtopology]:
-        """The sub-topologies, those that write a topic before those that read it."""
+        """The sub-topologies, writers of a topic before its readers."""
         readers = {
             topic: stage
             for stage in self.stages
@@ -176,7 +176,7 @@ class Runner:
         return outputs
 
     def _again(self, task: Task, topics: set[str]) -> list[Output]:
-        """Queue what the topology reads itself."""
+        """Take the task's outputs and queue those that the topology reads itself."""
         outputs = task.take_outputs()
         task.add(self._input(each) for each in outputs if each.topic in topics)
         return outputs

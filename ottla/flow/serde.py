@@ -1,10 +1,10 @@
-"""Between values and bytes: Kafka's encodings, by name or as an object.
+"""Serdes, which convert between values and bytes in Kafka's encodings.
 
 Rules:
-- Null is None on both sides and is never shown to a serde.
+- Null is None on both sides and never reaches a serde.
 - Integers and doubles are Java's: big endian, 8 bytes (`long`, `double`), 4 (`integer`, `float`), 2 (`short`).
 - A windowed key is the key's bytes and the start (time windows), or the end and the start (session windows), 8 bytes
-  each; the time form holds no end, so its serde is told the window size.
+  each. The time form holds no end, so its serde needs the window size.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from ottla.flow.where import Where
 
 
 class Serde:
-    """A pair of functions. The topic is what Kafka gives to serializers: a registry takes the subject from it."""
+    """A serializer and a deserializer. A schema registry derives the subject from `topic`."""
 
     name = "serde"
-    #: Classes whose values come back as the same ones.
+    #: Classes whose values are equal, and of the same class, after a round trip.
     exact: frozenset[type] = frozenset()
-    #: The type that column expressions know its values as (column/kind.py).
+    #: The type of its values in column expressions (column/kind.py), or None.
     column_type: Any = None
 
     def serialize(self, topic: str, value: Any) -> bytes:
-        """Bytes of a value that is not None; SerdeError if it has no form in bytes."""
+        """The bytes of a value that is not None. SerdeError if the serde cannot write it."""
         raise SerdeError(f"{type(self).__name__} does not write")
 
     def deserialize(self, topic: str, data: bytes) -> Any:
-        """The value; SerdeError if the bytes are none of its kind."""
+        """The value of these bytes. SerdeError if the serde cannot read them."""
         raise SerdeError(f"{type(self).__name__} does not read")
 
     def writer(self, topic: str) -> Callable[[Any], bytes]:
-        """`serialize` for many values. Where it raises anything, `serialize` raises what it should be."""
+        """A fast `serialize` for many values. If it raises, call `serialize` for the proper error."""
         return partial(self.serialize, topic)
 
     def reader(self, topic: str) -> Callable[[bytes], Any]:
-        """`deserialize` for many values, with the same rule."""
+        """A fast `deserialize` for many values. If it raises, call `deserialize` for the proper error."""
         return partial(self.deserialize, topic)
 
     def __repr__(self) -> str:
@@ -73,7 +73,7 @@ class FunctionSerde(Serde):
             raise SerdeError(f"the {self.name} serde cannot read {data[:40]!r}: {error}") from error
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Kafka's own serdes are themselves again in another process."""
+        """Pickle built-in serdes by name, so that they keep their identity in another process."""
         return (serde, (self.name,)) if _NAMED.get(self.name) is self else super().__reduce_ex__(protocol)
 
     def writer(self, topic: str) -> Callable[[Any], bytes]:
@@ -102,7 +102,7 @@ _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _decode_json = json.JSONDecoder().raw_decode
 
 
-#: The C encoder inside of `json`, made once: `JSONEncoder.encode` makes one for each value.
+#: The C encoder inside `json`, made once; `JSONEncoder.encode` makes one for each value.
 _pieces: Callable[[Any, int], Iterable[str]] | None = c_make_encoder and c_make_encoder(
     *(None, _JSON.default, encode_basestring, None, ":", ",", False, False, True)
 )
@@ -112,13 +112,13 @@ def _to_json(value: Any) -> bytes:
     if _pieces is not None:
         try:
             return "".join(_pieces(value, 0)).encode()
-        except Exception:  # the slower way says what is wrong, also of a value that holds itself
+        except Exception:  # the slow path below raises the proper error, also for circular values
             pass
     return _JSON.encode(value).encode()
 
 
 def _from_json(data: bytes) -> Any:
-    """`json.loads`, with a short way for UTF-8 without white space around it."""
+    """`json.loads`, with a fast path for UTF-8 without surrounding whitespace."""
     try:
         text = data.decode()
         value, end = _decode_json(text)
@@ -185,7 +185,7 @@ _NAMED |= {"str": STRING, "int": LONG}
 
 
 def serde(value: Any, where: Where | None = None) -> Serde | None:
-    """A serde by its name, or as it is. None stays None: the application's default. TopologyError for anything else."""
+    """The serde for a name or a serde object. None (the application's default) stays None. TopologyError otherwise."""
     if value is None or isinstance(value, Serde):
         return value
     if isinstance(value, str):
@@ -200,7 +200,7 @@ def serde(value: Any, where: Where | None = None) -> Serde | None:
 
 
 class _Foreign(Serde):
-    """An object with `serialize(topic, value)` and `deserialize(topic, data)`."""
+    """Adapts an object with `serialize(topic, value)` and `deserialize(topic, data)`."""
 
     def __init__(self, inner: Any) -> None:
         self.name = type(inner).__name__
@@ -209,20 +209,18 @@ class _Foreign(Serde):
 
 
 class WrappingSerde(Serde):
-    """A serde around another. `inner` None takes the application's default: that of values, or of keys
-    (`takes_key`).
-    """
+    """A serde around another. `inner` None: the application's default serde of values or, if `takes_key`, of keys."""
 
     inner: Serde | None
     takes_key = False
 
     def bound(self, inner: Serde) -> Serde:
-        """The same with the default inside."""
+        """A copy with the default serde inside."""
         raise SerdeError(f"{type(self).__name__} cannot take a default")
 
 
 class TimeWindowedSerde(WrappingSerde):
-    """`key + start`. `size_ms` gives the end when reading."""
+    """Keys of time and sliding windows, as `key + start`. Reading needs `size_ms` for the end."""
 
     takes_key = True
 
@@ -253,13 +251,13 @@ class TimeWindowedSerde(WrappingSerde):
     def deserialize(self, topic: str, data: bytes) -> Any:
         assert self.inner is not None
         if self.size_ms is None:
-            raise SerdeError("a time-windowed key holds no end: give the window size to the serde that reads it")
+            raise SerdeError("cannot read a time-windowed key without its window size; pass the size to the serde")
         start = int.from_bytes(data[-8:], "big")
         return Windowed(self.inner.deserialize(topic, data[:-8]), Window(start, min(start + self.size_ms, TIME_MAX)))
 
 
 class SessionWindowedSerde(WrappingSerde):
-    """`key + end + start`."""
+    """Keys of session windows, as `key + end + start`."""
 
     takes_key = True
 

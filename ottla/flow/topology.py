@@ -1,5 +1,4 @@
-"""What is executed: sources, processors with their stores, and sinks, joined into sub-topologies (Kafka Streams:
-Topology).
+"""Topology: sources, processors with their stores, and sinks, connected into sub-topologies (Kafka Streams: Topology).
 
     topology = Topology()
     topology.add_source("in", ["words"], key_serde="string", value_serde="string")
@@ -8,10 +7,10 @@ Topology).
     topology.add_sink("out", "counts", "count")
 
 Rules:
-- Nodes that are linked, or that share a store, are one sub-topology; it runs as one task for each partition of its
+- Nodes that are connected, or that share a store, form one sub-topology; it runs as one task for each partition of its
   topics.
-- A repartition topic is written by one sub-topology and read by another.
-- A node's children are called in the order in which they were added.
+- A repartition topic connects two sub-topologies: one writes it, the other reads it.
+- A node calls its children in the order in which they were added.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from ottla.flow.serde import Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import Where, here
 
-#: (record as Input, the partition's newest timestamp so far) to a timestamp in ms; a negative one drops the record.
+#: (record, the partition's newest timestamp so far) -> timestamp in ms; a negative one drops the record.
 Extractor = Callable[..., int]
-#: (topic, key, value, number of partitions) to a partition, several, or None for the default.
+#: (topic, key, value, number of partitions) -> a partition, several, or None for the default.
 Partitioner = Callable[[str, Any, Any, int], Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Topics (or a pattern) that are read."""
+    """Input topics, or a pattern for them."""
 
     name: str
     topics: tuple[str, ...]
@@ -45,13 +44,13 @@ class Source:
     extractor: Extractor | None
     reset: str | None
     where: Where
-    #: The topics are Ottla's own: their names begin with the application's id.
+    #: The topics are internal: their names begin with the application's id.
     internal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorNode:
-    """A processor and whom it gets records from."""
+    """A processor with its parents and stores."""
 
     name: str
     supplier: Supplier
@@ -62,7 +61,7 @@ class ProcessorNode:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """A topic that is written, or a function that names one for each record."""
+    """An output topic, or a function that names one for each record."""
 
     name: str
     topic: str | Callable[..., str]
@@ -84,7 +83,7 @@ class InternalTopic:
 
 @dataclass(frozen=True, slots=True)
 class Subtopology:
-    """Nodes that run in one task, in their order. `number` is its place in task ids."""
+    """Nodes that run in one task, in order. Task ids are `number`, underscore, partition."""
 
     number: int
     nodes: tuple[str, ...]
@@ -93,7 +92,11 @@ class Subtopology:
 
 @dataclass(slots=True)
 class Topology:
-    """A topology that is being built. `freeze` is implied: engines read it and never write."""
+    """Sources, processors, stores and sinks (Kafka Streams: Topology). The `add_` methods return the topology.
+
+    All errors are TopologyError and name `where`, the line of the user's program (default: the caller's line). The
+    engine only reads a topology.
+    """
 
     sources: dict[str, Source] = field(default_factory=dict)
     processors: dict[str, ProcessorNode] = field(default_factory=dict)
@@ -102,12 +105,12 @@ class Topology:
     internal_topics: dict[str, InternalTopic] = field(default_factory=dict)
     #: All nodes in the order in which they were added.
     order: list[str] = field(default_factory=list)
-    #: The sources of global stores.
+    #: Source to its global store.
     global_sources: dict[str, str] = field(default_factory=dict)
     global_stores: set[str] = field(default_factory=set)
-    #: Sources whose topics must have as many partitions as each other, and the line that says so.
+    #: Sources whose topics must have the same number of partitions, and the line that requires it.
     copartitioned: list[tuple[frozenset[str], Where]] = field(default_factory=list)
-    #: Store to the topic that is its changelog.
+    #: Store to the source topic that serves as its changelog.
     source_changelogs: dict[str, str] = field(default_factory=dict)
 
     def add_source(
@@ -122,7 +125,7 @@ class Topology:
         where: Where | None = None,
         internal: bool = False,
     ) -> Topology:
-        """Read topics."""
+        """Add a source that reads topics, or all topics that match a compiled pattern."""
         where = where or here()
         self._claim(name, where)
         pattern = topics.pattern if isinstance(topics, re.Pattern) else None
@@ -143,7 +146,7 @@ class Topology:
         return self
 
     def add_processor(self, name: str, supplier: Supplier, *parents: str, where: Where | None = None) -> Topology:
-        """Add a processor behind its parents. The stores that the supplier declares are added and connected."""
+        """Add a processor downstream of its parents. Stores that the supplier declares are added and connected."""
         where = where or here()
         self._claim(name, where)
         self._known(name, parents, where)
@@ -164,7 +167,7 @@ class Topology:
         where: Where | None = None,
         internal: bool = False,
     ) -> Topology:
-        """Write to a topic, or to the one that `topic(key, value, context)` names."""
+        """Add a sink that writes to a topic, or to the one that `topic(key, value, context)` returns."""
         where = where or here()
         self._claim(name, where)
         self._known(name, parents, where)
@@ -173,7 +176,7 @@ class Topology:
         return self
 
     def add_state_store(self, spec: Any, *processors: str, where: Where | None = None) -> Topology:
-        """Add a store and connect processors to it. The same one may be added again."""
+        """Add a store and connect processors to it. Adding an equal store again has no effect."""
         where = where or here()
         spec = spec.build() if hasattr(spec, "build") else spec
         known = self.stores.get(spec.name)
@@ -185,7 +188,7 @@ class Topology:
         return self
 
     def connect_processor_and_state_stores(self, processor: str, *names: str, where: Where | None = None) -> Topology:
-        """Let a processor use stores."""
+        """Give a processor access to stores."""
         where = where or here()
         if processor not in self.processors:
             raise TopologyError(f"processor {processor} has not been added", where)
@@ -212,7 +215,7 @@ class Topology:
         timestamp_extractor: Extractor | None = None,
         where: Where | None = None,
     ) -> Topology:
-        """A store that every task sees whole: all partitions of a topic, written by one processor."""
+        """Add a global store: every task holds all partitions of `topic`, and one processor writes the store."""
         where = where or here()
         spec = spec.build() if hasattr(spec, "build") else spec
         self.add_source(
@@ -242,7 +245,7 @@ class Topology:
         value_serde: Any = None,
         timestamp_extractor: Extractor | None = None,
     ) -> Topology:
-        """A store that is filled from a topic, which is its changelog (KIP-813)."""
+        """Add a store that is filled from a topic, which also serves as its changelog (KIP-813)."""
         where = here()
         spec = (spec.build() if hasattr(spec, "build") else spec).without_logging()
         self.add_source(
@@ -259,10 +262,11 @@ class Topology:
         return self
 
     def add_internal_topic(self, topic: InternalTopic) -> None:
+        """Add a repartition topic."""
         self.internal_topics[topic.name] = topic
 
     def copartition(self, sources: Iterable[str], where: Where) -> None:
-        """The topics of these sources must have as many partitions as each other."""
+        """Require the topics of these sources to have the same number of partitions."""
         self.copartitioned.append((frozenset(sources), where))
 
     def parents(self, name: str) -> tuple[str, ...]:
@@ -270,11 +274,11 @@ class Topology:
         return node.parents if node else ()
 
     def children(self, name: str) -> list[str]:
-        """In the order in which they were added."""
+        """The children of a node in the order in which they were added."""
         return [each for each in self.order if name in self.parents(each)]
 
     def subtopologies(self) -> list[Subtopology]:
-        """Numbered as Kafka Streams numbers them: by the first node of each."""
+        """The sub-topologies, numbered as in Kafka Streams: by the first node of each."""
         roots: dict[str, str] = {name: name for name in self.order}
 
         def root(name: str) -> str:
@@ -299,7 +303,7 @@ class Topology:
         ]
 
     def topic(self, name: str, application_id: str) -> str:
-        """A topic's real name: internal ones begin with the application's id."""
+        """A topic's real name: internal names begin with the application's id."""
         return f"{application_id}-{name}" if name in self.internal_topics else name
 
     def describe(self) -> str:
@@ -309,7 +313,7 @@ class Topology:
         return describe(self)
 
     def check_partitions(self, partitions: Mapping[str, int]) -> None:
-        """TopologyError if topics that must be co-partitioned are not; the sizes are by the topics' names."""
+        """TopologyError if topics that must be co-partitioned are not. `partitions`: the number by topic name."""
         for names, where in self.copartitioned:
             sizes = {
                 topic: partitions[topic]
@@ -321,9 +325,8 @@ class Topology:
             if len(set(sizes.values())) > 1:
                 listed = ", ".join(f"{topic}: {count}" for topic, count in sorted(sizes.items()))
                 raise TopologyError(
-                    f"topics that are joined or cogrouped must have as many partitions as each other, but have "
-                    f"{listed}; "
-                    "call repartition() on one of the streams, or create the topics alike",
+                    f"topics that are joined or cogrouped must have the same number of partitions, but have {listed}; "
+                    "call repartition() on one of the streams, or create the topics with the same number",
                     where,
                 )
 

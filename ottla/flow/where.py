@@ -17,12 +17,12 @@ class Where:
         return f"{self.file}:{self.line}"
 
 
-#: Modules that are not the user's program.
+#: Modules that are not part of the user's program.
 _OURS = ("ottla.flow", "ottla.streams")
 
 
 def here() -> Where:
-    """The innermost caller outside of this product."""
+    """The innermost caller outside of these modules."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_OURS):
         frame = frame.f_back

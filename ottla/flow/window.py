@@ -1,6 +1,6 @@
 """The windows of aggregates and joins. All times are in milliseconds; a duration is a timedelta or a number of ms.
 
-Rules (Kafka Streams'):
+Rules (Kafka Streams):
 - Time windows are aligned to 1970; the start is inclusive, the end exclusive. Sliding and session windows include both.
 - Without a grace period a window closes when stream time reaches its end.
 """
@@ -18,7 +18,7 @@ Duration = timedelta | int
 
 
 def ms(duration: Duration, what: str = "duration") -> int:
-    """A duration in whole milliseconds; TopologyError if it is negative or not a duration."""
+    """The duration in whole milliseconds. TopologyError if it is negative or not a duration."""
     if isinstance(duration, timedelta):
         value = duration // timedelta(milliseconds=1)
     elif type(duration) is int:
@@ -39,7 +39,7 @@ def _positive(duration: Duration, what: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindows:
-    """Tumbling windows of `size_ms`, or hopping ones that start every `advance_ms`."""
+    """Tumbling windows of `size_ms`, or hopping windows that start every `advance_ms` (Kafka Streams: TimeWindows)."""
 
     size_ms: int
     advance_ms: int
@@ -47,20 +47,22 @@ class TimeWindows:
 
     @classmethod
     def of(cls, size: Duration) -> TimeWindows:
-        """Tumbling windows that close at their end, unless `.grace(...)` follows."""
+        """Tumbling windows that close at their end; `.grace(...)` sets a grace period. TopologyError if size is 0."""
         size_ms = _positive(size, "window size")
         return cls(size_ms, size_ms)
 
     @classmethod
     def of_size_with_no_grace(cls, size: Duration) -> TimeWindows:
+        """Tumbling windows that close at their end."""
         return cls.of(size)
 
     @classmethod
     def of_size_and_grace(cls, size: Duration, grace: Duration) -> TimeWindows:
+        """Tumbling windows that close `grace` after their end."""
         return cls.of(size).grace(grace)
 
     def advance_by(self, advance: Duration) -> TimeWindows:
-        """Hopping windows: a record is in `size / advance` of them."""
+        """Hopping windows: each record is in about `size / advance` of them. TopologyError if `advance` is larger."""
         advance_ms = _positive(advance, "window advance")
         if advance_ms > self.size_ms:
             raise TopologyError(
@@ -69,11 +71,11 @@ class TimeWindows:
         return replace(self, advance_ms=advance_ms)
 
     def grace(self, grace: Duration) -> TimeWindows:
-        """Records that are late by up to so much still count."""
+        """Accept records until `grace` after a window's end."""
         return replace(self, grace_ms=ms(grace, "grace period"))
 
     def windows_for(self, timestamp: int) -> list[Window]:
-        """The windows that a record is in, by ascending start."""
+        """The windows of a record with this timestamp, by ascending start."""
         size, advance = self.size_ms, self.advance_ms
         start = max(0, timestamp - size + advance) // advance * advance
         windows = []
@@ -85,17 +87,18 @@ class TimeWindows:
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows:
-    """A window that never ends. Records before its start are ignored."""
+    """One window that never ends (Kafka Streams: UnlimitedWindows). Records before its start are ignored."""
 
     start_ms: int = 0
     grace_ms: int = 0
 
     @classmethod
     def of(cls) -> UnlimitedWindows:
+        """A window that starts at 0 (1970)."""
         return cls()
 
     def start_on(self, start: int) -> UnlimitedWindows:
-        """The window's start, in ms since 1970."""
+        """Set the window's start, in ms since 1970."""
         return replace(self, start_ms=ms(start, "window start"))
 
     @property
@@ -108,39 +111,45 @@ class UnlimitedWindows:
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindows:
-    """Windows that hold any two records of a key that are at most `difference_ms` apart (KIP-450)."""
+    """Windows for every set of a key's records that are at most `difference_ms` apart (KIP-450)."""
 
     difference_ms: int
     grace_ms: int = 0
 
     @classmethod
     def of_time_difference_with_no_grace(cls, difference: Duration) -> SlidingWindows:
+        """Sliding windows that close at their end."""
         return cls(ms(difference, "time difference"))
 
     @classmethod
     def of_time_difference_and_grace(cls, difference: Duration, grace: Duration) -> SlidingWindows:
+        """Sliding windows that close `grace` after their end."""
         return cls(ms(difference, "time difference"), ms(grace, "grace period"))
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWindows:
-    """Windows of activity: records of a key that are at most `gap_ms` apart are in one session."""
+    """Sessions: records of a key that are at most `gap_ms` apart are in one session (Kafka Streams: SessionWindows)."""
 
     gap_ms: int
     grace_ms: int = 0
 
     @classmethod
     def of_inactivity_gap_with_no_grace(cls, gap: Duration) -> SessionWindows:
+        """Sessions that close after the inactivity gap. TopologyError if the gap is 0."""
         return cls(_positive(gap, "inactivity gap"))
 
     @classmethod
     def of_inactivity_gap_and_grace(cls, gap: Duration, grace: Duration) -> SessionWindows:
+        """Sessions that close `grace` after the inactivity gap. TopologyError if the gap is 0."""
         return cls(_positive(gap, "inactivity gap"), ms(grace, "grace period"))
 
 
 @dataclass(frozen=True, slots=True)
 class JoinWindows:
-    """A right record joins a left one if its time is in [left - before, left + after]."""
+    """The window of a join of streams: a right record joins a left record at time t if its time is in
+    [t - before_ms, t + after_ms] (Kafka Streams: JoinWindows).
+    """
 
     before_ms: int
     after_ms: int
@@ -148,19 +157,21 @@ class JoinWindows:
 
     @classmethod
     def of_time_difference_with_no_grace(cls, difference: Duration) -> JoinWindows:
+        """Join records that are at most `difference` apart."""
         value = ms(difference, "time difference")
         return cls(value, value)
 
     @classmethod
     def of_time_difference_and_grace(cls, difference: Duration, grace: Duration) -> JoinWindows:
+        """Join records that are at most `difference` apart, and accept records up to `grace` late."""
         return replace(cls.of_time_difference_with_no_grace(difference), grace_ms=ms(grace, "grace period"))
 
     def before(self, difference: Duration) -> JoinWindows:
-        """Right records may be earlier than the left one by so much."""
+        """Set how much earlier than the left record a right record may be."""
         return replace(self, before_ms=ms(difference, "time difference"))
 
     def after(self, difference: Duration) -> JoinWindows:
-        """Right records may be later than the left one by so much."""
+        """Set how much later than the left record a right record may be."""
         return replace(self, after_ms=ms(difference, "time difference"))
 
     @property

@@ -185,14 +185,14 @@ def test_errors_of_types_name_the_line_of_the_user() -> None:
         (value["s"] + 1, "invalid types in .value.s . 1.: string and long .expected number or string."),
         (value["s"] > value["a"], "string and long"),
         (value["z"], "value has no field z .its fields: a, b,"),
-        (key["id"], "key is a string: it has no field id"),
+        (key["id"], "key is a string, so it has no field id"),
         (~value["a"], "invalid types in not.value.a.: long .expected boolean."),
         (value["x"] % 2, "double and long .expected long."),
     ]
     for expression, text in wrong:
         with pytest.raises(TopologyError, match=rf"{text}.*test_expression\.py:\d+"):
             type_of(expression, "string", VALUE)
-    with pytest.raises(TopologyError, match=r"has no truth of its own.*test_expression\.py"):
+    with pytest.raises(TopologyError, match=r"has no truth value.*test_expression\.py"):
         bool(value["a"] > 1 and value["b"])
     with pytest.raises(TopologyError, match="invalid constant"):
         lit([1])

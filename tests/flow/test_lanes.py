@@ -233,7 +233,7 @@ def test_explain_says_where_types_are_not_known() -> None:
     stream.map_values(lambda v: v).filter(col("n") > 1).to("out")
     told = builder.build(application_id="app").explain()
     assert "lane  record: a Python call for each record" in told
-    assert "lane  column: (value.n > 1), for each record, as the types before it are not known" in told
+    assert "lane  column: (value.n > 1), for each record, because its input types are not known" in told
 
 
 def test_wrong_types_are_refused_at_the_line_of_the_user() -> None:

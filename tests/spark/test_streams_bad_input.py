@@ -137,7 +137,7 @@ def test_a_record_that_does_not_decode_says_how_to_go_on() -> None:
         driver.pipe("in", b"k", b"{", 1)
     assert "failed on in-0 at offset 0: " in str(raised.value)
     assert str(raised.value).endswith(
-        "; Handlers(deserialization=log_and_continue, dead_letter_topic=...) goes on without such records"
+        "; Handlers(deserialization=log_and_continue, dead_letter_topic=...) skips such records"
     )
 
 

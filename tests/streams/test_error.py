@@ -189,7 +189,7 @@ def test_a_record_without_a_timestamp_fails_by_default() -> None:
     builder = StreamsBuilder()
     builder.stream("in").to("out")
     made = TestDriver(builder.build(key_serde="string", value_serde="long"))
-    with pytest.raises(StreamsError, match=r"has the invalid timestamp -1"):
+    with pytest.raises(StreamsError, match=r"invalid timestamp of the record at .*: -1 \(expected 0 or more\)"):
         made.input_topic("in").pipe("k", 9, -1)
 
 

@@ -180,7 +180,7 @@ def test_a_plan_is_explained_and_drawn() -> None:
     text = app.explain()
     for part in (
         "stream of clicks",
-        "gives a stream: key string, value json; keys lie in their partitions",
+        "emits a stream: key string, value json; partitioned by key",
         "through topic <application id>-counts-repartition",
         "windows: 300000 ms every 300000 ms, grace 60000 ms",
         "waits 60000 ms after the window ends",

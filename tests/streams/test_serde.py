@@ -98,7 +98,7 @@ def test_bytes_of_another_kind_are_refused() -> None:
         with pytest.raises(SerdeError, match=f"the {kind} serde cannot read"):
             made.deserialize("t", b"\xff\xfe\xfd")
     unsized = TimeWindowedSerde("string", None)
-    with pytest.raises(SerdeError, match="give the window size"):
+    with pytest.raises(SerdeError, match="without its window size"):
         unsized.deserialize("t", bytes(9))
 
 

@@ -1,4 +1,4 @@
-"""Column expressions, pure: what they are, their types, and what they give for one record.
+"""Column expressions, their types, and their evaluation for one record, without Arrow.
 
-Read `expression.py`, then `kind.py` (types) and `row.py` (one record). `ottla/flow/vector` computes them for columns.
+Read `expression.py`, then `kind.py` (types) and `row.py` (one record). `ottla/flow/vector` evaluates them on columns.
 """

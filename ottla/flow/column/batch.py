@@ -1,10 +1,10 @@
-"""Functions of many records at once, on Arrow, pandas or polars.
+"""Batch functions: functions of many records at once, on Arrow, pandas or polars.
 
     batch(lambda rows: rows["amount"] * 2, returns="double", form="pandas")
 
-The function is given a table with the columns `key`, `timestamp` (ms) and the value: its fields under their names, or
-`value` where it is no object. It may be called with any number of records, one included, and again for the same records
-when one of them cannot be processed: it must look at each row alone.
+The function gets a table with the columns `key`, `timestamp` (ms) and the value: the fields of an object under their
+names, any other value as `value`. It may be called with any number of records, including one, and again for the same
+records when one of them cannot be processed. So it must treat each row independently.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ _KINDS = ("long", "double", "string", "boolean", "bytes")
 
 
 class BatchFunction:
-    """`kind` is the type of its values, `key_kind` that of its keys (flat_map). `inputs` are the types of the keys and
-    values that it is given, known when the program is built.
+    """A function of a table of records, made by `batch`.
+
+    `kind` is the type of its results, `key_kind` that of their keys (flat_map). `inputs` are the types of its input
+    keys and values, set when the program is built.
     """
 
     def __init__(self, function: Callable[[Any], Any], form: Form, kind: Type, key_kind: Type = None) -> None:
@@ -31,12 +33,12 @@ class BatchFunction:
         self.kind = kind
         self.key_kind = key_kind
         self.inputs: tuple[Type, Type] | None = None
-        #: True if it gives rows of its own (flat_map) and not one value for each record.
+        #: Whether it returns rows of its own (flat_map) instead of one value per record.
         self.is_flat = False
 
     @property
     def batch(self) -> BatchFunction:
-        """What an operator that takes columns looks for."""
+        """The batch function of an operator (vector/region.py)."""
         return self
 
     @property
@@ -44,19 +46,19 @@ class BatchFunction:
         return self.key_kind, self.kind
 
     def compute(self, frame: Any) -> Any:
-        """A value for each record, as an Arrow array."""
+        """One value per record, as an Arrow array."""
         from ottla.flow.vector.batch import values_of
 
         return values_of(self, frame)
 
     def flat(self, frame: Any) -> Any:
-        """A frame of the rows that the function gives."""
+        """The rows that the function returns, as a frame."""
         from ottla.flow.vector.batch import rows_of
 
         return rows_of(self, frame)
 
     def timed(self, key: Any, value: Any, timestamp: int) -> Any:
-        """A record: its value, or its pairs of keys and values."""
+        """The result for one record: a value, or (key, value) pairs."""
         from ottla.flow.vector.batch import frame_of
 
         frame = frame_of(self, key, value, timestamp)
@@ -76,16 +78,17 @@ def batch(
     key: str | None = None,
     form: Form = "arrow",
 ) -> BatchFunction:
-    """A function of a table, for filter, map_values and flat_map.
+    """Declare a function of a table, for filter, filter_not, map_values and flat_map.
 
-    `returns` is the type of its values (long, double, string, boolean, bytes, or fields with types). For filter and
-    map_values it gives one value for each row: an array, a series, a list, or a table of the fields. For flat_map it
-    gives a table with the columns `row` (the index of the row that it comes from, ascending), `key` (of type `key`) and
-    the value: its fields, or `value`.
+    `form` is the kind of table that the function gets: arrow, pandas or polars. `returns` is the type of its values:
+    long, double, string, boolean, bytes, or a mapping of field names to these. For filter and map_values the function
+    returns one value per row: an array, a series, a list, or a table of the fields. For flat_map it returns a table
+    with the columns `row` (the index of the input row, ascending), `key` (of type `key`) and the value: its fields, or
+    `value`. TopologyError if an argument is invalid.
     """
     where = here()
     if not callable(function):
-        raise TopologyError(f"invalid function of batch: {function!r} (expected something callable)", where)
+        raise TopologyError(f"invalid function for batch: {function!r} (expected a callable)", where)
     if form not in ("arrow", "pandas", "polars"):
         raise TopologyError(f"invalid form: {form!r} (expected arrow, pandas or polars)", where)
     kind: Type = returns if isinstance(returns, str) else tuple(returns.items())

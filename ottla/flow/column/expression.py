@@ -1,18 +1,18 @@
-"""Column expressions: what a step does to key, value and timestamp, said in a form that also runs on whole columns.
+"""Column expressions: functions of key, value and timestamp in a form that also runs on whole columns.
 
     col("value.amount") > 10                    value["amount"] * 2 + lit(1)
     value.lower().starts_with("x")              struct(card=key, cents=(value["amount"] * 100).cast("long"))
 
 Rules:
-- Types are long (64 bits), double, string, boolean and bytes; an object's fields have these types.
-- Null gives null, but for `is_null`, `otherwise`, and the three values of `&`, `|` and `~`. A filter keeps what is
-  true.
-- A long that leaves its 64 bits, a division by zero and a cast that loses something other than a fraction are errors
-  of the record, as an exception of a function would be. `/` gives a double; `//` and `%` are for longs and round down.
+- Types are long (64 bits), double, string, boolean and bytes; the fields of an object have these types.
+- The result of a null operand is null, except for `is_null`, `otherwise`, and the three-valued logic of `&`, `|` and
+  `~`. A filter keeps the records for which its expression is true.
+- Overflow of a long, division by zero, and a cast that loses more than a fraction are errors of the record, like an
+  exception of a function. `/` returns a double; `//` and `%` take longs and round down.
 - Text is compared by code points; `lower` and `upper` are Python's.
 
-An expression is its operation and its parts; `row.py` makes a function of one record, which is what an expression
-means; `vector/evaluate.py` computes the same for columns. Errors of types name the line that wrote the expression.
+An expression is an operation and its parts. `row.py` compiles it to a function of one record, which defines its
+meaning; `vector/evaluate.py` computes the same on columns. Type errors name the line of the expression.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expression:
-    """`parts` are expressions, `options` what else the operation needs."""
+    """A column expression, built with operators and methods from `col`, `key`, `value`, `timestamp` and `lit`.
+
+    `parts` are its operands, `options` the other arguments of the operation.
+    """
 
     operation: str
     parts: tuple[Expression, ...] = ()
@@ -49,7 +52,7 @@ class Expression:
 
     def __bool__(self) -> bool:
         raise TopologyError(
-            f"the expression {self!r} has no truth of its own: use & for and, | for or, ~ for not, each side in "
+            f"the expression {self!r} has no truth value; use & for and, | for or, ~ for not, with each side in "
             "parentheses",
             here(),
         )
@@ -126,51 +129,57 @@ class Expression:
         return _of("not", self)
 
     def is_null(self) -> Expression:
+        """Whether the value is null."""
         return _of("is_null", self)
 
     def otherwise(self, other: Any) -> Expression:
-        """This, or `other` where this is null."""
+        """The value, or `other` if it is null. Both must have the same type."""
         return _of("otherwise", self, other)
 
     def is_in(self, *values: Any) -> Expression:
-        """Equal to one of these constants, which are of one class."""
+        """Whether the value equals one of these constants, which must be of one class."""
         if not values or len({type(each) for each in values}) != 1 or type(values[0]) not in LITERALS:
-            raise TopologyError(f"invalid values of is_in: {values!r} (expected constants of one class)", here())
+            raise TopologyError(f"invalid values for is_in: {values!r} (expected constants of one class)", here())
         return Expression("is_in", (self,), values)
 
     def lower(self) -> Expression:
+        """The text in lower case."""
         return _of("lower", self)
 
     def upper(self) -> Expression:
+        """The text in upper case."""
         return _of("upper", self)
 
     def length(self) -> Expression:
-        """Characters."""
+        """The number of characters (code points)."""
         return _of("length", self)
 
     def starts_with(self, text: str) -> Expression:
+        """Whether the value starts with `text`."""
         return Expression("starts_with", (self,), (_text(text, "starts_with"),))
 
     def ends_with(self, text: str) -> Expression:
+        """Whether the value ends with `text`."""
         return Expression("ends_with", (self,), (_text(text, "ends_with"),))
 
     def contains(self, text: str) -> Expression:
+        """Whether the value contains `text`."""
         return Expression("contains", (self,), (_text(text, "contains"),))
 
     def replace(self, old: str, new: str) -> Expression:
-        """Every `old` by `new`."""
+        """The text with every `old` replaced by `new`."""
         if not _text(old, "replace"):
-            raise TopologyError("replace needs a text that is not empty", here())
+            raise TopologyError("invalid text for replace: '' (expected at least one character)", here())
         return Expression("replace", (self,), (old, _text(new, "replace")))
 
     def substring(self, start: int, length: int) -> Expression:
-        """So many characters from `start` (0: the first)."""
+        """At most `length` characters from index `start`, counted from 0."""
         if type(start) is not int or type(length) is not int or start < 0 or length < 0:
-            raise TopologyError(f"invalid substring: {start!r}, {length!r} (expected 0 or more each)", here())
+            raise TopologyError(f"invalid substring: {start!r}, {length!r} (expected two ints, 0 or more)", here())
         return Expression("substring", (self,), (start, length))
 
     def cast(self, kind: str) -> Expression:
-        """As "long" (a double loses its fraction), "double" or "string"."""
+        """The value as a "long" (a double loses its fraction), a "double" or a "string"."""
         if kind not in ("long", "double", "string"):
             raise TopologyError(f"unknown type: {kind!r} (expected long, double or string)", here())
         return Expression("cast", (self,), (kind,))
@@ -188,15 +197,15 @@ def lit(constant: Any) -> Expression:
     kind = LITERALS.get(type(constant))
     if kind is None or (kind == "long" and not LONG_MIN <= constant <= LONG_MAX):
         raise TopologyError(
-            f"invalid constant: {constant!r} (expected int of 64 bits, float, str, bool or bytes)", here()
+            f"invalid constant: {constant!r} (expected an int of 64 bits, a float, str, bool or bytes)", here()
         )
     return Expression("literal", (), (constant,))
 
 
 def col(path: str) -> Expression:
-    """`key`, `value`, `timestamp`, or a field of these: `value.amount`. A name alone is a field of the value."""
+    """The column `key`, `value` or `timestamp`, or a field: `value.amount`. Any other name is a field of the value."""
     if type(path) is not str or not path:
-        raise TopologyError(f"invalid column: {path!r} (expected a name, such as value.amount)", here())
+        raise TopologyError(f"invalid column: {path!r} (expected a name such as value.amount)", here())
     first, *rest = path.split(".")
     if first not in ("key", "value", "timestamp"):
         first, rest = "value", [first, *rest]
@@ -209,7 +218,7 @@ def col(path: str) -> Expression:
 def struct(**fields: Any) -> Expression:
     """An object with these fields."""
     if not fields:
-        raise TopologyError("struct() needs at least one field", here())
+        raise TopologyError("struct() has no fields; pass at least one as a keyword", here())
     return Expression("struct", tuple(_expression(each) for each in fields.values()), tuple(fields))
 
 
@@ -226,5 +235,5 @@ def _of(operation: str, *parts: Any) -> Expression:
 
 def _text(given: Any, what: str) -> str:
     if not isinstance(given, str):
-        raise TopologyError(f"invalid text of {what}: {given!r} (expected a str)", here())
+        raise TopologyError(f"invalid text for {what}: {given!r} (expected a str)", here())
     return given

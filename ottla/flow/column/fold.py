@@ -1,4 +1,4 @@
-"""Aggregates that are known by name."""
+"""The built-in reducers: sum, min and max."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ottla.flow.column.expression import LONG_MAX, LONG_MIN
 
 
 def added(one: Any, other: Any) -> Any:
-    """The sum; OverflowError if it is no long of 64 bits."""
+    """The sum of two values. OverflowError if it is an int of more than 64 bits."""
     total = one + other
     if total.__class__ is int and not LONG_MIN <= total <= LONG_MAX:
-        raise OverflowError(f"the sum {total} does not fit into a long")
+        raise OverflowError(f"the sum {total} does not fit in a long")
     return total
 
 

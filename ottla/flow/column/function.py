@@ -1,4 +1,4 @@
-"""A column expression where a function of a record is expected."""
+"""A column expression in place of a function of a record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.flow.where import here
 
 
 class ColumnFunction:
-    """`expression` is what it computes, `timed` the function of key, value and timestamp."""
+    """A column expression as a function. `timed` takes key, value and timestamp."""
 
     def __init__(self, expression: Expression) -> None:
         self.expression = expression
@@ -25,9 +25,9 @@ class ColumnFunction:
 
 
 def without_time(expression: Expression) -> ColumnFunction:
-    """The function of a step that has no timestamps: those of tables."""
+    """The function for a table's step, which has no timestamps. TopologyError if the expression reads one."""
     if _reads_time(expression):
-        raise TopologyError(f"{expression!r} reads the timestamp, which rows of a table do not have here", here())
+        raise TopologyError(f"{expression!r} reads the timestamp, which is not available in a table's step", here())
     return ColumnFunction(expression)
 
 

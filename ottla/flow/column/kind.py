@@ -5,14 +5,14 @@ from __future__ import annotations
 from ottla.flow.column.expression import LITERALS, Expression
 from ottla.flow.error import TopologyError
 
-#: A type: long, double, string, boolean or bytes, or the fields of an object. None: not known before a record comes.
+#: A type: long, double, string, boolean or bytes, or the fields of an object. None: not known before run time.
 Type = str | tuple[tuple[str, str], ...] | None
 
 _NUMBERS = ("long", "double")
 
 
 def type_of(expression: Expression, key: Type, value: Type) -> Type:
-    """The type of what an expression gives; TopologyError if its parts do not fit. None: known only at a record."""
+    """The type of an expression's result; None if not known before run time. TopologyError if operands do not match."""
     parts = [type_of(each, key, value) for each in expression.parts]
     operation, options = expression.operation, expression.options
     match operation:
@@ -72,7 +72,7 @@ def _field(expression: Expression, kind: Type, name: str) -> Type:
     if kind is None:
         return None
     if isinstance(kind, str):
-        raise TopologyError(f"{expression.parts[0]!r} is a {kind}: it has no field {name}", expression.where)
+        raise TopologyError(f"{expression.parts[0]!r} is a {kind}, so it has no field {name}", expression.where)
     found = dict(kind).get(name)
     if found is None:
         names = ", ".join(each for each, _ in kind)

@@ -1,4 +1,4 @@
-"""A column expression as a function of one record."""
+"""Column expressions as functions of one record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row = Callable[[Any, Any, int], Any]
 
 
 def row(expression: Expression) -> Row:
-    """A function of key, value and timestamp."""
+    """Compile an expression to a function of key, value and timestamp."""
     operation, options = expression.operation, expression.options
     parts = [row(each) for each in expression.parts]
     match operation:
@@ -56,13 +56,13 @@ def row(expression: Expression) -> Row:
 
 
 def _kleene(left: Row, right: Row, both: bool) -> Row:
-    """And (`both`) or or, where null is "not known"."""
+    """Three-valued logic, where null means unknown: "and" if `both`, otherwise "or"."""
 
     def decide(k: Any, v: Any, t: int) -> Any:
         a, b = left(k, v, t), right(k, v, t)
         for each in (a, b):
             if each is not None and each.__class__ is not bool:
-                raise TypeError(f"{each!r} is no boolean")
+                raise TypeError(f"{each!r} is not a boolean")
         if a is (not both) or b is (not both):
             return not both
         return None if a is None or b is None else both
@@ -72,18 +72,18 @@ def _kleene(left: Row, right: Row, both: bool) -> Row:
 
 def _long(number: int) -> int:
     if not LONG_MIN <= number <= LONG_MAX:
-        raise OverflowError(f"{number} does not fit into a long")
+        raise OverflowError(f"{number} does not fit in a long")
     return number
 
 
 def _pair(a: Any, b: Any, others: tuple[type, ...] = ()) -> tuple[Any, Any]:
-    """Two numbers, or two of one of the other classes. A long beside a double becomes one."""
+    """Check that both are numbers, or of the same class among `others`. A long with a double becomes a double."""
     kinds = (a.__class__, b.__class__)
     if kinds[0] is kinds[1] and (kinds[0] in (int, float) or kinds[0] in others):
         return a, b
     if set(kinds) == {int, float}:
         return float(a), float(b)
-    raise TypeError(f"{a!r} and {b!r} do not fit together")
+    raise TypeError(f"{a!r} and {b!r} have types that do not match")
 
 
 def _arithmetic(function: Callable[[Any, Any], Any], *others: type) -> Callable[[Any, Any], Any]:
@@ -106,7 +106,7 @@ def _divide(a: Any, b: Any) -> float:
 def _longs(function: Callable[[int, int], int]) -> Callable[[Any, Any], int]:
     def compute(a: Any, b: Any) -> int:
         if a.__class__ is not int or b.__class__ is not int:
-            raise TypeError(f"{a!r} and {b!r} are no longs")
+            raise TypeError(f"{a!r} and {b!r} are not both longs")
         return _long(function(a, b))
 
     return compute
@@ -115,7 +115,7 @@ def _longs(function: Callable[[int, int], int]) -> Callable[[Any, Any], int]:
 def _texts(function: Callable[..., Any]) -> Callable[..., Any]:
     def compute(text: Any, *options: Any) -> Any:
         if text.__class__ is not str:
-            raise TypeError(f"{text!r} is no string")
+            raise TypeError(f"{text!r} is not a string")
         return function(text, *options)
 
     return compute
@@ -129,13 +129,13 @@ def _of_field(found: Any, name: str) -> Any:
 
 def _not(a: Any) -> bool:
     if a.__class__ is not bool:
-        raise TypeError(f"{a!r} is no boolean")
+        raise TypeError(f"{a!r} is not a boolean")
     return not a
 
 
 def _is_in(found: Any, *values: Any) -> bool:
     if found.__class__ is not values[0].__class__:
-        raise TypeError(f"{found!r} is no {LITERALS[type(values[0])]}")
+        raise TypeError(f"{found!r} is not a {LITERALS[type(values[0])]}")
     return any(found == each for each in values)
 
 
@@ -143,16 +143,16 @@ _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 def cast(found: Any, kind: str) -> Any:
-    """As another type; ValueError or OverflowError if it has no value there."""
+    """Convert a value to another type. ValueError or OverflowError if that type has no such value."""
     if found.__class__ not in (int, float, str):
-        raise TypeError(f"{found!r} is no long, double or string")
+        raise TypeError(f"{found!r} is not a long, a double or a string")
     if kind == "string":
         return found if found.__class__ is str else repr(found)
     if kind == "double":
         return float(found)
     if found.__class__ is str:
         if not _INTEGER.fullmatch(found):
-            raise ValueError(f"{found!r} is no long")
+            raise ValueError(f"{found!r} is not a long")
         return _long(int(found))
     return _long(int(found))
 

@@ -1,4 +1,4 @@
-"""Objects with declared fields, as JSON: values that column expressions and batch functions know the types of."""
+"""A serde of JSON objects with declared fields, whose types column expressions and batch functions know."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 class ColumnsSerde(Serde):
-    """JSON objects as dicts with exactly these fields, null where the JSON has none. Other fields are left out."""
+    """JSON objects as dicts with exactly these fields. A missing field is None; other fields are ignored."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         wrong = next(((name, kind) for name, kind in fields.items() if kind not in _KINDS), None)
         if wrong is not None or not fields:
             told = f"field {wrong[0]} is {wrong[1]!r}" if wrong else "no fields"
-            raise TopologyError(f"invalid columns: {told} (expected a name and one of {', '.join(_KINDS)})", here())
+            raise TopologyError(
+                f"invalid columns: {told} (expected names with types, each one of {', '.join(_KINDS)})", here()
+            )
         self.column_type = tuple(fields.items())
         self.name = f"columns({', '.join(f'{name} {kind}' for name, kind in fields.items())})"
 
@@ -35,7 +37,7 @@ class ColumnsSerde(Serde):
     def deserialize(self, topic: str, data: bytes) -> Any:
         found = JSON.deserialize(topic, data)
         if not isinstance(found, dict):
-            raise SerdeError(f"{data[:40]!r} is no JSON object")
+            raise SerdeError(f"{data[:40]!r} is not a JSON object")
         return self._checked(found, SerdeError)
 
     def serialize(self, topic: str, value: Any) -> bytes:
@@ -60,9 +62,9 @@ class ColumnsSerde(Serde):
             else:
                 raise wrong(f"field {name} is {each!r} (expected a {kind})")
             if kind == "double" and each is not None:
-                made[name] += 0.0  # no negative zero: JSON's "-0" is an int to some readers
+                made[name] += 0.0  # no negative zero: some readers take JSON's "-0" for an int
                 if not isfinite(made[name]):
-                    raise wrong(f"field {name} is {each!r}, which JSON has no form for")
+                    raise wrong(f"field {name} is {each!r}, which JSON cannot represent")
             elif kind == "long" and each is not None and not -(1 << 63) <= each < 1 << 63:
-                raise wrong(f"field {name} is {each!r}, which is no long of 64 bits")
+                raise wrong(f"field {name} is {each!r}, which does not fit in a long of 64 bits")
         return made

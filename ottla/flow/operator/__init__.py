@@ -1,7 +1,7 @@
-"""The operators of the DSL as processors, each with Kafka Streams' exact semantics.
+"""The operators of the DSL, each with Kafka Streams' exact semantics.
 
-Invariant: an operator keeps nothing of its own between records but cells and stores of its task, so that a task that is
-stopped and started between any two records goes on as if nothing had happened.
+Invariant: between records, an operator keeps its state only in cells and stores of its task, so a task can be stopped
+and restarted between any two records without a difference.
 
-Read `stateless.py`, `aggregate.py`, then `view.py`: what one table asks of another.
+Read `stateless.py`, `aggregate.py`, then `view.py` (how tables depend on each other).
 """

@@ -1,8 +1,8 @@
 """Aggregates of streams without windows: count, reduce, aggregate, cogroup.
 
-Rules (Kafka Streams 4.3, tried):
-- A null key or value is dropped. A null result deletes the key and is emitted as a tombstone.
-- The result's timestamp is the newest of the aggregate's and the record's.
+Rules (verified with Kafka Streams 4.3):
+- Records with a null key or value are dropped. A null result deletes the key and is emitted as a tombstone.
+- The result's timestamp is the newer of the aggregate's and the record's.
 - The old value that goes downstream for a new key is the initializer's, not null (reduce: null).
 """
 
@@ -18,7 +18,7 @@ from ottla.flow.task.push import Fused, Node, Push
 
 
 class StreamAggregate(View):
-    """`initializer` None is reduce: the first value is the aggregate."""
+    """The table of an aggregate without windows. `initializer` None: reduce, where the first value is the aggregate."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class _Aggregate(Fused):
 
 
 class CogroupTable(View):
-    """The merge of the aggregates of several streams in one store."""
+    """The table of a cogroup, whose parents aggregate into one store."""
 
     def __init__(self, parents: list[View], getter: Getter) -> None:
         self._parents = parents

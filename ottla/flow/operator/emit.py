@@ -1,4 +1,4 @@
-"""Emit on window close: which windows have closed since the last time, at most once in `interval` ms of wall clock."""
+"""Throttles for emitting the results of closed windows: at most once per interval of wall clock."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 from ottla.flow.processor import Context
 from ottla.flow.record import NO_TIMESTAMP
 
-#: Kafka Streams' internal settings that turn the throttles off (0).
+#: Kafka Streams' internal settings for the intervals in ms; 0 turns the throttle off.
 WINDOW_INTERVAL = "__emit.interval.ms.kstreams.windowed.aggregation__"
 JOIN_INTERVAL = "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__"
 
 
 def interval_ms(configs: dict[str, Any], name: str) -> int:
-    """How often emission may be tried; the default is 1,000 ms."""
+    """The interval between emissions in ms (default: 1,000)."""
     return int(configs.get(name, 1000))
 
 
 class CloseClock:
-    """When closed windows were emitted last, by wall clock and by the time up to which they were."""
+    """The emit-on-close state of an operator. `last` is the close time up to which it has emitted."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -27,7 +27,7 @@ class CloseClock:
         self.last = context.cell("last_emit", NO_TIMESTAMP)
 
     def due(self, close: int) -> bool:
-        """May windows that close by `close` be emitted now?"""
+        """Whether to emit the windows that have closed by `close` now. Starts the next interval."""
         now = self._context.current_system_time_ms()
         if now < self._next.value:
             return False
@@ -36,4 +36,5 @@ class CloseClock:
 
     @property
     def first(self) -> bool:
+        """Whether nothing has been emitted yet."""
         return self.last.value == NO_TIMESTAMP

@@ -1,12 +1,11 @@
-"""Foreign-key joins of tables (KIP-213): the left side subscribes to the right row that its value names.
+"""Foreign-key joins of tables (KIP-213): each left row subscribes to the right row that its value references.
 
-The left side sends a subscription to the right row's partition, where it is stored by `right key, left key`; every
-change
-of the right row answers all subscriptions, and each answer is joined with the left row it was asked for: an answer to
-an older left value is dropped. Both ways go through internal topics.
+The left side sends a subscription to the right row's partition, which stores it under `right key, left key`. Each
+change of the right row sends a response to all its subscriptions, and the left side joins each response with the
+subscribed row. It drops responses to an older left value. Both directions go through internal topics.
 
-Not obvious: the wrappers have Kafka Streams' layout, but the hash of the left value in them is BLAKE2b, not Murmur3:
-only a program's own tasks read it.
+The messages have Kafka Streams' layout, but their hash of the left value is BLAKE2b, not Murmur3: only the program's
+own tasks read it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Instruction(IntEnum):
 
 
 class Subscription(NamedTuple):
-    """What the left side asks: for which left row, at which of its values."""
+    """A subscription of a left row: its key and partition, and the hash of its value."""
 
     hash: bytes | None
     instruction: Instruction
@@ -44,7 +43,7 @@ class Subscription(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The right row's value, and which left value asked."""
+    """The response to a subscription: the right row's value, and the hash of the left value that subscribed."""
 
     hash: bytes | None
     value: Any
@@ -52,7 +51,7 @@ class Answer(NamedTuple):
 
 
 class SubscriptionSerde(WrappingSerde):
-    """`inner` is the serde of the left key."""
+    """The serde of subscriptions. `inner` is the serde of the left key."""
 
     takes_key = True
 
@@ -77,7 +76,7 @@ class SubscriptionSerde(WrappingSerde):
 
 
 class AnswerSerde(WrappingSerde):
-    """`inner` is the serde of the right value."""
+    """The serde of responses. `inner` is the serde of the right value."""
 
     def __init__(self, inner: Serde | None) -> None:
         self.inner = inner
@@ -109,7 +108,7 @@ def _hash(serde: Serde, value: Any) -> bytes | None:
 
 
 class SendSubscriptions(Processor):
-    """Changes of the left table become subscriptions under their foreign keys. `extractor` takes (key, value)."""
+    """Turns changes of the left table into subscriptions under their foreign keys. `extractor` takes (key, value)."""
 
     def __init__(
         self,
@@ -177,7 +176,7 @@ class SendSubscriptions(Processor):
 
 
 class _Keys:
-    """The key of a subscription in its store: the length of the foreign key, the foreign key, the left key."""
+    """The keys of subscriptions in their store: the length of the foreign key, the foreign key, the left key."""
 
     def __init__(self, context: Context, foreign: Serde | None, primary: Serde | None) -> None:
         self._foreign = _bound(context, foreign, "key of the right table", key=True)
@@ -192,7 +191,7 @@ class _Keys:
 
 
 class ReceiveSubscriptions(Processor):
-    """Keeps subscriptions, beside the right table, and hands them on to be answered."""
+    """Stores subscriptions beside the right table and forwards them for a response."""
 
     def __init__(self, store: str, foreign: Serde | None, primary: Serde | None) -> None:
         self._name = store
@@ -219,7 +218,7 @@ class ReceiveSubscriptions(Processor):
 
 
 class AnswerSubscription(Processor):
-    """The right row's value for a subscription that has just come."""
+    """Responds to a new subscription with the right row's value."""
 
     def __init__(self, right: Getter) -> None:
         self._right = right
@@ -246,7 +245,7 @@ class AnswerSubscription(Processor):
 
 
 class AnswerAll(Processor):
-    """A change of the right row answers all its subscriptions, by left key."""
+    """Responds to all subscriptions of a right row when it changes, in the order of the left keys."""
 
     def __init__(self, store: str, foreign: Serde | None, primary: Serde | None, versioned: bool) -> None:
         self._name = store
@@ -272,7 +271,7 @@ class AnswerAll(Processor):
 
 
 class JoinAnswers(Processor):
-    """Answers joined with the left rows that asked; `joiner` takes (key, left, right)."""
+    """Joins responses with the left rows that subscribed. `joiner` takes (key, left, right)."""
 
     def __init__(
         self, left_table: Getter, value: Serde | None, joiner: Callable[[Any, Any, Any], Any], *, left: bool

@@ -1,7 +1,8 @@
-"""Aggregates in session windows: records of a key that are at most the gap apart, merged as they meet.
+"""Aggregates in session windows: records of a key that are at most the gap apart share a session.
 
-Rules (Kafka Streams 4.3, tried):
-- Sessions that a record joins are removed, each with a tombstone, by end, then start; then comes the merged one.
+Rules (verified with Kafka Streams 4.3):
+- Sessions that a record joins are removed, each with a tombstone, by end, then start; then the merged session is
+  emitted.
 - A result's timestamp is the session's end; results carry no headers.
 - A record is dropped if its merged session ends before `stream time - grace - gap`.
 """
@@ -18,7 +19,7 @@ from ottla.flow.window import SessionWindows
 
 
 class SessionAggregate(WindowedAggregate[SessionWindows]):
-    """A table of sessions. Of a reduce, the merger is the reducer."""
+    """The table of an aggregate in session windows. For reduce, the merger is the reducer."""
 
     values = SessionValues
 

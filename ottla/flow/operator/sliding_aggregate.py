@@ -1,9 +1,9 @@
 """Aggregates in sliding windows (KIP-450): a window for every set of a key's records that are within the time
 difference.
 
-A record at t makes the window [t - difference, t] and, for each earlier record within reach, the window that begins
-right after it. Below, a record's "left" window ends at it and its "right" window starts 1 ms after it. Records before
-`difference` have no room for a left window: they share [0, difference].
+A record at t creates the window [t - difference, t] and, for each earlier record within that window, the window that
+starts right after that record. A record's left window ends at the record; its right window starts 1 ms after it.
+Records before time `difference` have no room for a left window and share [0, difference].
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.flow.window import SlidingWindows
 
 
 class SlidingAggregate(WindowedAggregate[SlidingWindows]):
-    """A table of sliding windows."""
+    """The table of an aggregate in sliding windows."""
 
     def __call__(self) -> Processor:
         return _SlidingAggregate(self)
@@ -43,7 +43,7 @@ class _SlidingAggregate(Processor):
             return
         self._time.value = max(self._time.value, record.timestamp)
         close = self._time.value - self._table.windows.grace_ms
-        # Kafka Streams 4.3 drops a record when even its right window has closed.
+        # Kafka Streams 4.3 drops a record only when its right window has closed too.
         if record.timestamp + 1 + self._difference <= close:
             self.context.drop()
             return
@@ -119,12 +119,12 @@ class _SlidingAggregate(Processor):
         self._update(Window(0, difference), value, record, close)
 
     def _open(self, start: int, record: Record, close: int) -> None:
-        """The right window of the previous record gets its first record."""
+        """Create the right window of the previous record, with this record."""
         value = ValueAndTimestamp(self._initializer(), record.timestamp)
         self._update(Window(start, start + self._difference), value, record, close)
 
     def _copy_right(self, timestamp: int, value: ValueAndTimestamp, record: Record) -> None:
-        """The record's own right window holds what is already there."""
+        """Create the record's right window from the later records' aggregate."""
         window = Window(timestamp + 1, timestamp + 1 + self._difference)
         self._store.put(record.key, value, window.start)
         self._forward(record, window, None, value[0], value[1])

@@ -1,4 +1,4 @@
-"""Filter, map and their kin: no state, one record at a time. Null keys and values are passed to the functions."""
+"""The stateless operators. They pass null keys and values to the functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Function = Callable[[Any, Any], Any]
 
 
 def _timed(function: Function) -> Callable[[Any, Any, int], Any] | None:
-    """A column expression's function of key, value and timestamp."""
+    """The function of key, value and timestamp, if it is a column expression or a batch function."""
     found: Callable[[Any, Any, int], Any] | None = getattr(function, "timed", None)
     return found
 
@@ -24,7 +24,7 @@ def _without_time(function: Function) -> Callable[[Any, Any, int], Any]:
 
 
 class Filter(Fused):
-    """Records for which the predicate holds (`negate`: does not hold)."""
+    """filter, and filter_not if `negate`."""
 
     def __init__(self, predicate: Function, negate: bool = False) -> None:
         self.function = predicate
@@ -56,7 +56,7 @@ class Filter(Fused):
 
 
 class DropNullKeys(Fused):
-    """The filter in front of a repartition topic."""
+    """The filter before a repartition topic."""
 
     def fused(self, node: Node) -> Push:
         emit = node.emit
@@ -69,8 +69,8 @@ class DropNullKeys(Fused):
 
 
 class PassThrough(Fused):
-    """Merge, the arms of a branch, and the filter in front of a repartition topic that a left or outer join reads
-    (KIP-962).
+    """Passes records on: merge, the arms of a branch, and in place of the filter before a repartition topic that a left
+    or outer join reads (KIP-962).
     """
 
     def fused(self, node: Node) -> Push:
@@ -78,7 +78,7 @@ class PassThrough(Fused):
 
 
 class Map(Fused):
-    """A record for each, with another key and value."""
+    """map."""
 
     def __init__(self, mapper: Function) -> None:
         self.function = mapper
@@ -101,7 +101,7 @@ class Map(Fused):
 
 
 class FlatMap(Fused):
-    """Any number of records for each."""
+    """flat_map."""
 
     def __init__(self, mapper: Function) -> None:
         self.function = mapper
@@ -125,7 +125,7 @@ class FlatMap(Fused):
 
 
 class SelectKey(Fused):
-    """The same value under another key."""
+    """select_key."""
 
     def __init__(self, mapper: Function) -> None:
         self.function = mapper
@@ -146,14 +146,14 @@ class SelectKey(Fused):
 
 
 class MapValues(Fused):
-    """Another value under the same key."""
+    """map_values."""
 
     def __init__(self, mapper: Function) -> None:
         self.function = mapper
 
     def fused(self, node: Node) -> Push:
         mapper, emit, failed = self.function, node.emit, node.failed
-        #: A function of the value alone is called without the step that leaves the key out.
+        #: A function of the value alone, called directly instead of through its adapter.
         alone: Callable[[Any], Any] | None = getattr(mapper, "of_value", None)
         timed = _timed(mapper)
 
@@ -187,7 +187,7 @@ class MapValues(Fused):
 
 
 class FlatMapValues(Fused):
-    """Any number of values under the same key."""
+    """flat_map_values."""
 
     def __init__(self, mapper: Function) -> None:
         self.function = mapper
@@ -211,7 +211,7 @@ class FlatMapValues(Fused):
 
 
 class Peek(Fused):
-    """A function for its effect; the record goes on, if anything follows."""
+    """peek, foreach and print."""
 
     def __init__(self, action: Function) -> None:
         self._action = action
@@ -231,7 +231,7 @@ class Peek(Fused):
 
 
 class Branch(Fused):
-    """The first arm whose predicate holds gets the record; None is the default arm."""
+    """split: the first arm whose predicate is true gets the record. Predicate None: the default arm."""
 
     def __init__(self, arms: Sequence[tuple[str, Function | None]]) -> None:
         self._arms = [(name, predicate) for name, predicate in arms if predicate is not None]
@@ -259,7 +259,7 @@ class Branch(Fused):
 
 
 class ToStream(Fused):
-    """The new value of each change."""
+    """to_stream: the new value of each change."""
 
     def fused(self, node: Node) -> Push:
         emit = node.emit
@@ -271,7 +271,7 @@ class ToStream(Fused):
 
 
 class FixedKey(Processor):
-    """A user's fixed-key processor, kept from changing keys."""
+    """Wraps a user's fixed-key processor so that it cannot change keys."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

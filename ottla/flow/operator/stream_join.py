@@ -1,12 +1,11 @@
-"""Joins of two streams in a window: inner, left, outer, and a stream with itself.
+"""Joins of two streams within a window: inner, left, outer, and self-joins.
 
-Rules (Kafka Streams 4.3, tried):
-- One stream time for both sides: the newest timestamp of all their records, also of those that are dropped.
-- Each side looks into the other's window store, which holds records back to `before + after + grace` behind its newest.
-- A record of an outer side without a partner is a candidate until its window closes; if the window has closed
-  already, its
-  result goes out at once. Candidates are given up when a record with the newest timestamp arrives, at most once a
-  second of wall clock, by time, right side first, then by key; the results carry that record's headers.
+Rules (verified with Kafka Streams 4.3):
+- Both sides share one stream time: the newest timestamp of all their records, including dropped ones.
+- Each side looks into the other's window store, whose retention is `before + after + grace`.
+- On an outer side, a record without a match is a candidate until its window closes; if the window has already closed,
+  the result is emitted at once. Expired candidates are emitted when a record with the newest timestamp arrives, at most
+  once per second of wall clock, by time, right side first, then by key. The results carry that record's headers.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from ottla.flow.window import JoinWindows
 
 
 class JoinWindow(Fused):
-    """Hands a record to the join, then keeps it for the other side."""
+    """Passes a record to the join, then stores it for the other side."""
 
     def __init__(self, store: str) -> None:
         self._name = store
@@ -48,7 +47,7 @@ class JoinWindow(Fused):
 
 
 class JoinClock:
-    """The times that both sides of a join share."""
+    """The cells that both sides of a join share, and the interval between emissions in ms."""
 
     def __init__(self, task: Any, name: str, interval: int) -> None:
         self.interval = interval
@@ -58,7 +57,7 @@ class JoinClock:
 
 
 class StreamJoin(Fused):
-    """A side. `joiner` takes (key, left value, right value)."""
+    """One side of a join. `joiner` takes (key, left value, right value); `outer`: this side's records need no match."""
 
     def __init__(
         self,
@@ -136,7 +135,7 @@ class StreamJoin(Fused):
     def _give_up(self, candidates: UnjoinedStore, emit_at: Push, headers: Headers) -> None:
         clock, now = self._clock, self.context.current_system_time_ms()
         due = clock.oldest.value + self._after + self._windows.grace_ms
-        # Without a candidate the sum overflows in Java, and the throttle starts.
+        # Without a candidate the sum overflows in Java and turns negative, so the interval starts; do the same.
         if (due if due <= TIME_MAX else due - (1 << 64)) >= clock.stream_time.value:
             return
         if now < clock.next_emit.value:
@@ -161,7 +160,7 @@ class StreamJoin(Fused):
 
 
 class SelfJoin(Processor):
-    """A stream joined with itself in one store (`topology.optimization`)."""
+    """A join of a stream with itself in one store (topology.optimization: single.store.self.join)."""
 
     def __init__(self, store: str, windows: JoinWindows, joiner: Callable[[Any, Any, Any], Any]) -> None:
         self._name = store

@@ -1,9 +1,9 @@
-"""Joins of a stream with a table, by key, or with a global table, by what a selector makes of key and value.
+"""Joins of a stream with a table by key, or with a global table by a selected key.
 
-Rules (Kafka Streams 4.3, tried):
-- The table side never emits. Its value is the latest by offset; of a versioned table the one at the record's time.
-- A null value is dropped. A null key is dropped by an inner join and joined with null by a left one.
-- With a grace period (versioned tables only) records wait in a buffer until stream time is so far past them.
+Rules (verified with Kafka Streams 4.3):
+- The table side never emits. Its value is the latest by offset or, for a versioned table, the one at the record's time.
+- A null value is dropped. A null key is dropped by an inner join and joined with null by a left join.
+- With a grace period (versioned tables only), records wait in a buffer until stream time is that far past them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ottla.flow.task.push import Fused, Node, Push
 
 
 class StreamTableJoin(Fused):
-    """`joiner` takes (key, stream value, table value); `selector` gives the table's key."""
+    """A stream-table join. `joiner` takes (key, stream value, table value); `selector` returns a global table's key."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class StreamTableJoin(Fused):
         return push
 
     def _joins(self, emit: Push) -> Callable[[Any, Any, Any, int, Headers], None]:
-        """A function that joins a record with the table's row `name`."""
+        """A function that joins a record with the table's row under the key `name`."""
         get, get_as_of, versioned = self._values.get, self._values.get_as_of, self._values.versioned
         joiner, left = self._joiner, self._left
 

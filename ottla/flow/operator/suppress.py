@@ -1,10 +1,10 @@
-"""Suppress: hold a table's updates back by time, or until their windows close.
+"""Suppress: hold a table's updates back for a time, or until their windows close.
 
-Rules (Kafka Streams 4.3, tried):
-- By time, a key's slot opens with its first update and leaves when stream time is the limit past that update; later
-  updates replace its content. Until windows close, the slot's time is the window's end.
-- The content's time and headers are those of the last update; tombstones of windows are never emitted.
-- The old value that is emitted is that of the last update that was held back.
+Rules (verified with Kafka Streams 4.3):
+- By time, a key's slot opens with its first update and is emitted when stream time exceeds that update by the limit;
+  later updates replace its content. By window, the slot's time is the window's end.
+- The emitted timestamp, headers and old value are those of the last update that was held back.
+- Tombstones of windows are never emitted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ottla.flow.store.buffer import SuppressBuffer
 
 @dataclass(frozen=True, slots=True)
 class SuppressRule:
-    """`wait_ms` past the slot's time (`by_window`: the window's end) a slot leaves; earlier if there are more than
-    `max_records` slots or `max_bytes` of them, unless that is to stop the task (`shut_down`).
+    """When to emit a slot: `wait_ms` after its time (`by_window`: after the window's end). With more than `max_records`
+    slots or `max_bytes` bytes, the oldest slot is emitted early or, if `shut_down`, the task fails.
     """
 
     wait_ms: int
@@ -33,7 +33,7 @@ class SuppressRule:
 
 
 class SuppressedTable(View):
-    """A table behind a buffer."""
+    """A table whose updates are held back in a buffer."""
 
     def __init__(self, parent: View, rule: SuppressRule, store: str) -> None:
         self.parent = parent
@@ -56,7 +56,7 @@ class SuppressedTable(View):
 
 
 class _Visible:
-    """What downstream sees: the value before the first update that is held back, or the parent's."""
+    """The values that downstream sees: for a key that is held back, the value from before."""
 
     versioned = False
 
@@ -96,9 +96,8 @@ class _Suppress(Processor):
         while self._full():
             if self._rule.shut_down:
                 raise StreamsError(
-                    f"the buffer of {self._table.store} is full: {len(self._buffer)} records, {self._buffer.size} "
-                    f"bytes "
-                    f"(allowed: {self._rule.max_records} records, {self._rule.max_bytes} bytes)"
+                    f"suppress buffer {self._table.store} is full: {len(self._buffer)} records, {self._buffer.size} "
+                    f"bytes (limits: {self._rule.max_records} records, {self._rule.max_bytes} bytes)"
                 )
             self._emit()
 
@@ -116,7 +115,7 @@ class _Suppress(Processor):
 
 
 class _AsIfFrom:
-    """The metadata of the record that was held back, while it is forwarded."""
+    """Sets the task's record metadata to that of a held-back record while it is forwarded."""
 
     def __init__(self, context: Any, origin: Any) -> None:
         self._task = context.task

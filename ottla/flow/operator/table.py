@@ -21,7 +21,7 @@ from ottla.flow.task.push import Fused, Node, Push
 
 
 class SourceTable(View):
-    """The newest value of each key. Kept in a store only on request: `materialized`."""
+    """A topic or stream as a table. It has a store only if `materialized`."""
 
     def __init__(self, store: str, materialized: bool) -> None:
         self.store = store
@@ -74,7 +74,7 @@ class _Source(Fused):
 
 
 class GlobalTable(Processor):
-    """Keeps a global table's store; nothing follows."""
+    """Writes a global table's store."""
 
     def __init__(self, store: str) -> None:
         self._name = store
@@ -92,7 +92,7 @@ class GlobalTable(Processor):
 
 
 class _DerivedTable(View):
-    """A table computed from one other; `store` is the name of its own store, or None."""
+    """A table computed from one parent. `store` is the name of its own store, or None."""
 
     def __init__(self, parent: View, store: str | None) -> None:
         self.parent = parent
@@ -111,12 +111,12 @@ class _DerivedTable(View):
         return Getter(parent.stores, lambda context: Derived(parent.open(context), self._compute(context)))
 
     def _compute(self, context: Context) -> Callable[[Any, ValueAndTimestamp | None], ValueAndTimestamp | None]:
-        """How a value is computed from the parent's."""
+        """The function that computes a value from the parent's."""
         raise TypeError(type(self).__name__)
 
 
 class FilteredTable(_DerivedTable):
-    """Rows for which the predicate holds; others are tombstones."""
+    """filter, and filter_not if `negate`."""
 
     def __init__(
         self, parent: View, predicate: Callable[[Any, Any], Any], negate: bool, store: str | None, versioned: bool
@@ -143,7 +143,7 @@ class FilteredTable(_DerivedTable):
 
 
 class _Stored(Processor):
-    """Writes a derived table's store, where it has one, and forwards the change."""
+    """Writes a derived table's store, if it has one, and forwards the change."""
 
     def __init__(self, table: _DerivedTable) -> None:
         self._table = table
@@ -176,7 +176,7 @@ class _Filter(_Stored):
 
 
 class MappedTable(_DerivedTable):
-    """Each value replaced by a function of it; the function never sees a null."""
+    """map_values. The mapper is not called for nulls."""
 
     def __init__(self, parent: View, mapper: Callable[[Any, Any], Any], store: str | None) -> None:
         super().__init__(parent, store)
@@ -208,8 +208,8 @@ class _Map(_Stored):
 
 
 class TransformedTable(_DerivedTable):
-    """Each value replaced by a transformer, which is an object with `init(context)` and `transform(key, value)`; it is
-    called for nulls, too.
+    """transform_values: the supplier makes an object with `transform(key, value)` and optionally `init(context)` and
+    `close()`. It is called for nulls too.
     """
 
     def __init__(self, parent: View, supplier: Supplier, store: str | None) -> None:

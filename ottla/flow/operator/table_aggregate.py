@@ -1,7 +1,7 @@
-"""Grouping a table by something else, and its aggregates, which subtract the old value and add the new one.
+"""Regrouping of a table under new keys, and its aggregates, which subtract the old value and add the new one.
 
-A change travels through the repartition topic in Kafka Streams' form: the new or the old value with a flag of one
-byte, or both with the length of the new one in front (KIP-904).
+Changes go through the repartition topic in Kafka Streams' format (KIP-904): the new or the old value, or the length of
+the new value and both values, then a flag of one byte.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.flow.task.push import Fused, Node, Push
 
 
 class ChangeSerde(WrappingSerde):
-    """A change of a table, in a repartition topic. `inner` is the serde of the values."""
+    """The serde of a table's changes in a repartition topic. `inner` is the serde of the values."""
 
     def __init__(self, inner: Serde | None) -> None:
         self.inner = inner
@@ -53,7 +53,7 @@ def _write(write: Callable[[Any], bytes], change: Change) -> bytes:
         return _varint(len(new)) + new + write(change.old) + b"\x02"
     if change.old is not None:
         return write(change.old) + b"\x00"
-    raise SerdeError("a change without an old and a new value has no form in bytes")
+    raise SerdeError("cannot serialize a change with neither an old nor a new value")
 
 
 def _read(read: Callable[[bytes], Any], data: bytes) -> Change:
@@ -63,7 +63,7 @@ def _read(read: Callable[[bytes], Any], data: bytes) -> Change:
     if flag == 1:
         return Change(read(body), None)
     if flag != 2:
-        raise SerdeError(f"a change ends with the flag {flag} (expected 0, 1 or 2)")
+        raise SerdeError(f"invalid flag at the end of a change: {flag} (expected 0, 1 or 2)")
     length, at = _read_varint(body)
     return Change(read(body[at : at + length]), read(body[at + length :]))
 
@@ -95,7 +95,9 @@ def _read_varint(data: bytes) -> tuple[int, int]:
 
 
 class TableGroupBy(Fused):
-    """Each change under its new key: one record if the key stays, otherwise the old value's first."""
+    """group_by of a table: one record per change if the new key stays, otherwise one for the old value, then one for
+    the new value.
+    """
 
     def __init__(self, mapper: Callable[[Any, Any], Any], versioned: bool) -> None:
         self._mapper = mapper
@@ -107,7 +109,7 @@ class TableGroupBy(Fused):
         def push(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None:
-                    raise StreamsError("the key of a table that is grouped is None")
+                    raise StreamsError("cannot group a table's row with key None")
                 if versioned and not change.latest:
                     return
                 new, old = mapped(key, change.new), mapped(key, change.old)
@@ -130,7 +132,7 @@ class TableGroupBy(Fused):
 
 
 class TableAggregate(View):
-    """`initializer` None is reduce."""
+    """An aggregate of a regrouped table. `initializer` None: reduce."""
 
     def __init__(
         self,
@@ -165,7 +167,7 @@ class _TableAggregate(Fused):
         def push(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None:
-                    raise StreamsError(f"the key of a table aggregate in {store} is None")
+                    raise StreamsError(f"cannot aggregate a row with key None in store {store}")
                 found = get(key)
                 old = None if found is None else found[0]
                 new, updated = update(key, change, old)
@@ -181,7 +183,7 @@ class _TableAggregate(Fused):
         return push
 
     def _updated(self, key: Any, change: Change, old: Any) -> tuple[Any, bool]:
-        """The new aggregate, and whether a function made it: only then is its time the newest of both."""
+        """The new aggregate, and whether adder or subtractor made it; only then is its timestamp the newer of both."""
         table, between, updated = self._table, old, False
         if change.old is not None and old is not None:
             between, updated = table.subtractor(key, change.old, old), True

@@ -1,10 +1,10 @@
 """Joins of two tables by key: inner, left, outer.
 
-Rules (Kafka Streams 4.3, tried):
+Rules (verified with Kafka Streams 4.3):
 - Inner: a change is emitted unless the other side's value is null.
-- Left: a left change is dropped if the right value and the old and new left values are null, a right change if the left
-  value is null. Outer: a change is dropped if the other side, old and new value are null.
-- The timestamp is the newest of the change's and the other side's; a deleted side has none.
+- Left: a left change is dropped if the right value and the old and new left values are null; a right change is dropped
+  if the left value is null. Outer: a change is dropped if the other side's value and its old and new values are null.
+- The timestamp is the newer of the change's and the other side's; a deleted side has none.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ottla.flow.operator.view import (
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import NO_TIMESTAMP, Change, Record, ValueAndTimestamp
 
-#: inner, the left side of a left join, its right side, a side of an outer join.
+#: A side of an inner join, the left or right side of a left join, a side of an outer join.
 Side = Literal["inner", "left", "right", "outer"]
 
 
 class JoinSide(View):
-    """Changes of `this` joined with the values of `other`. `joiner` takes (key, this, other)."""
+    """One side of a join: changes of `this` joined with the values of `other`. `joiner` takes (key, this, other)."""
 
     def __init__(
         self, side: Side, this: View, other: View, joiner: Callable[[Any, Any, Any], Any], versioned: bool
@@ -107,14 +107,14 @@ class _JoinSide(Processor):
         self.context.forward(Record(key, Change(new, old, change.latest), timestamp, record.headers))
 
     def _joins(self, value: Any, other: Any) -> bool:
-        """Is there a result for this side's value, given the other side's?"""
+        """Whether this side's value has a result, given the other side's value."""
         if self._join.side == "right":
             return True
         return value is not None or (self._join.side == "outer" and other is not None)
 
 
 class JoinedTable(View):
-    """The merge of both sides, with its own store or none."""
+    """The table of a join: the merge of both sides, with a store if `store` names one."""
 
     def __init__(self, this: JoinSide, other: JoinSide, store: str | None) -> None:
         self.this = this

@@ -1,8 +1,7 @@
-"""What one table asks of another while a plan is lowered: its current values, and the old values of its changes.
+"""Views: tables during lowering. One table may need another's current values, or the old values of its changes.
 
-A view is the supplier of its table's processor. Asking it for values (`getter`) or for old values (`enable_old`) may
-make
-it keep a store; both happen while the plan is lowered, in the order in which the user wrote it, as in Kafka Streams.
+A view is the supplier of its table's processor. Requesting its values (`getter`) or old values (`enable_old`) may make
+the table keep a store. Both happen during lowering, in the order of the program, as in Kafka Streams.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Values(Protocol):
 
 
 class Getter:
-    """Opens a table's values for a processor. `stores` must be connected to that processor."""
+    """Opens a table's values for a processor, which must be connected to `stores`."""
 
     def __init__(self, stores: tuple[str, ...], open_: Callable[[Context], Values]) -> None:
         self.stores = stores
@@ -37,16 +36,18 @@ class Getter:
 
 
 class View:
-    """A table in a plan that is being lowered."""
+    """A table during lowering, and the supplier of its processor."""
 
     sending_old = False
 
     def __call__(self) -> Processor | Fused:
-        """A processor for a task."""
+        """Make the processor for a task."""
         raise TypeError(f"{type(self).__name__} has no processor")
 
     def enable_old(self, force: bool) -> bool:
-        """Have old values sent; without `force` no store is made for that. Are they sent now?"""
+        """Request old values in this table's changes. Without `force` the table adds no store for them. Returns whether
+        its changes will have old values.
+        """
         if not self.sending_old:
             if not self._enable_old(force):
                 return False
@@ -57,6 +58,7 @@ class View:
         return True
 
     def getter(self) -> Getter:
+        """Request the table's current values."""
         raise TypeError(f"{type(self).__name__} has no values")
 
 
@@ -80,7 +82,7 @@ class StoreValues:
         return None if found is None else ValueAndTimestamp(found.value, found.timestamp)
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
-        """IS_LATEST, NOT_PUT, or the time to which an out-of-order version is valid."""
+        """Put a value. Returns IS_LATEST, NOT_PUT, or the time until which an out-of-order version is valid."""
         if self.versioned:
             code: int = self._store.put(key, value, timestamp)
             return code
@@ -110,7 +112,7 @@ class WindowValues:
 
 
 class SessionValues(WindowValues):
-    """Values of a session store; a session's time is its end."""
+    """Values of a session store. Their timestamp is the session's end."""
 
     def get(self, key: Windowed) -> ValueAndTimestamp | None:
         value = self._store.fetch_session(key.key, *key.window)
@@ -139,7 +141,7 @@ Aggregator = Callable[[Any, Any, Any], Any]
 
 
 class WindowedAggregate(View, Generic[W]):
-    """An aggregate in windows of one kind. `initializer` None is reduce: the first value is the aggregate."""
+    """The table of a windowed aggregate. `initializer` None: reduce, where the first value is the aggregate."""
 
     values: type[WindowValues] = WindowValues
 
@@ -161,7 +163,7 @@ def _nothing() -> None:
 
 
 def _reduced(reducer: Aggregator) -> Aggregator:
-    """A reducer as an aggregator: without an aggregate the value itself is it."""
+    """A reducer as an aggregator: the first value becomes the aggregate."""
 
     def aggregator(key: Any, value: Any, aggregate: Any) -> Any:
         return value if aggregate is None else reducer(key, value, aggregate)
@@ -170,7 +172,7 @@ def _reduced(reducer: Aggregator) -> Aggregator:
 
 
 def value_of(found: ValueAndTimestamp | None) -> Any:
-    """The value alone."""
+    """The value without its timestamp, or None."""
     return None if found is None else found[0]
 
 

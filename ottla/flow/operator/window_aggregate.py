@@ -1,11 +1,11 @@
 """Aggregates in tumbling, hopping and unlimited windows.
 
-Rules (Kafka Streams 4.3, tried):
+Rules (verified with Kafka Streams 4.3):
 - Stream time is the operator's own: the newest timestamp of the records with a key that reach it.
-- A window takes records while its end is behind `stream time - grace`; each closed window that a record misses counts
-  as dropped. A null key is dropped, a null value is aggregated.
+- A window accepts records while its end is after `stream time - grace`; each closed window of a record counts as a
+  dropped record. Null keys are dropped, null values are aggregated.
 - The result's timestamp is the newest in the window; a null result deletes the window.
-- Emit on close: after the record's own update, the windows that have closed, by start, then key.
+- Emit on close: after a record's own update, the windows that have closed are emitted by start, then key.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.flow.window import TimeWindows, UnlimitedWindows
 
 
 class WindowAggregate(WindowedAggregate[TimeWindows | UnlimitedWindows]):
-    """A table of tumbling, hopping or unlimited windows."""
+    """The table of an aggregate in tumbling, hopping or unlimited windows."""
 
     def __call__(self) -> Fused:
         return _WindowAggregate(self)
@@ -66,7 +66,7 @@ class _WindowAggregate(Fused):
         return push
 
     def _updater(self, node: Node) -> Callable[[Any, Any, int, Headers, Window], None]:
-        """What one window does with a record."""
+        """A function that updates one window with a record."""
         initializer, aggregator, make = self._table.initializer, self._table.aggregator, tuple.__new__
         emit, emit_at = node.emit, node.emit_at
         fetch, put, quiet, send_old = (
@@ -105,20 +105,20 @@ class _WindowAggregate(Fused):
 
 
 class Memory:
-    """`windows_for` of the last time: most records have the windows of the one before."""
+    """Caches the last result of `windows_for`: most records have the same windows as the record before."""
 
     def __init__(self, windows: TimeWindows | UnlimitedWindows) -> None:
         self._windows = windows
         self._step = -1
         self._last: list[Window] = []
         if not isinstance(windows, TimeWindows) or windows.size_ms % windows.advance_ms:
-            # Where a window's end is no other one's start, windows change between two starts as well.
+            # If windows do not end where others start, a record's windows also change between two starts.
             self.windows_for = windows.windows_for  # type: ignore[method-assign]
         else:
             self._advance = windows.advance_ms
 
     def windows_for(self, timestamp: int) -> list[Window]:
-        """The windows that a record is in, by ascending start."""
+        """The windows of a record with this timestamp, by ascending start."""
         step = timestamp // self._advance
         if step != self._step:
             self._step, self._last = step, self._windows.windows_for(timestamp)

@@ -1,8 +1,8 @@
-"""State stores: what an operator or a user's processor keeps between records.
+"""State stores: the state that operators and custom processors keep between records.
 
 Invariant: a store is a view of one ordered map of bytes (`ordered.py`), in the byte order of Kafka Streams' own
-stores, so that scans give Kafka Streams' order and the holder of a task's state holds nothing but bytes.
+stores. So scans return entries in Kafka Streams' order, and a task's state is nothing but bytes.
 
-Read `ordered.py`, then `spec.py` (what a store is declared to be), then a kind: `key_value.py`, `window.py`,
-`session.py`, `versioned.py`, `buffer.py` (suppress and joins with grace), `unjoined.py` (outer joins).
+Read `ordered.py`, then `spec.py` (the declaration of a store), then a kind: `key_value.py`, `window.py`,
+`duplicates.py`, `session.py`, `versioned.py`, `buffer.py` (suppress and joins with grace), `unjoined.py` (outer joins).
 """

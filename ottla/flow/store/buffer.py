@@ -1,6 +1,6 @@
 """Buffers that hold records back by time: suppress (one slot for each key) and stream-table joins with grace.
 
-An entry is `time (8 bytes) + key`, so that the first entry leaves first; ties leave in the order of the keys' bytes.
+An entry's key is `time (8 bytes) + key`, so entries leave by time; ties leave in the order of the keys' bytes.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _SLOT, _KEY = b"t", b"k"
 
 
 class Held(NamedTuple):
-    """A record that leaves a buffer, with the context of the record that put it there."""
+    """A record that leaves a buffer, with the context in which it was put there."""
 
     record: Record
     context: RecordContext
 
 
 class _Stored(NamedTuple):
-    """An entry's bytes: prior is the value before the key was buffered."""
+    """The content of an entry. `prior` is the value from before the key was buffered."""
 
     prior: bytes | None
     old: bytes | None
@@ -69,16 +69,17 @@ def _unpack(data: bytes) -> _Stored:
 
 
 class SuppressBuffer(Store):
-    """A slot for each key. The slot keeps the time of the key's first update; later ones replace its content.
+    """The buffer of suppress: a slot for each key. A slot keeps the time of the first update; later updates replace its
+    content.
 
-    `size` counts the bytes as maxBytes sees them: key and content.
+    `size` is the number of bytes of keys and contents, which maxBytes limits.
     """
 
     def __init__(self, spec: StoreSpec, entries: OrderedBytes, key: Serde, value: Serde, topic: str, log: Log | None):
         super().__init__(spec, entries, key, value, topic, log)
         self._count = 0
         self._bytes = 0
-        #: The first slot; None if that must be looked for.
+        #: The first slot; None if it must be looked up.
         self._first: bytes | None = None
         for place, data in entries.scan(_SLOT, None):
             self._count += 1
@@ -92,7 +93,7 @@ class SuppressBuffer(Store):
         return self._bytes
 
     def put(self, time: int, record: Record, origin: tuple[str, int, int]) -> None:
-        """Hold a change back. A key that has a slot keeps it. `origin`: topic, partition and offset."""
+        """Hold a change back, in the key's slot if there is one. `origin`: topic, partition and offset."""
         name = self._key.serialize(self._topic, record.key)
         change: Change = record.value
         old, new = self._bytes_of(change.old), self._bytes_of(change.new)
@@ -131,11 +132,11 @@ class SuppressBuffer(Store):
         return None if place is None else int.from_bytes(place[1:9], "big")
 
     def pop(self) -> Held:
-        """Take the first slot out."""
+        """Remove and return the content of the first slot. LookupError if the buffer is empty."""
         place = self._first_slot()
         data = None if place is None else self.entries.get(place)
         if place is None or data is None:
-            raise LookupError(f"{self.name} holds nothing")
+            raise LookupError(f"buffer {self.name} is empty")
         name = place[9:]
         self._first = None
         self.entries.delete(place)
@@ -150,7 +151,7 @@ class SuppressBuffer(Store):
         return Held(Record(key, change, stored.timestamp, stored.headers), _context(stored))
 
     def prior(self, key: Any) -> tuple[bool, Any]:
-        """(is the key held back, the value that downstream still sees for it)."""
+        """(whether the key is held back, the value that downstream still sees)."""
         name = self._key.serialize(self._topic, key)
         slot = self.entries.get(_KEY + name)
         if slot is None:
@@ -176,7 +177,9 @@ def _context(stored: _Stored) -> RecordContext:
 
 
 class JoinBuffer(Store):
-    """Stream records that wait until stream time is `grace` past them. `observed` is the newest time that was put."""
+    """The buffer of a join with grace: stream records that wait until stream time is `grace` past them. `observed` is
+    the newest timestamp put.
+    """
 
     def __init__(
         self,
@@ -194,9 +197,9 @@ class JoinBuffer(Store):
         self._sequence = sequence
 
     def put(self, record: Record, context: RecordContext) -> bool:
-        """Hold a record back; False if it is too late to wait."""
+        """Hold a record back. False if its time to wait has passed already."""
         if record.key is None:
-            raise TypeError(f"{self.name}: a left join with a grace period cannot hold a record whose key is None")
+            raise TypeError(f"{self.name}: a left join with a grace period cannot buffer a record with key None")
         if self._observed.value - self.spec.grace_ms > record.timestamp:
             return False
         self._observed.value = max(self._observed.value, record.timestamp)
@@ -214,7 +217,7 @@ class JoinBuffer(Store):
         return True
 
     def due(self) -> Iterator[Held]:
-        """Take out the records that waited long enough, by time, then key."""
+        """Remove and yield the records that have waited long enough, by time, then key."""
         limit = self._observed.value - self.spec.grace_ms + 1
         if limit <= 0:
             return

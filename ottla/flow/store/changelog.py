@@ -1,4 +1,4 @@
-"""Where a store's writes are told: the task, which makes them records of the changelog topic."""
+"""The changelog of a store, and the numbers in a task's state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.flow.record import Headers
 
 
 class Log(Protocol):
-    """Takes (store, key, value or None for a delete, timestamp, headers)."""
+    """Records a store's write in its changelog: (store, key, value or None for a delete, timestamp, headers)."""
 
     def __call__(
         self, store: str, key: bytes, value: bytes | None, timestamp: int, headers: Headers = (), /

@@ -1,9 +1,9 @@
-"""Window stores that keep every value of a key and time: what joins of streams look into.
+"""Window stores that keep every value of a key and time, for joins of streams.
 
 Rules:
-- The sequence numbers of entries tell those of one key and time apart; they grow, and begin again behind 2**31.
-- An entry goes by its age alone: a value None is no delete.
-- What is removed together (window.py) stands together, so no start is looked at before its time.
+- Sequence numbers tell entries of one key and time apart. They increase, and wrap around at 2**31.
+- An entry is removed only by its age; putting None deletes nothing.
+- Entries are grouped by the moment at which they expire (window.py), so expiry looks only at what it removes.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ottla.flow.store.window import BY_KEY, END, Timestamped, WindowStore
 
 
 class DuplicatesStore(WindowStore):
-    """Plain values. `sequence` numbers them."""
+    """A window store with duplicates, of plain values. `sequence` numbers the entries."""
 
     def __init__(self, spec: StoreSpec, entries: OrderedBytes, *shared: Any, sequence: Cell) -> None:
         self._sequence = sequence
-        #: By the bytes of a key its entries as `start << 32 | sequence number`, ascending.
+        #: By key bytes, the entries as `start << 32 | sequence number`, ascending.
         self._numbers: dict[bytes, list[int]] = {}
-        #: The entries that are removed together.
+        #: The entries that expire together.
         self._ages: dict[int, list[bytes]] = {}
         super().__init__(spec, entries, *shared)
 
     def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
-        """Keep a value of a key and time; None does nothing but to stand in the changelog."""
+        """Add a value for a key and start. None is only written to the changelog."""
         sequence, observed = self._sequence, self._observed
         sequence.value = (sequence.value + 1) & 0x7FFFFFFF
         name = self._name(key)
@@ -42,7 +42,7 @@ class DuplicatesStore(WindowStore):
                 self._log(self.name, place[1:], None, self._now() if deleted_ms is None else deleted_ms, headers)
             return
         data, logged, timestamp = self._write(value)
-        # Kafka Streams logs also what the store then does not take.
+        # Kafka Streams logs expired records too.
         if self._log is not None:
             self._log(self.name, place[1:], logged, timestamp, headers)
         before = observed.value
@@ -123,4 +123,4 @@ class DuplicatesStore(WindowStore):
 
 
 class TimestampedDuplicatesStore(DuplicatesStore, Timestamped):
-    """Values are `ValueAndTimestamp`."""
+    """A window store with duplicates, of `ValueAndTimestamp`."""

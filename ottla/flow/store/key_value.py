@@ -1,6 +1,7 @@
-"""Key-value stores: plain, and with the timestamp of each value in front of it (8 bytes, as Kafka Streams stores it).
+"""Key-value stores, plain and timestamped. A timestamped value is stored behind its timestamp (8 bytes), as in Kafka
+Streams.
 
-In the changelog a timestamped value stands without its timestamp, which is the record's.
+The changelog holds a timestamped value without its timestamp, which is the record's.
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ from ottla.flow.store.ordered import OrderedBytes, after
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.store.store import Store
 
-#: Classes whose objects never change, and are equal to one of the same class only if they are the same.
+#: Immutable classes whose objects are equal only if their bytes are.
 FIXED = frozenset((str, bytes, int))
-#: So many entries are kept as objects.
+#: The maximum number of entries cached as objects.
 RECENT_MAX = 1 << 16
 _pair = tuple.__new__
 
 
 class KeyValueStore(Store):
-    """Keys in the order of their bytes. Ranges include both ends; None is open."""
+    """A key-value store (Kafka Streams: KeyValueStore). Scans go in the order of the keys' bytes. Ranges include both
+    ends; None is open. TypeError if a key is None.
+    """
 
     def __init__(
         self,
@@ -40,54 +43,60 @@ class KeyValueStore(Store):
         self._now = now
 
     def get(self, key: Any) -> Any:
-        """The value, or None."""
+        """The value of a key, or None."""
         if key is None:
             raise TypeError(f"store {self.name}: the key is None")
         data = self.entries.get(self._key.serialize(self._topic, key))
         return None if data is None else self._read(data)
 
     def put(self, key: Any, value: Any) -> None:
-        """Set the value; None deletes."""
+        """Set the value of a key; None deletes."""
         if key is None:
             raise TypeError(f"store {self.name}: the key is None")
         self._put(self._key.serialize(self._topic, key), value)
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Set the value unless there is one; the value that was there before."""
+        """Set the value unless there is one. Returns the previous value."""
         old = self.get(key)
         if old is None:
             self.put(key, value)
         return old
 
     def put_all(self, entries: Iterable[tuple[Any, Any]]) -> None:
+        """Put several (key, value) pairs."""
         for key, value in entries:
             self.put(key, value)
 
     def delete(self, key: Any) -> Any:
-        """Remove the key; its old value."""
+        """Delete a key. Returns its old value."""
         old = self.get(key)
         self.put(key, None)
         return old
 
     def range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
+        """(key, value) of the keys from `low` to `high`."""
         yield from self._range(low, high, reverse=False)
 
     def reverse_range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
+        """As `range`, in descending order."""
         yield from self._range(low, high, reverse=True)
 
     def all(self) -> Iterator[tuple[Any, Any]]:
+        """(key, value) of all keys."""
         yield from self._range(None, None, reverse=False)
 
     def reverse_all(self) -> Iterator[tuple[Any, Any]]:
+        """As `all`, in descending order."""
         yield from self._range(None, None, reverse=True)
 
     def prefix_scan(self, prefix: Any, serde: Serde | None = None) -> Iterator[tuple[Any, Any]]:
-        """Keys whose bytes begin with those of `prefix`, which `serde` writes (default: the key's)."""
+        """(key, value) of the keys whose bytes begin with `prefix`, as `serde` (default: the key serde) writes it."""
         start = (serde or self._key).serialize(self._topic, prefix)
         for key, data in self.entries.scan(start, after(start)):
             yield self._key.deserialize(self._topic, key), self._read(data)
 
     def approximate_num_entries(self) -> int:
+        """The number of entries."""
         return len(self.entries)
 
     def _range(self, low: Any, high: Any, *, reverse: bool) -> Iterator[tuple[Any, Any]]:
@@ -111,18 +120,17 @@ class KeyValueStore(Store):
 
 
 class TimestampedKeyValueStore(KeyValueStore):
-    """Values are `ValueAndTimestamp`. Those read or written last are kept as objects, if they are immutable."""
+    """A key-value store of `ValueAndTimestamp`. Recently used values are cached as objects if they are immutable."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        #: For a key its bytes and its value.
+        #: By key, its bytes and its value.
         self._recent: dict[Any, tuple[bytes, ValueAndTimestamp]] = {}
         self._write = self._value.writer(self._topic)
-        #: Classes of values that are kept when they are put; none where each write is logged.
+        #: The classes of values that `put` caches; none if each write is logged.
         self._exact: frozenset[type] = self._value.exact if self._log is None else frozenset()
 
     def get(self, key: Any) -> ValueAndTimestamp | None:
-        # Keys of these classes are equal only if their bytes are.
         if key.__class__ not in FIXED:
             found: ValueAndTimestamp | None = super().get(key)
             return found
@@ -160,11 +168,11 @@ class TimestampedKeyValueStore(KeyValueStore):
             self._keep(key, name, value)
 
     def read_many(self, names: Sequence[bytes]) -> list[bytes | None]:
-        """The entries of keys (their bytes): 8 bytes of timestamp, and the value's."""
+        """The entries of keys, given as bytes: 8 bytes of timestamp, then the value's bytes."""
         return [self.entries.get(name) for name in names]
 
     def write_many(self, names: Sequence[bytes], entries: Sequence[bytes]) -> None:
-        """Put entries under keys."""
+        """Put entries, given as bytes."""
         self._recent.clear()
         put, log = self.entries.put, self._log
         for name, data in zip(names, entries, strict=True):
@@ -195,8 +203,8 @@ class TimestampedKeyValueStore(KeyValueStore):
 
 
 class LruStore(KeyValueStore):
-    """The `capacity` keys that were used last (Stores.lruMap). The order of use is not part of the state: after a
-    restart keys count as used in the order of their bytes.
+    """A store of the `capacity` most recently used keys (Kafka Streams: Stores.lruMap). The order of use is not part of
+    the state: after a restart, keys count as used in the order of their bytes.
     """
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:

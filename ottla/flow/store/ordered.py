@@ -1,6 +1,7 @@
-"""An ordered map of bytes: what every store is built on, and its plain implementation in memory.
+"""The ordered map of bytes that every store is built on, and its implementation in memory.
 
-A backend that holds a task's state elsewhere is an `OrderedBytes`, given to the task (`engine.Task`, `backend`).
+A backend that keeps a task's state elsewhere implements `OrderedBytes` and is passed to the task (`engine.Task`,
+`backend`).
 """
 
 from __future__ import annotations
@@ -9,46 +10,46 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
-#: How many keys a chunk holds before it is split.
+#: The maximum number of keys in a chunk.
 _CHUNK = 512
 
 
 class OrderedBytes(Protocol):
-    """Keys and values are bytes; keys are ordered as bytes."""
+    """A map from bytes to bytes, ordered by the keys' bytes."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
     def put(self, key: bytes, value: bytes) -> None: ...
 
     def delete(self, key: bytes) -> None:
-        """Remove the key; nothing happens if it is not there."""
+        """Remove the key if it is there."""
 
     def scan(self, low: bytes | None, high: bytes | None, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
-        """Entries with `low <= key < high` (None: open) in order. Entries may be put and deleted while it runs: those
-        that are deleted before their turn are left out.
+        """The entries with `low <= key < high` (None: open), in order. Entries may be put and deleted during a scan,
+        which omits those that are deleted before their turn.
         """
 
     def keys(self) -> Iterable[bytes]:
-        """All keys, in any order. None is put or deleted while they are gone through."""
+        """All keys, in any order. The map must not change during the iteration."""
 
     def __len__(self) -> int: ...
 
 
 class MemoryBytes:
-    """A dict, with its keys in sorted chunks from the first scan on."""
+    """An ordered map in memory: a dict, plus its keys in sorted chunks from the first scan on."""
 
     def __init__(self, entries: Mapping[bytes, bytes] | None = None) -> None:
         self._entries: dict[bytes, bytes] = dict(entries or {})
         self._chunks: list[list[bytes]] = []
         self._maxes: list[bytes] = []
-        #: Keys that stand in no chunk yet; None before the first scan, when none does.
+        #: Keys that are not in a chunk yet; None before the first scan, when there are no chunks.
         self._unsorted: set[bytes] | None = None
-        #: What was put or deleted since the changes were taken: was it there before?
+        #: The keys put or deleted since the last `take_changes`, and whether they existed before.
         self._touched: dict[bytes, bool] = {}
 
     @classmethod
     def of(cls, entries: dict[bytes, bytes]) -> MemoryBytes:
-        """The entries themselves, without a copy."""
+        """A map that takes over `entries` without a copy."""
         made = cls()
         made._entries = entries
         return made
@@ -105,17 +106,17 @@ class MemoryBytes:
         return len(self._entries)
 
     def entries(self) -> dict[bytes, bytes]:
-        """A copy of everything."""
+        """A copy of all entries."""
         return dict(self._entries)
 
     def take_changes(self) -> dict[bytes, bytes | None]:
-        """What was put (None: deleted) since the last call. What came and went in between is left out."""
+        """The changed entries (None: deleted) since the last call. Keys that were added and deleted are omitted."""
         get, touched = self._entries.get, self._touched
         self._touched = {}
         return {key: value for key, before in touched.items() if (value := get(key)) is not None or before}
 
     def _stretch(self, low: bytes | None, high: bytes | None, reverse: bool) -> list[bytes]:
-        """The keys of the first chunk of the range (the last one, for reverse), in the order asked for."""
+        """The keys of the first chunk of the range (for reverse, the last), in scan order."""
         if self._unsorted is None or self._unsorted:
             self._sort()
         if not self._chunks:
@@ -163,6 +164,6 @@ class MemoryBytes:
 
 
 def after(prefix: bytes) -> bytes | None:
-    """The first key behind all keys that begin with a prefix; None if there is no end."""
+    """The first key after all keys that begin with a prefix; None if there is none."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes([stripped[-1] + 1]) if stripped else None

@@ -1,8 +1,8 @@
-"""Session stores: an aggregate for a key and a session, kept for the retention time behind the newest end.
+"""Session stores: an aggregate by key and session, kept until it is older than the newest end by the retention.
 
-An entry is `key + end (8 bytes) + start (8 bytes)`, as in Kafka Streams' changelogs; a second one orders them by end. A
-session with `end <= newest end - retention` is hidden; the scan of emit-on-close of a persistent store shows it until
-its segment of time is dropped (Kafka Streams 4.3, tried).
+An entry's key is `key + end (8 bytes) + start (8 bytes)`, as in Kafka Streams' changelogs; a second entry orders them
+by end. A session with `end <= newest end - retention` is hidden, but the emit-on-close scan of a persistent store shows
+it until its segment is dropped (verified with Kafka Streams 4.3).
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from ottla.flow.store.spec import StoreSpec
 from ottla.flow.store.store import TimedStore
 
 _BY_KEY, _BY_TIME = b"k", b"t"
-#: The shortest stretch of time that a persistent store drops at once.
+#: The minimum length of a persistent store's segment, in ms.
 _SEGMENT_MS = 60_000
 
 
-#: End and start, as bytes that are ordered as the numbers are.
+#: (end, start) to bytes in the same order, and back.
 _TIMES, _READ_TIMES = struct.Struct(">QQ").pack, struct.Struct(">QQ").unpack
 
 
 class SessionStore(TimedStore):
-    """`observed` is the newest end that was put."""
+    """A session store (Kafka Streams: SessionStore). `observed` is the newest end put."""
 
     def __init__(self, spec: StoreSpec, *shared: Any) -> None:
         super().__init__(spec, *shared)
         self._retention = spec.retention_ms
-        #: A persistent store drops whole segments of time.
+        #: The length of a segment in ms; a persistent store drops whole segments.
         self._segment = 1 if spec.in_memory else max(spec.retention_ms // 2, _SEGMENT_MS)
-        #: Nothing is here that ends before.
+        #: All sessions that end before this time have been dropped.
         self._expired = 0
 
     def put(self, session: Windowed, value: Any) -> None:
@@ -42,7 +42,7 @@ class SessionStore(TimedStore):
         times = _TIMES(end, start)
         data = None if value is None else self._value.serialize(self._topic, value)
         late = end < self._oldest_kept()
-        # Kafka Streams logs also what the store then does not take.
+        # Kafka Streams logs expired records too.
         if self._log is not None:
             self._log(self.name, name + times, data, self._now())
         if late:
@@ -58,13 +58,15 @@ class SessionStore(TimedStore):
             self.entries.put(_BY_TIME + times + name, b"")
 
     def remove(self, session: Windowed) -> None:
+        """Delete a session."""
         self.put(session, None)
 
     def find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
-        """A key's sessions with `end >= earliest_end` and `start <= latest_start`, by end, then start."""
+        """A key's sessions with `end >= earliest_end` and `start <= latest_start` (ms), by end, then start."""
         yield from self._find(key, earliest_end, latest_start, reverse=False)
 
     def backward_find_sessions(self, key: Any, earliest_end: int, latest_start: int) -> Iterator[tuple[Windowed, Any]]:
+        """As `find_sessions`, in descending order."""
         yield from self._find(key, earliest_end, latest_start, reverse=True)
 
     def fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:
@@ -72,6 +74,7 @@ class SessionStore(TimedStore):
         yield from self._find(key, 0, TIME_MAX, reverse=False)
 
     def backward_fetch(self, key: Any) -> Iterator[tuple[Windowed, Any]]:
+        """As `fetch`, in descending order."""
         yield from self._find(key, 0, TIME_MAX, reverse=True)
 
     def fetch_range(self, low: Any, high: Any) -> Iterator[tuple[Windowed, Any]]:
@@ -85,6 +88,7 @@ class SessionStore(TimedStore):
             yield self._windowed(name, place[-16:]), self._value.deserialize(self._topic, data)
 
     def all(self) -> Iterator[tuple[Windowed, Any]]:
+        """All sessions of all keys."""
         yield from self.fetch_range(None, None)
 
     def fetch_session(self, key: Any, start: int, end: int) -> Any:
@@ -96,7 +100,7 @@ class SessionStore(TimedStore):
         return None if data is None else self._value.deserialize(self._topic, data)
 
     def find_closed(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, Any]]:
-        """Sessions with an end in [earliest_end, latest_end], by end, start, key: the scan of emit-on-close."""
+        """Sessions with an end in [earliest_end, latest_end], by end, start, key: the emit-on-close scan."""
         first = max(earliest_end, self._hidden + 1 if self.spec.in_memory else 0, 0)
         if first > latest_end:
             return
@@ -112,7 +116,7 @@ class SessionStore(TimedStore):
         return self._observed.value - self.spec.retention_ms
 
     def _oldest_kept(self) -> int:
-        """Sessions that end before are gone."""
+        """The oldest end that is still kept."""
         hidden = self._observed.value - self._retention
         return hidden + 1 if self.spec.in_memory else hidden // self._segment * self._segment
 
@@ -123,7 +127,7 @@ class SessionStore(TimedStore):
         prefix = _BY_KEY + name
         low, high = prefix + first.to_bytes(8, "big"), prefix + b"\xff" * 17
         for place, data in self.entries.scan(low, high, reverse):
-            # Longer keys lie between.
+            # Skip longer keys with the same prefix.
             if len(place) == size and int.from_bytes(place[-8:], "big") <= latest:
                 yield self._windowed(name, place[-16:]), self._value.deserialize(self._topic, data)
 

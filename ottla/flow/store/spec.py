@@ -1,4 +1,4 @@
-"""What a store is declared to be, before a task makes it."""
+"""The declaration of a store, from which each task makes its own."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ Kind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class StoreSpec:
-    """A named store. `key` and `value` None take the application's default serdes.
+    """A state store's declaration. `key` and `value` None mean the application's default serdes.
 
-    retention_ms: how long entries of window, session and versioned stores can be read, behind the newest one.
-    window_ms: a window store's window size. duplicates: a window store keeps every value of a key and time.
-    in_memory: hides the oldest moment that a persistent store still shows to emit-on-close (SEMANTICS of Kafka
-    Streams).
-    logging: writes go to the changelog topic `<application.id>-<name>-changelog`, with these topic settings.
+    retention_ms: how far behind the newest entry window, session and versioned stores can be read.
+    window_ms: the window size of a window store. grace_ms: how long a join buffer holds records.
+    duplicates: a window store keeps every value of a key and time. capacity: the maximum number of keys (0: no limit).
+    in_memory: the emit-on-close scan hides the oldest moment that a persistent store still shows, as in Kafka Streams.
+    logging: writes go to the changelog topic `<application.id>-<name>-changelog`, created with `log_settings`.
+    caching: no effect.
     """
 
     name: str
@@ -48,7 +49,7 @@ class StoreSpec:
     caching: bool = False
 
     def with_serdes(self, key: Serde | None, value: Serde | None) -> StoreSpec:
-        """The same with serdes where it has none of its own."""
+        """A copy with these serdes in place of missing ones."""
         return replace(self, key=self.key or key, value=self.value or value)
 
     def without_logging(self) -> StoreSpec:

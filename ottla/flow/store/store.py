@@ -1,4 +1,4 @@
-"""What every store has: its entries, the serdes of what it holds, and its changelog."""
+"""The bases of stores: entries, serdes and changelog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.flow.store.spec import StoreSpec
 
 
 class Store:
-    """`topic` is what the serdes are told; without a `log` nothing is written to a changelog."""
+    """A state store. `topic` is the topic name for the serdes; `log` None means no changelog."""
 
     def __init__(self, spec: StoreSpec, entries: OrderedBytes, key: Serde, value: Serde, topic: str, log: Log | None):
         self.name = spec.name
@@ -32,7 +32,7 @@ class Store:
 
 
 class TimedStore(Store):
-    """A store that forgets: `observed` is the newest time that was put, `now` the time of what has no other."""
+    """A store with a retention. `observed` is the newest time put; `now` returns the time of writes without one."""
 
     def __init__(
         self,

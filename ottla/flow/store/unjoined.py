@@ -1,7 +1,7 @@
-"""Records of a left or outer stream join that have found no partner yet, of both sides.
+"""The store of a left or outer stream join's records, of both sides, that have no match yet.
 
-An entry is `time (8 bytes) + side (1 byte: 0 right, 1 left) + key + number (4 bytes)`: the order in which Kafka Streams
-gives them up. Its key-and-time holds a list of values there, in the order of arrival.
+An entry's key is `time (8 bytes) + side (1 byte: 0 right, 1 left) + key + number (4 bytes)`, the order in which Kafka
+Streams emits them without a match. Kafka Streams keeps a list of values per key and time, in the order of arrival.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.kernel.named import NamedTuple
 
 
 class Candidate(NamedTuple):
-    """A record without a partner."""
+    """A record that has no match yet. `place` is its key in the store."""
 
     place: bytes
     key: Any
@@ -27,7 +27,7 @@ class Candidate(NamedTuple):
 
 
 class UnjoinedStore:
-    """`value` is the left side's serde, `other` the right side's."""
+    """A store of unmatched records. `value` is the serde of the left values, `other` that of the right values."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class UnjoinedStore:
             self._log(self.name, place, data, timestamp)
 
     def remove(self, key: Any, timestamp: int, left: bool) -> None:
-        """A partner was found for all records of a key and time."""
+        """Remove all records of a key and time, because they have a match."""
         prefix = self._place(key, timestamp, left)
         for place, _ in self.entries.scan(prefix, after(prefix)):
             if len(place) == len(prefix) + 4:
                 self._drop(place, timestamp)
 
     def all(self) -> Iterator[Candidate]:
-        """By time, then right before left, then key, then arrival."""
+        """All candidates, by time, then right before left, then key, then arrival."""
         for place, data in self.entries.scan(None, None):
             left = place[8] == 1
             value = self._sides[left].deserialize(self._topic, data)

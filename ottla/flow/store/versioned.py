@@ -1,7 +1,7 @@
 """Versioned key-value stores (KIP-889): every value of a key with the time from which it is valid.
 
-An entry is `key + valid-from (8 bytes)`; a value begins with 1, a tombstone is the byte 0. What is older than the
-history retention behind the newest time cannot be read or written.
+An entry's key is `key + valid-from (8 bytes)`; a value begins with the byte 1, a tombstone is the byte 0. Times that
+are older than the newest time minus the history retention can be neither read nor written.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 from ottla.flow.store.store import TimedStore
 from ottla.kernel.named import NamedTuple
 
-#: What `put` answers: the record is the latest of its key; it is older than the retention and was not stored.
+#: Results of `put`: the record is the latest of its key; the record is older than the retention and was not stored.
 IS_LATEST, NOT_PUT = -1, -(1 << 63)
 
 
 class VersionedRecord(NamedTuple):
-    """A value, the time from which it is valid, and the time to which (None: open or not asked for)."""
+    """A value, the time (ms) from which it is valid, and the time until which it is (None: open, or not looked up)."""
 
     value: Any
     timestamp: int
@@ -25,10 +25,10 @@ class VersionedRecord(NamedTuple):
 
 
 class VersionedStore(TimedStore):
-    """`observed` is the newest time that was put, over all keys."""
+    """A versioned store (Kafka Streams: VersionedKeyValueStore). `observed` is the newest time put, over all keys."""
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
-        """Store a version; None is a delete at that time. Gives the time to which it is valid, IS_LATEST or NOT_PUT."""
+        """Put a version; None deletes as of that time. Returns until when it is valid, IS_LATEST or NOT_PUT."""
         if timestamp > self._observed.value:
             self._observed.value = timestamp
         elif timestamp < self._observed.value - self.spec.retention_ms:
@@ -44,13 +44,13 @@ class VersionedStore(TimedStore):
         return IS_LATEST if later is None else later[0]
 
     def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
-        """Delete at a time; the value that was valid then."""
+        """Delete as of a time. Returns the value that was valid then."""
         old = self.get(key, timestamp)
         self.put(key, None, timestamp)
         return old
 
     def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
-        """The latest value, or the one that was valid at a time."""
+        """The latest value, or the one that was valid at `as_of` (ms)."""
         if as_of is not None and as_of < self._observed.value - self.spec.retention_ms:
             return None
         name = self._key.serialize(self._topic, key)
@@ -60,7 +60,7 @@ class VersionedStore(TimedStore):
         return VersionedRecord(self._value.deserialize(self._topic, found[1][1:]), found[0])
 
     def versions(self, key: Any, earliest: int = 0, latest: int | None = None) -> Iterator[VersionedRecord]:
-        """The values that were valid somewhere in [earliest, latest], newest first (MultiVersionedKeyQuery)."""
+        """The values that were valid at some time in [earliest, latest], newest first (MultiVersionedKeyQuery)."""
         name = self._key.serialize(self._topic, key)
         end: int | None = None
         for timestamp, data in self._versions(name, None, None, reverse=True):
@@ -75,12 +75,12 @@ class VersionedStore(TimedStore):
         high = name + (b"\xff" * 8 if latest is None else latest.to_bytes(8, "big")) + b"\x00"
         size = len(name) + 8
         for place, data in self.entries.scan(low, high, reverse):
-            # Longer keys lie between.
+            # Skip longer keys with the same prefix.
             if len(place) == size:
                 yield int.from_bytes(place[-8:], "big"), data
 
     def _forget(self, name: bytes) -> None:
-        """Drop versions that stopped to be valid before the history begins."""
+        """Drop versions that ceased to be valid before the history begins."""
         oldest = self._observed.value - self.spec.retention_ms
         if oldest <= 0:
             return

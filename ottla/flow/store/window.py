@@ -1,15 +1,14 @@
-"""Window stores: a value for a key and a window's start, kept for the retention time behind the newest start.
+"""Window stores: a value by key and window start, kept until it is older than the newest start by the retention.
 
 Rules:
-- An entry is `key + start (8 bytes) + sequence number (4 bytes)`, as in Kafka Streams' changelogs. The number is 0 but
-  where every value of a key and time is kept (duplicates.py).
-- Two indexes in memory, by start and by key, are made from the entries: when the store is opened, and when a key is
-  first looked through.
-- An entry with `start <= newest start - retention` is hidden. A persistent store still shows the oldest of these
-  moments to the scan of emit-on-close, one in memory does not (Kafka Streams 4.3, tried).
-- A put behind the retention is dropped.
-- Hidden entries are removed when the newest start enters another eighth of the retention: then what is left depends on
-  the starts alone, and not on their order.
+- An entry's key is `key + start (8 bytes) + sequence number (4 bytes)`, as in Kafka Streams' changelogs. The number is
+  0 unless the store keeps every value of a key and time (duplicates.py).
+- Two indexes in memory are built from the entries: by start when the store is opened, by key on the first fetch.
+- An entry with `start <= newest start - retention` is hidden. The emit-on-close scan of a persistent store still shows
+  the newest hidden moment, that of an in-memory store does not (verified with Kafka Streams 4.3).
+- Puts that are older than the retention are dropped.
+- Hidden entries are removed when the newest start enters another eighth of the retention, so that the remaining entries
+  depend only on the starts, not on their order.
 """
 
 from __future__ import annotations
@@ -24,37 +23,36 @@ from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.store.store import TimedStore
 
-#: In front of each entry, and behind all of them.
+#: The prefix of each entry's key, and the end of all entries.
 BY_KEY, END = b"k", b"l"
 
 
 class WindowStore(TimedStore):
-    """Plain values. `observed` is the newest start that was put."""
+    """A window store of plain values (Kafka Streams: WindowStore). `observed` is the newest start put."""
 
     def __init__(self, spec: StoreSpec, entries: OrderedBytes, *shared: Any) -> None:
         super().__init__(spec, entries, *shared)
         self._pace = max(1, spec.retention_ms // 8)
-        #: By the bytes of a key the `start + sequence` of its entries, ascending; made when a key is first looked
-        #: through.
+        #: By key bytes, the `start + sequence` of its entries, ascending; built on the first fetch of a key.
         self._spans: dict[bytes, list[bytes]] | None = None
-        #: The starts, ascending, and the entries of each, in the order of their arrival.
+        #: The starts, ascending, and the entries of each start in the order of arrival.
         self._starts: list[int] = []
         self._at: dict[int, dict[bytes, None]] = {}
-        #: The bytes of keys.
+        #: The bytes of recently used keys.
         self._names: dict[Any, bytes] = {}
-        #: By key and start the values that were put last, and the bytes that they stand under.
+        #: By key and start, recently put values and the keys of their entries.
         self._recent: dict[tuple[Any, int], tuple[ValueAndTimestamp, bytes]] = {}
         self._load()
 
     def _load(self) -> None:
-        """Make the index of what is there."""
+        """Build the index by start."""
         for place in self.entries.keys():  # noqa: SIM118
             self._at.setdefault(int.from_bytes(place[-12:-4], "big"), {})[place] = None
         self._starts = sorted(self._at)
 
     def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
-        """Set the value of a window; None deletes it. `headers` stand in the changelog, and `deleted_ms` as the time of
-        a delete: without it, that of the record which is processed.
+        """Set the value of a window; None deletes it. `headers` go to the changelog; `deleted_ms` is a delete's time
+        there (default: the time of the current record).
         """
         late = start < self._observed.value - self.spec.retention_ms
         place = self._name(key) + start.to_bytes(8, "big") + bytes(4)
@@ -62,7 +60,7 @@ class WindowStore(TimedStore):
             data, logged, timestamp = None, None, self._now() if deleted_ms is None else deleted_ms
         else:
             data, logged, timestamp = self._write(value)
-        # Kafka Streams logs also what the store then does not take.
+        # Kafka Streams logs expired records too.
         if self._log is not None:
             self._log(self.name, place, logged, timestamp, headers)
         if late:
@@ -100,11 +98,11 @@ class WindowStore(TimedStore):
         return name
 
     def fetch(self, key: Any, earliest: int, latest: int) -> Iterator[tuple[int, Any]]:
-        """(start, value) of a key's windows that start in [earliest, latest], ascending."""
+        """(start, value) of a key's windows that start in [earliest, latest] (ms), ascending."""
         yield from self._fetch(key, earliest, latest, reverse=False)
 
     def backward_fetch(self, key: Any, earliest: int, latest: int) -> Iterator[tuple[int, Any]]:
-        """The same, descending."""
+        """As `fetch`, in descending order."""
         yield from self._fetch(key, earliest, latest, reverse=True)
 
     def fetch_range(self, low: Any, high: Any, earliest: int, latest: int) -> Iterator[tuple[Windowed, Any]]:
@@ -121,17 +119,20 @@ class WindowStore(TimedStore):
             yield self._windowed(name, start), self._read(data)
 
     def backward_fetch_all(self, earliest: int, latest: int) -> Iterator[tuple[Windowed, Any]]:
+        """As `fetch_all`, in descending order."""
         for name, start, data in self._scan(earliest, latest, reverse=True):
             yield self._windowed(name, start), self._read(data)
 
     def all(self) -> Iterator[tuple[Windowed, Any]]:
+        """All windows of all keys, by key, then start."""
         yield from self.fetch_all(0, TIME_MAX)
 
     def backward_all(self) -> Iterator[tuple[Windowed, Any]]:
+        """As `all`, in descending order."""
         yield from self.backward_fetch_all(0, TIME_MAX)
 
     def fetch_closed(self, earliest: int, latest: int) -> Iterator[tuple[Windowed, Any]]:
-        """Windows that start in [earliest, latest], by start, then key: the scan of emit-on-close."""
+        """Windows that start in [earliest, latest], by start, then key: the emit-on-close scan."""
         hidden = self._observed.value - self.spec.retention_ms
         first = max(earliest, hidden + 1 if self.spec.in_memory else hidden, 0)
         if first > latest:
@@ -160,13 +161,13 @@ class WindowStore(TimedStore):
                 yield int.from_bytes(span[:8], "big"), self._read(data)
 
     def _index(self, start: int, place: bytes) -> None:
-        """Note a new entry."""
+        """Add a new entry to the indexes."""
         if self._spans is not None:
             self._span(self._spans, place)
         self._started(start)[place] = None
 
     def _started(self, start: int) -> dict[bytes, None]:
-        """The entries of a start."""
+        """The entries with this start."""
         at = self._at.get(start)
         if at is None:
             at = self._at[start] = {}
@@ -195,7 +196,7 @@ class WindowStore(TimedStore):
             insort(spans, span)
 
     def _delete(self, place: bytes) -> None:
-        """Remove an entry, if it is there."""
+        """Remove an entry if it is there."""
         if self.entries.get(place) is None:
             return
         self.entries.delete(place)
@@ -246,7 +247,7 @@ class WindowStore(TimedStore):
 
 
 class Timestamped(WindowStore):
-    """Values are `ValueAndTimestamp`."""
+    """A window store of `ValueAndTimestamp`."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -265,7 +266,7 @@ class Timestamped(WindowStore):
 
 
 class TimestampedWindowStore(Timestamped):
-    """Values are `ValueAndTimestamp`; what was put last is kept as objects, if they are immutable."""
+    """A window store of `ValueAndTimestamp`. Immutable keys and values that were put recently are cached as objects."""
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
@@ -284,7 +285,7 @@ class TimestampedWindowStore(Timestamped):
             return
         known = self._recent.get((key, start))
         if known is not None and start >= self._observed.value - self.spec.retention_ms:
-            # The window is there, and stands under the same bytes.
+            # The entry exists, so the indexes need no change.
             self.entries.put(known[1], self._write(value)[0])
             self._recent[key, start] = (value, known[1])
             return
@@ -296,16 +297,16 @@ class TimestampedWindowStore(Timestamped):
             self._recent[key, start] = (value, place)
 
     def places(self, names: Sequence[bytes], starts: Sequence[int]) -> list[bytes]:
-        """What the windows of these keys (their bytes) and starts stand under, for `read_many` and `write_many`."""
+        """The entry keys of windows, by key bytes and start, for `read_many` and `write_many`."""
         spans = {start: start.to_bytes(8, "big") + bytes(4) for start in set(starts)}
         return [BY_KEY + name + spans[start] for name, start in zip(names, starts, strict=True)]
 
     def read_many(self, places: Sequence[bytes]) -> list[bytes | None]:
-        """The entries of windows that are not hidden: 8 bytes of timestamp, and the value's."""
+        """The entries of windows that are not hidden: 8 bytes of timestamp, then the value's bytes."""
         return [self.entries.get(place) for place in places]
 
     def write_many(self, places: Sequence[bytes], starts: Sequence[int], entries: Sequence[bytes]) -> None:
-        """Put entries of windows that are not hidden, by ascending start."""
+        """Put entries of windows that are not hidden, in order of ascending start."""
         self._recent.clear()
         put, log, before, at = self.entries.put, self._log, None, {}
         for place, start, data in zip(places, starts, entries, strict=True):

@@ -1,5 +1,5 @@
-"""The parts of a task: its queues and operators as functions.
+"""The parts of a task: its queues, and its operators as functions.
 
-Read `waiting.py` (which record is next), `rows.py` (many records at once), then `push.py` (how a record goes through
-the operators); `receive.py` reads keys and values, `punctuation.py` says which punctuators are due.
+Read `waiting.py` (which record is next), `rows.py` (many records at once), then `push.py` (how a record passes through
+the operators). `receive.py` deserializes records; `punctuation.py` decides which punctuators are due.
 """

@@ -1,8 +1,8 @@
-"""Rows into a task's operators.
+"""Feeding rows into a task's operators.
 
 Rules:
-- What the task says of the record that is being processed (`rows`, `row`, `timestamp`) is set before its operators run.
-- After each record go the punctuators that its time makes due.
+- The task's fields for the current record (`rows`, `row`, `timestamp`) are set before the operators run.
+- After each record, the punctuators that its time makes due are called.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def feed(task: Task, receiver: Receiver, rows: Rows, start: int, end: int) -> None:
-    """Rows of one partition: together where the program says only what can be done so, or one after another."""
+    """Process rows of one partition: together if the program's steps allow it, otherwise one by one."""
     task.rows = rows
     region = receiver.region
     if region is not None and not task.by_stream_time and region.run(rows, start, end):
@@ -43,8 +43,9 @@ def feed(task: Task, receiver: Receiver, rows: Rows, start: int, end: int) -> No
 
 
 def feed_two(task: Task, first: tuple[Receiver, Rows], second: tuple[Receiver, Rows], *, first_wins: bool) -> int:
-    """Rows of two partitions, one after another by their times, until one has no more; how many. The first row of
-    `first` is next; `first_wins` says whose turn it is where two times are equal.
+    """Process rows of two partitions by timestamp until one partition has no more. Returns how many.
+
+    The first row of `first` is the next one. `first_wins`: on equal timestamps, `first` goes before `second`.
     """
     stream_time, punctuators, count = task.time, task.by_stream_time, 0
     while True:
@@ -69,7 +70,7 @@ def feed_two(task: Task, first: tuple[Receiver, Rows], second: tuple[Receiver, R
 
 
 def feed_frame(task: Task, push: Push, rows: Rows, frame: Frame, newest: Any) -> None:
-    """Records that were computed together go on one after another. `newest`: the stream time at each."""
+    """Pass on records one by one after a step on columns. `newest` is the stream time at each record."""
     stream_time, headers = task.time, rows.headers
     task.rows = rows
     for key, value, timestamp, row, time in zip(*frame.columns(), newest.tolist(), strict=True):

@@ -1,4 +1,4 @@
-"""A binary heap that treats ties as java.util.PriorityQueue does: Kafka Streams' order of records is repeated."""
+"""A binary heap that breaks ties like java.util.PriorityQueue, to reproduce Kafka Streams' record order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class Heap(Generic[T]):
-    """`key` must not change while an item is in the heap."""
+    """A heap ordered by `key`, whose result must not change while an item is in the heap."""
 
     def __init__(self, key: Callable[[T], Any]) -> None:
         self._key = key
@@ -19,7 +19,7 @@ class Heap(Generic[T]):
         return len(self._items)
 
     def offer(self, item: T) -> None:
-        """Put an item in."""
+        """Add an item."""
         items, entry = self._items, (self._key(item), item)
         items.append(entry)
         at = len(items) - 1
@@ -32,7 +32,7 @@ class Heap(Generic[T]):
         items[at] = entry
 
     def poll(self) -> T:
-        """Take the least item out; IndexError if there is none."""
+        """Remove and return the least item. IndexError if the heap is empty."""
         items = self._items
         first, last = items[0], items.pop()
         if items:

@@ -1,9 +1,10 @@
 """Punctuators: which are due, in which order, and when they are due again.
 
-Rules (Kafka Streams'):
-- By stream time the first is due at once, or at its start; by wall clock after one interval, or at its start.
-- Due times stay on their grid; a punctuator that missed some is called once and skips them.
-- The earliest due goes first; of several the one that was scheduled first. Due times are cells of the task's state.
+Rules (Kafka Streams):
+- Without a start, a stream-time punctuator is first due at once, a wall-clock punctuator after one interval.
+- Due times stay on a fixed grid; a punctuator that missed several is called once for them.
+- The punctuator with the earliest due time goes first; ties go to the one scheduled first. Due times are cells of the
+  task's state.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Callable
 
 from ottla.flow.store.changelog import Cell
 
-#: The due time of a punctuator that was cancelled.
+#: The due time of a cancelled punctuator.
 _CANCELLED = -2
 
 
 class Schedule:
-    """A punctuator."""
+    """A scheduled punctuator of a node."""
 
     __slots__ = ("call", "due", "interval", "node")
 
@@ -44,11 +45,11 @@ class Punctuators:
         self.schedules.append(schedule)
 
     def next_due(self) -> int | None:
-        """The earliest due time."""
+        """The earliest due time, or None."""
         return min((each.due.value for each in self.schedules if each.due.value != _CANCELLED), default=None)
 
     def run(self, time: int, call: Callable[[Schedule, int], None]) -> None:
-        """Call what is due at `time`, each once."""
+        """Call each punctuator that is due at `time`, once."""
         while True:
             due = [each for each in self.schedules if _CANCELLED != each.due.value <= time]
             if not due:

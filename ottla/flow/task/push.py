@@ -1,11 +1,11 @@
-"""Operators as functions: a node takes a record in parts and calls the functions of its children.
+"""Operators as functions: a node takes the parts of a record and calls the functions of its children.
 
-A chain of operators costs one call each, without an object for a record between them. `Fused` operators make such a
-function; any other processor is called with a `Record` (`context.py`).
+A chain of operators costs one call per operator and makes no `Record` objects. `Fused` operators make such a function;
+all other processors are called with a `Record` (`context.py`).
 
 Rules:
-- A function catches what its own user's function raises, and nothing that its children do.
-- A function never fails but by `Failed`, which stops the task.
+- A function catches the errors of its own user's function, but not those of its children.
+- A function raises nothing but `Failed`, which stops the task.
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ Push = Callable[[Any, Any, int, Headers], None]
 
 
 class Node(Protocol):
-    """What a fused operator is given: its children, as functions, and what happens to errors."""
+    """The node of a fused operator: its children as functions, and its error handling."""
 
-    #: All children, in their order.
+    #: Calls all children, in order.
     emit: Push
-    #: The same for a record with another timestamp than the one that the node was given.
+    #: As `emit`, for a record whose timestamp differs from that of the node's input.
     emit_at: Push
 
     def child(self, name: str) -> Push:
-        """A child."""
+        """The child with this name."""
 
     def failed(self, key: Any, value: Any, timestamp: int, headers: Headers, error: Exception) -> None:
-        """Ask the processing handler what an error of the operator means. Raises Failed, or the record is dropped."""
+        """Call the processing handler with an error of the operator. Raises Failed, or drops the record."""
 
     def drop(self) -> None:
         """Count a record as dropped."""
 
 
 class Fused:
-    """An operator that is a function."""
+    """An operator that compiles to a function."""
 
     def init(self, context: Context) -> None:
-        """Called once for a task, before `fused`."""
+        """Initialize the operator, before `fused` is called."""
 
     def fused(self, node: Node) -> Push:
-        """The function. `node.emit` is final when this is called."""
+        """Make the function. `node.emit` is final by then."""
         raise TypeError(f"{type(self).__name__} has no function")
 
 
 def together(pushes: Sequence[Push]) -> Push:
-    """All of them, one after another."""
+    """A function that calls all of them, one after another."""
     if len(pushes) == 1:
         return pushes[0]
     if not pushes:
@@ -76,8 +76,8 @@ def together(pushes: Sequence[Push]) -> Push:
 
 
 def at(task: Task, emit: Push) -> Push:
-    """`emit`, with the record's timestamp as the task's: what children write to their stores without a time of its own
-    is logged with it.
+    """`emit` with the task's timestamp set to the record's, so that store writes of the children that have no time of
+    their own are logged with it.
     """
 
     def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -89,4 +89,4 @@ def at(task: Task, emit: Push) -> Push:
 
 
 def _nothing(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-    """A node without children."""
+    """The `emit` of a node without children."""

@@ -1,4 +1,4 @@
-"""From the bytes of an input record to a record with a timestamp."""
+"""Deserialization of input records and extraction of their timestamps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Received(NamedTuple):
-    """What a timestamp extractor sees: the record with its key and value read."""
+    """The record that a timestamp extractor sees, with key and value deserialized."""
 
     topic: str
     partition: int
@@ -28,26 +28,29 @@ class Received(NamedTuple):
 
 
 class InvalidTimestamp(ValueError):
-    """A record without a timestamp, for an extractor that does not accept that."""
+    """A record has no valid timestamp, and the extractor does not accept that."""
 
 
 def fail_on_invalid_timestamp(record: Received, partition_time: int) -> int:
-    """The record's own timestamp; an error if it has none (the default)."""
+    """The record's own timestamp; an error if it is negative. The default (Kafka Streams: FailOnInvalidTimestamp)."""
     if record.timestamp < 0:
         raise InvalidTimestamp(
-            f"record at {record.topic}-{record.partition} offset {record.offset} has the invalid timestamp "
-            f"{record.timestamp} (expected 0 or more): give the source another timestamp_extractor"
+            f"invalid timestamp of the record at {record.topic}-{record.partition} offset {record.offset}: "
+            f"{record.timestamp} (expected 0 or more); set another timestamp_extractor on the source"
         )
     return record.timestamp
 
 
 def log_and_skip_on_invalid_timestamp(record: Received, partition_time: int) -> int:
-    """The record's own timestamp; records without one are dropped."""
+    """The record's own timestamp; records with a negative one are dropped (LogAndSkipOnInvalidTimestamp)."""
     return record.timestamp
 
 
 def use_partition_time_on_invalid_timestamp(record: Received, partition_time: int) -> int:
-    """The record's own timestamp, or the newest one of its partition."""
+    """The record's own timestamp; if it is negative, the newest of its partition (UsePartitionTimeOnInvalidTimestamp).
+
+    An error if the partition has none yet.
+    """
     if record.timestamp >= 0:
         return record.timestamp
     if partition_time < 0:
@@ -56,12 +59,12 @@ def use_partition_time_on_invalid_timestamp(record: Received, partition_time: in
 
 
 def wallclock_timestamp(record: Received, partition_time: int) -> int:
-    """The time of processing: the task puts its clock in place of this function (WallclockTimestampExtractor)."""
+    """The time of processing (WallclockTimestampExtractor). The task recognizes this function and uses its clock."""
     return record.timestamp
 
 
 class Receiver:
-    """A topic of a source. `rank` breaks ties between topics."""
+    """Deserializes the records of one source topic. `rank` breaks ties between topics."""
 
     __slots__ = ("_extractor", "_task", "_times", "context", "key", "rank", "region", "value")
 
@@ -75,16 +78,16 @@ class Receiver:
         self._extractor = extractor
         self._times = task.cell
         self.rank = rank
-        #: The steps behind this source that take many records at once (vector/region.py).
+        #: The steps downstream of this source that process many records at once (vector/region.py), or None.
         self.region: Any = None
 
     @property
     def extracts(self) -> bool:
-        """The program gives timestamps itself."""
+        """Whether the program has a timestamp extractor for this source."""
         return self._extractor is not None
 
     def receive(self, received: Input) -> Record | None:
-        """The record; None if it is dropped."""
+        """Deserialize a record. None if it is dropped."""
         task = self._task
         try:
             key = None if received.key is None else self.key.deserialize(received.topic, received.key)

@@ -1,4 +1,4 @@
-"""Many records of one partition, as columns."""
+"""Many records of one partition as columns."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from ottla.flow.record import Headers, Input
 
-#: A partition's records as bytes: (key, value) of a row.
+#: row -> (key, value) as bytes.
 Raw = Callable[[int], tuple[bytes | None, bytes | None]]
 
 
 class Rows:
-    """Records in the order of their offsets; all keys and values can be read. No row has a timestamp below 0.
+    """Records of one partition in offset order. All keys and values are readable; no timestamp is negative.
 
-    Rows before `at` are processed. `raw` gives the bytes of a row, for errors; `columns` are keys and values as Arrow
-    arrays, where the program has steps that work on them.
+    Rows before `at` have been processed. `raw` returns the bytes of a row, for errors. `columns` are keys and values as
+    Arrow arrays, if the program has steps that work on them.
     """
 
     __slots__ = ("at", "columns", "end", "headers", "newest", "offsets", "partition", "raw", "timestamps", "topic",
@@ -47,13 +47,13 @@ class Rows:
 
     @property
     def objects(self) -> tuple[list[Any], list[Any]]:
-        """Keys and values as Python's objects, made when they are first asked for."""
+        """Keys and values as Python objects, made on first access."""
         if self._objects is None:
             self._objects = self._read()
         return self._objects
 
     def __len__(self) -> int:
-        """How many are not processed."""
+        """The number of rows that have not been processed."""
         return self.end - self.at
 
     @property
@@ -61,12 +61,15 @@ class Rows:
         return int(self.offsets[self.at])
 
     def input(self, row: int) -> Input:
-        """A row as it was read from its topic."""
+        """A row as a single record with its bytes."""
         headers = () if self.headers is None else self.headers[row]
         return Input(self.topic, self.partition, int(self.offsets[row]), self.timestamps[row], *self.raw(row), headers)
 
     def end_before(self, limit: tuple[Any, ...] | None, ties: tuple[Any, ...]) -> int:
-        """Up to which row they go before a record of another partition. `ties`: what breaks ties of this one."""
+        """The end of the rows that go before `limit`, the next record of another partition.
+
+        `limit` is (timestamp, *ties); `ties` breaks ties for these rows.
+        """
         if limit is None:
             return self.end
         last = limit[0] if ties < limit[1:] else limit[0] - 1

@@ -1,10 +1,10 @@
-"""What a task was given and has not processed yet, and which of it is next.
+"""A task's queues of unprocessed records, and the choice of the next record.
 
-Rules (Kafka Streams'):
+Rules (Kafka Streams):
 - The partition whose first record has the lowest timestamp goes first; ties go to the source that was added first, then
   to the lower topic name. Records of a partition keep their order.
-- Many records of one partition may come as `Rows`: they are processed together as far as no other partition's first
-  record must go before them.
+- Many records of one partition may come as `Rows`. They are processed together up to the point where another
+  partition's record must go first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.flow.engine import Task
 
 Place = tuple[str, int]
-#: (what it is ordered by, its receiver, the record if it was read alone, as it came)
+#: The head of a queue: (sort key, receiver, the deserialized record if it is a single one, the record or rows as read)
 _Head = tuple[tuple[Any, ...], Receiver, Record | None, Input | Rows]
 
 
@@ -50,7 +50,7 @@ class Waiting:
             self._next_head(place, queue)
 
     def queued(self, place: Place) -> tuple[int, int | None]:
-        """How many records of a partition wait, and the offset of the first of them."""
+        """The number of queued records of a partition, and the offset of the first one."""
         head = self._heads.get(place)
         queue: Iterable[Input | Rows] = self._queues.get(place, ())
         if head is not None:
@@ -63,7 +63,7 @@ class Waiting:
         return count, first
 
     def step(self) -> bool:
-        """Process the record that is next. False if there is none."""
+        """Process the next record. False if there is none."""
         if not self._heads:
             return False
         place = self._first.poll()
@@ -74,7 +74,7 @@ class Waiting:
         return True
 
     def drain(self, behind: Sequence[Place]) -> int:
-        """Process until one of `behind` has no record waiting, or none has; how many records that were."""
+        """Process records until all queues, or the queue of a partition in `behind`, are empty. Returns how many."""
         count = 0
         heads = self._heads
         while heads and all(place in heads for place in behind):
@@ -91,7 +91,7 @@ class Waiting:
         return count
 
     def _alone(self, place: Place, head: _Head) -> int:
-        """Process the rows that go before any record of another partition; how many."""
+        """Process the rows that go before any record of another partition. Returns how many."""
         order, receiver, _, rows = head
         assert isinstance(rows, Rows)
         limit = min((head[0] for head in self._heads.values()), default=None)
@@ -102,8 +102,8 @@ class Waiting:
         return end - start
 
     def _together(self, place: Place, head: _Head) -> int:
-        """Process rows of two partitions until one has no more; how many. 0: these are not the only two that wait, or
-        have steps that take many records of one at once.
+        """Process rows of two partitions until one has no more. Returns how many; 0 if other partitions have queued
+        records too, or if one of the two has a region.
         """
         if len(self._heads) != 1 or self._ties_by_heap:
             return 0
@@ -119,14 +119,14 @@ class Waiting:
         return count
 
     def _rest(self, place: Place, receiver: Receiver, rows: Rows) -> None:
-        """The head of a partition, some of whose rows were processed."""
+        """Set the head of a partition after some of its rows were processed."""
         if rows.at < rows.end:
             self._lead(place, receiver, None, rows, rows.timestamps[rows.at])
         else:
             self._next_head(place, self._queues[place])
 
     def receiver(self, topic: str) -> Receiver:
-        """The reader of a topic; TopologyError if nothing reads it."""
+        """The receiver of a topic. TopologyError if no source reads it."""
         receiver = self.receivers.get(topic)
         if receiver is not None:
             return receiver

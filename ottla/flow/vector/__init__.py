@@ -1,4 +1,5 @@
-"""Records as Arrow columns. Needs pyarrow (the extra `ottla[arrow]`): the engine works without this package.
+"""Records as Arrow columns. Needs pyarrow (the extra `ottla[arrow]`); the engine works without this package.
 
-`columns.py`: records of a partition as they come, and how their keys and values are read.
+Read `columns.py` (records of a partition and how they are deserialized), `evaluate.py` (expressions), then `region.py`
+(the steps of a task that work on columns).
 """

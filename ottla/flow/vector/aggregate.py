@@ -1,7 +1,7 @@
-"""Count, sum, min and max of columns: groups are found by Arrow and NumPy, and folded in the order of the records.
+"""Count, sum, min and max on columns: Arrow and NumPy form the groups, which are folded in the order of the records.
 
-The results, their times and the stores are those of `operator/aggregate.py` and `operator/window_aggregate.py`, which
-take over wherever something here raises.
+Results, timestamps and stores equal those of `operator/aggregate.py` and `operator/window_aggregate.py`, which take
+over when anything here raises.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ottla.flow.vector.encode import arrow_type, encode
 from ottla.flow.vector.evaluate import ARROW, Frame
 from ottla.kernel.named import NamedTuple
 
-#: The entry of a group that is not there: no time, and 0.
+#: The store entry of a new group: no timestamp, and 0.
 _NEW = (-1).to_bytes(8, "big", signed=True) + bytes(8)
-#: A group's value and its newest time so far; None: there is none.
+#: A group's value and newest timestamp; None: a new group.
 Found = tuple[Any, int] | None
 
 
 class WindowedKeys(NamedTuple):
-    """Keys of a windowed table."""
+    """Keys of a windowed table: the inner keys and the window starts."""
 
     keys: Any
     starts: Any
@@ -42,7 +42,7 @@ class WindowedKeys(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Each record's group, and each group's key and start, as arrays. Groups ascend by start."""
+    """Each record's group (`of`), and each group's key and start, as arrays. Groups are in order of their start."""
 
     of: Any
     keys: Any
@@ -50,7 +50,7 @@ class Groups(NamedTuple):
 
 
 def groups_of(keys: Any, starts: Any | None) -> Groups:
-    """Groups by key, or by key and start; keys are not null."""
+    """Group records by key, or by key and start. Keys must not be null."""
     encoded = keys.dictionary_encode()
     codes, names = encoded.indices.to_numpy().astype(np.int64), encoded.dictionary
     if starts is None:
@@ -64,18 +64,18 @@ def groups_of(keys: Any, starts: Any | None) -> Groups:
 
 
 class Running(NamedTuple):
-    """The records of each group together: what a fold along a group needs."""
+    """Records sorted by group, for running folds."""
 
-    #: Records, group after group, each group's in their order; and the group of each of those.
+    #: The indexes of the records sorted by group, in record order within a group; and the group of each.
     order: Any
     groups: Any
-    #: Where each group begins and ends in `order`.
+    #: The start and end of each group in `order`.
     begins: Any
     ends: Any
 
 
 def running(of: Any, count: int) -> Running:
-    """`of` is each record's group, one of `count`; none is empty."""
+    """Sort records by group. `of` is each record's group, one of `count`; no group is empty."""
     order = np.argsort(of, kind="stable")
     groups = of[order]
     ends = np.cumsum(np.bincount(of, minlength=count))
@@ -83,19 +83,19 @@ def running(of: Any, count: int) -> Running:
 
 
 def counts(run: Running, before: Any) -> tuple[Any, Any]:
-    """How many records of its group there are with each record, and in the end. `before`: earlier ones of a group."""
+    """The running count of its group at each record, and the final counts. `before`: the counts so far."""
     out = np.empty(len(run.order), dtype=np.int64)
     out[run.order] = np.arange(len(out)) - run.begins[run.groups] + before[run.groups] + 1
     return out, before + run.ends - run.begins
 
 
 def maxima(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
-    """The largest value of its group up to each record, and in the end; None if their numbers are too large."""
+    """The running maximum of its group at each record, and the final maxima; None if the numbers are too large."""
     low = min(int(values.min()), int(before.min()))
     reach = max(int(values.max()), int(before.max())) - low + 1
     if reach * len(before) >= 1 << 62:
         return None
-    # A group's values stand above those of all groups before it, so that one running maximum serves all.
+    # Raise each group's values above those of all groups before it, so that one running maximum serves all groups.
     raised = run.groups * reach
     found = np.maximum.accumulate(np.maximum(values[run.order], before[run.groups]) - low + raised) - raised + low
     out = np.empty(len(found), dtype=np.int64)
@@ -104,7 +104,7 @@ def maxima(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
 
 
 def minima(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
-    """The same of the smallest."""
+    """The running minimum of its group at each record, and the final minima; None if the numbers are too large."""
     if min(int(values.min()), int(before.min())) == LONG_MIN:
         return None
     found = maxima(run, -values, -before)
@@ -112,11 +112,11 @@ def minima(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
 
 
 def sums(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
-    """The sum of its group up to each record, and in the end; None if one could be no long."""
+    """The running sum of its group at each record, and the final sums; None if a sum might overflow a long."""
     largest, earlier = (max(int(each.max()), -int(each.min())) for each in (values, before))
     if largest * len(values) + earlier > LONG_MAX:
         return None
-    # What stands in front of a group in the running sum is taken off again.
+    # Subtract the running total at the start of each group.
     totals = np.concatenate(([0], np.cumsum(values[run.order])))
     found = totals[1:] - totals[run.begins][run.groups] + before[run.groups]
     out = np.empty(len(found), dtype=np.int64)
@@ -128,7 +128,7 @@ _LONGS = {"sum": sums, "min": minima, "max": maxima}
 
 
 def fold(name: str, groups: Groups, values: Any, timestamps: Any, found: list[Found]) -> tuple[list[Any], list[int]]:
-    """The value and time of each record's group behind it. `found` is changed to what the groups are in the end."""
+    """The value and timestamp of its group after each record. Updates `found` to the final state of the groups."""
     out: list[Any] = []
     times: list[int] = []
     sums = [None if each is None else each[0] for each in found]
@@ -157,7 +157,7 @@ def fold(name: str, groups: Groups, values: Any, timestamps: Any, found: list[Fo
 
 
 class Aggregated(NamedTuple):
-    """What an aggregate makes of a frame, and what is to be done if nothing else fails."""
+    """The result of an aggregate on a frame. `apply` writes the store, after all other steps have succeeded."""
 
     frame: Frame
     dropped: int
@@ -165,7 +165,7 @@ class Aggregated(NamedTuple):
 
 
 def by_key(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
-    """Without windows: records without a key or a value are dropped."""
+    """Aggregate without windows. Records without a key or a value are dropped."""
     store = operator._store
     whole = pc.and_(pc.is_valid(frame.keys), pc.is_valid(frame.values))
     kept = frame.where(whole)
@@ -191,7 +191,7 @@ def by_key(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
 
 
 def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
-    """In tumbling or hopping windows: records without a key and those of closed windows are dropped."""
+    """Aggregate in tumbling or hopping windows. Records without a key and those of closed windows are dropped."""
     store, windows, time = operator._store, operator._windows, operator._time
     keyed = frame.where(pc.is_valid(frame.keys))
     if not len(keyed):
@@ -222,7 +222,7 @@ def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
 
     def apply() -> None:
         time.value = int(newest[-1])
-        # A window without a value is deleted, at the time of its last record.
+        # A window whose value is None is deleted, at the time of its last record.
         last = np.empty(len(pairs), dtype=np.int64)
         last[groups.of] = kept.timestamps
         for (key, start), pair, deleted_ms in zip(pairs, found, last.tolist(), strict=True):
@@ -233,7 +233,7 @@ def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
 
 
 class Folded(NamedTuple):
-    """The value and time of each record's group behind it, and each group's entry of the store in the end."""
+    """The value and timestamp of its group after each record, and the final store entry of each group."""
 
     values: Any
     times: Any
@@ -241,7 +241,7 @@ class Folded(NamedTuple):
 
 
 def _names(store: Any, groups: Groups) -> list[bytes] | None:
-    """The bytes of each group's key; None where entries are not a time and a long, or keys have no array of bytes."""
+    """The bytes of each group's key; None if store values are not longs or keys cannot be encoded as an array."""
     key = store.key_serde
     if store.value_serde is not LONG or key.column_type is None or groups.keys.type != arrow_type(key.column_type):
         return None
@@ -250,11 +250,11 @@ def _names(store: Any, groups: Groups) -> list[bytes] | None:
 
 
 def _folded(name: str, groups: Groups, kept: Frame, entries: list[bytes | None]) -> Folded | None:
-    """A fold of longs whose entries are computed as arrays; None where their form does not allow it."""
+    """Fold longs with arrays; None if values are not longs, contain nulls, or might overflow."""
     counting = name == "count"
     if not len(kept) or not (counting or (kept.values.type == pa.int64() and not kept.values.null_count)):
         return None
-    # An entry is a time and a long; -1 and 0 of a group that is new.
+    # An entry is a timestamp and a long.
     table = np.frombuffer(b"".join([_NEW if each is None else each for each in entries]), dtype=">i8").reshape(-1, 2)
     newest, before = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
     run = running(groups.of, len(entries))
@@ -263,7 +263,7 @@ def _folded(name: str, groups: Groups, kept: Frame, entries: list[bytes | None])
         folded: tuple[Any, Any] | None = counts(run, before)
     else:
         values = kept.values.to_numpy()
-        if name != "sum":  # the first value of a new group is its least and greatest so far
+        if name != "sum":  # a new group starts with its first value, not with 0
             new = np.fromiter((each is None for each in entries), dtype=bool, count=len(entries))
             before = np.where(new, values[run.order[run.begins]], before)
         folded = _LONGS[name](run, values, before)
@@ -274,7 +274,7 @@ def _folded(name: str, groups: Groups, kept: Frame, entries: list[bytes | None])
 
 
 def windows_of(timestamps: Any, size: int, advance: int) -> tuple[Any | None, Any]:
-    """The starts of each record's windows, ascending, and the record of each start; None: a window for each record."""
+    """(record index of each start, starts of each record's windows, ascending). Index None: one window per record."""
     last = timestamps - timestamps % advance
     if advance == size:
         return None, last

@@ -1,4 +1,4 @@
-"""Calls of batch functions: frames to tables, and what they give to columns."""
+"""Calls of batch functions: conversion of frames to tables and of results to columns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ottla.flow.vector.evaluate import Frame
 
 
 def frame_of(function: BatchFunction, key: Any, value: Any, timestamp: int) -> Frame:
-    """A record."""
+    """A frame of one record."""
     assert function.inputs is not None
     kinds = [arrow_type(each) for each in function.inputs]
     return Frame(pa.array([key], kinds[0]), pa.array([value], kinds[1]), np.array([timestamp]), np.zeros(1, dtype=int))
 
 
 def values_of(function: BatchFunction, frame: Frame) -> Any:
-    """What the function gives, a value for each record."""
+    """Call the function for one value per record. ValueError if it returns another number of values."""
     found = _array(function.function(_table(function, frame)), arrow_type(function.kind))
     if len(found) != len(frame):
         raise ValueError(f"the batch function returned {len(found)} values for {len(frame)} records")
@@ -28,14 +28,14 @@ def values_of(function: BatchFunction, frame: Frame) -> Any:
 
 
 def rows_of(function: BatchFunction, frame: Frame) -> Frame:
-    """The rows that the function gives, each with the time and headers of the record it comes from."""
+    """Call the function for rows of its own. Each row gets the timestamp and headers of the record it comes from."""
     table = _arrow(function.function(_table(function, frame)))
     for name in ("row", "key"):
         if name not in table.schema.names:
             raise ValueError(f"the batch function returned no column {name} (it has: {', '.join(table.schema.names)})")
     rows = np.asarray(table.column("row")).astype(np.int64)
     if len(rows) and (rows.min() < 0 or rows.max() >= len(frame) or (np.diff(rows) < 0).any()):
-        raise ValueError("the column row of a batch function must ascend and be indexes of the rows it was given")
+        raise ValueError("invalid column row of a batch function (expected ascending indexes of its input rows)")
     key = _array(table.column("key"), arrow_type(function.key_kind))
     kind = arrow_type(function.kind)
     if pa.types.is_struct(kind):
@@ -65,7 +65,7 @@ def _table(function: BatchFunction, frame: Frame) -> Any:
 
 
 def _arrow(found: Any) -> Any:
-    """A table of any kind as Arrow's."""
+    """Convert any kind of table to an Arrow table."""
     if isinstance(found, pa.RecordBatch):
         found = pa.Table.from_batches([found])
     if isinstance(found, dict):
@@ -80,7 +80,7 @@ def _arrow(found: Any) -> Any:
 
 
 def _array(found: Any, kind: Any) -> Any:
-    """Values of any kind as one Arrow array of this type; ValueError if they do not fit."""
+    """Convert values of any kind to one Arrow array of this type. ValueError if they do not fit it."""
     if pa.types.is_struct(kind):
         table = _arrow(found)
         return pa.StructArray.from_arrays([_array(table.column(one.name), one.type) for one in kind], fields=list(kind))
@@ -91,6 +91,6 @@ def _array(found: Any, kind: Any) -> Any:
         if isinstance(found, pa.ChunkedArray):
             found = found.chunk(0) if found.num_chunks else pa.array([], found.type)
     if not isinstance(found, pa.Array):
-        # NaN is a null to pandas: what a series lacks is null here as well.
+        # pandas represents missing values as NaN; make them null.
         return pa.array(found, kind, from_pandas=hasattr(found, "index") and not isinstance(found, list))
     return found if found.type == kind else found.cast(kind)

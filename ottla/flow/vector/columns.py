@@ -1,6 +1,6 @@
-"""Records of one partition as Arrow columns of bytes, and how their keys and values are read, all at once.
+"""Records of one partition as Arrow columns of bytes, and the deserialization of whole columns.
 
-Needs pyarrow; only hosts that have columns import this module.
+Needs pyarrow; only hosts that work with columns import this module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Batch:
 
     @classmethod
     def of(cls, table: Any) -> Batch:
-        """A record batch of `Consumer.poll_table`, which holds records of one partition."""
+        """Convert a record batch of `Consumer.poll_table`, which holds records of one partition."""
         topic, partition, offsets, timestamps, keys, values, headers = table.columns
         own = None
         if len(headers.flatten()):
@@ -50,7 +50,7 @@ class Batch:
         )
 
     def rows(self, receiver: Receiver) -> Rows | None:
-        """Keys and values read; None if one of them cannot be, or timestamps are not the records' own."""
+        """Deserialize all records. None if one cannot be deserialized or a timestamp must be extracted."""
         if receiver.extracts or not len(self.offsets) or self.timestamps.min() < 0:
             return None
         columns = None
@@ -89,7 +89,7 @@ class Batch:
 
 
 class OutputColumns(NamedTuple):
-    """Outputs of one topic. `bys`: what they are placed by, where that is not the key (`Output.partition_by`)."""
+    """Outputs of one topic as columns. `bys`: `Output.partition_by` if it differs from the key, otherwise None."""
 
     topic: str
     keys: Any
@@ -99,7 +99,7 @@ class OutputColumns(NamedTuple):
     bys: Any
 
     def outputs(self) -> Iterator[Output]:
-        """The same one by one."""
+        """The outputs one by one."""
         headers = self.headers or [()] * len(self.keys)
         bys = self.keys if self.bys is None else self.bys
         columns = (objects(self.keys), objects(self.values), self.timestamps.tolist(), headers, objects(bys))
@@ -108,7 +108,7 @@ class OutputColumns(NamedTuple):
 
 
 def objects(array: Any) -> list[Any]:
-    """The values of an array, None for nulls."""
+    """The values of an array as Python objects, None for nulls."""
     kind = array.type
     plain = pa.types.is_binary(kind) or pa.types.is_string(kind) or not (array.null_count or pa.types.is_struct(kind))
     found: list[Any] = array.to_numpy(zero_copy_only=False).tolist() if plain else array.to_pylist()
@@ -116,7 +116,7 @@ def objects(array: Any) -> list[Any]:
 
 
 def read(serde: Serde, topic: str, array: Any) -> list[Any]:
-    """All values as the serde reads them. Raises if one cannot be read; the caller finds out which."""
+    """Deserialize all values. Raises if one cannot be read; the caller finds out which."""
     if array.null_count == len(array):
         return [None] * len(array)
     if serde is BYTES:
@@ -137,7 +137,7 @@ _NUMBERS: dict[Serde, str] = {LONG: ">i8", DOUBLE: ">f8"}
 
 
 def _flat(array: Any) -> tuple[Any, Any]:
-    """The bytes of a binary array, and where its values begin and the last ends."""
+    """The bytes of a binary array, and the offsets of its values with the end of the last."""
     _, offsets, data = array.buffers()
     edges = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
     return memoryview(data or b"")[int(edges[0]) : int(edges[-1])], edges

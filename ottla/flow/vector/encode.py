@@ -1,8 +1,6 @@
-"""Keys and values as typed Arrow arrays, and back to bytes: for serdes with a column type.
+"""Conversion between bytes and typed Arrow arrays, for serdes with a column type.
 
-Whatever raises here is read or written one by one.
-
-The bytes are those that the serde writes, and what is read is what it reads.
+Results equal those of the serde. When a function here raises, the caller converts the values one by one.
 """
 
 from __future__ import annotations
@@ -24,12 +22,12 @@ _NATIVE = {">i8": "<i8", ">f8": "<f8"}
 
 
 def arrow_type(kind: Any) -> Any:
-    """Arrow's type of a column type."""
+    """The Arrow type of a column type."""
     return ARROW[kind] if isinstance(kind, str) else pa.struct([(name, ARROW[one]) for name, one in kind])
 
 
 def decode(serde: Serde, array: Any) -> Any:
-    """A binary array as the serde reads it."""
+    """Deserialize a binary array."""
     if array.null_count == len(array):
         return pa.nulls(len(array), arrow_type(serde.column_type))
     if serde is BYTES:
@@ -52,9 +50,9 @@ def decode(serde: Serde, array: Any) -> Any:
 
 
 def encode(serde: Serde, array: Any) -> Any:
-    """A typed array as the serde writes it; ValueError if they do not fit."""
+    """Serialize a typed array. ValueError if its type is not the serde's."""
     if array.type != arrow_type(serde.column_type):
-        raise ValueError(f"a column of {array.type} is nothing that the {serde.name} serde writes")
+        raise ValueError(f"the {serde.name} serde cannot write a column of {array.type}")
     if serde is BYTES:
         return array
     if serde is STRING:
@@ -75,7 +73,7 @@ def encode(serde: Serde, array: Any) -> Any:
 
 
 def fixed(data: Any, size: int, like: Any) -> Any:
-    """Binary values of one size; null where `like` is."""
+    """Binary values of `size` bytes each, null where `like` is null."""
     count = len(like)
     edges = np.arange(0, (count + 1) * size, size, dtype=np.int32)
     made = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(data)])
@@ -87,7 +85,7 @@ def _numbers(array: Any, form: str) -> Any:
     _, offsets, data = filled.buffers()
     edges = np.frombuffer(offsets, dtype=np.int32)[filled.offset : filled.offset + len(filled) + 1]
     if not (np.diff(edges) == 8).all():
-        raise ValueError("a number of other than 8 bytes")
+        raise ValueError("a value does not have 8 bytes")
     flat = np.frombuffer(memoryview(data)[int(edges[0]) : int(edges[-1])], dtype=form)
     mask = np.asarray(array.is_null()) if array.null_count else None
     return pa.array(flat.astype(_NATIVE[form]), mask=mask)
@@ -95,12 +93,12 @@ def _numbers(array: Any, form: str) -> Any:
 
 def _finite(column: Any) -> Any:
     if pc.all(pc.is_finite(column)).as_py() is False:
-        raise ValueError("JSON has no form for a double that is not finite")
+        raise ValueError("JSON cannot represent a double that is not finite")
     return column
 
 
 def _text_of_doubles(column: Any) -> Any:
-    """As Python writes them; JSON has no negative zero of its own here."""
+    """Doubles as Python writes them, with negative zero as 0.0."""
     values = pc.add(_finite(column), 0.0).to_numpy(zero_copy_only=False).tolist()
     if column.null_count:
         texts = ["null" if each != each else repr(each) for each in values]

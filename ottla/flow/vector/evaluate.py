@@ -1,4 +1,4 @@
-"""Column expressions for many records at once. Anything unusual raises: the records are then taken one by one."""
+"""Column expressions on columns. Errors in a record raise; the caller then evaluates the records one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ottla.flow.column.expression import Expression
 from ottla.flow.column.row import ROWS
 
-#: Arrow's type of each of ours.
+#: The Arrow type of each type of column expressions.
 ARROW: dict[str, Any] = {
     "long": pa.int64(),
     "double": pa.float64(),
@@ -26,7 +26,7 @@ _LITERALS = {int: "long", float: "double", str: "string", bool: "boolean", bytes
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Records as columns. `rows` says which row of the input each comes from."""
+    """Records as columns. `rows` is the index of the input row that each record comes from."""
 
     keys: Any
     values: Any
@@ -45,7 +45,7 @@ class Frame:
         return Frame(self.keys.filter(picked), self.values.filter(picked), self.timestamps[kept], self.rows[kept])
 
     def columns(self) -> tuple[list[Any], list[Any], list[int], list[int]]:
-        """Keys, values, timestamps and rows as Python's objects."""
+        """Keys, values, timestamps and rows as Python objects."""
         from ottla.flow.vector.columns import objects
 
         return objects(self.keys), objects(self.values), self.timestamps.tolist(), self.rows.tolist()
@@ -56,7 +56,7 @@ class Frame:
 
 
 def evaluate(expression: Expression, frame: Frame) -> Any:
-    """An array as long as the frame."""
+    """Evaluate an expression to an array as long as the frame."""
     found = _evaluate(expression, frame)
     return pa.repeat(found, len(frame)) if isinstance(found, pa.Scalar) else found
 
@@ -76,7 +76,7 @@ def _evaluate(expression: Expression, frame: Frame) -> Any:
 
 
 def _numbers(a: Any, b: Any) -> tuple[Any, Any]:
-    """A long beside a double becomes one."""
+    """Convert a long beside a double to a double."""
     if a.type != b.type and {a.type, b.type} == {pa.int64(), pa.float64()}:
         return _double(a), _double(b)
     return a, b
@@ -97,12 +97,12 @@ def _field(a: Any, name: str) -> Any:
 
 
 def _longs(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`//` and `%`: NumPy rounds as Python does, and says nothing of zeros."""
+    """`//` and `%` by NumPy, which rounds as Python does but does not raise on division by zero."""
 
     def compute(a: Any, b: Any) -> Any:
         left, right = (np.atleast_1d(np.asarray(_filled(each))) for each in (a, b))
         null = _nulls(a) | _nulls(b)
-        # A null has no result, whatever it is divided by.
+        # Null operands give null; keep them from raising.
         right = np.where(null, 1, right)
         if (right == 0).any() or ((right == -1) & (left == np.iinfo(np.int64).min)).any():
             raise ZeroDivisionError
@@ -139,7 +139,7 @@ def _one_by_one(operation: str, kind: Any, a: Any, *options: Any) -> Any:
 
 
 def _letters(operation: str, quick: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Arrow's letters beyond ASCII are not Python's."""
+    """Change of case: by Arrow for ASCII, otherwise by Python, because the two differ beyond ASCII."""
 
     def compute(a: Any) -> Any:
         ascii_ = pc.string_is_ascii(a)

@@ -1,14 +1,15 @@
-"""The part of a task that takes many records at once: from a source as far as steps are expressions or batch functions.
+"""Regions: the steps downstream of a source that process many records at once, as long as they are expressions, batch
+functions or aggregates known by name.
 
-    vectorize(task)         # once; records that then come as columns take the way of columns
+    vectorize(task)         # once; records that arrive as columns are then processed as columns
 
 Rules:
-- Behind the last such step records go on one by one, in their order.
-- Where a stream is split, its branches take the records one branch after another. So they may share no store, no topic
-  and no later step; where they do, the records of that source are taken one by one.
-- First everything is computed, then stores are written and outputs given. If computing fails, nothing has happened, and
-  the same records are taken one by one: that decides which of them is wrong, and asks the handlers.
-- Few records, and tasks with punctuators by stream time, are taken one by one as well.
+- After the last such step, records continue one by one, in order.
+- Branches of a split stream process the records one branch after another. So they must not share a store, a topic or a
+  later step; if they do, the records of that source are processed one by one.
+- Everything is computed before stores are written and outputs are added. If a computation fails, nothing has happened;
+  the same records are then processed one by one, which finds the bad record and calls the handlers.
+- Few records, and tasks with stream-time punctuators, are processed one by one as well.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ if TYPE_CHECKING:
     from ottla.flow.engine import Task
     from ottla.flow.task.rows import Rows
 
-#: Fewer records cost less one by one.
+#: Fewer records than this are cheaper one by one.
 LEAST = 48
 
 
 @dataclass(slots=True)
 class Run:
-    """What is to be done when all is computed."""
+    """A run of a region over rows. `effects` are applied after all computations have succeeded."""
 
     rows: Rows
     start: int
-    #: The task's stream time at each of these rows.
+    #: The task's stream time at each row.
     newest: Any
     effects: list[Callable[[], None]] = field(default_factory=list)
 
@@ -58,7 +59,7 @@ Step = Callable[[Frame, Run], None]
 
 
 class Kinds(NamedTuple):
-    """The types of keys and values at a place. Keys of windowed tables: `windowed`."""
+    """The types of keys and values between two steps. `windowed`: keys are windowed, and `key` is the inner type."""
 
     key: Type
     value: Type
@@ -66,14 +67,14 @@ class Kinds(NamedTuple):
 
 
 class Region:
-    """Everything behind one source."""
+    """The column steps downstream of one source."""
 
     def __init__(self, task: Task, step: Step) -> None:
         self._task = task
         self._step = step
 
     def run(self, rows: Rows, start: int, end: int) -> bool:
-        """Process these rows. False: nothing was done."""
+        """Process rows. False: nothing was done, and the caller processes them one by one."""
         if end - start < LEAST or rows.columns is None:
             return False
         keys, values = rows.columns
@@ -93,7 +94,7 @@ class Region:
 
 
 def vectorize(task: Task) -> None:
-    """Give each source of a task its region, where it has one."""
+    """Set the region of each source of a task that has one."""
     compiler = _Compiler(task)
     for receiver in task.receivers():
         receiver.region = compiler.region(receiver)
@@ -114,7 +115,7 @@ class _Compiler:
         return Region(self._task, found[0])
 
     def _children(self, name: str, kinds: Kinds) -> tuple[Step, bool] | None:
-        """What follows a node, and whether any of it takes columns. None if its branches are not free of each other."""
+        """A step for all children of a node, and whether any works on columns. None if they are not independent."""
         children = [each for each in self._topology.children(name) if each in self._task.subtopology.nodes]
         if len(children) > 1 and not self._free(children):
             return None
@@ -126,7 +127,7 @@ class _Compiler:
         return (steps[0], columns) if len(steps) == 1 else (_all(steps), columns)
 
     def _free(self, children: Sequence[str]) -> bool:
-        """Do these branches share nothing?"""
+        """Whether these branches share nothing."""
         seen: set[str] = set()
         for child in children:
             touched = self._touched(child)
@@ -136,7 +137,7 @@ class _Compiler:
         return True
 
     def _touched(self, name: str) -> set[str]:
-        """The nodes, stores and topics that a record may reach from a node; `*`: any topic."""
+        """The nodes, stores and topics downstream of a node; `*`: any topic."""
         topology = self._topology
         if name in topology.sinks:
             topic = topology.sinks[name].topic
@@ -240,7 +241,7 @@ class _Compiler:
         inner = key.inner if kinds.windowed and isinstance(key, TimeWindowedSerde) else key
         fits = inner is not None and inner.column_type == kinds.key and value.column_type == kinds.value
         if not node.is_fixed or not fits or kinds.windowed is not isinstance(key, TimeWindowedSerde):
-            # Python's objects of windowed keys are made by the operators alone.
+            # Windowed keys have no conversion to Python objects here.
             return (self._one_by_one(node), False) if not kinds.windowed else None
         topic, task = node.topic, self._task
         assert inner is not None
@@ -275,7 +276,7 @@ def _all(steps: Sequence[Step]) -> Step:
 
 
 def _encoded_keys(serde: Serde, keys: Any) -> tuple[Any, Any]:
-    """Keys as bytes, and what they are placed by, where that is something else."""
+    """Keys as bytes, and the bytes to partition by if they differ."""
     if not isinstance(keys, WindowedKeys):
         return encode(serde, keys), None
     inner = encode(serde, keys.keys)
@@ -284,7 +285,7 @@ def _encoded_keys(serde: Serde, keys: Any) -> tuple[Any, Any]:
 
 
 class _Function(NamedTuple):
-    """A user's function of columns."""
+    """A user's function on columns."""
 
     compute: Callable[[Frame], Any]
     kind: Callable[[Kinds], Type]
@@ -293,7 +294,7 @@ class _Function(NamedTuple):
 
 
 def _columns(processor: Any) -> _Function | None:
-    """The expression or batch function of an operator."""
+    """The column expression or batch function of an operator, or None."""
     given = getattr(processor, "function", None)
     expression: Expression | None = getattr(given, "expression", None)
     if expression is not None:
