@@ -207,9 +207,7 @@ class Log:
     def last_stable_offset(self) -> int:
         """The offset below which every transaction is decided; `read_committed` reads no further."""
         high_watermark = self.high_watermark
-        if self._high_watermark is None:
-            self.producers.replicated(high_watermark)
-        unstable = self.producers.first_unstable_offset
+        unstable = self.producers.first_unstable_offset(high_watermark)
         if unstable is None or unstable >= high_watermark:
             return high_watermark
         return max(unstable, self.start_offset)
@@ -305,6 +303,9 @@ class Log:
             PREFIX.pack_into(data, 0, base_offset, size - LENGTH_END, leader_epoch)
             segment.append(data, size, base_offset, last_offset, max_timestamp)
         segment.modified_ms = now_ms
+        if marker is not None:
+            # Not this marker: it may become visible only when it is flushed (`hold`).
+            self.producers.replicated(self.high_watermark)
         self.end_offset = last_offset + 1
         producer_id = fields[9]
         if producer_id >= 0:

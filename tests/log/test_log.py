@@ -234,6 +234,20 @@ def test_the_last_stable_offset_waits_for_the_marker_below_the_high_watermark(di
     assert len(log.aborted(0, log.end_offset)) == 1
 
 
+def test_a_marker_that_is_not_flushed_decides_no_transaction(disk: SimDisk) -> None:
+    """A lone replica with `flush.messages` shows the marker, and so the transaction, once it is flushed."""
+    log = _open(disk, flush_messages=1)
+    for _ in range(2):
+        start = log.end_offset
+        _append(log, _idempotent(0 if not start else 2, 2, transactional=True))
+        log.flush(_NOW)
+        _append(log, _marker(commit=True), origin=Origin.COORDINATOR)
+        log.hold(start + 2)
+        assert log.last_stable_offset == start == log.last_stable_offset
+        log.flush(_NOW)
+        assert log.last_stable_offset == start + 3 == log.end_offset
+
+
 def test_markers_of_old_coordinators_and_epochs_are_refused(disk: SimDisk) -> None:
     log = _open(disk)
     _append(log, _idempotent(0, epoch=3, transactional=True))

@@ -119,8 +119,9 @@ def test_a_transaction_is_decided_when_its_marker_is_below_the_high_watermark() 
     assert producers.stable_offset_of(ended) == 6
     producers.complete(ended)
     for high_watermark, unstable in ((3, 2), (5, 2), (6, None)):
-        producers.replicated(high_watermark)
-        assert producers.first_unstable_offset == unstable
+        assert producers.first_unstable_offset(high_watermark) == unstable
+    producers.replicated(6)
+    assert producers.first_unstable_offset(3) is None
 
 
 @pytest.mark.parametrize("transactional", [True, False])
@@ -133,7 +134,7 @@ def test_only_a_silent_producer_without_a_transaction_is_forgotten(transactional
     assert (_ME in producers.by_id) == transactional
     producers.expire(1 << 50, 1000)
     producers.validate()
-    assert (producers.first_unstable_offset == 0) == transactional
+    assert (producers.first_unstable_offset(1) == 0) == transactional
 
 
 def test_a_batch_of_an_older_epoch_is_no_duplicate_in_a_newer_one() -> None:

@@ -267,15 +267,14 @@ class Producers:
 
     # ---- the last stable offset
 
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """The first offset of the oldest transaction that is ongoing or whose marker is not replicated."""
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """The first offset of the oldest transaction that is ongoing or whose marker is above the high watermark."""
         if not self._ongoing and not self._unreplicated:
             return None
-        starts = [next(iter(self._ongoing))] if self._ongoing else []
-        if self._unreplicated:
-            starts.append(min(self._unreplicated))
-        return min(starts)
+        starts = [first for first, last in self._unreplicated.items() if last >= high_watermark]
+        if self._ongoing:
+            starts.append(next(iter(self._ongoing)))
+        return min(starts, default=None)
 
     def replicated(self, high_watermark: int) -> None:
         """Drop the ended transactions whose marker is below the high watermark."""
