@@ -1,4 +1,5 @@
-"""The partitions that this node leads and their logs: made, flushed, cleaned, trimmed, moved between disks.
+"""The partitions and logs of this node: leadership, replication, flush, cleaning, retention and moves between disks.
 
-Invariant: a log is made and closed beside the loop, and taken into service on it. Read `leadership` first.
+Invariant: a log's files are created and closed on threads; the log goes into service on the loop. Read `leadership`
+first.
 """

@@ -1,12 +1,13 @@
-"""The process that cleans one log: `Cleaner` starts it, tells it the job, and swaps in what it has written.
+"""The process that cleans one log. `Cleaner` starts it, sends it the job and swaps in the segments it writes.
 
-A conversation in lines of JSON. It reads the job from its standard input and writes `{"ready": [base offsets]}` for
-each group; the answer is a line, and then it goes on. In the end it writes `{"end_offset": ...}`, or `{"error": ...}`.
+The two exchange lines of JSON. The process reads the job from standard input and writes `{"ready": [base offsets]}` for
+each group; it continues when it has read a line in reply. At the end it writes `{"end_offset": ...}` or
+`{"error": ...}`.
 
 Rules:
-- It writes `.cleaned` files and nothing else: when it is killed, nothing is lost.
-- It ends when its parent is gone; a node that is started again must have the directory for itself.
-- It gives way to everyone else (nice 10) and keeps to `log.cleaner.io.max.bytes.per.second`.
+- It writes only `.cleaned` files, so killing it loses nothing.
+- It exits when its parent is gone, because a restarted node must have the directory to itself.
+- It runs at nice 10 and respects `log.cleaner.io.max.bytes.per.second`.
 """
 
 import json
@@ -25,25 +26,25 @@ _NICE = 10
 
 
 class CleanerPace:
-    """Called with numbers of bytes, it takes the time that they may take."""
+    """Rate limiter: a call with a number of bytes sleeps as long as the rate requires."""
 
     def __init__(self, bytes_per_second: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         self._bytes_per_second = bytes_per_second
         self._clock = clock
         self._sleep = sleep
-        #: When all bytes so far may have been moved.
+        #: The time at which all bytes so far are within the rate.
         self._due = clock()
 
     def __call__(self, count: int) -> None:
         now = self._clock()
-        # Time that was not used is gone: no burst makes up for it.
+        # Unused time is not credited: no bursts.
         self._due = max(self._due, now) + count / self._bytes_per_second
         if self._due > now:
             self._sleep(self._due - now)
 
 
 def converse(disk: Disk, lines: TextIO, out: TextIO, pace_of: Callable[[float], Callable[[int], None]]) -> None:
-    """Carry out the job that the first of `lines` holds. A parent that is gone (no more lines) ends it."""
+    """Carry out the job in the first of `lines`. The end of `lines` means that the parent is gone, and ends the job."""
 
     def say(what: dict[str, Any]) -> None:
         out.write(json.dumps(what) + "\n")
@@ -57,7 +58,7 @@ def converse(disk: Disk, lines: TextIO, out: TextIO, pace_of: Callable[[float], 
             if not lines.readline():
                 return
     except KafkaError as error:
-        # Bytes that cannot be cleaned, whenever it is tried.
+        # These bytes will never be cleanable, so a retry is useless.
         say({"error": str(error), "corrupt": True})
     except OSError as error:
         say({"error": str(error), "corrupt": False})
@@ -66,7 +67,7 @@ def converse(disk: Disk, lines: TextIO, out: TextIO, pace_of: Callable[[float], 
 
 
 def main() -> None:
-    """The process."""
+    """Run the cleaner process."""
     os.nice(_NICE)
     parent = os.getppid()
 

@@ -1,10 +1,10 @@
-"""A cleaning in a process: start it, tell it the job, hear which groups are ready.
+"""Runs one cleaning job in a process: starts it, sends it the job, reports the groups that are ready.
 
 Rules:
-- `on_ready` and `on_end` are called on the loop; after `stop` neither is.
-- A group's renames are durable before the process may go on.
+- `on_ready` and `on_end` are called on the loop; neither is called after `stop`.
+- The renames of a group are durable before the process may continue.
 
-Not obvious: one thread a worker holds the pipes of its process (decision 0025).
+Not obvious: each worker has one thread, which reads and writes the pipes of its process (decision 0025).
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ from typing import Any, Protocol
 from ottla.kernel.ports import Disk
 from ottla.log.cleaning.job import Job
 
-#: Where `ottla` is imported from. Behind everything else, as the child must find the same standard library.
+#: Directory from which `ottla` is imported. Appended last to sys.path: the child must import the same standard library.
 _ROOT = str(Path(__file__).parents[3])
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from ottla.broker.partitions.clean_process import main; main()"
 
 
 class Cleaned(Protocol):
-    """The listener to a cleaning's progress."""
+    """Listener to the progress of a cleaning job."""
 
     def on_ready(self, bases: list[int]) -> None:
-        """The `.cleaned` segment of these is there; `CleanerWorker.answer` says whether it was put in place."""
+        """The `.cleaned` segment of these base offsets is ready; reply with `CleanerWorker.answer`."""
 
     def on_end(self, result: dict[str, Any]) -> None:
-        """The cleaning is over: `end_offset`, `read` and `written`; or `error` and `corrupt`; or nothing of these."""
+        """The job is over: `end_offset`, `read` and `written`; or `error` and `corrupt`; or none of them."""
 
 
 class CleanerWorker(Protocol):
-    """A job being carried out beside the loop."""
+    """Carries out one job off the loop."""
 
     def start(self, job: Job, bytes_per_second: float, before: Callable[[], None], listener: Cleaned) -> None:
-        """Begin; `before` is called first, where it may block."""
+        """Start the job; call `before` first, on a thread where it may block."""
 
     def answer(self, in_place: bool) -> None:
-        """The reply to `on_ready`; False ends the job."""
+        """Reply to `on_ready`: was the segment put in place? False ends the job."""
 
     def stop(self) -> None:
-        """End it and return when it has ended."""
+        """Stop the job, and return when it has stopped."""
 
 
 class ProcessWorker:
-    """`CleanerWorker` as a node has it. The cleaner makes one for each job."""
+    """`CleanerWorker` in a process. The cleaner creates one for each job."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, disk: Disk) -> None:
         self._loop = loop
@@ -80,7 +80,7 @@ class ProcessWorker:
         if self._thread is not None:
             self._thread.join()
 
-    # ---- on its thread
+    # ---- on the worker's thread
 
     def _attend(self, job: Job, bytes_per_second: float, before: Callable[[], None], listener: Cleaned) -> None:
         try:
@@ -99,7 +99,7 @@ class ProcessWorker:
         with self._starting:
             if self._stopped:
                 return {}
-            # A session of its own: an interrupt from the terminal is ours to deal with.
+            # A session of its own, so that an interrupt from the terminal reaches only the node.
             self._process = process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

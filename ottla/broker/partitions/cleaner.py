@@ -1,11 +1,11 @@
-"""Compaction as a node drives it: the dirtiest log first, the work in a process of its own, the swap on the loop.
+"""Log compaction in a node: the dirtiest log first, the work in a separate process, the swap on the loop.
 
 Rules:
-- A log is cleaned by one process at a time, and only below a recovery point that is on the disk: after a crash there
-  has to tell a gap that the cleaner left from one that the crash did.
-- The loop does no more than the renames of a swap. Each is durable before the process may go on.
+- One process cleans a log at a time, and only below a recovery point that is on disk: recovery after a crash must tell
+  a gap left by the cleaner from a gap left by the crash.
+- The loop does only the renames of a swap. They are durable before the process may continue.
 - `Log.cleaner_offset` moves when all groups of a job are in place.
-- A log with bytes that cannot be cleaned is left alone until the node starts again; all else is tried again.
+- A log with bytes that cannot be cleaned is left alone until the node restarts; any other failure is retried.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ _BUFFER_BYTES_MIN = 4096
 
 
 class _Run:
-    """A log being cleaned. `Cleaner` makes it, and is told through it how the worker goes on."""
+    """A log being cleaned: receives the worker's progress for `Cleaner`, which creates it."""
 
     def __init__(self, cleaner: Cleaner, tp: TopicPartition, log: Log, worker: CleanerWorker) -> None:
         self.tp = tp
         self.log = log
         self.worker = worker
         self.job: job.Job
-        #: Set when the result is not waited for any more.
+        #: True once the result is no longer wanted.
         self.stopped = False
         self.on_ready = partial(cleaner.swap, self)
         self.on_end = partial(cleaner.finish, self)
 
 
 class Cleaner:
-    """A node's compaction. The node makes, starts and stops it."""
+    """A node's compaction. The node creates, starts and stops it."""
 
     def __init__(
         self,
@@ -72,18 +72,18 @@ class Cleaner:
         self._log_dirs = log_dirs
         self._new_worker = new_worker
         self._handle: asyncio.TimerHandle | None = None
-        #: By directory: a topic that is made again waits for the process of its namesake.
+        #: Log directory -> run. By path, so that a topic created again waits for the process of its namesake.
         self._runs: dict[str, _Run] = {}
         #: Logs with bytes that cannot be cleaned.
         self._uncleanable: set[Log] = set()
 
     def start(self) -> None:
-        """Plan the first look."""
+        """Schedule the first check."""
         if self._runtime.settings.log_cleaner_enable:
             self._plan()
 
     def stop(self) -> None:
-        """End the processes; what they were at is as it was."""
+        """Stop the processes and discard unfinished work."""
         if self._handle is not None:
             self._handle.cancel()
         for run in self._runs.values():
@@ -99,7 +99,7 @@ class Cleaner:
         self._handle = self._runtime.loop.call_later(wait_ms / 1000, self._look)
 
     def _look(self) -> None:
-        """Begin with as many logs as there may be at a time."""
+        """Start cleaning as many logs as log.cleaner.threads allows."""
         if self._handle is not None:
             self._handle.cancel()
         self._uncleanable = {log for log in self._uncleanable if not log.closed}
@@ -154,22 +154,22 @@ class Cleaner:
             found.end_offset,
             now_ms,
             keys_max=offset_map.keys_of_buffer(buffer_bytes, settings.log_cleaner_io_buffer_load_factor),
-            # As Kafka halves it: one half to read into, one to write from.
+            # Halved as in Kafka: one half to read into, one to write from.
             buffer_bytes=max(_BUFFER_BYTES_MIN, settings.log_cleaner_io_buffer_size // threads // 2),
         )
 
     def swap(self, run: _Run, bases: list[int]) -> None:
-        """A group is ready. Put it in place, if the log is still what the job saw."""
+        """Put a cleaned group in place, if the log is still as the job saw it."""
         try:
             run.worker.answer(clean_swap.swap(run.log, run.job, bases, self._runtime.clock.now_ms()))
         except OSError as error:
-            # Some files are renamed and others are not: a start makes it whole, we cannot.
+            # Some files are renamed and others are not. Only recovery at the next start can repair that.
             run.worker.answer(False)
             _log.error("a cleaned segment of %s cannot be put in place: %s", run.tp, error)
             self._log_dirs.sync_failed(run.log, error)
 
     def finish(self, run: _Run, result: dict[str, Any]) -> None:
-        """The worker has ended."""
+        """Take the result of a worker that has ended."""
         if "end_offset" in result and not run.log.closed and run.log.generation == run.job.generation:
             run.log.cleaner_offset = result["end_offset"]
             self._runtime.pool.submit(self._store.cleaner_task(run.tp)).add_done_callback(
@@ -188,7 +188,7 @@ class Cleaner:
             _report(run.tp, result["error"])
         self._end(run)
         if "end_offset" in result:
-            # As Kafka: a cleaner that has found something to do looks again at once.
+            # As in Kafka: a cleaner that has found something to do looks again at once.
             self._look()
 
     def _end(self, run: _Run) -> None:

@@ -1,16 +1,15 @@
-"""Fetches all that this node follows of one leader: one connection, one session, one request on its way.
+"""Fetches all partitions that this node follows from one leader: one connection, one session, one request in flight.
 
 Rules:
-- A request names the partitions whose position has changed since the last one, and those that it wants no more of
-  (KIP-227): a fetch costs what has changed, not what is followed.
-- An answer is carried out partition by partition, at most `_TURN_BYTES` of appends in a turn of the loop. The next
-  request goes when all is carried out and, where `flush.messages` asks for it, synced: to ask for what comes next says
-  that all before is held.
-- A partition that fails waits for replica.fetch.backoff.ms alone; the others go on. When the leader does not answer,
-  all wait.
-- While throttled replicas fetch more than follower.replication.throttled.rate, those of them that are behind are not
-  asked for; they are tried again when the rate is down, at the latest after replica.fetch.backoff.ms.
-- An answer to a replica of an earlier leader epoch finds no such replica any more, and is dropped.
+- A request names the partitions whose position has changed since the last one, and those that left the session
+  (KIP-227): a fetch costs in proportion to the changes, not to the partitions followed.
+- A response is applied partition by partition, at most `_TURN_BYTES` of appends per turn of the loop. The next request
+  is sent when all is applied and, where `flush.messages` requires it, flushed: fetching from an offset tells the leader
+  that everything below it is durable.
+- A partition that fails backs off alone for replica.fetch.backoff.ms. When the leader does not respond, all back off.
+- While throttled replicas fetch more than follower.replication.throttled.rate, those that lag are not fetched; they are
+  retried when the rate is down, at the latest after replica.fetch.backoff.ms.
+- Data for a replica of an earlier leader epoch is dropped, because that replica is no longer followed.
 
 KIPs: 73 throttles, 74 limits, 227 sessions, 320 and 595 (truncation, in `ottla.replica.follower`), 516 topic ids,
 903 broker epochs.
@@ -55,7 +54,7 @@ _FETCH_AT_LEAST = 15
 _TURN_BYTES = 1 << 20
 _EPOCH_MAX = 0x7FFFFFFF
 _LATEST, _EARLIEST = -1, -2
-#: What says that the leader has another idea of the session: a new one is begun at once.
+#: The leader does not know the session as this fetcher does: start a new one at once.
 _SESSION_ERRORS = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -67,22 +66,22 @@ _Key = tuple[Uuid, int]
 
 
 class _Followed:
-    """A partition of a fetcher."""
+    """A followed partition of a fetcher."""
 
     __slots__ = ("is_behind", "paused", "replica", "sent")
 
     def __init__(self, replica: FollowedPartition) -> None:
         self.replica = replica
-        #: What the session has of it; None while it is not in the session.
+        #: The position last sent in the session; None while the partition is not in the session.
         self.sent: Position | None = None
-        #: Was its log below the leader's high watermark at the last answer? So it counts until the first one.
+        #: Whether the log was below the leader's high watermark at the last response; True until the first one.
         self.is_behind = True
-        #: The end of its backoff.
+        #: The timer that ends the partition's backoff.
         self.paused: asyncio.TimerHandle | None = None
 
 
 class ReplicaFetcher:
-    """The way to one leader. `Replication` makes it with its first replica and closes it with its last."""
+    """Fetches from one leader. `Replication` creates it with its first replica and closes it with its last."""
 
     def __init__(
         self,
@@ -100,11 +99,11 @@ class ReplicaFetcher:
         self._dial = dial
         self._leader_id = leader_id
         self._followed: dict[_Key, _Followed] = {}
-        #: Partitions whose position may differ from what the session has.
+        #: Partitions whose position may differ from the session's.
         self._changed: dict[_Key, None] = {}
-        #: Partitions in the session that a throttle may stop.
+        #: Partitions in the session that a throttle may pause.
         self._slowed: dict[_Key, None] = {}
-        #: What is in the session and is wanted no more.
+        #: Partitions to remove from the session.
         self._forgotten: dict[_Key, None] = {}
         self._session_id = self._epoch = 0
         self._outbound: Outbound | None = None
@@ -112,17 +111,17 @@ class ReplicaFetcher:
         self._busy = False
         self._backoff: asyncio.TimerHandle | None = None
         self._answers: deque[tuple[_Key, PartitionData]] = deque()
-        #: What was said of a leader that does not answer; "" while it does.
+        #: The last logged reason why the leader does not respond; "" while it responds.
         self._silent = ""
         self.closed = False
 
     def __len__(self) -> int:
         return len(self._followed)
 
-    # ---- what it fetches
+    # ---- partitions
 
     def add(self, replica: FollowedPartition) -> None:
-        """Fetch for this replica from now on."""
+        """Start fetching for this replica."""
         key = replica.topic_id, replica.tp.partition
         self.remove(replica)
         self._forgotten.pop(key, None)
@@ -131,7 +130,7 @@ class ReplicaFetcher:
         self._change(key)
 
     def remove(self, replica: FollowedPartition) -> None:
-        """The replica has ended: what comes for it is dropped."""
+        """Stop fetching for a replica that has ended; data that still arrives for it is dropped."""
         key = replica.topic_id, replica.tp.partition
         followed = self._followed.pop(key, None)
         self._changed.pop(key, None)
@@ -145,17 +144,17 @@ class ReplicaFetcher:
     def _change(self, key: _Key) -> None:
         self._changed[key] = None
         if not self._busy and self._backoff is None:
-            # All that is changed in this turn of the loop goes in one request.
+            # All changes within this turn of the loop go in one request.
             self._busy = True
             self._runtime.loop.call_soon(self._next)
 
     def brokers_changed(self) -> None:
-        """The metadata says something new of the brokers, and perhaps of where this leader is."""
+        """Reconnect if the metadata names another address for the leader."""
         if self._peer is not None and self._peer != self._find_peer():
             self._disconnect()
 
     def close(self) -> None:
-        """End the connection. Nothing that still comes is carried out."""
+        """Close the connection and drop all responses that still arrive."""
         self.closed = True
         if self._backoff is not None:
             self._backoff.cancel()
@@ -172,7 +171,7 @@ class ReplicaFetcher:
         return peer_of(self._runtime.image, self._leader_id, self._runtime.settings.inter_broker_listener_name)
 
     def _connected(self) -> Outbound | None:
-        """The connection, made if need be; None while the metadata does not say where the leader is."""
+        """The connection, opened on demand; None while the metadata does not know the leader's address."""
         if self._outbound is None:
             peer = self._peer = self._find_peer()
             if peer is not None:
@@ -184,10 +183,10 @@ class ReplicaFetcher:
         if outbound is not None:
             outbound.close()
 
-    # ---- out
+    # ---- requests
 
     def _next(self) -> None:
-        """Send the next request, unless there is nothing to ask."""
+        """Send the next request, unless there is nothing to fetch."""
         self._busy = False
         if self.closed or self._backoff is not None:
             return
@@ -198,7 +197,7 @@ class ReplicaFetcher:
         if request is None:
             return None
         self._busy = True
-        # A connection that is closed meanwhile answers late: its answers are dropped.
+        # A connection closed in the meantime may still respond; `_answered` drops that response.
         outbound.ask(
             request,
             partial(self._answered, outbound),
@@ -230,7 +229,7 @@ class ReplicaFetcher:
                 forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
         self._forgotten.clear()
         if not topics and not any(each.sent is not None for each in self._followed.values()):
-            # Nothing is followed for now; the session begins again with the first that is.
+            # Nothing to fetch for now; the next partition starts a new session.
             self._session_id = self._epoch = 0
             return None
         broker = self._runtime.image.brokers.get(self._runtime.node_id)
@@ -248,7 +247,7 @@ class ReplicaFetcher:
         )
 
     def _obey_throttle(self) -> None:
-        """Pause what is behind and throttled, while that is more than the rate allows."""
+        """Pause the lagging throttled partitions while the rate is exceeded."""
         throttle = self._throttles.follower
         wait_ms = throttle.wait_ms(self._runtime.clock.monotonic_ms())
         for key in list(self._slowed) if wait_ms else ():
@@ -260,7 +259,7 @@ class ReplicaFetcher:
                 del self._slowed[key]
 
     def _part(self, index: int, position: Position, replica: FollowedPartition) -> FetchPartition:
-        # What comes in one answer is appended in one piece, which has to fit into a segment.
+        # A partition's data in one response is appended at once, so it must fit into a segment.
         bytes_max = min(self._runtime.settings.replica_fetch_max_bytes, replica.log.settings.segment_bytes)
         return FetchPartition(
             partition=index,
@@ -271,13 +270,13 @@ class ReplicaFetcher:
             partition_max_bytes=bytes_max,
         )
 
-    # ---- in
+    # ---- responses
 
     def _answered(self, outbound: Outbound, response: FetchResponse | Unanswered) -> None:
         if self.closed:
             return
         if outbound is not self._outbound:
-            # The leader has moved.
+            # The leader's address has changed.
             self._begin_again()
             return self._next()
         if isinstance(response, Unanswered):
@@ -299,7 +298,7 @@ class ReplicaFetcher:
         return None
 
     def _say_silent(self, why: str) -> None:
-        """Say once why the leader cannot be fetched from, until it answers or the reason is another."""
+        """Log once why the leader cannot be fetched from, until it responds or the reason changes."""
         if why == self._silent:
             return
         self._silent = why
@@ -315,14 +314,14 @@ class ReplicaFetcher:
         )
 
     def _begin_again(self) -> None:
-        """The session is gone."""
+        """Forget the session."""
         self._session_id = self._epoch = 0
         self._forgotten.clear()
         for followed in self._followed.values():
             followed.sent = None
 
     def _wait(self) -> None:
-        """Ask nothing for replica.fetch.backoff.ms."""
+        """Pause all fetches for replica.fetch.backoff.ms."""
         self._busy = False
         if self._backoff is None and not self.closed:
             seconds = self._runtime.settings.replica_fetch_backoff_ms / 1000
@@ -333,7 +332,7 @@ class ReplicaFetcher:
         self._next()
 
     def _work(self, unsynced: list[FollowedPartition]) -> None:
-        """Carry out a turn's worth of the answer; then sync what has to be, and ask for more."""
+        """Apply one turn's worth of the response; at its end flush what must be flushed, and fetch again."""
         size = 0
         while self._answers and size < _TURN_BYTES:
             key, data = self._answers.popleft()
@@ -354,7 +353,7 @@ class ReplicaFetcher:
         replica, throttle = followed.replica, self._throttles.follower
         assert followed.sent is not None
         if throttle.applies_to(replica.tp):
-            # Replicas in sync count, too, though they never wait.
+            # In-sync replicas count towards the rate, although they never wait for it.
             self._slowed[key] = None
             throttle.record(len(data.records or b""), self._runtime.clock.monotonic_ms())
         diverging = data.diverging_epoch
@@ -374,7 +373,7 @@ class ReplicaFetcher:
             followed.is_behind = replica.log.end_offset < data.high_watermark
 
     def _guarded(self, key: _Key, followed: _Followed, act: Callable[[int], list[Any]]) -> None:
-        """Change the replica's log. A disk that fails, or records that it cannot take, stop this partition alone."""
+        """Change the replica's log. A disk failure, or records that it cannot append, pause this partition alone."""
         replica = followed.replica
         try:
             effects = act(self._runtime.clock.now_ms())
@@ -392,7 +391,7 @@ class ReplicaFetcher:
                 self._pause(key, followed)
 
     def _pause(self, key: _Key, followed: _Followed, most_ms: int | None = None) -> None:
-        """Do not ask for a partition for replica.fetch.backoff.ms, or `most_ms` if that is less."""
+        """Do not fetch a partition for replica.fetch.backoff.ms, or for `most_ms` if that is less."""
 
         def over() -> None:
             followed.paused = None
@@ -404,10 +403,10 @@ class ReplicaFetcher:
             wait_ms = backoff_ms if most_ms is None else min(backoff_ms, most_ms)
             followed.paused = self._runtime.loop.call_later(wait_ms / 1000, over)
 
-    # ---- where the leader's log begins and ends
+    # ---- start and end of the leader's log
 
     def _ask_offsets(self, key: _Key, followed: _Followed) -> None:
-        """Two questions: a partition may stand in a ListOffsets request once."""
+        """Ask with two requests, because a ListOffsets request may name a partition only once."""
         found: dict[int, int] = {}
         epoch = followed.replica.leader_epoch
 
@@ -429,12 +428,12 @@ class ReplicaFetcher:
                 topics=[ListOffsetsTopic(name=followed.replica.tp.topic, partitions=[asked])],
             )
             outbound = self._outbound
-            assert outbound is not None, "what is carried out came over a connection"
+            assert outbound is not None, "responses are applied only while a connection is open"
             outbound.ask(request, partial(told, timestamp), timeout_ms=self._runtime.settings.replica_socket_timeout_ms)
 
 
 def _offset_of(response: Any) -> int:
-    """The offset that one partition's answer names; -1 when it names none."""
+    """The offset in a response for one partition; -1 on an error."""
     if isinstance(response, Unanswered):
         return -1
     part = response.topics[0].partitions[0]

@@ -1,10 +1,10 @@
-"""Group commit: fsync off the loop, once for everyone who waits.
+"""Group commit: fsync off the loop, one fsync for all waiters.
 
 Rules:
-- One fsync of a log is under way at a time. Requests for another wait for the next one, which covers all of them.
-- What is answered after a flush was written before that flush began.
-- An fsync that fails takes the log directory's promise with it (fsyncgate): `on_failure` closes its logs, and waiters
-  find their log closed; or the node stops, and no client is answered.
+- A log has one fsync in progress at a time. Later requests wait for the next one, which covers all of them.
+- Data acknowledged by a flush was written before that flush began.
+- After a failed fsync the log directory cannot be trusted (fsyncgate): `on_failure` either closes its logs, and waiters
+  find their log closed, or stops the node, and no client is answered.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ _log = logging.getLogger("ottla.broker")
 
 
 class _Round:
-    """The waiters of one log: those whom the fsync under way serves, and those who came since."""
+    """The waiters of one log: those that the current fsync serves, and those that came later."""
 
     __slots__ = ("future", "next", "serving")
 
     def __init__(self) -> None:
-        #: The fsync, once it has begun.
+        #: The current fsync; None before it is submitted.
         self.future: Future[None] | None = None
         self.serving: list[Callable[[], None]] = []
         self.next: list[Callable[[], None]] = []
 
 
 class Flusher:
-    """A node's fsyncs. The node makes it with its thread pool and its way to stop."""
+    """A node's fsyncs. The node creates it with its thread pool and its failure handler."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Flusher:
         self._rounds: dict[Log, _Round] = {}
 
     def flush(self, logs: Iterable[Log], done: Callable[[], None]) -> None:
-        """Call `done` on the loop when everything that is in these logs now is on the disk."""
+        """Call `done` on the loop when everything written to these logs so far is on disk."""
         left = list(logs)
         count = len(left)
 
@@ -63,9 +63,9 @@ class Flusher:
             self._join(log, one)
 
     def flush_now(self, partition: Partition) -> None:
-        """Sync here and now what `flush.messages` wants synced (decision 0180).
+        """Flush on the loop, blocking, if `flush.messages` requires a flush (decision 0180).
 
-        For what coordinators write: nothing may follow from it before it is durable, neither an answer nor a marker.
+        For coordinators' records: neither a response nor a marker may be based on them before they are durable.
         """
         log = partition.log
         if not log.must_flush:
@@ -87,7 +87,7 @@ class Flusher:
             return
         started = self._rounds[log] = _Round()
         started.serving.append(done)
-        # Let everyone whose request is read in this turn of the loop come aboard.
+        # Start at the end of the turn, so that all requests read in this turn share the fsync.
         self._loop.call_soon(self._start, log)
 
     def _start(self, log: Log) -> None:
@@ -102,7 +102,7 @@ class Flusher:
 
     def _finish(self, log: Log, end_offset: int, finished: Future[None]) -> None:
         error = finished.exception()
-        # The files of a log that was deleted meanwhile are not where they were; they need not be durable.
+        # The files of a log that was deleted in the meantime are gone; they need not be durable.
         if error is not None and not log.closed:
             assert isinstance(error, OSError), error
             self._on_failure(log, error)

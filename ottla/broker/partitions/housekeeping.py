@@ -1,8 +1,8 @@
-"""What a node does from time to time: retention, checkpoints, overdue flushes.
+"""Periodic jobs of a node: retention, checkpoints, overdue flushes.
 
 Rules:
-- Each job has Kafka's setting for its interval; a job that fails is logged and tried again, it never stops the node.
-- Deleting files runs on the node's thread pool: a file of a gigabyte takes a while to go.
+- Each job runs at the interval of its Kafka setting. A job that fails is logged and retried; it never stops the node.
+- The node's thread pool deletes files: removing a file of a gigabyte takes a while.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_MS = (1 << 31) - 1
 
 
 class Housekeeping:
-    """A node's timers. The node makes, starts and stops it."""
+    """The periodic jobs. The node creates, starts and stops it."""
 
     def __init__(
         self, runtime: Runtime, store: Store, leadership: Leadership, flusher: Flusher, log_dirs: LogDirs
@@ -42,7 +42,7 @@ class Housekeeping:
         self._handles: dict[str, asyncio.TimerHandle] = {}
 
     def start(self) -> None:
-        """Plan the first round of every job."""
+        """Schedule the first run of every job."""
         settings = self._runtime.settings
         self._every(settings.log_retention_check_interval_ms, self.retain)
         self._every(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
@@ -63,7 +63,7 @@ class Housekeeping:
         self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
 
     def retain(self) -> None:
-        """Drop segments that are too old, too much, or before the log start offset; forget silent producers."""
+        """Delete segments past retention by time, by size or below the log start offset; expire idle producers."""
         now_ms = self._runtime.clock.now_ms()
         failed: list[tuple[Log, OSError]] = []
         for partition in list(self._leadership.hosted.values()):
@@ -78,7 +78,7 @@ class Housekeeping:
             self._log_dirs.check(log, reason)
 
     def checkpoint(self) -> None:
-        """Sync what rolled since the last time, and write where recovery and reading begin in every log."""
+        """Flush the logs that have rolled, and write recovery-point, log-start and high-watermark checkpoints."""
         self._leadership.lead_again()
         try:
             self._store.remove_deleted(self._runtime.clock.now_ms())
@@ -91,7 +91,7 @@ class Housekeeping:
             self._runtime.pool.submit(task).add_done_callback(partial(self._report, path))
 
     def flush_overdue(self) -> None:
-        """Sync the logs whose `flush.ms` is over."""
+        """Flush the logs whose `flush.ms` has passed."""
         now_ms = self._runtime.clock.now_ms()
         overdue = [each.log for each in self._leadership.hosted.values() if each.log.flush_is_overdue(now_ms)]
         if overdue:
@@ -105,7 +105,7 @@ class Housekeeping:
                 self._runtime.loop.call_soon_threadsafe(self._log_dirs.suspect, path, error)
 
     def stop(self) -> None:
-        """Cancel what is planned."""
+        """Cancel the scheduled runs."""
         for handle in self._handles.values():
             handle.cancel()
         self._handles.clear()

@@ -1,9 +1,9 @@
-"""AlterPartition: what the leaders of this node ask the controller, batched, one request on its way (KIP-497).
+"""Proposes ISR changes of this node's leaders to the controller: AlterPartition, batched, one in flight (KIP-497).
 
 Rules:
-- What is proposed while a request is on its way goes with the next one.
-- A proposal is sent until the controller has answered it, or its partition is led no more in this epoch.
-- What the answer means to a partition `LeaderReplica` says.
+- A proposal made while a request is in flight goes with the next one.
+- A proposal is sent until the controller has answered it, or this node stops leading the partition in this epoch.
+- `LeaderReplica` interprets the answer for its partition.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
 
 _log = logging.getLogger("ottla.broker")
-#: As Apache Kafka's DefaultAlterPartitionManager.
+#: As in Apache Kafka's DefaultAlterPartitionManager.
 _RETRY_SECONDS = 0.05
 #: LeaderRecoveryState: a leader recovers by beginning its epoch, also after an unclean election (KIP-704).
 _RECOVERED = 0
-#: By topic id and partition: who proposes, what, and whether the ISR would grow.
+#: (topic id, partition index) -> (proposing partition, proposal, whether the ISR would grow)
 _Proposed = dict[tuple[Uuid, int], tuple[Partition, ProposeIsr, bool]]
 
 
 class IsrChanges:
-    """A node's proposals. `Replication` makes it and closes it."""
+    """A node's proposals. `Replication` creates and closes it."""
 
     def __init__(
         self, runtime: Runtime, controllers: Controllers, partitions: Mapping[tuple[str, int], Partition]
@@ -47,7 +47,7 @@ class IsrChanges:
         self._runtime = runtime
         self._controllers = controllers
         self._partitions = partitions
-        #: What the controller has answered since the node's start: in-sync replicas that grew, that shrank, errors.
+        #: The controller's answers since the node's start: ISR expansions, ISR shrinks, errors.
         self.expands = self.shrinks = self.failures = 0
         self._proposed: _Proposed = {}
         self._busy = False
@@ -55,7 +55,7 @@ class IsrChanges:
         self._closed = False
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """Send it with all that is proposed in this turn of the loop."""
+        """Queue a proposal; all proposals of this turn of the loop go in one request."""
         assert partition.machine is not None
         grows = len(proposal.members) > len(partition.machine.state.isr)
         self._proposed[partition.topic_id, partition.tp.partition] = partition, proposal, grows
@@ -63,7 +63,7 @@ class IsrChanges:
             self._planned = self._runtime.loop.call_soon(self._send)
 
     def close(self) -> None:
-        """Send nothing more; answers that still come are dropped."""
+        """Send nothing more, and drop answers that still arrive."""
         self._closed = True
         if self._planned is not None:
             self._planned.cancel()
@@ -127,7 +127,7 @@ class IsrChanges:
             partition.step(IsrRefused(proposal, code))
 
     def _again(self, unanswered: _Proposed) -> None:
-        """Send what has no answer, beside what was proposed meanwhile, a moment later."""
+        """Send the unanswered proposals again after a moment, together with newer ones."""
         self._proposed = unanswered | self._proposed
         if self._planned is not None:
             self._planned.cancel()

@@ -1,16 +1,16 @@
-"""The replicas that this node hosts, as the metadata image has them: those that it leads and those that it follows.
+"""The replicas that this node hosts according to the metadata image: leaders and followers.
 
 Rules:
-- A partition is led or followed while the image says so, in the leader epoch that the image says. Each epoch has an
-  object of its own, so that a reference kept from an earlier one is not the replica that is hosted.
-- The high watermark of a replica among several begins at the checkpoint's, that of one that was alone at its end.
-- A log that should be there already is never made: it is in a directory that failed or was replaced, and an empty one
-  in its place would lose what was acknowledged. Such a partition is offline until its directory is back.
-- A topic's logs are made before its partitions are hosted, on the node's threads while the loop goes on. Until then a
-  partition's clients get NOT_LEADER_OR_FOLLOWER and come again; the request for the topic is answered then.
-- Only one making of a topic is under way at a time. What became of the topic meanwhile is looked at when it is done.
-- A log that cannot be made (a full disk) is tried again by the housekeeping.
-- A change of metadata costs what it touches, not what there is.
+- This node leads or follows a partition as long as the image says so, in the image's leader epoch. Each epoch has its
+  own object, so a reference kept from an earlier epoch never passes for the current replica.
+- The high watermark of a replica starts at the checkpointed value; without other replicas it starts at the log end.
+- A log that should already exist is never created: it lies in a directory that failed or was replaced, and an empty log
+  in its place would lose acknowledged records. Its partition stays offline until the directory is back.
+- Threads create a topic's logs while the loop goes on, before its partitions are hosted. Until then clients of the
+  partitions get NOT_LEADER_OR_FOLLOWER and retry; the request that created the topic is answered when the logs exist.
+- A topic has one creation in progress at a time. When it ends, the topic is compared with the current image again.
+- Housekeeping retries a log that could not be created (a full disk).
+- A metadata change costs in proportion to what changed, not to the number of partitions.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ else:
     followed = LazyModule("ottla.replica.followed")
 
 _log = logging.getLogger("ottla.broker")
-#: So many logs are made by one job of a thread.
+#: Logs that one job of the thread pool creates.
 _A_PIECE = 6
-#: A log whose making has been tried, and why it came to nothing.
+#: A log, and the error that prevented its creation (None: it was created).
 _Made = tuple[NewLog, OSError | None]
 
 
 class _Making:
-    """The logs of one topic, while threads make them."""
+    """The creation of one topic's logs on threads."""
 
     __slots__ = ("pieces", "topic", "waiting")
 
     def __init__(self, topic: TopicImage, pieces: Iterable[Future[list[_Made]]]) -> None:
         self.topic = topic
-        #: The pieces whose logs are not taken over yet.
+        #: The jobs whose logs have not been adopted yet.
         self.pieces = deque(pieces)
         self.waiting: list[Callable[[], None]] = []
 
 
 class Leadership:
-    """A node's partitions. The node makes it, and has it follow the metadata."""
+    """Hosts this node's partitions. The node creates it and passes it every metadata change."""
 
     def __init__(
         self,
@@ -89,21 +89,21 @@ class Leadership:
         #: Every replica that this node hosts, and the ones among them that it leads.
         self.hosted = hosted
         self.partitions = partitions
-        #: Called when a partition is led here, when it is led no more, and when records of a replica become readable.
+        #: Called when this node starts and stops leading a partition, and when records of a replica become readable.
         self._on_led = on_led
         self._on_resigned = on_resigned
         self._on_readable = on_readable
-        #: Topics with partitions whose directories could not be made (a full disk).
+        #: Topics with partitions whose logs could not be created (a full disk).
         self.unled: set[str] = set()
-        #: Partitions whose logs may be in a directory that has failed, though the metadata does not say so.
+        #: Partitions whose logs may lie in a failed directory, although the metadata does not say so.
         self._lost: set[TopicPartition] = set()
-        #: Is this the first look at the metadata? A log that is not there then was perhaps made by an earlier run.
+        #: True until the first image has been followed: an earlier run may have created a log that is missing then.
         self._starts = True
-        #: By topic.
+        #: Topic name -> the creation in progress.
         self._making: dict[str, _Making] = {}
 
     def find(self, topic: str, index: int) -> Partition:
-        """The partition; a KafkaError that says why it is not led here."""
+        """The partition led here; otherwise raise the KafkaError that says why it is not."""
         partition = self.partitions.get((topic, index))
         if partition is not None:
             return partition
@@ -112,18 +112,18 @@ class Leadership:
             known, node_id = image.partitions[index], self._runtime.node_id
             if not self.is_offline(topic, index, known) and (topic in self._making or known.leader != node_id):
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            # Its directory has failed, or it cannot be made (a full disk).
+            # Its directory has failed, or its log cannot be created (a full disk).
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def is_offline(self, topic: str, index: int, known: PartitionImage) -> bool:
-        """Is this broker a replica whose log lies in a directory that has failed?"""
+        """Whether this broker is a replica whose log lies in a failed directory."""
         node_id = self._runtime.node_id
         is_lost = (topic, index) in self._lost or is_offline(self._runtime.image, known, node_id)
         return is_lost and node_id in known.replicas
 
     def when_made(self, topics: Iterable[str], done: Callable[[], None]) -> None:
-        """Call `done` when none of these topics is being made any more: at once, if none is."""
+        """Call `done` as soon as none of these topics is being created; at once when none is."""
         waits = [name for name in topics if name in self._making]
         left = len(waits)
 
@@ -141,7 +141,7 @@ class Leadership:
     # ---- following the metadata
 
     def configure(self, old: Image, new: Image) -> None:
-        """Settings of topics changed, or those of the node, which `ottla.broker.node` has taken over already."""
+        """Apply changed configs of topics, or of the node (`ottla.broker.node` has already updated its settings)."""
         changed: Iterable[str] = new.changed_configs(old, TOPIC)
         if new.changed_configs(old, BROKER):
             self._log_settings.clear()
@@ -161,13 +161,13 @@ class Leadership:
                     self._adjust(replica, new.topics[name].partitions[index])
 
     def configure_all(self) -> None:
-        """Set every log as the metadata say now: they changed while the logs were opened."""
+        """Apply the current metadata to every log: configs may have changed while the logs were being opened."""
         self._log_settings.clear()
         for tp, log in self._store.logs().items():
             log.settings = self._log_settings.of(tp)
 
     def follow(self, name: str) -> None:
-        """Do what the image says of each partition of a topic: lead or follow it, in a new epoch, or give it up."""
+        """Bring every partition of a topic in line with the image: lead or follow it in a new epoch, or give it up."""
         node_id, topic = self._runtime.node_id, self._runtime.image.topics[name]
         missing = []
         for index, known in enumerate(topic.partitions):
@@ -192,23 +192,23 @@ class Leadership:
             self._make(topic, missing)
 
     def started(self) -> None:
-        """Every topic of the metadata was followed once: logs that are missing from now on are those of new topics."""
+        """Note that the first image has been followed: a log that is missing from now on belongs to a new topic."""
         self._starts = False
 
     def lead_again(self) -> None:
-        """Try the topics that have partitions which could not be made."""
+        """Retry the topics whose logs could not be created."""
         names, self.unled = self.unled, set()
         for name in sorted(names & self._runtime.image.topics.keys()):
             self.follow(name)
 
     def lose(self, partitions: Iterable[TopicPartition]) -> None:
-        """The directory of these partitions has failed: they are offline until a start that finds it again."""
+        """Take the partitions of a failed directory offline, until a restart finds the directory again."""
         for tp in partitions:
             self._lost.add(tp)
             self.resign(tp, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def resign(self, tp: TopicPartition, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Lead or follow a partition no more, at least not in this epoch, and coordinate nothing that is in it."""
+        """Stop leading or following a partition in this epoch, and resign its coordinator."""
         replica = self.hosted.pop(tp, None)
         if replica is None:
             return
@@ -220,7 +220,7 @@ class Leadership:
             self._replication.forget(replica)
 
     def drop(self, topic: TopicImage) -> None:
-        """The topic is gone."""
+        """Delete the logs of a deleted topic."""
         for index in range(len(topic.partitions)):
             tp = TopicPartition(topic.name, index)
             log = self._store.get(tp)
@@ -231,27 +231,27 @@ class Leadership:
         self._log_settings.forget(topic.name)
 
     def is_stray(self, tp: TopicPartition, log: Log) -> bool:
-        """Is this the log of no replica that the image gives to this node?"""
+        """Whether the image assigns this log's replica to no partition of this node."""
         topic = self._runtime.image.topics.get(tp.topic)
         if topic is None or log.topic_id not in (NO_UUID, topic.topic_id) or tp.partition >= len(topic.partitions):
             return True
         return self._runtime.node_id not in topic.partitions[tp.partition].replicas
 
     def _drop_replica(self, tp: TopicPartition, topic: TopicImage) -> None:
-        """Delete the log of a replica that this node has no more; what the start finds is set aside later."""
+        """Delete the log of a replica that was moved off this node; strays found at startup are set aside later."""
         log = self._store.get(tp)
         if log is not None and log.topic_id == topic.topic_id and not self._starts:
             self._store.delete(tp)
 
     def _may_make(self, tp: TopicPartition, known: PartitionImage) -> bool:
-        """Is this partition's log still to be made, or is it where we cannot see it?"""
+        """Whether a missing log may be created; False when it may exist where this node cannot read it."""
         directory = directory_of(known, self._runtime.node_id)
         gone = directory is not None and directory not in self._log_dirs.online_ids()
         if gone and not self._store.failed_directories and self._may_copy(known):
-            # The disk was replaced, or the directory taken out of log.dirs for good.
+            # The disk was replaced, or the directory was removed from log.dirs for good.
             gone = False
         if directory is None and self._starts and self._store.failed_directories:
-            # The log may lie there, though the controller has heard nothing of it yet.
+            # The log may lie in a failed directory that the controller has not been told about.
             self._lost.add(tp)
         if gone or tp in self._lost:
             _log.error("%s is offline: its log lies in a directory that does not work or is not in log.dirs", tp)
@@ -259,28 +259,29 @@ class Leadership:
         return True
 
     def _may_copy(self, known: PartitionImage) -> bool:
-        """Does another replica lead, while nothing counts on what this node had?"""
+        """Whether another replica leads and nothing relies on this node's copy, so that it can be fetched afresh."""
         own = self._runtime.node_id
         counted = own in known.isr or own in known.eligible_leader_replicas or own in known.last_known_elr
         return known.leader not in (NO_LEADER, own) and not counted
 
     def _claim(self, tp: TopicPartition, topic: TopicImage) -> Log | None:
-        """The log that the store has for this partition."""
+        """The store's log for this partition, or None when it has none that belongs to this topic."""
         log = self._store.get(tp)
         if log is not None and log.topic_id not in (NO_UUID, topic.topic_id):
-            # The directory of an older topic of this name, deleted while we were down (KIP-516). It is kept, as it may
-            # also be a topic id that the disk has damaged.
+            # Left over from a topic of the same name that was deleted while this node was down (KIP-516). It is set
+            # aside and
+            # not deleted, because the disk may have corrupted the topic id.
             _log.warning("%s is of another topic (%s) and is set aside", log.path, uuid_text(log.topic_id))
             self._store.set_aside(tp)
             return None
         if log is not None and log.topic_id == NO_UUID and not log.end_offset:
-            # Its making was cut short by a crash.
+            # A crash interrupted its creation.
             self._store.release(tp)
             return None
         return log
 
     def _host(self, tp: TopicPartition, topic: TopicImage, log: Log, before: HostedReplica | None = None) -> None:
-        """Lead or follow a partition with this log; `before` is what this node had of it in an earlier epoch."""
+        """Lead or follow a partition with this log; `before` is this node's replica in an earlier epoch."""
         known = topic.partitions[tp.partition]
         if len(known.replicas) == 1:
             log.high_watermark = None
@@ -302,13 +303,13 @@ class Leadership:
         known = topic.partitions[tp.partition]
         partition = self.hosted[tp] = self.partitions[tp] = Partition(tp, topic.topic_id, log, known.leader_epoch)
         partition.on_readable = self._on_readable
-        # What a process that was killed has left in the page cache is acted upon from now on.
+        # Records that a killed process left in the page cache take effect from now on, so flush them first.
         self._flusher.flush_now(partition)
         self._adjust(partition, known)
         self._on_led(partition)
 
     def _adjust(self, partition: Partition, known: PartitionImage) -> None:
-        """The image says something new of a partition that is led here in the same epoch."""
+        """Apply a change of the partition's registration within the same leader epoch to a partition led here."""
         if partition.machine is None and len(known.replicas) == 1:
             return
         replication = self._replication
@@ -319,7 +320,7 @@ class Leadership:
         else:
             partition.step(MetadataFollowed(state, settings.min_isr))
 
-    # ---- making logs
+    # ---- creating logs
 
     def _make(self, topic: TopicImage, missing: list[TopicPartition]) -> None:
         runtime, log_dirs = self._runtime, self._log_dirs
@@ -339,7 +340,7 @@ class Leadership:
             future.add_done_callback(lambda _: runtime.loop.call_soon_threadsafe(one))
 
     def _take_over(self, making: _Making) -> None:
-        """All of them are made: take a piece over in each turn of the loop, at 3 to 10 us a log."""
+        """Adopt the created logs, one job's share per turn of the loop (3 to 10 us a log)."""
         if making.pieces:
             self._take_piece(making)
             self._runtime.loop.call_soon(self._take_over, making)
@@ -352,7 +353,7 @@ class Leadership:
         if now is not None and now.topic_id == topic.topic_id:
             self._made(now, made)
             return
-        # The topic was deleted meanwhile.
+        # The topic was deleted in the meantime.
         for log, error in made:
             if error is None:
                 log.adopt()
@@ -363,7 +364,7 @@ class Leadership:
         del self._making[topic.name]
         now = self._runtime.image.topics.get(topic.name)
         if now is not None and topic.name not in self.unled:
-            # The topic has grown meanwhile, or another topic has its name.
+            # The topic may have more partitions by now, or a new topic may have its name.
             self.follow(topic.name)
         for done in making.waiting:
             self.when_made([topic.name], done)
@@ -381,7 +382,7 @@ class Leadership:
 
 
 def _begin(piece: Iterable[NewLog]) -> list[_Made]:
-    """On a thread: make these logs' files, each for itself."""
+    """Create the files of these logs on a thread; the failure of one does not affect the others."""
     made: list[_Made] = []
     for log in piece:
         try:

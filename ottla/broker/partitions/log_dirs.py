@@ -1,15 +1,15 @@
-"""Several log directories: what moves between them, what the cluster is told of it, and disks that fail.
+"""Log directories: moves between them, reports to the controller, and disks that fail.
 
 Rules:
-- A move fills a log in the other directory like a follower's, a piece a turn of the loop, while the partition goes on.
-  The last piece is copied, made durable and swapped in without a turn in between.
-- All moves of a node together keep `replica.alter.log.dirs.io.max.bytes.per.second`; a change of it counts within a
-  second.
-- A directory whose disk fails is left alone until the next start. Its partitions are offline (KAFKA_STORAGE_ERROR); all
-  others go on. Without the metadata's directory there is no node, and it stops.
-- A disk that is full or a process without descriptors is no failure of a directory (docs/decisions/0142).
+- A move fills a log in the other directory like a follower's, one piece per turn of the loop, while the partition stays
+  in service. The last piece is copied, flushed and swapped in within one turn.
+- All moves of a node together respect `replica.alter.log.dirs.io.max.bytes.per.second`; a change of it takes effect
+  within a second.
+- A directory whose disk fails is not used until the next start. Its partitions are offline (KAFKA_STORAGE_ERROR); all
+  others go on. Without the metadata log's directory the node stops.
+- A full disk or a lack of file descriptors is no directory failure (docs/decisions/0142).
 
-KIPs: 113 moves, 858 directories in the metadata, 1066 cordoned ones.
+KIPs: 113 moves, 858 directories in the metadata, 1066 cordoned directories.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ else:
     assign = LazyModule("ottla.wire.api.assign_replicas_to_dirs")
 
 _log = logging.getLogger("ottla.broker")
-#: What a full disk, a file that may grow no more, or too many open ones say: nothing is broken.
+#: Errors of a full disk, a file size limit or a lack of descriptors: the directory is not broken.
 _NO_FAILURES = {
     errno.ENOSPC,
     errno.EDQUOT,
@@ -58,16 +58,16 @@ _NO_FAILURES = {
     errno.EAGAIN,
 }
 _PIECE_BYTES = 1 << 20
-#: At most this much is synced on the loop, right before the swap.
+#: The most that is flushed on the loop, right before the swap.
 _SYNC_BYTES_MAX = 4 << 20
 _RETRY_SECONDS = 1.0
 _NAME_MAX = 255
-#: `.`, a unique id of 32 hexadecimal digits and `-future` behind the name.
+#: Length of the suffix of a future log: `.`, a unique id of 32 hexadecimal digits and `-future`.
 _FUTURE_MARK = 40
 
 
 class LogDirs:
-    """A node's directories as a whole. The node makes it."""
+    """A node's log directories. The node creates it."""
 
     def __init__(
         self,
@@ -87,21 +87,21 @@ class LogDirs:
         self._life = life
         self._flusher = flusher
         self._throttle = throttles.directories
-        #: The two know each other: leadership asks where logs may lie, and loses those of a directory that fails.
+        #: Leadership uses this object, too: it asks where logs may lie, and loses the partitions of a failed directory.
         self._leadership = leadership
-        #: Where a partition that is not there yet is to be made.
+        #: Partition that is not here yet -> the directory in which to create it.
         self._preferred: dict[TopicPartition, str] = {}
-        #: Partitions whose place the controller may not know: led since a moment, moved, or changed in the metadata.
+        #: Partitions whose directory the controller may not know: newly led, moved, or changed in the metadata.
         self._unassigned: dict[TopicPartition, None] = {}
-        #: The cordoned directories as heartbeats say them; None while they say nothing of it.
+        #: The cordoned directories as last reported by a heartbeat; None before the first report.
         self._cordons: set[Uuid] | None = None
-        #: How much of a log that is being filled was synced or is about to be.
+        #: Bytes of a log being filled that are flushed or about to be.
         self._synced_bytes: dict[TopicPartition, int] = {}
 
-    # ---- where logs are
+    # ---- locations of logs
 
     def preferred(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
-        """The directories that were asked for before these partitions were there."""
+        """Partition -> directory, as AlterReplicaLogDirs requested before the partition existed."""
         online = self._store.directories
         found = {tp: self._preferred.pop(tp) for tp in partitions if tp in self._preferred}
         return {tp: path for tp, path in found.items() if path in online}
@@ -112,11 +112,11 @@ class LogDirs:
         return self._store.directories if "*" in named else named
 
     def online_ids(self) -> list[Uuid]:
-        """The ids of the directories that work."""
+        """The ids of the working directories."""
         return [self._id_of(each) for each in self._store.directories]
 
     def named(self, tp: TopicPartition) -> str | None:
-        """The id (text) of the directory in which the metadata has a partition, None where it names none."""
+        """The id (text) of the partition's directory according to the metadata, or None if it names none."""
         topic = self._runtime.image.topics.get(tp.topic)
         if topic is None or tp.partition >= len(topic.partitions):
             return None
@@ -124,7 +124,7 @@ class LogDirs:
         return None if directory is None else uuid_text(directory)
 
     def cordon_later(self) -> None:
-        """Tell the controller, at the end of this turn of the loop, which directories are cordoned."""
+        """Report the cordoned directories to the controller at the end of this turn of the loop."""
         self._runtime.loop.call_soon(self._cordon)
 
     def _cordon(self) -> None:
@@ -136,14 +136,14 @@ class LogDirs:
         broker = runtime.image.brokers.get(runtime.node_id)
         if broker is None or runtime.image.metadata_version < CORDONED_DIRECTORIES_FROM:
             return
-        # What was told last may not be in the metadata yet.
+        # The last report may not be in the metadata yet.
         known = set(broker.cordoned_log_dirs or ()) if self._cordons is None else self._cordons
         if set(ids) != known:
             self._cordons = set(ids)
             self._life.cordoned(ids)
 
     def follow(self, old: Image, new: Image, step: TopicStep) -> None:
-        """The metadata changed, and perhaps what it says of where logs are."""
+        """Apply a metadata change, which may affect the directories it records."""
         newly = old.metadata_version < DIRECTORIES_FROM <= new.metadata_version
         if old.metadata_version < CORDONED_DIRECTORIES_FROM <= new.metadata_version:
             self.cordon_later()
@@ -155,7 +155,7 @@ class LogDirs:
                 self.assign_later(TopicPartition(name, index))
 
     def assign_later(self, tp: TopicPartition) -> None:
-        """Tell the controller, at the end of this turn of the loop, where the log of a partition is."""
+        """Report a partition's directory to the controller at the end of this turn of the loop."""
         if len(self._runtime.settings.log_dirs) > 1:
             if not self._unassigned:
                 self._runtime.loop.call_soon(self._assign)
@@ -167,7 +167,7 @@ class LogDirs:
         self._tell_places({tp: self._id_of(store.directory_of(tp)) for tp in unassigned if store.get(tp) is not None})
 
     def _tell_places(self, places: Mapping[TopicPartition, Uuid]) -> None:
-        """Tell the controller which directories these partitions lie in, where it does not know it."""
+        """Report the directories of those partitions for which the metadata names another."""
         image, node_id = self._runtime.image, self._runtime.node_id
         broker = image.brokers.get(node_id)
         if broker is None or image.metadata_version < DIRECTORIES_FROM or self._runtime.closed:
@@ -202,7 +202,7 @@ class LogDirs:
         self._controllers.ask(request, partial(self._assigned, told))
 
     def _assigned(self, told: Mapping[TopicPartition, Uuid], response: Any) -> None:
-        """Tell the controller again in a while what it has refused: it may know more of this broker or topic then."""
+        """Report the refused partitions again later; by then the controller may know this broker or topic."""
         refused = dict(told)
         if isinstance(response, KafkaError):
             why: object = response
@@ -238,13 +238,13 @@ class LogDirs:
     # ---- moves
 
     def resume(self) -> None:
-        """Begin the moves again that the last run did not finish."""
+        """Restart the moves that the last run did not finish."""
         for tp, path in self._store.unfinished.items():
             if self.move(tp, path) is not ErrorCode.NONE:
                 _log.warning("%s does not move to %s any more", tp, path)
 
     def move(self, tp: TopicPartition, path: str) -> ErrorCode:
-        """Put a partition into another directory; NONE when that has begun, or it lies there."""
+        """Move a partition to another directory; NONE when the move has begun or the partition already lies there."""
         runtime, store = self._runtime, self._store
         if len(str(tp)) + _FUTURE_MARK > _NAME_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -276,7 +276,7 @@ class LogDirs:
         return ErrorCode.NONE
 
     def _copy(self, tp: TopicPartition, future: Log) -> None:
-        """Copy another piece, or swap."""
+        """Copy the next piece, or swap the logs."""
         runtime, store = self._runtime, self._store
         found, replica = store.future(tp), self._leadership().hosted.get(tp)
         if runtime.closed or found is None or found[0] is not future:
@@ -296,10 +296,10 @@ class LogDirs:
             if future.end_offset < source.end_offset:
                 runtime.loop.call_soon(again)
             elif source.being_cleaned:
-                # The swaps of a cleaner that is at work go by the old log's files.
+                # The swaps of a running cleaner use the old log's files.
                 runtime.loop.call_later(_RETRY_SECONDS, again)
             elif future.size - self._synced_bytes.get(tp, 0) > _SYNC_BYTES_MAX:
-                # So much is synced beside the loop; what comes meanwhile is little.
+                # Flush this much off the loop; little will be appended in the meantime.
                 self._synced_bytes[tp] = future.size
                 self._flusher.flush([future], again)
             else:
@@ -314,17 +314,17 @@ class LogDirs:
             store.drop_move(tp)
 
     def _piece(self, replica: HostedReplica, future: Log) -> None:
-        """Copy up to `_PIECE_BYTES` from where the future ends."""
+        """Copy up to `_PIECE_BYTES` from the end of the future log."""
         source, now_ms = replica.log, self._runtime.clock.now_ms()
         if not source.start_offset <= future.end_offset <= source.end_offset:
-            # The move has only begun, or retention has overtaken us.
+            # The move has just begun, or retention has deleted the records that were next.
             future.restart_at(source.start_offset, now_ms)
         bytes_max = min(_PIECE_BYTES, source.settings.segment_bytes, self._throttle.bytes_max)
         data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
         if data:
             future.append(data, leader_epoch=replica.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
         elif future.end_offset < source.end_offset:
-            # The cleaner has left nothing up to the end.
+            # The cleaner has left no records up to the end.
             future.restart_at(source.end_offset, now_ms)
         self._throttle.record(len(data), self._runtime.clock.monotonic_ms())
 
@@ -333,21 +333,21 @@ class LogDirs:
         if error.errno in _NO_FAILURES:
             self._store.drop_move(tp)
             return
-        # Which of the two it was is in the error's path; where there is none, the one that is written to.
+        # The error's path shows which of the two directories failed; without a path assume the one being written.
         name = error.filename if isinstance(error.filename, str) else ""
         named = [each for each in self._store.directories if name.startswith(each + "/")]
         self.failed(named[0] if named else _parent(future.path), error)
 
-    # ---- disks that fail
+    # ---- failed disks
 
     def check(self, log: Log, error: OSError) -> None:
-        """A use of this log has failed; perhaps its directory has."""
+        """After a failed use of this log, check whether its directory has failed."""
         if not log.closed:
             self.suspect(_parent(log.path), error)
 
     @contextmanager
     def guarding(self, log: Log) -> Iterator[None]:
-        """Turn an OSError of a use of this log into KAFKA_STORAGE_ERROR, and look whether its directory has failed."""
+        """Turn an OSError from this log into KAFKA_STORAGE_ERROR, and check whether its directory has failed."""
         try:
             yield
         except OSError as error:
@@ -355,16 +355,16 @@ class LogDirs:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log cannot be used: {error}") from error
 
     def suspect(self, path: str, error: OSError) -> None:
-        """A use of this directory has failed."""
+        """After a failed use of this directory, take it offline unless the error is harmless."""
         if error.errno not in _NO_FAILURES:
             self.failed(path, error)
 
     def sync_failed(self, log: Log, error: OSError) -> None:
-        """What of this log is on the disk is unknown: whatever the reason, its directory is given up (fsyncgate)."""
+        """Take the directory of this log offline: after a failed fsync its content on disk is unknown (fsyncgate)."""
         self.failed(_parent(log.path), error)
 
     def failed(self, path: str, error: OSError) -> None:
-        """A directory is of no use any more."""
+        """Take a directory offline."""
         store = self._store
         if path not in store.directories:
             return
@@ -374,14 +374,14 @@ class LogDirs:
         _log.critical("the log directory %s has failed, its partitions are offline: %s", path, error)
         directory, lost = self._id_of(path), store.fail(path, error)
         self._leadership().lose(lost)
-        # The controller could not know a partition to be offline that it has not heard of yet.
+        # The controller cannot tell that a partition is offline unless it knows the partition's directory.
         self._tell_places(dict.fromkeys(lost, directory))
         self._life.directory_failed(directory)
 
     def tell_what_is_left(self) -> None:
-        """Let the controller take the leaders of what lies in failed directories away, at the start.
+        """At the start, move leadership away from the partitions in failed directories.
 
-        Another node's controller does so by the registration, which names the directories that work.
+        Another node's controller does so on registration, which names the working directories.
         """
         quorum, node_id = self._quorum, self._runtime.node_id
         for path, error in self._store.failed_directories.items():

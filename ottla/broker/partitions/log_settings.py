@@ -1,4 +1,4 @@
-"""The settings of a node's logs, by topic."""
+"""The log settings of each topic on this node."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Look-ups by time on the loop: what they need decompressed is done on a thread, one batch at a time.
+"""Offset look-ups by timestamp on the loop; a thread decompresses the batches that need it, one at a time.
 
 Rules:
-- The bytes of a batch may be thousands of times what a client sent (decision 0342). Those of one batch are there at a
-  time; other look-ups that need such bytes wait for their turn.
-- Everything else of a look-up is done on the loop, a step at a time.
+- A batch may decompress to thousands of times its size (decision 0342). Only one decompressed batch is in memory at a
+  time; other look-ups that need one wait for their turn.
+- The rest of a look-up runs on the loop, one step at a time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.log.lookup import Found, Lookup, Unpack
 
 
 class LookUps:
-    """A node's look-ups that go in steps. The node makes it."""
+    """A node's stepwise look-ups. The node creates it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         self._loop = loop
@@ -54,7 +54,7 @@ class LookUps:
                 self._free()
 
     def run(self, look: Lookup, done: Callable[[Found | KafkaError], None], stopped: Callable[[], bool]) -> None:
-        """Take the steps in turns of the loop; `done` is called at the end, or never when it was `stopped`."""
+        """Run the steps in turns of the loop; call `done` at the end, or never once `stopped` returns True."""
         work = self.steps(look)
 
         def step() -> None:

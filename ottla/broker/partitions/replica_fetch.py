@@ -1,14 +1,15 @@
-"""Fetch (key 1) by a follower: up to the end of the log, and what the leader learns from it.
+"""Fetch (key 1) from a follower: the leader sends up to its log end and learns how far the follower is.
 
 Rules:
-- Where a follower asks from is how far its log goes: that moves the high watermark and the ISR. What it asks in another
-  epoch, from a log that parts from ours, or as no replica, counts for nothing.
-- A fetch looks at the partitions of its session that are marked (`ottla.replica.replica_session`), reads until the
-  response is full, and leaves the rest marked.
-- A throttled replica that is not in sync is sent no records while its leader sends throttled replicas more than
-  leader.replication.throttled.rate; it asks again after `max_wait_ms` at the latest.
-- With less than `min_bytes` it waits up to `max_wait_ms`; appends wake it at the end of the loop's turn. A high
-  watermark that moves does not, unless consumers read from followers: the follower is told of it with the next answer.
+- The fetch offset is the follower's log end offset; it moves the high watermark and the ISR. A fetch in another epoch,
+  from a diverging log, or from a broker that is not a replica has no such effect.
+- A fetch reads the marked partitions of its session (`ottla.replica.replica_session`) until the response is full, and
+  leaves the rest marked.
+- A throttled replica outside the ISR gets no records while the leader sends throttled replicas more than
+  leader.replication.throttled.rate; it retries after at most `max_wait_ms`.
+- With less than `min_bytes` available the fetch waits up to `max_wait_ms`; an append wakes it at the end of the loop's
+  turn. A moved high watermark wakes it only when consumers read from followers; otherwise it goes with the next
+  response.
 
 KIPs: 73 throttles, 74 limits, 227 sessions, 320 and 595 epochs, 516 topic ids, 903 broker epochs.
 """
@@ -42,18 +43,18 @@ if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
-#: A fetch that has to look at more partitions than this is answered in steps.
+#: A fetch with more marked partitions than this is answered in steps.
 _PARTITIONS_MANY = 1000
 _PARTITIONS_A_STEP = 200
 
 
 def replica_of(request: FetchRequest) -> int:
-    """The broker that fetches as a replica; negative for a consumer."""
+    """The id of the fetching replica; negative for a consumer."""
     return max(request.replica_id, request.replica_state.replica_id)
 
 
 def fetch_as_replica(call: Call, request: FetchRequest) -> Reply:
-    """Note how far the follower is, read now, and wait when there is nothing."""
+    """Record the follower's progress, read once, and wait if there is nothing to send."""
     fetch = ReplicaFetch(call, request)
     if len(fetch.session.marked) > _PARTITIONS_MANY:
         return in_turns(call.connection, fetch.in_steps())
@@ -63,7 +64,7 @@ def fetch_as_replica(call: Call, request: FetchRequest) -> Reply:
 
 
 class ReplicaFetch:
-    """A fetch of a follower: tried at once, and again by appends while it waits."""
+    """A follower's fetch: tried at once, and retried on appends while it waits."""
 
     def __init__(self, call: Call, request: FetchRequest) -> None:
         self.node: BrokerNode = call.node
@@ -97,15 +98,15 @@ class ReplicaFetch:
         session.learn(wanted_of(request, self.by_id), forgotten)
         return session, incremental
 
-    # ---- looking
+    # ---- reading
 
     def note(self) -> None:
-        """Take in how far the follower is, in all that is to be looked at."""
+        """Record the follower's progress in all marked partitions."""
         for watched in list(self.session.marked.values()):
             self._note(watched)
 
     def in_steps(self) -> Generator[None, None, FetchResponse]:
-        """Answer a fetch of many partitions at once, whatever it has; others have their turns between its steps."""
+        """Answer a fetch of many partitions without waiting for data; the loop serves others between its steps."""
         marked = list(self.session.marked.values())
         response = FetchResponse(session_id=self.session.session_id)
         bytes_left, read_bytes = self.request.max_bytes, 0
@@ -124,7 +125,7 @@ class ReplicaFetch:
         return response
 
     def _note(self, watched: Watched) -> None:
-        """Tell the leader's machine how far the follower is. What is wrong with the request shows when it is read."""
+        """Report the follower's progress to the leader's machine. `_read` answers any error in the request."""
         wanted, session = watched.wanted, self.session
         try:
             partition = self._led(watched)
@@ -145,7 +146,7 @@ class ReplicaFetch:
         else:
             name = wanted.topic
         partition = self.node.leader_of(name, wanted.partition)
-        # Before anything can fail: when the partition ends, the session is to be told.
+        # Watch before the checks, which may fail: the session must hear of it when the partition ends.
         self.session.watch(watched, partition)
         partition.check_epoch(wanted.current_leader_epoch)
         partition.check_follower(self.session.replica_id, self.session.broker_epoch)
@@ -158,7 +159,7 @@ class ReplicaFetch:
         bytes_left, read_bytes = request.max_bytes, 0
         urgent = final or request.max_wait_ms <= 0
         selects = self.node.replication.selects
-        # A copy: a disk that fails here marks all that it takes away.
+        # A copy, because a disk failure in `_read` marks all partitions that it takes offline.
         for watched in list(session.marked.values()):
             data = self._read(watched, bytes_left, min_one_batch=not read_bytes)
             size = len(data.records or b"")
@@ -204,7 +205,7 @@ class ReplicaFetch:
             return failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _is_throttled(self, partition: Partition) -> bool:
-        """Has this replica to wait? One that is in sync never has: acks=all would wait for it."""
+        """Whether this replica must wait for the throttle. An in-sync replica never does: acks=all waits for it."""
         machine, throttle = partition.machine, self.node.throttles.leader
         in_sync = machine is None or self.session.replica_id in machine.state.isr
         return not in_sync and throttle.applies_to(partition.tp) and throttle.is_exceeded(self._now_ms())
@@ -213,7 +214,7 @@ class ReplicaFetch:
         return self.node.clock.monotonic_ms()
 
     def _end_alone(self) -> None:
-        """What is asked without a session is watched no longer than it is asked."""
+        """End a fetch without a session, so that nothing is watched after it."""
         if self.session.session_id == NO_SESSION:
             self.session.end()
 
@@ -226,8 +227,8 @@ class ReplicaFetch:
             news = wanted.is_news(
                 data.high_watermark, data.log_start_offset, has_records=has_records, failed=data.error_code != 0
             )
-            # What was sent is looked at again until the follower asks for what comes behind it, and what the response
-            # had no room for is looked at next time. What failed the follower names again when it is time.
+            # Partitions with more records stay marked until the follower fetches past them; partitions that did not fit
+            # stay marked for the next fetch. After an error the follower names the partition again itself.
             behind = watched.partition is not None and wanted.fetch_offset < watched.partition.log.end_offset
             session.served(watched, again=behind and not data.error_code and data.diverging_epoch.epoch < 0)
             if not self.incremental or news or data.diverging_epoch.epoch >= 0:
@@ -236,14 +237,14 @@ class ReplicaFetch:
     # ---- waiting
 
     def park(self) -> Later:
-        """Wait until something is appended to one of the session's partitions, or the time is over."""
+        """Wait for an append to one of the session's partitions, or for the timeout."""
         self.later = Later(superseded=self._supersede)
         self.session.on_news = self._news
         self._timer = self.node.loop.call_later(self.request.max_wait_ms / 1000, self._finish)
         return self.later
 
     def _news(self) -> None:
-        """Once a turn of the loop, however much is appended in it."""
+        """Schedule one attempt per turn of the loop, however much is appended in it."""
         if not self._planned:
             self._planned = True
             self.node.loop.call_soon(self._try)
@@ -269,7 +270,7 @@ class ReplicaFetch:
         assert self._timer is not None
         assert self.later is not None
         self._timer.cancel()
-        # A later fetch of the session may be the one that is parked by now.
+        # A later fetch of the session may have parked itself by now.
         if self.session.on_news == self._news:
             self.session.on_news = None
         self._end_alone()
@@ -277,6 +278,6 @@ class ReplicaFetch:
 
 
 def _may_count(partition: Partition, watched: Watched) -> bool:
-    """Does the follower's log go as far as it says, in our history?"""
+    """Whether the follower's claimed log end is on the leader's history and within its log."""
     wanted, log = watched.wanted, partition.log
     return divergence(partition, wanted) is None and log.start_offset <= wanted.fetch_offset <= log.end_offset

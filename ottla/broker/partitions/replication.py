@@ -1,9 +1,9 @@
-"""What the replicas of a node have in common: who may be in sync, who waits for commits, and how followers fetch.
+"""What all replicas of a node share: the brokers eligible for the ISR, commit notifications, and replica fetchers.
 
 Rules:
-- Waiters of commits and consumers are told once a turn of the loop, after everything that moved a high watermark in it.
-- The view of the brokers that may be in sync is one object for all partitions, changed in place.
-- Members of an ISR that lag are looked for every half replica.lag.time.max.ms.
+- Waiters for commits and consumers are notified once per turn of the loop, after all high watermarks have moved.
+- All partitions share one view of the eligible brokers, updated in place.
+- Lagging ISR members are looked for every half replica.lag.time.max.ms.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Dial, Runtime
     from ottla.replica.followed import FollowedPartition
 else:
-    # A node that is alone has neither followers nor leaders elsewhere.
+    # A single-node cluster has no followers and no leaders elsewhere.
     replica_fetcher = LazyModule("ottla.broker.partitions.fetcher")
     isr_changes = LazyModule("ottla.broker.partitions.isr_changes")
 
@@ -38,7 +38,7 @@ _log = logging.getLogger("ottla.broker")
 
 
 class Replication:
-    """The node makes it, has it follow the brokers of the metadata, and stops it."""
+    """A node's replication. The node creates it, passes it changes of the brokers, and stops it."""
 
     def __init__(
         self,
@@ -58,22 +58,22 @@ class Replication:
         self._throttles = throttles
         self._dial = dial
         self.monotonic_ms = runtime.clock.monotonic_ms
-        #: Broker id -> epoch of those that may be in sync: unfenced and not on their way out.
+        #: Broker id -> epoch of the brokers eligible for the ISR: unfenced and not in controlled shutdown.
         self.brokers: dict[int, int] = {}
         self.sessions = ReplicaSessions(runtime.rng)
-        #: By the id of the leader.
+        #: Leader id -> fetcher.
         self.fetchers: dict[int, replica_fetcher.ReplicaFetcher] = {}
-        #: Made with the first proposal.
+        #: Created with the first proposal.
         self._isr_changes: isr_changes.IsrChanges | None = None
         self._committed: dict[Partition, None] = {}
         self._lag_timer: asyncio.TimerHandle | None = None
 
     def settings_of(self, min_isr: int) -> LeaderSettings:
-        """How a leader with this `min.insync.replicas` is set."""
+        """The settings of a leader with this `min.insync.replicas`."""
         return LeaderSettings(self._runtime.node_id, self._runtime.settings.replica_lag_time_max_ms, min_isr)
 
     def start(self) -> None:
-        """Plan the first look at who lags."""
+        """Schedule the first check for lagging replicas."""
         selector = self._runtime.settings.replica_selector_class
         if selector not in (None, "", RACK_AWARE, LEADER_ONLY):
             _log.warning("replica.selector.class=%s is not known here: consumers read from leaders", selector)
@@ -81,18 +81,18 @@ class Replication:
 
     @property
     def selects(self) -> bool:
-        """Are consumers sent to the replica in their rack (KIP-392)?"""
+        """Whether consumers are sent to the replica in their rack (KIP-392)."""
         return self._runtime.settings.replica_selector_class == RACK_AWARE
 
     def nearest(self, partition: Partition, rack: str, offset: int) -> int:
-        """The broker that a consumer in `rack` is to read `offset` from; LEADER for this one."""
+        """The broker from which a consumer in `rack` should read `offset`; LEADER for this one."""
         if partition.machine is None or not rack or not self.selects:
             return LEADER
         racks = {broker_id: broker.rack for broker_id, broker in self._runtime.image.brokers.items()}
         return nearest(partition.machine, racks, rack, offset)
 
     def stop(self) -> None:
-        """Stop the timers, and end the followers' sessions."""
+        """Stop the timers and close the fetchers and the followers' sessions."""
         if self._lag_timer is not None:
             self._lag_timer.cancel()
         if self._isr_changes is not None:
@@ -103,19 +103,19 @@ class Replication:
         self.sessions.end_all()
 
     def follow_brokers(self, old: Image, new: Image) -> None:
-        """The metadata changed, and perhaps which brokers may be in sync."""
+        """Apply a change of the brokers: which are eligible for the ISR, and their addresses."""
         if new.brokers is not old.brokers:
             self.brokers.clear()
             self.brokers.update((each.broker_id, each.epoch) for each in new.brokers.values() if each.is_active)
             for fetcher in list(self.fetchers.values()):
                 fetcher.brokers_changed()
-            # Brokers that were fenced may be in sync now, though their fetches have nothing to tell.
+            # Brokers that were fenced may be eligible now, although their incremental fetches carry nothing new.
             self._reconsider()
 
     # ---- followers
 
     def follow(self, replica: FollowedPartition) -> None:
-        """Fetch for this replica from now on, if it has a leader."""
+        """Start fetching for this replica, if it has a leader."""
         if replica.leader_id != NO_LEADER:
             fetcher = self.fetchers.get(replica.leader_id)
             if fetcher is None:
@@ -125,12 +125,12 @@ class Replication:
             fetcher.add(replica)
 
     def forget(self, replica: FollowedPartition) -> None:
-        """The replica has ended."""
+        """Stop fetching for a replica that has ended."""
         fetcher = self.fetchers.get(replica.leader_id)
         if fetcher is not None:
             fetcher.remove(replica)
             if not fetcher:
-                # Another epoch may name the same leader in this very turn of the loop.
+                # A new epoch may name the same leader within this turn of the loop, so close the fetcher afterwards.
                 self._runtime.loop.call_soon(self._close_idle, replica.leader_id)
 
     def _close_idle(self, leader_id: int) -> None:
@@ -142,12 +142,12 @@ class Replication:
     # ---- leaders
 
     def committed(self, partition: Partition) -> None:
-        """The high watermark of a partition has moved."""
+        """Note that the high watermark of a partition has moved."""
         if not self._committed:
             self._runtime.loop.call_soon(self._tell_committed)
         self._committed[partition] = None
         if self.selects:
-            # Consumers wait at the followers: they are told at once, as in Apache Kafka.
+            # Consumers may be waiting at the followers, which are woken at once, as in Apache Kafka.
             for session in partition.sessions:
                 session.wake()
 
@@ -160,12 +160,12 @@ class Replication:
 
     @property
     def isr_counts(self) -> tuple[int, int, int]:
-        """How often the controller has agreed to a larger ISR, to a smaller one, and refused, since the start."""
+        """(ISR expansions, ISR shrinks, refused changes) since the start, as answered by the controller."""
         made = self._isr_changes
         return (0, 0, 0) if made is None else (made.expands, made.shrinks, made.failures)
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
-        """Ask the controller for another ISR."""
+        """Ask the controller to change the ISR."""
         if self._isr_changes is None:
             self._isr_changes = isr_changes.IsrChanges(self._runtime, self._controllers, self._partitions)
         self._isr_changes.propose(partition, proposal)
