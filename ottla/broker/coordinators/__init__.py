@@ -1,5 +1,5 @@
-"""The coordinators of this node: each machine on its log, its timer, and the requests that wait for it.
+"""The coordinators of this node: each with its machine, its log, its timer and its pending requests.
 
-Invariant: the driver appends, `replay` changes the state; a machine whose append failed is thrown away and loaded
-again. Read `coordinators` first, then `driver`.
+Invariant: the driver appends, and `replay` changes the state. A machine whose append failed is discarded and loaded
+from the log again. Read `coordinators` first, then `driver`.
 """

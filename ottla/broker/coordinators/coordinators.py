@@ -1,13 +1,13 @@
-"""The coordinators of one kind on this node, one a partition of their topic.
+"""The coordinators of one kind on this node, one for each partition of their topic.
 
 Rules:
-- FindCoordinator makes the topic that holds the coordinators (`when_there`). Before that every other request is
-  answered with NOT_COORDINATOR, as in Apache Kafka: what only reads changes nothing.
-- A coordinator is loaded while the node serves, a piece of its log in each turn of the loop; who asks for it meanwhile
-  is told COORDINATOR_LOAD_IN_PROGRESS and comes again. What fits into one piece is loaded at once.
-- A coordinator whose log refuses an append knows more than its log: it is thrown away, its requests get
-  NOT_COORDINATOR and come again, and a second later a new one is loaded from the log, after each further failure in
-  the same leader epoch twice as late, at most half a minute.
+- FindCoordinator creates the topic that holds the coordinators (`when_there`). Until then every other request gets
+  NOT_COORDINATOR, as in Apache Kafka: a request that only reads changes nothing.
+- A coordinator loads while the node serves, one piece of its log per turn of the loop; meanwhile its clients get
+  COORDINATOR_LOAD_IN_PROGRESS and retry. A log of one piece is loaded at once.
+- A coordinator whose log refused an append holds state that the log does not have, so it is discarded. Its requests get
+  NOT_COORDINATOR and are retried, and a new coordinator is loaded from the log a second later. Each further failure in
+  the same leader epoch doubles that backoff, up to half a minute.
 """
 
 from __future__ import annotations
@@ -35,48 +35,48 @@ D = TypeVar("D", bound="Driver[Any]")
 
 
 class Coordinators(ABC, Generic[D]):
-    """The node makes one of each kind, tells it of its topic's partitions, and ends it."""
+    """The coordinators of one kind. The node creates it, tells it which partitions it leads, and closes it."""
 
     topic: ClassVar[str]
 
     def __init__(self, parts: CoordinatorParts) -> None:
         self.parts = parts
         self.runtime = parts.runtime
-        #: The drivers that answer, and those that are being loaded, by partition.
+        #: Partition index -> driver: those that are loaded, and those that are loading.
         self._drivers: dict[int, D] = {}
         self._loading: dict[int, tuple[D, Iterator[None]]] = {}
         self._retries: dict[int, asyncio.TimerHandle] = {}
-        #: The partition whose coordinator failed, and how long the load waits after its next failure.
+        #: Partition index -> (the partition whose coordinator failed, the backoff after its next failure).
         self._backoff: dict[int, tuple[Partition, float]] = {}
 
     @abstractmethod
     def make(self, partition: Partition) -> D:
-        """A driver on this partition, not loaded yet."""
+        """A driver for this partition, not loaded yet."""
 
     @abstractmethod
     def new_topic(self) -> CreatableTopic:
-        """The topic that holds these coordinators' records, as it is made on the first need of it."""
+        """The topic that holds these coordinators' records, as the first lookup creates it."""
 
     def loaded(self) -> list[D]:
-        """Every coordinator that answers, in the order of the partitions."""
+        """The loaded coordinators, in the order of their partitions."""
         return [self._drivers[index] for index in sorted(self._drivers)]
 
     def loading(self) -> list[D]:
-        """Every coordinator that will."""
+        """The coordinators that are loading."""
         return [driver for driver, _ in self._loading.values()]
 
     def drivers(self) -> list[D]:
-        """Every coordinator. COORDINATOR_LOAD_IN_PROGRESS if not all answer yet."""
+        """All coordinators; COORDINATOR_LOAD_IN_PROGRESS while one is loading."""
         if self._loading:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self.loaded()
 
     def find(self, index: int) -> D | None:
-        """The coordinator on a partition, if it answers."""
+        """The coordinator of a partition, if it is loaded."""
         return self._drivers.get(index)
 
     def when_there(self, done: Callable[[], None]) -> None:
-        """Call `done` when the topic is there, or cannot be made; the loop goes on meanwhile."""
+        """Create the topic unless it exists; call `done` when it exists or could not be created."""
         if self.is_there:
             self.parts.leadership.when_made([self.topic], done)
         else:
@@ -84,21 +84,21 @@ class Coordinators(ABC, Generic[D]):
 
     @property
     def is_there(self) -> bool:
-        """Has the topic been made?"""
+        """Whether the topic exists."""
         return self.topic in self.runtime.image.topics
 
     def partition_of(self, name: str) -> int:
-        """Which partition holds this group or transactional id, or will once the topic is there."""
+        """The partition that holds this group or transactional id, or will once the topic exists."""
         topic = self.runtime.image.topics.get(self.topic)
         count = self.new_topic().num_partitions if topic is None else len(topic.partitions)
         return coordinator_partition(name, count)
 
     def driver_of(self, name: str) -> D:
-        """The coordinator of a group or transactional id; as `driver_at`."""
+        """The coordinator of a group or transactional id; raises as `driver_at`."""
         return self.driver_at(self.partition_of(name))
 
     def driver_at(self, index: int) -> D:
-        """The coordinator on a partition. NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when there is none."""
+        """The coordinator of a partition; NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS when none is loaded."""
         driver = self._drivers.get(index)
         if driver is None:
             loads = index in self._loading
@@ -106,7 +106,7 @@ class Coordinators(ABC, Generic[D]):
         return driver
 
     def lead(self, partition: Partition) -> None:
-        """A partition of the topic is ours."""
+        """Load the coordinator of a partition that this node leads now."""
         index = partition.tp.partition
         self._retries.pop(index, None)
         driver = self.make(partition)
@@ -117,7 +117,7 @@ class Coordinators(ABC, Generic[D]):
             self.runtime.loop.call_soon(self._load_more)
 
     def _load_more(self) -> None:
-        """A piece of one of them a turn, so that other work has its turns."""
+        """Load one piece of one coordinator per turn of the loop, so that other work goes on."""
         if self._loading:
             self._load(next(iter(self._loading)))
             self.runtime.loop.call_soon(self._load_more)
@@ -130,7 +130,7 @@ class Coordinators(ABC, Generic[D]):
         except StopIteration:
             del self._loading[index]
         except Exception:
-            # A log that cannot be read must not keep the others from being loaded.
+            # A log that cannot be read must not keep other coordinators from loading.
             _log.exception("%s cannot be loaded; it is tried again", driver.partition.tp)
             del self._loading[index]
             return self._try_again(driver.partition)
@@ -156,7 +156,7 @@ class Coordinators(ABC, Generic[D]):
         self._retries[index] = self.runtime.loop.call_later(seconds, self.lead, partition)
 
     def resign(self, index: int) -> None:
-        """The partition is not led here any more."""
+        """End the coordinator of a partition that this node no longer leads."""
         retry = self._retries.pop(index, None)
         if retry is not None:
             retry.cancel()
@@ -166,6 +166,6 @@ class Coordinators(ABC, Generic[D]):
             driver.end()
 
     def close(self) -> None:
-        """Tell the requests that still wait, and stop the timers."""
+        """End all coordinators: answer their pending requests and stop the timers."""
         for index in {*self._drivers, *self._loading, *self._retries}:
             self.resign(index)

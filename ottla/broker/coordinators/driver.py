@@ -1,17 +1,17 @@
-"""What drives a coordinator's machine: its log, its timer, and the requests that wait for it.
+"""Drives a coordinator's machine: its log, its timer, and its pending requests.
 
 Rules:
-- A machine is loaded from its partition's log before it answers anything, a piece at a time (`Coordinators` sees to
-  it), and its state changes only by `replay` of what was appended.
-- Effects are carried out in their order. An answer, and whatever others are asked to do, leaves when everything that
-  was appended before it is committed: a client is not told what failover may take back. A lone replica commits by
-  appending.
-- Committed is what the high watermark has passed. It stands still below min.insync.replicas (KIP-966), so that many
-  replicas had the records when it moved; an ISR that has shrunk since takes nothing back. Only a transaction
-  coordinator answers COORDINATOR_NOT_AVAILABLE then, as in Apache Kafka.
-- Below min.insync.replicas nothing is appended: a request of `writing` is answered COORDINATOR_NOT_AVAILABLE before the
-  machine sees it, and time passes later. The machine stays, and goes on answering what only reads.
-- A step that comes out of carrying out another (a transaction's markers) waits until that one is through.
+- A machine is loaded from its partition's log, piece by piece (`Coordinators` does that), before it answers anything.
+  Its state changes only by `replay` of appended records.
+- Effects are carried out in order. A response, or a request to another component, leaves when everything appended
+  before
+  it is committed: failover must not take back what a client was told. A lone replica commits by appending.
+- Records are committed once the high watermark has passed them. It does not move below min.insync.replicas (KIP-966),
+  so enough replicas had the records when it moved; an ISR that shrinks later takes nothing back. Only a transaction
+  coordinator then answers COORDINATOR_NOT_AVAILABLE, as in Apache Kafka.
+- Below min.insync.replicas nothing is appended: a request in `writing` gets COORDINATOR_NOT_AVAILABLE before the
+  machine sees it, and `TimePassed` is postponed. The machine stays, and goes on answering requests that only read.
+- A step caused by the effects of another step (a transaction's markers) runs after that step is complete.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.parts import CoordinatorParts
 
 _log = logging.getLogger("ottla.broker")
-#: Below min.insync.replicas: when the machine is told of time again (Apache Kafka's backoff of a timer's write).
+#: Below min.insync.replicas: when to retry `TimePassed` (Apache Kafka's backoff of a timer's write).
 _TIMER_RETRY_SECONDS = 0.5
-#: A piece of a log that is loaded: some hundred records, a few milliseconds.
+#: Size of a piece of a log being loaded: some hundred records, a few milliseconds.
 LOAD_BYTES = 32 << 10
 
 
@@ -54,11 +54,12 @@ M = TypeVar("M", bound=CoordinatorMachine)
 
 
 class Driver(ABC, Generic[M]):
-    """A coordinator on one partition. Subclasses say which machine it is, and carry out what only that one asks for."""
+    """A coordinator of one partition. Subclasses supply the machine and carry out the effects specific to it."""
 
-    #: The names of the requests that are not answered without an append.
+    #: The names of the requests that append before they are answered.
     writing: ClassVar[frozenset[str]]
-    #: Is an answer refused, too, when its records are committed and the ISR is below min.insync.replicas since?
+    #: Whether a response is also refused when its records are committed but the ISR has shrunk below
+    #: min.insync.replicas.
     answers_want_min_isr: ClassVar[bool] = False
 
     def __init__(self, parts: CoordinatorParts, partition: Partition, machine: M) -> None:
@@ -72,18 +73,18 @@ class Driver(ABC, Generic[M]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._steps: deque[Any] = deque()
-        #: The log refused an append, or its partition is not led here any more: the machine may know more than the log,
-        #: and nothing it says counts any more.
+        #: The log refused an append, or this node lost the leadership: the machine may hold state that the log does not
+        #: have, and its effects are ignored.
         self.failed = False
-        #: Called once when that happens.
+        #: Called once on such a failure.
         self.on_failure: Callable[[Driver[Any]], None] = lambda _: None
 
     @abstractmethod
     def ask_others(self, effect: Any) -> None:
-        """Do what the machine wants done by others; what it follows from is committed."""
+        """Pass a machine's request on to another component; everything it depends on is committed."""
 
     def replay_batch(self, batch: Batch) -> None:
-        """Give every record of a batch of the log to the machine."""
+        """Replay every record of a batch of the log."""
         header = batch.header
         if header.is_control:
             return self.replay_control(batch)
@@ -94,10 +95,10 @@ class Driver(ABC, Generic[M]):
         return None
 
     def replay_control(self, batch: Batch) -> None:
-        """Give a transaction marker to the machine, if it is one that takes part in transactions."""
+        """Replay a transaction marker, if this machine takes part in transactions."""
 
     def load(self) -> Iterator[None]:
-        """Replay the whole log, a piece at a time: others may have their turn between two."""
+        """Replay the whole log; yields between two pieces, so that the loop can serve others."""
         for number, batches in enumerate(self.pieces()):
             if number:
                 yield
@@ -105,31 +106,32 @@ class Driver(ABC, Generic[M]):
                 self.replay_batch(batch)
 
     def begin(self) -> None:
-        """All of the log is replayed: tell the machine."""
+        """Tell the machine that its whole log is replayed."""
         self.step(Loaded())
 
     def pieces(self) -> Iterator[list[Batch]]:
-        """Everything in the log, from its start to where it ends then."""
+        """The batches of the log in pieces, up to its end at that time."""
         log = self.partition.log
         offset = log.start_offset
         while offset < log.end_offset and not log.closed:
-            # Retention may have been here since the last piece.
+            # Retention may have moved the log start since the last piece.
             offset = max(offset, log.start_offset)
             data = log.read(offset, LOAD_BYTES, end_offset=log.end_offset, min_one_batch=True).bytes()
             batches = list(read(data))
             for batch in batches:
-                # Only the coordinator knows what its log holds: rather none than one that is wrong.
+                # Only this log holds the coordinator's state, so fail rather than load corrupt records.
                 check(batch.data)
             if not batches:
-                # The cleaner took what stood before the end.
+                # The cleaner has removed the last records before the end.
                 return
             yield batches
             offset = batches[-1].header.last_offset + 1
 
     def ask(self, request: Any, version: int, answer: Callable[[Any], None], **client: Any) -> int:
-        """Put a request to the coordinator, under a ticket; `answer` is called once with the response, now or later.
+        """Pass a request to the coordinator and return its ticket; `answer` is called once with the response, now or
+        later.
 
-        `client`: `client_id`, `client_host`, `principal` and `may_describe`, where the machine wants to know them.
+        `client`: `client_id`, `client_host`, `principal` and `may_describe`, for machines that use them.
         """
         ticket = next(self._tickets)
         self._waiting[ticket] = answer
@@ -137,7 +139,7 @@ class Driver(ABC, Generic[M]):
         return ticket
 
     def step(self, event: Any) -> None:
-        """An event through the machine, its effects carried out in their order."""
+        """Pass an event to the machine and carry out its effects in order."""
         if self.failed:
             return self.give_up()
         if type(getattr(event, "request", None)).__name__ in self.writing:
@@ -153,7 +155,7 @@ class Driver(ABC, Generic[M]):
                 self._carry_out(self.machine.step(self._steps[0], now), now.wall_ms)
                 self._steps.popleft()
         except Exception:
-            # Our own fault. What the machine holds is not to be trusted, and no request may wait for it forever.
+            # A bug. The machine's state cannot be trusted, and no request may wait for it forever.
             self._fail()
             raise
         finally:
@@ -163,7 +165,7 @@ class Driver(ABC, Generic[M]):
         return None
 
     def refusal(self) -> KafkaError | None:
-        """Why nothing can be appended now: too few replicas are in sync."""
+        """Why nothing can be appended now (too few in-sync replicas), or None."""
         try:
             self.partition.check_in_sync()
         except KafkaError as error:
@@ -171,12 +173,12 @@ class Driver(ABC, Generic[M]):
         return None
 
     def _carry_out(self, effects: Sequence[Any], now_ms: int) -> None:
-        """Effects in their order. Requests that wait for an append that the log refused are told its error."""
+        """Carry out effects in order. Requests that wait for an append that the log refused get its error."""
         failed: KafkaError | None = None
         for effect in effects:
             ticket = getattr(effect, "ticket", None)
             if ticket is not None:
-                # A failed append may have taken the partition away, and its requests were told then.
+                # A failed append may have taken the partition offline; `give_up` has then answered its requests.
                 answer = self._waiting.pop(ticket, None)
                 if answer is not None:
                     self._answer(answer, failed or effect.response)
@@ -186,7 +188,7 @@ class Driver(ABC, Generic[M]):
             self._fail()
 
     def _answer(self, answer: Callable[[Any], None], response: Any) -> None:
-        """Answer when all that the log holds now is committed, or say that it was not in time."""
+        """Answer once the whole log is committed, or with an error when that takes too long."""
         partition = self.partition
         if partition.machine is None or isinstance(response, KafkaError):
             return answer(response)
@@ -210,7 +212,7 @@ class Driver(ABC, Generic[M]):
         return None
 
     def _after_commit(self, do: Callable[[], None]) -> None:
-        """Have others do something when all that the log holds now is committed; nothing when this coordinator ends."""
+        """Call `do` once the whole log is committed; never when this coordinator ends before."""
 
         def committed(error: KafkaError | None) -> None:
             if not self.failed and _is_committed(error):
@@ -224,12 +226,12 @@ class Driver(ABC, Generic[M]):
         self.on_failure(self)
 
     def end(self) -> None:
-        """The partition is not led here any more."""
+        """End the coordinator: this node no longer leads the partition."""
         self.failed = True
         self.give_up()
 
     def give_up(self) -> None:
-        """Nothing more is done here; requests that still wait get NOT_COORDINATOR, and are asked again."""
+        """Stop, and answer pending requests with NOT_COORDINATOR; their clients retry."""
         self._cancel_timer()
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
@@ -255,7 +257,7 @@ class Driver(ABC, Generic[M]):
         return failed
 
     def _append(self, effect: Append, now_ms: int) -> None:
-        """Write records as one batch, part of the producer's transaction where the effect names one; replay them."""
+        """Append records as one batch (in the effect's transaction, if it names a producer) and replay them."""
         entries, producer_id, epoch = effect.entries, effect.producer_id, effect.producer_epoch
         records = [(now_ms, key, value, ()) for key, value in entries]
         data = bytearray(build(records, producer_id=producer_id, producer_epoch=epoch, transactional=producer_id >= 0))
@@ -265,7 +267,7 @@ class Driver(ABC, Generic[M]):
             self.replay_batch(batch)
 
     def _plan(self) -> None:
-        """Set the timer to when the machine wants to be told of time."""
+        """Set the timer to the machine's deadline."""
         deadline_ms = self.machine.deadline_ms()
         if deadline_ms == self._timer_ms:
             return
@@ -283,7 +285,7 @@ class Driver(ABC, Generic[M]):
     def _time_passed(self) -> None:
         self._timer = None
         if self.refusal() is not None:
-            # What is due would be written, and is due still when it can be.
+            # The timer's events need an append, so they wait until one is possible.
             self._timer = self.runtime.loop.call_later(_TIMER_RETRY_SECONDS, self._time_passed)
             return
         self._timer_ms = None
@@ -291,5 +293,5 @@ class Driver(ABC, Generic[M]):
 
 
 def _is_committed(error: KafkaError | None) -> bool:
-    """Has the high watermark passed the records of a waiter that was told this?"""
+    """Whether a waiter that got this error (or none) knows that its records are below the high watermark."""
     return error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND

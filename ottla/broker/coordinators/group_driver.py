@@ -1,4 +1,4 @@
-"""A group coordinator on one partition of `__consumer_offsets`: its machine, its log, and what it has others do."""
+"""A group coordinator of one partition of `__consumer_offsets`: its machine, its log, and its requests to others."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
 
 _log = logging.getLogger("ottla.group")
-#: By topic id and partition.
+#: (topic id, partition) -> error
 ShareErrors = dict[tuple[Uuid, int], KafkaError]
 
 
 class ShareStateWriter(Protocol):
-    """What a group coordinator asks of the share coordinators."""
+    """The requests of a group coordinator to the share coordinators."""
 
     def initialize(
         self,
@@ -56,9 +56,9 @@ class ShareStateWriter(Protocol):
 
 
 class GroupDriver(Driver[GroupCoordinator]):
-    """`Groups` makes it, loads it and ends it."""
+    """The driver of a group coordinator. `Groups` creates, loads and ends it."""
 
-    #: A heartbeat writes when it changes something, which the machine alone knows.
+    #: Heartbeats are not listed: only the machine knows whether a heartbeat changes anything.
     writing = frozenset(
         {
             "JoinGroupRequest",
@@ -78,11 +78,11 @@ class GroupDriver(Driver[GroupCoordinator]):
     ) -> None:
         super().__init__(parts, partition, _fresh(parts.runtime, partition))
         self._share_states = share_states
-        #: What changed while this one was being loaded.
+        #: Topic changes that arrived while the coordinator was loading.
         self.missed: list[TopicStep] = []
 
     def begin(self) -> None:
-        """Tell the machine how the node is set, and what happened while it was loaded."""
+        """Pass the settings and the topic changes missed during loading to the machine."""
         self.step(self.settings_changed())
         super().begin()
         if self.missed:
@@ -93,11 +93,11 @@ class GroupDriver(Driver[GroupCoordinator]):
             self.missed.clear()
 
     def topics_changed(self, step: TopicStep) -> None:
-        """Tell the machine of topics made, grown and deleted."""
+        """Pass on topics that were created, extended or deleted."""
         self.step(TopicsChanged(ImageTopics(self.runtime.image), step.created, step.changed, step.deleted))
 
     def settings_changed(self) -> SettingsChanged:
-        """What the node and single groups are set to now."""
+        """The current settings of the node and of single groups."""
         image = self.runtime.image
         overrides = {
             name: GroupOverride.of(GroupSettings.resolve(image.config(GROUP, name), self.runtime.settings))
@@ -106,7 +106,7 @@ class GroupDriver(Driver[GroupCoordinator]):
         return SettingsChanged(CoordinatorSettings.of(self.runtime.settings), overrides)
 
     def replay_control(self, batch: Batch) -> None:
-        """Give a transaction marker to the machine."""
+        """Replay a transaction marker."""
         marker = read_marker(batch.data, batch.header)
         if marker is not None:
             self.machine.replay_marker(batch.header.producer_id, committed=not marker.aborted)
@@ -120,12 +120,12 @@ class GroupDriver(Driver[GroupCoordinator]):
         return super().ask(request, version, answer, **client)
 
     def hurry(self, ticket: int) -> None:
-        """The client has sent more behind this request: answer it now if it is only held."""
+        """Answer a delayed request now, because the client has already sent its next one."""
         if not self.failed:
             self.step(Hurry(ticket))
 
     def ask_others(self, effect: InitializeShareState | DeleteShareState) -> None:
-        """Ask the share coordinators."""
+        """Pass a request on to the share coordinators."""
         told = partial(self._share_answered, effect.call_id)
         match effect:
             case InitializeShareState(_, group_id, epoch, offsets):

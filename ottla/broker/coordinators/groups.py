@@ -1,4 +1,4 @@
-"""The group coordinators of this node, one a partition of `__consumer_offsets`."""
+"""The group coordinators of this node, one for each partition of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class GroupCoordinators(Coordinators["group_driver.GroupDriver"]):
 
     @cached_property
     def internal_topics(self) -> internal_topic.InternalTopics:
-        """The topics that applications of Kafka Streams lack."""
+        """Creates the internal topics that Kafka Streams applications lack."""
         return internal_topic.InternalTopics(self.runtime.clock, self._controllers)
 
     def make(self, partition: Partition) -> group_driver.GroupDriver:
-        """A coordinator of the groups of a partition."""
+        """A coordinator for the groups of a partition."""
         return group_driver.GroupDriver(self.parts, self._share_states, partition)
 
     def new_topic(self) -> CreatableTopic:
-        """`__consumer_offsets`, on the first need of it."""
+        """`__consumer_offsets`, as the first lookup creates it."""
         settings = self.runtime.settings
         name, value = "offsets.topic.replication.factor", settings.offsets_topic_replication_factor
         replicas = internal_replicas(self.runtime, name, value)
@@ -64,13 +64,13 @@ class GroupCoordinators(Coordinators["group_driver.GroupDriver"]):
         )
 
     def topics_changed(self, step: TopicStep) -> None:
-        """Tell every coordinator of topics made, grown and deleted."""
+        """Tell every coordinator which topics were created, extended or deleted."""
         for driver in self.loading():
             driver.missed.append(step)
         for driver in self.loaded():
             driver.topics_changed(step)
 
     def settings_changed(self) -> None:
-        """Tell every coordinator that the node's or a group's settings changed."""
+        """Tell every coordinator that the settings of the node or of a group changed."""
         for driver in self.loaded():
             driver.step(driver.settings_changed())

@@ -1,9 +1,11 @@
-"""A produce request of a transaction that is held until the coordinator, perhaps another broker, lets it pass.
+"""Holds a transactional produce request until the transaction coordinator, perhaps on another broker, has verified it.
 
 Rules:
-- All partitions whose transaction is not open here are asked about, once; then the whole request is handled.
-- The producer's connection is not read from meanwhile, as in Apache Kafka: what it sends next must not overtake. All
-  other connections go on. What is held is one request a connection, its records copied out of the receive buffer.
+- One round of questions covers all partitions in which the transaction is not open yet; then the whole request is
+  handled.
+- The producer's connection is not read meanwhile, as in Apache Kafka, because its next request must not overtake this
+  one. Other connections go on. At most one request per connection is held, its records copied out of the receive
+  buffer.
 """
 
 from __future__ import annotations
@@ -25,13 +27,13 @@ _log = logging.getLogger("ottla.broker")
 _IMPLICIT_FROM = 12
 _Producer = tuple[int, int]
 
-#: What came of the questions: the token of each and what the coordinator said.
+#: Partition -> (token of `prepare`, the coordinator's answer).
 Verified = dict[TopicPartition, tuple[object, ErrorCode]]
 PartitionOf = Callable[[Call, TopicProduceData, int], Partition]
 
 
 def hold(call: Call, request: ProduceRequest, partition_of: PartitionOf, go_on: Callable[[Verified], Reply]) -> Reply:
-    """Ask about the request's partitions and hold it; or go on at once when there is nothing to ask."""
+    """Hold the request while the coordinator is asked about its partitions; handle it at once without questions."""
     tokens: dict[TopicPartition, object] = {}
     producers: dict[_Producer, list[TopicPartition]] = {}
     implicit = call.version >= _IMPLICIT_FROM
@@ -63,7 +65,7 @@ def hold(call: Call, request: ProduceRequest, partition_of: PartitionOf, go_on: 
 
 
 class _Held:
-    """The request, and what its coordinator has said so far."""
+    """A held request, and the coordinators' answers so far."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class _Held:
         self._later = Later()
 
     def ask(self, producers: dict[_Producer, list[TopicPartition]], *, adds: bool) -> Later:
-        """Ask; the promise is that of the whole request's response."""
+        """Ask the coordinators, and return the future response of the whole request."""
         self._call.connection.pause()
         verification, left = self._call.node.transactions.verification, len(producers)
 
@@ -98,7 +100,7 @@ class _Held:
         return self._later
 
     def _pass(self) -> None:
-        """Every question is answered: handle the request, and read the connection again."""
+        """Handle the request after the last answer, and read from the connection again."""
         if self._call.connection.closed:
             return
         try:

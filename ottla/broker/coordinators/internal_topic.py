@@ -1,10 +1,10 @@
-"""The internal topics of Kafka Streams' applications: made when a heartbeat finds them missing (KIP-1071).
+"""Creates internal topics of Kafka Streams applications when a heartbeat finds them missing (KIP-1071).
 
 Rules:
-- They are made in the client's name, as it would make them itself: with the configs that its topology says, and the
-  node's defaults for the rest.
-- A topic that could not be made is not tried again for two heartbeats; meanwhile heartbeats are told why.
-- A topic that is being made is not asked for twice.
+- A topic gets the configs of the application's topology, as if the client had created it, and the node's defaults for
+  the rest.
+- After a failure a topic is not retried for two heartbeat intervals; meanwhile heartbeats report the error.
+- A topic that is already being created is not requested again.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from ottla.broker.controllers.controllers import Controllers
     from ottla.kernel.ports import Clock
 
-#: Apache Kafka's numbers, not settings.
+#: Constants in Apache Kafka, not settings.
 _FAILURES_MAX = 1_000
 _FAILURES_TOLD = 3
 _BACKOFF_HEARTBEATS = 2
 
 
 class InternalTopics:
-    """What the node is making for applications, and what it could not make. The node's groups own one."""
+    """Topics being created for applications, and recent failures. The node's group coordinators own one."""
 
     def __init__(self, clock: Clock, controllers: Controllers) -> None:
         self._clock = clock
         self._controllers = controllers
         self._under_way: set[str] = set()
-        #: Why a topic could not be made, and until when that counts.
+        #: Topic name -> (why its creation failed, until when that failure counts).
         self._failures: dict[str, tuple[str, int]] = {}
 
     def make(
         self, topics: Sequence[InternalTopic], response: StreamsGroupHeartbeatResponse, then: Callable[[], None]
     ) -> None:
-        """Make the topics that can be made; `then` is called when the response says what could not."""
+        """Create the topics that may be tried now; call `then` once the response lists the failures."""
         now_ms = self._clock.monotonic_ms()
         self._failures = {name: known for name, known in self._failures.items() if known[1] > now_ms}
         wanted = [topic for topic in topics if topic.name not in self._under_way and topic.name not in self._failures]
@@ -83,7 +83,7 @@ class InternalTopics:
             }
         for name, why in failed.items():
             if len(self._failures) >= _FAILURES_MAX:
-                # The one that counts the shortest time still.
+                # Drop the failure that expires first.
                 del self._failures[min(self._failures, key=lambda known: self._failures[known][1])]
             self._failures[name] = why, until_ms
 

@@ -1,8 +1,8 @@
-"""The markers that wait for one other broker: they go in batches, one WriteTxnMarkers on its way at a time.
+"""The queue of transaction markers for another broker: sent in batches, one WriteTxnMarkers in flight at a time.
 
 Rules:
-- `Markers` says whether a marker in the queue is still wanted when its turn comes, and what its answer means.
-- A batch has one entry a transaction, with all of its partitions that this broker leads.
+- `Markers` decides whether a queued marker is still wanted when its turn comes, and interprets its answer.
+- A batch has one entry per transaction, with all of its partitions that the broker leads.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.peers import BrokerPeers
     from ottla.broker.coordinators.transaction_driver import TransactionDriver
 
-#: More of them would hold the loop of the broker that writes them for more than some milliseconds.
+#: A larger batch would occupy the loop of the receiving broker for more than some milliseconds.
 _MARKERS_AT_ONCE = 500
 
 
 class Ending(NamedTuple):
-    """A transaction whose end is decided, and who is told that all of its markers are written."""
+    """A transaction whose outcome is decided, and the driver to notify when all of its markers are written."""
 
     driver: TransactionDriver
     effect: WriteMarkers
     #: The partitions that have no committed marker yet.
     left: set[TopicPartition]
-    #: The broker that has the marker, for partitions whose marker is on its way or waits for its commit.
+    #: Partition -> the broker to which its marker was sent, until the marker is committed.
     sent: dict[TopicPartition, int]
 
     @property
@@ -54,7 +54,7 @@ _Key = tuple[TopicPartition, str]
 
 
 class MarkerQueue:
-    """The markers for one broker. `Markers` makes it."""
+    """The markers for one broker. `Markers` creates it."""
 
     def __init__(self, markers: Markers, loop: asyncio.AbstractEventLoop, peers: BrokerPeers, broker_id: int) -> None:
         self._markers = markers
@@ -68,7 +68,7 @@ class MarkerQueue:
         return len(self._waiting) + self._busy
 
     def add(self, tp: TopicPartition, ending: Ending) -> None:
-        """Send this marker when its turn comes; all that come in one turn of the loop go in one request."""
+        """Queue this marker; all markers of one turn of the loop go in one request."""
         self._waiting[tp, ending.effect.transactional_id] = ending
         if not self._busy:
             self._busy = True

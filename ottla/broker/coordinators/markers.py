@@ -1,19 +1,19 @@
-"""The markers that transaction coordinators have written into partitions, and those that still have to wait.
+"""Writes the markers of ended transactions to their partitions, and keeps those that cannot be written yet.
 
 Rules:
-- A transaction is complete when the marker of each of its partitions is committed, or the partition is gone with its
-  topic: the metadata image says that, not which partitions are led here. Until then it stays in PrepareCommit or
-  PrepareAbort.
-- A partition that is led here gets its marker by a call. Markers for another broker wait in a queue of that broker
-  (`MarkerQueue`), one request on its way at a time, and go where the partition is led now when that one fails.
-- A marker for a partition without a leader (its directory has failed, its log is still being made) is written when
-  the partition is led. One that was refused is tried again soon, and so is one that too few in-sync replicas have
+- A transaction is complete when the marker of each of its partitions is committed, or the partition was deleted with
+  its topic. The metadata image decides that, not the set of partitions led here. Until then the transaction stays in
+  PrepareCommit or PrepareAbort.
+- For a partition led here the marker is written by a call. Markers for another broker wait in that broker's queue
+  (`MarkerQueue`), one request in flight at a time; after a failure they go to the partition's current leader.
+- A marker for a partition without a leader (its directory has failed, its log is still being created) is written when
+  the partition gets one. A refused marker is soon retried, as is one that too few in-sync replicas have
   (`min.insync.replicas`), as in Apache Kafka.
-- Markers carry the leader epoch of the `__transaction_state` partition: those of a coordinator that has been replaced
-  are refused (TRANSACTION_COORDINATOR_FENCED), and its successor writes them.
-- An error of a data partition is that partition's alone: `__transaction_state` and its coordinator go on.
+- Markers carry the leader epoch of the `__transaction_state` partition: those of a replaced coordinator are refused
+  (TRANSACTION_COORDINATOR_FENCED), and its successor writes them.
+- An error in a data partition affects only that partition: `__transaction_state` and its coordinator go on.
 
-Bounded: a partition has at most one marker of a transaction in a queue, and a transaction one end at a time.
+Bounded: each transaction has at most one marker per partition in a queue, and one end at a time.
 """
 
 from __future__ import annotations
@@ -43,32 +43,32 @@ if TYPE_CHECKING:
     from ottla.replica.partition import Partition
 
 _log = logging.getLogger("ottla.broker")
-#: After a refusal by a log of this node, and by another broker.
+#: Backoff after a log of this node, or another broker, has refused a marker.
 _RETRY_SECONDS = 1.0
 _REMOTE_RETRY_SECONDS = 0.1
-#: What says that a partition of another broker needs no marker of ours any more, as in Apache Kafka.
+#: Errors of another broker that mean its partition no longer needs this marker, as in Apache Kafka.
 _NEEDLESS = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
 )
 
 
 class Markers:
-    """All markers of a node's coordinators. `Transactions` makes it."""
+    """All markers of a node's coordinators. `Transactions` creates it."""
 
     def __init__(self, parts: CoordinatorParts, writer: MarkerWriter, peers: BrokerPeers) -> None:
         self._runtime = parts.runtime
         self._partitions = parts.leadership.partitions
         self._writer = writer
-        #: What waits for each partition, by transactional id.
+        #: Partition -> transactional id -> the transaction that needs a marker there.
         self._waiting: dict[TopicPartition, dict[str, Ending]] = {}
-        #: Partitions that are to be tried again.
+        #: Partitions with a scheduled retry.
         self._retries: dict[TopicPartition, asyncio.TimerHandle] = {}
         self._peers = peers
-        #: By broker id.
+        #: Broker id -> queue.
         self._queues: dict[int, MarkerQueue] = {}
 
     def write(self, driver: TransactionDriver, effect: WriteMarkers) -> None:
-        """Write the markers of one transaction; the driver gets `MarkersWritten` when that is done."""
+        """Write the markers of one transaction; its driver gets `MarkersWritten` when all are committed."""
         ending = Ending(driver, effect, set(effect.partitions), {})
         for tp in effect.partitions:
             self._waiting.setdefault(tp, {})[effect.transactional_id] = ending
@@ -78,32 +78,32 @@ class Markers:
             driver.step(MarkersWritten(effect.transactional_id))
 
     def look_again(self, tp: TopicPartition) -> None:
-        """The partition is led here now, or its topic is gone: write what waits for it."""
+        """Write the pending markers of a partition that is now led here, or drop them if its topic is gone."""
         for ending in list(self._waiting.get(tp, {}).values()):
             self._try(tp, ending)
 
     def follow(self, names: Iterable[str]) -> None:
-        """The metadata says something new of these topics, and perhaps of who leads their partitions."""
+        """Apply a change of these topics: their partitions may have new leaders."""
         if self._waiting:
             touched = set(names)
             for tp in [tp for tp in self._waiting if tp.topic in touched]:
                 self.look_again(tp)
 
     def follow_brokers(self) -> None:
-        """The metadata says something new of the brokers."""
+        """Apply a change of the brokers."""
         self._peers.follow()
         for broker_id in [each for each in self._queues if each not in self._runtime.image.brokers]:
             if not self._queues[broker_id]:
                 del self._queues[broker_id]
 
     def forget(self, driver: TransactionDriver) -> None:
-        """This coordinator has ended. The one that follows it finds in the log what it has to write."""
+        """Drop the markers of a coordinator that has ended; its successor finds them in the log."""
         for tp in list(self._waiting):
             kept = {name: each for name, each in self._waiting[tp].items() if each.driver is not driver}
             self._keep(tp, kept)
 
     def close(self) -> None:
-        """Stop the timers, and end the connections."""
+        """Stop the timers and close the connections."""
         self._waiting.clear()
         for retry in self._retries.values():
             retry.cancel()
@@ -117,9 +117,9 @@ class Markers:
             self._waiting.pop(tp, None)
 
     def wants(self, tp: TopicPartition, ending: Ending, broker_id: int) -> bool:
-        """Is this broker still the one that is to write this marker?"""
+        """Whether this broker should still write this marker."""
         waiting = self._waiting.get(tp)
-        # Writing another one may have ended the directory, and with it this coordinator.
+        # Writing an earlier marker may have failed the directory and thereby ended this coordinator.
         return (
             waiting is not None
             and waiting.get(ending.effect.transactional_id) is ending
@@ -144,7 +144,7 @@ class Markers:
             return None
         ending.sent.pop(tp, None)
         if leader not in (NO_LEADER, runtime.node_id):
-            # What is still on its way to an earlier leader is not waited for: it is fenced, or hangs.
+            # Do not wait for a marker in flight to an earlier leader, which is fenced or hangs.
             ending.sent[tp] = leader
             queue = self._queues.get(leader)
             if queue is None:
@@ -159,11 +159,11 @@ class Markers:
         if error is None:
             self._through(tp, ending)
         else:
-            # Another leader may not have it, or too few replicas. It is written again where the partition is led.
+            # A new leader, or too few replicas, may lack the marker. Write it again at the current leader.
             self._try_again(tp, _REMOTE_RETRY_SECONDS)
 
     def answered(self, tp: TopicPartition, ending: Ending, broker_id: int, code: int | None) -> None:
-        """What another broker says of a marker; None: it did not answer."""
+        """Take another broker's error code for a marker; None if it did not respond."""
         if not self.wants(tp, ending, broker_id):
             return
         del ending.sent[tp]
@@ -175,7 +175,7 @@ class Markers:
             self._try_again(tp, _RETRY_SECONDS if fenced else _REMOTE_RETRY_SECONDS)
 
     def _through(self, tp: TopicPartition, ending: Ending) -> None:
-        """The marker is committed, or the partition gone."""
+        """Finish with a partition whose marker is committed, or that was deleted."""
         waiting, name = self._waiting.get(tp, {}), ending.effect.transactional_id
         if waiting.get(name) is not ending:
             return
@@ -186,12 +186,13 @@ class Markers:
             ending.driver.step(MarkersWritten(name))
 
     def _is_written(self, tp: TopicPartition, partition: Partition, ending: Ending) -> bool:
-        """Write the marker; True when it is in the log, or need not be."""
+        """Write the marker; True when it is in the log or not needed."""
         effect = ending.effect
         coordinator_epoch = ending.epoch
         if len(self._runtime.image.brokers) <= 1:
-            # A marker that another client sent may name any epoch; it must not keep the only coordinator that there
-            # is from ending the transaction.
+            # A marker from another client may name any epoch. It must not keep the cluster's only coordinator from
+            # ending
+            # the transaction.
             known = partition.log.producers.by_id.get(effect.producer_id)
             coordinator_epoch = max(coordinator_epoch, -1 if known is None else known.coordinator_epoch)
         try:
@@ -242,7 +243,7 @@ class MarkerWriter:
         coordinator_epoch: int,
         transaction_version: int,
     ) -> None:
-        """End a producer's transaction in one partition.
+        """Append a marker that ends a producer's transaction in one partition.
 
         KafkaError when the log refuses the marker; NOT_ENOUGH_REPLICAS below min.insync.replicas.
         """

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
     from ottla.wire.api.create_topics import CreatableTopic
 
-#: Creates topics, and calls the function with the errors by topic name once they can be used.
+#: Creates topics, and calls the function with topic name -> error once they can be used.
 MakeTopics = Callable[[list["CreatableTopic"], Callable[[dict[str, KafkaError]], None]], None]
 
 
 class CoordinatorParts(NamedTuple):
-    """The node creates one for all its coordinators."""
+    """What coordinators take from the node, which creates one for all of them."""
 
     runtime: Runtime
     leadership: Leadership

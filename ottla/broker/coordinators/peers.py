@@ -1,11 +1,11 @@
-"""The ways to the other brokers for the requests of one kind that coordinators send: a connection to each.
+"""The connections to other brokers for one kind of coordinator request, one connection per broker.
 
 Rules:
-- A connection is made with the first request to a broker, and closed when the metadata says that the broker is gone,
-  fenced or somewhere else: the requests on it end with `Disconnected` then, and their owners ask where the partition is
-  led now. A broker that hangs is fenced at the end of its session.
-- Each kind has connections of its own: answers come in the order of the questions, and a marker that waits for
-  replicas must not hold back the verification of a producer.
+- The first request to a broker opens its connection. The connection is closed when the metadata says that the broker is
+  gone, fenced or at another address: its requests end with `Disconnected`, and their owners look up the partition's
+  current leader. A broker that hangs is fenced at the end of its session.
+- Each kind of request has its own connections: responses come in request order, and a marker that waits for replicas
+  must not delay the verification of a producer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class BrokerPeers:
-    """A part of the node makes it, has it follow the brokers of the metadata, and closes it."""
+    """Connections to brokers. The component that creates it passes it changes of the brokers, and closes it."""
 
     def __init__(self, runtime: Runtime, dial: Dial) -> None:
         self._runtime = runtime
@@ -30,7 +30,7 @@ class BrokerPeers:
         self._closed = False
 
     def ask(self, broker_id: int, request: Any, done: Done, *, at_least: int = 0) -> None:
-        """Ask a broker; `done` gets the response or an `Unanswered`, never from within this call."""
+        """Send a request to a broker; `done` gets the response or an `Unanswered`, never from within this call."""
         way = self._ways.get(broker_id)
         if way is None:
             peer = None if self._closed else self._find(broker_id)
@@ -42,14 +42,14 @@ class BrokerPeers:
         way[1].ask(request, done, timeout_ms=self._runtime.settings.request_timeout_ms, at_least=at_least)
 
     def follow(self) -> None:
-        """The metadata says something new of the brokers."""
+        """Close the connections to brokers whose address has changed."""
         for broker_id, (peer, outbound) in list(self._ways.items()):
             if self._find(broker_id) != peer:
                 del self._ways[broker_id]
                 outbound.close()
 
     def close(self) -> None:
-        """End the connections, and make no other."""
+        """Close all connections and open no more."""
         self._closed = True
         for _, outbound in self._ways.values():
             outbound.close()

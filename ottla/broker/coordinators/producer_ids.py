@@ -1,9 +1,10 @@
-"""The producer ids of this node, from blocks of a thousand that the controller gives out.
+"""The producer ids of this node, taken from blocks of a thousand that the controller allocates.
 
 Rules:
-- No id is given twice: a block is this node's when its record is committed, and what a stop leaves of it is lost.
-- The next block is asked for when nine tenths of one are given, as Apache Kafka does, and comes while the loop goes on.
-- A caller that comes when there is none left waits (`when_there`) or is refused, as in Apache Kafka, and comes again.
+- No id is used twice: a block belongs to this node once its record is committed, and a restart loses its rest.
+- The next block is requested when nine tenths of the current one are used, as in Apache Kafka, without blocking the
+  loop.
+- A caller that finds no id left waits (`when_there`) or is refused and retries, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _LOW = BLOCK_SIZE // 10
 
 
 class ProducerIds:
-    """The node makes it."""
+    """A node's supply of producer ids. The node creates it."""
 
     def __init__(self, node_id: int, controllers: Controllers, broker_epoch: Callable[[], int]) -> None:
         self._node_id = node_id
@@ -36,7 +37,7 @@ class ProducerIds:
         self._waiting: list[Callable[[], None]] = []
 
     def when_there(self, done: Callable[[], None]) -> None:
-        """Call `done` when there is an id, or a block cannot be had."""
+        """Call `done` when an id is available, or the controller has failed to allocate a block."""
         if self._block or self._spare:
             done()
         else:
@@ -44,7 +45,7 @@ class ProducerIds:
             self._ask()
 
     def next(self) -> int | None:
-        """An id that was never given before; None when there is none until the next block comes."""
+        """A new id; None when none is left until the next block arrives."""
         if not self._block:
             self._block, self._spare = self._spare, range(0)
         if not self._block:

@@ -1,4 +1,4 @@
-"""Topics that the node makes itself: for its coordinators, and on a request for the metadata of one."""
+"""Specs of topics that the node creates itself: its internal topics, and topics created by a Metadata request."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 def new_topic(
     name: str, partitions: int = -1, configs: Mapping[str, str] | None = None, replicas: int = -1
 ) -> CreatableTopic:
-    """A topic to be made, with the node's defaults where nothing is said."""
+    """The spec of a new topic; -1 stands for the node's default."""
     entries = [CreatableTopicConfig(name=key, value=text) for key, text in (configs or {}).items()]
     return CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas, configs=entries)
 
 
 def internal_replicas(runtime: Runtime, name: str, value: int) -> int:
-    """How many replicas an internal topic is made with, whose setting `name` has this value.
+    """The replication factor of an internal topic whose setting `name` has this value.
 
-    Kafka's default of three does not bind the only broker of a cluster: it could never make the topic.
+    Kafka's default of three does not bind a single-broker cluster, which could never create the topic.
     """
     by_default = runtime.settings.source_of(name) is SettingSource.DEFAULT
     return 1 if by_default and len(runtime.image.brokers) <= 1 else value
 
 
 def errors_of(response: CreateTopicsResponse) -> dict[str, KafkaError]:
-    """Why topics were not made, by name."""
+    """Topic name -> the error that prevented its creation."""
     return {
         each.name: KafkaError(ErrorCode(each.error_code), each.error_message or "")
         for each in response.topics

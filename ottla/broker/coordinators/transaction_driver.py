@@ -1,4 +1,4 @@
-"""A transaction coordinator on one partition of `__transaction_state`."""
+"""A transaction coordinator of one partition of `__transaction_state`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.transactions import TransactionCoordinators
     from ottla.broker.runtime import Runtime
 
-#: A load is cut into pieces of so many ids: some milliseconds.
+#: Ids that one piece of a load replays: some milliseconds.
 _IDS_AT_ONCE = 200
 
 
 class TransactionDriver(Driver[TransactionCoordinator]):
-    """`Transactions` makes it, loads it and ends it."""
+    """The driver of a transaction coordinator. `Transactions` creates, loads and ends it."""
 
     writing = frozenset({"InitProducerIdRequest", "EndTxnRequest", "AddPartitions"})
     answers_want_min_isr = True
@@ -38,7 +38,7 @@ class TransactionDriver(Driver[TransactionCoordinator]):
         self._coordinators = coordinators
 
     def load(self) -> Iterator[None]:
-        """Only the last record of each id counts; the ones before it, most of the log, are not even parsed."""
+        """Replay only the last record of each id; the others, which are most of the log, are not even parsed."""
         last: dict[bytes, bytes | None] = {}
         for number, batches in enumerate(self.pieces()):
             if number:
@@ -62,7 +62,7 @@ class TransactionDriver(Driver[TransactionCoordinator]):
         client_version: int,
         done: Callable[[ErrorCode], None],
     ) -> None:
-        """Bring partitions into a producer's transaction; `done` is called when that is committed, perhaps at once."""
+        """Add partitions to a producer's transaction; `done` is called when that is committed, perhaps at once."""
         request = AddPartitions(transactional_id, producer_id, producer_epoch, tuple(partitions), client_version)
         self.ask(request, 0, lambda said: done(said.code if isinstance(said, KafkaError) else said))
 
@@ -74,7 +74,7 @@ class TransactionDriver(Driver[TransactionCoordinator]):
         partitions: Iterable[TopicPartition],
         done: Callable[[dict[TopicPartition, ErrorCode]], None],
     ) -> None:
-        """Say of each partition whether it is in the producer's open transaction, when that is committed."""
+        """Report for each partition whether it is in the producer's open transaction, once that state is committed."""
         request = VerifyPartitions(transactional_id, producer_id, producer_epoch, tuple(partitions))
 
         def told(said: dict[TopicPartition, ErrorCode] | KafkaError) -> None:
@@ -83,7 +83,7 @@ class TransactionDriver(Driver[TransactionCoordinator]):
         self.ask(request, 0, told)
 
     def ask_others(self, effect: WriteMarkers) -> None:
-        """Have a transaction's markers written."""
+        """Write a transaction's markers."""
         self._coordinators.markers.write(self, effect)
 
 

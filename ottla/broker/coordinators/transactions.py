@@ -1,11 +1,11 @@
-"""The transaction coordinators of this node, one a partition of `__transaction_state`, and their markers.
+"""The transaction coordinators of this node, one for each partition of `__transaction_state`, and their markers.
 
 Rules:
-- The coordinator has markers written into the partitions by their leaders (`ottla.broker.coordinators.markers`).
-- A producer that speaks transaction version 2 (Produce 12 and later, KIP-890) need not announce its partitions: the
-  produce request itself brings them into the transaction. An older one's are verified instead, once a transaction.
-- The only broker of a cluster decides that at once (`guard`). Where there are several, the coordinator may be another
-  one, and its record waits for replicas: the request is held (`prepare`), and looked at again with the answer.
+- A coordinator has the leaders of the partitions write its markers (`ottla.broker.coordinators.markers`).
+- A producer with transaction version 2 (Produce 12 and later, KIP-890) need not announce its partitions: the produce
+  request adds them to the transaction. An older producer's partitions are verified instead, once per transaction.
+- The only broker of a cluster does that at once (`guard`). With several brokers the coordinator may be on another one,
+  and its record waits for replicas: the request is held (`prepare`), and checked again with the answer.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
 
     @cached_property
     def markers(self) -> markers.Markers:
-        """The markers on their way; made when the first transaction ends."""
+        """The markers being written; created when the first transaction ends."""
         return markers.Markers(self.parts, self.marker_writer, peers.BrokerPeers(self.runtime, self._dial))
 
     @cached_property
     def verification(self) -> verification.Verification:
-        """The way to other coordinators; made when the first transactional batch comes to one broker of several."""
+        """Asks other coordinators; created for the first transactional batch in a cluster of several brokers."""
         return verification.Verification(self.runtime, self, peers.BrokerPeers(self.runtime, self._dial))
 
     def make(self, partition: Partition) -> transaction_driver.TransactionDriver:
-        """A coordinator of the transactional ids of a partition."""
+        """A coordinator for the transactional ids of a partition."""
         return transaction_driver.TransactionDriver(self.parts, self, self._new_producer_id, partition)
 
     def new_topic(self) -> CreatableTopic:
-        """`__transaction_state`, on the first need of it."""
+        """`__transaction_state`, as the first lookup creates it."""
         settings = self.runtime.settings
         name, value = "transaction.state.log.replication.factor", settings.transaction_state_log_replication_factor
         replicas = internal_replicas(self.runtime, name, value)
@@ -86,36 +86,36 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         )
 
     def led(self, tp: TopicPartition) -> None:
-        """A partition is led here now: markers that wait for it are written."""
+        """Write the pending markers of a partition that is now led here."""
         if "markers" in vars(self):
             self.markers.look_again(tp)
 
     def follow(self, names: Iterable[str]) -> None:
-        """The metadata says something new of these topics: markers go where their partitions are led now."""
+        """Apply a change of these topics: markers go to the partitions' current leaders."""
         if "markers" in vars(self):
             self.markers.follow(names)
 
     def follow_brokers(self) -> None:
-        """The metadata says something new of the brokers."""
+        """Apply a change of the brokers."""
         if "markers" in vars(self):
             self.markers.follow_brokers()
         if "verification" in vars(self):
             self.verification.peers.follow()
 
     def drop(self, topic: TopicImage) -> None:
-        """A topic is gone: its partitions need no markers."""
+        """Drop the pending markers of a deleted topic."""
         for index in range(len(topic.partitions)):
             self.led(TopicPartition(topic.name, index))
 
     def resign(self, index: int) -> None:
-        """The partition is not led here any more."""
+        """End the coordinator of a partition that this node no longer leads."""
         driver = self.find(index)
         super().resign(index)
         if driver is not None and "markers" in vars(self):
             self.markers.forget(driver)
 
     def close(self) -> None:
-        """Tell the requests that still wait, and stop the timers."""
+        """End all coordinators: answer their pending requests and stop the timers."""
         super().close()
         if "markers" in vars(self):
             self.markers.close()
@@ -124,7 +124,7 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
 
     @property
     def is_shared(self) -> bool:
-        """Are there other brokers, one of which may coordinate a transaction of a partition that is led here?"""
+        """Whether another broker may coordinate a transaction of a partition led here."""
         return len(self.runtime.image.brokers) > 1
 
     def guard(
@@ -137,7 +137,7 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         sequence: int | None = None,
         implicit: bool,
     ) -> None:
-        """Let a transactional batch pass only into an open transaction that has the partition (KIP-890)."""
+        """Admit a transactional batch only to an open transaction that includes the partition (KIP-890)."""
         log_producers = partition.log.producers
         if log_producers.has_ongoing_transaction(producer_id, producer_epoch):
             return
@@ -153,7 +153,7 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
             driver.verify(transactional_id, *producer, wanted, lambda found: codes.extend(found.values()))
         else:
             return
-        # The answer comes at once, unless a replica that has gone still counts: then the batch comes again.
+        # The answer comes at once, unless a departed replica still counts; then the producer retries the batch.
         code = codes[0] if codes else ErrorCode.NOT_ENOUGH_REPLICAS
         if code:
             raise KafkaError(_of_producers(code))
@@ -161,7 +161,7 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
     def prepare(
         self, partition: Partition, producer_id: int, producer_epoch: int, *, sequence: int, implicit: bool
     ) -> object | None:
-        """A token for `pass_verified` when the coordinator must be asked before this batch, else None.
+        """A token for `pass_verified` if the coordinator must be asked before this batch, else None.
 
         KafkaError as `guard`.
         """
@@ -181,26 +181,29 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         *,
         implicit: bool,
     ) -> None:
-        """As `guard`, where the coordinator was asked: `answer` is the token and what the coordinator said."""
+        """As `guard`, after the coordinator was asked: `answer` is the token and the coordinator's error code."""
         log_producers = partition.log.producers
         if log_producers.has_ongoing_transaction(producer_id, producer_epoch):
             return
         log_producers.check_epoch(producer_id, producer_epoch)
         if answer is None:
             if implicit or self.runtime.settings.transaction_partition_verification_enable:
-                # The partition has come here, or the transaction has ended, since the request was looked at first.
+                # Since the request was first checked, the partition has moved here or the transaction has ended.
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "the transaction was not verified yet")
             return
         token, code = answer
         if code:
             raise KafkaError(_of_producers(code))
         if not log_producers.is_verifying(producer_id, token):
-            # A marker came between the coordinator's answer and this batch: the transaction that it was for is over.
+            # A marker arrived between the coordinator's answer and this batch: the transaction it was asked for is
+            # over.
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
 
 def _of_producers(code: ErrorCode) -> ErrorCode:
-    """A coordinator's error as producers know it: they take PRODUCER_FENCED for the end, the other one ends only the
-    transaction, and writers have always been told that one.
+    """The error to give to a producer for a coordinator's error.
+
+    PRODUCER_FENCED is fatal to a producer; INVALID_PRODUCER_EPOCH, which producers have always got here, only aborts
+    the transaction.
     """
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.PRODUCER_FENCED else code

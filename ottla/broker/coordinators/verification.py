@@ -1,12 +1,12 @@
-"""Whether partitions that are led here are in a producer's transaction: its coordinator is asked, here or elsewhere.
+"""Asks the transaction coordinator, here or on another broker, whether partitions led here are in a transaction.
 
 Rules:
-- A producer of the second protocol has its partitions added by the question itself, those of an older one are only
-  verified (KIP-890). The answer counts when what it follows from is committed in `__transaction_state`.
-- Another broker is asked in batches, one AddPartitionsToTxn on its way at a time; a transactional id has one entry in
-  each, and waits for the next with another question. A broker that hangs holds up the producers whose coordinator it
-  is, until it is fenced or request.timeout.ms has passed, and no others.
-- At most `_WAITING_MAX` questions wait for a broker; one more is answered with NETWORK_EXCEPTION, and comes again.
+- For a producer with transaction version 2 the question also adds the partitions; for an older one it only verifies
+  them (KIP-890). The answer leaves the coordinator once its record is committed in `__transaction_state`.
+- Another broker is asked in batches, one AddPartitionsToTxn in flight at a time. A transactional id has one entry in a
+  batch; its next question waits for the next batch. A broker that hangs delays only the producers whose coordinator it
+  is, until it is fenced or request.timeout.ms has passed.
+- At most `_WAITING_MAX` questions wait for a broker; a further one gets NETWORK_EXCEPTION and is retried.
 """
 
 from __future__ import annotations
@@ -32,44 +32,44 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.transactions import TransactionCoordinators
     from ottla.broker.runtime import Runtime
 
-#: AddPartitionsToTxn of brokers: with batches (4) and TRANSACTION_ABORTABLE (5).
+#: Lowest AddPartitionsToTxn version between brokers: batches need 4; 5 has TRANSACTION_ABORTABLE.
 _AT_LEAST = 4
 _AT_ONCE = 200
 _WAITING_MAX = 10_000
 _SECOND_PROTOCOL = 2
 
-#: What the coordinator says of each partition.
+#: Partition -> the coordinator's error code.
 Codes = dict[TopicPartition, ErrorCode]
 
 
 class CoordinatorQuestion(NamedTuple):
-    """Partitions of one leader that a producer wants to write into."""
+    """Partitions of one leader that a producer wants to write to."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     partitions: tuple[TopicPartition, ...]
-    #: Are they added, or only verified?
+    #: Whether the partitions are added, or only verified.
     adds: bool
     done: Callable[[Codes], None]
 
     def fail(self, code: ErrorCode) -> None:
-        """The coordinator could not be asked."""
+        """Answer all partitions with an error: the coordinator could not be asked."""
         self.done(dict.fromkeys(self.partitions, code))
 
 
 class Verification:
-    """`Transactions` makes it."""
+    """A node's questions to coordinators. `Transactions` creates it."""
 
     def __init__(self, runtime: Runtime, coordinators: TransactionCoordinators, peers: BrokerPeers) -> None:
         self._runtime = runtime
         self._coordinators = coordinators
         self.peers = peers
-        #: By broker id; a broker is in it while it is being asked.
+        #: Broker id -> queued questions; an entry exists while that broker is being asked.
         self._waiting: dict[int, deque[CoordinatorQuestion]] = {}
 
     def ask(self, question: CoordinatorQuestion) -> None:
-        """Ask the coordinator of the transactional id; `done` is called once, perhaps from within."""
+        """Ask the coordinator of the transactional id; `done` is called once, perhaps from within this call."""
         runtime = self._runtime
         topic = runtime.image.topics.get(TRANSACTION_TOPIC)
         if topic is None:
@@ -89,7 +89,7 @@ class Verification:
         return None
 
     def close(self) -> None:
-        """End the connections; those who wait are told."""
+        """Close the connections; pending questions get an error."""
         self.peers.close()
 
     def _ask_here(self, question: CoordinatorQuestion) -> None:
@@ -125,7 +125,7 @@ class Verification:
         if isinstance(answer, Unanswered):
             failed: ErrorCode | None = ErrorCode.NETWORK_EXCEPTION
         elif answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            # The brokers' own trouble: the producer is told that its transaction was not verified, as in Apache Kafka.
+            # A misconfiguration between brokers: the producer gets "not verified", as in Apache Kafka.
             failed = ErrorCode.INVALID_TXN_STATE
         else:
             failed = _code(answer.error_code) if answer.error_code else None
