@@ -1,5 +1,5 @@
-"""The metadata log on this node's disk: quorum and controller driven, files, start, registration, formatting.
+"""The metadata log on this node: quorum and controller drivers, files, loading, registration, formatting.
 
-Invariant: a change is answered when its records are committed and synced; the image follows the log. Read
+Invariant: a change is answered when its records are committed and flushed; the image follows the log. Read
 `metadata_log` first, then `loader`.
 """

@@ -1,10 +1,10 @@
 """The brokers as clients of one listener see them (KRaftMetadataCache in Apache Kafka).
 
 Rules:
-- A broker is shown by its address on the listener that the client came in by. One without that listener is not shown,
-  and what it leads has LISTENER_NOT_FOUND (Metadata 6 and later) or LEADER_NOT_AVAILABLE.
-- Fenced brokers are not shown, and their replicas are offline; so are replicas in directories that failed.
-- No client has to find the controller: any broker that is alive stands for it, since each forwards.
+- A broker appears with its address on the client's listener. A broker without that listener is left out, and partitions
+  that it leads get LISTENER_NOT_FOUND (Metadata 6 and later) or LEADER_NOT_AVAILABLE.
+- Fenced brokers are left out and their replicas are offline, as are replicas in failed directories.
+- Clients need not find the controller: any live broker is reported as controller, because each forwards requests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.net.peer import Peer
 
 
 class BrokerNodeAddress(NamedTuple):
-    """A broker at one listener."""
+    """A broker's address on one listener."""
 
     node_id: int
     host: str
@@ -30,51 +30,51 @@ class BrokerNodeAddress(NamedTuple):
 
 
 def peer_of(image: Image, broker_id: int, listener_name: str) -> Peer | None:
-    """A broker at the listener by which brokers reach each other; None where the metadata has no such address."""
+    """The broker at the inter-broker listener; None if the metadata has no such address."""
     broker = image.brokers.get(broker_id)
     endpoints = () if broker is None else broker.endpoints
     return next((Peer(broker_id, each.host, each.port) for each in endpoints if each.name == listener_name), None)
 
 
 class BrokerView:
-    """All registered brokers at one listener, as of one image."""
+    """All registered brokers at one listener, according to one image."""
 
     __slots__ = ("_brokers", "all_well", "listener_name", "nodes")
 
     def __init__(self, brokers: Mapping[int, BrokerImage], listener_name: str) -> None:
         self._brokers = brokers
         self.listener_name = listener_name
-        #: Registered brokers with this listener, by id.
+        #: Broker id -> address, for registered brokers with this listener.
         self.nodes = {
             broker_id: BrokerNodeAddress(broker_id, each.host, each.port, broker.rack, broker.fenced)
             for broker_id, broker in sorted(brokers.items())
             for each in broker.endpoints
             if each.name == listener_name
         }
-        #: Has every broker this listener, and is none fenced?
+        #: True if every broker has this listener and none is fenced.
         self.all_well = len(self.nodes) == len(brokers) and not any(each.fenced for each in self.nodes.values())
 
     def is_of(self, image: Image, listener_name: str) -> bool:
-        """Does it still show these brokers, at this listener?"""
+        """Whether the view is still current, for this listener."""
         return self._brokers is image.brokers and self.listener_name == listener_name
 
     @property
     def alive(self) -> list[BrokerNodeAddress]:
-        """The brokers that clients may turn to."""
+        """The brokers that clients may use."""
         return [each for each in self.nodes.values() if not each.fenced]
 
     def alive_node(self, broker_id: int) -> BrokerNodeAddress | None:
-        """Any broker that is alive."""
+        """The broker, unless it is fenced or does not have this listener."""
         found = self.nodes.get(broker_id)
         return None if found is None or found.fenced else found
 
     def any_alive_id(self, rng: Rng) -> int:
-        """The id of any broker that is not fenced, whatever its listeners; -1 if there is none."""
+        """The id of a random unfenced broker, whatever its listeners; -1 if there is none."""
         alive = [broker_id for broker_id, broker in self._brokers.items() if not broker.fenced]
         return alive[rng.randrange(len(alive))] if alive else -1
 
     def leader(self, partition: PartitionImage, *, names_listener: bool) -> tuple[int, ErrorCode]:
-        """(leader's id or -1, why there is none). `names_listener`: the client knows LISTENER_NOT_FOUND."""
+        """(leader id or -1, error code). `names_listener`: the client knows LISTENER_NOT_FOUND."""
         if partition.leader in self.nodes:
             return partition.leader, ErrorCode.NONE
         if names_listener and partition.leader in self._brokers:
@@ -82,7 +82,7 @@ class BrokerView:
         return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
 
     def offline(self, image: Image, partition: PartitionImage) -> list[int]:
-        """The replicas that cannot be read now."""
+        """The replicas that are not available now."""
         if self.all_well and len(partition.replicas) == 1 and partition.leader >= 0:
             return []
         return [replica for replica in partition.replicas if self._is_offline(image, partition, replica)]

@@ -1,10 +1,10 @@
-"""What DescribeConfigs shows: every setting of a resource with its value, source and synonyms.
+"""The content of DescribeConfigs: every config of a resource with its value, source and synonyms.
 
 Rules:
-- The nearest source wins: the topic or group, this broker, all brokers, server.properties, the default.
-- Asked about all brokers (the empty name), only what was set for all of them is shown.
-- An undeclared setting is shown as a secret, unless it is one of Ottla's own (`OwnSettings`).
-- A listener's own setting is shown as the one that it stands for.
+- The most specific source wins: the topic or group, this broker, all brokers, server.properties, the default.
+- A request about all brokers (the empty name) shows only configs set for all of them.
+- An undeclared setting is treated as sensitive, unless it is one of Ottla's own (`OwnSettings`).
+- A setting prefixed with a listener's name is described like the setting without the prefix.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ottla.settings.server.own import OwnSettings
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.topic.settings import TopicSettings
 
-#: Where a value comes from, by DescribeConfigs' numbers that no declared setting has.
+#: A source in DescribeConfigs' numbering that no declared setting has.
 LOGGER_SOURCE = 6
-#: The type of a setting that is not declared.
+#: The type of an undeclared setting.
 _UNTYPED = 0
 
 
 class Described(NamedTuple):
-    """A setting of one resource."""
+    """A config of one resource."""
 
     name: str
     value: str | None
@@ -41,19 +41,19 @@ class Described(NamedTuple):
 
 
 def describe_topic(server: ServerSettings, image: Image, name: str) -> list[Described]:
-    """A topic's settings."""
+    """A topic's configs."""
     settings = TopicSettings.resolve(image.config(TOPIC, name), server)
     return [_described(settings, each, read_only=False) for each in _shown(settings)]
 
 
 def describe_group(server: ServerSettings, image: Image, name: str) -> list[Described]:
-    """A group's settings."""
+    """A group's configs."""
     settings = GroupSettings.resolve(image.config(GROUP, name), server)
     return [_described(settings, each, read_only=False) for each in _shown(settings)]
 
 
 def describe_broker(server: ServerSettings, image: Image, name: str) -> list[Described]:
-    """This broker's settings, or what was set for all brokers."""
+    """This broker's configs, or those set for all brokers."""
     if name:
         declared = [_described(server, each, read_only=each.mode == READ_ONLY) for each in _shown(server)]
         return declared + [_given(server, each, server.synonyms(each)) for each in server.undeclared()]
@@ -66,14 +66,14 @@ def describe_broker(server: ServerSettings, image: Image, name: str) -> list[Des
 
 
 def describe_client_metrics(image: Image, name: str) -> list[Described]:
-    """The settings of one client metrics subscription (KIP-714)."""
+    """The configs of a client metrics subscription (KIP-714)."""
     own = image.config(CLIENT_METRICS, name)
     found = []
     for key, one in ClientMetricsSettings.declared().items():
         value, source = one.default_text, SettingSource.DEFAULT
         synonyms: tuple[Synonym, ...] = ()
         if key in own:
-            # Its synonym is itself, with a source that only this kind of resource has.
+            # Its only synonym is itself, with a source that no other resource type has.
             value, source = own[key], SettingSource.CLIENT_METRICS
             synonyms = (Synonym(key, value, source),)
         found.append(Described(key, value, source, one.type, documentation=one.documentation, synonyms=synonyms))
@@ -81,7 +81,7 @@ def describe_client_metrics(image: Image, name: str) -> list[Described]:
 
 
 def _given(server: ServerSettings, name: str, synonyms: list[Synonym]) -> Described:
-    """A setting that was given: declared, a listener's own, or an unknown one that may be a secret."""
+    """A setting that was set: declared, prefixed with a listener's name, or unknown and therefore perhaps a secret."""
     setting = server.known(name)
     value, source = (synonyms[0].text, synonyms[0].source)
     if (rate := ReplicationRates.declared().get(name)) is not None:
@@ -98,14 +98,14 @@ def _given(server: ServerSettings, name: str, synonyms: list[Synonym]) -> Descri
 
 
 def _is_fixed(setting: Setting[Any] | None, name: str) -> bool:
-    """Kafka calls everything read-only that it does not declare under this very name; of our own the mode says it."""
+    """Whether the setting is read-only: in Kafka unless declared under this very name, for Ottla's own by its mode."""
     if name in OwnSettings.declared():
         return OwnSettings.declared()[name].mode == READ_ONLY
     return setting is None or setting.name != name
 
 
 def _shown(settings: Settings) -> list[Setting[Any]]:
-    """Every setting; an internal one where it was given, as Kafka describes them."""
+    """Every setting; internal ones only if they were set, as in Kafka."""
     return [each for each in settings.declared().values() if not each.internal or settings.given(each.name)]
 
 

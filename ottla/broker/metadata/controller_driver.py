@@ -1,10 +1,11 @@
-"""The driver of the controller: it decides requests while this node leads the quorum.
+"""The driver of the controller, which decides requests while this node leads the quorum.
 
 Rules:
-- The controller decides on what it wrote last; everyone else sees what is committed.
-- A decision may build on one that is not committed yet; its answer waits for both, also when it has no records of its
-  own ("there is such a topic already").
-- A node that leads no more answers NOT_CONTROLLER to all who wait: whether their records stay, the next leader decides.
+- The controller decides on the appended metadata; all others see the committed metadata.
+- A decision may depend on one that is not committed yet. Its response waits for both, even if it has no records of its
+  own ("the topic already exists").
+- A node that stops leading answers all pending requests with NOT_CONTROLLER: the next leader decides whether their
+  records stay.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ _BATCH_RECORDS_MAX = 10_000
 
 
 class ControllerDriver:
-    """`MetadataLog` makes it for a node with the controller role."""
+    """Runs the controller. `MetadataLog` creates it on a node with the controller role."""
 
     def __init__(self, settings: ServerSettings, clock: Clock, rng: Rng, raft: RaftDriver, cluster_id: str) -> None:
         self._settings = settings
         self._raft = raft
         self._clock = clock
         self._controller = Controller(settings, rng, cluster_id)
-        #: Does it decide? From the begin of an epoch that this node leads until it leads no more.
+        #: True from the beginning of an epoch that this node leads until it stops leading.
         self.is_active = False
-        #: Called when the log is committed up to their offset.
+        #: (end offset, callback) pairs; a callback runs once the log is committed up to its offset.
         self._waiting: deque[tuple[int, Callable[[KafkaError | None], None]]] = deque()
 
     def activate(self) -> None:
-        """This node has begun to lead: write what a new controller writes first."""
+        """Begin to decide: this node leads the quorum. Append a new controller's first records."""
         self.is_active = True
         images = self._raft.images
         records = activation_records(
@@ -54,7 +55,7 @@ class ControllerDriver:
         self._controller.activate(images.appended, self._clock.monotonic_ms())
 
     def resign(self) -> None:
-        """This node leads no more."""
+        """Stop deciding: this node no longer leads the quorum."""
         self.is_active = False
         self._controller.resign()
         self._answer_all(KafkaError(ErrorCode.NOT_CONTROLLER, "this node is the controller no more"))
@@ -62,10 +63,10 @@ class ControllerDriver:
     def ask(
         self, request: Any, done: Callable[[Any], None], version: int = NEWEST, charge: MutationQuota = unlimited
     ) -> None:
-        """Let the controller decide a request; `done` gets the response when all that led to it is committed.
+        """Let the controller decide a request; `done` gets the response once everything it depends on is committed.
 
-        `done` gets a KafkaError when the whole request fails or the disk does, and may be called before this returns.
-        `charge` is told of each partition that comes or goes.
+        `done` gets a KafkaError when the whole request or the disk fails, and may be called before this returns.
+        `charge` is called for each created or deleted partition.
         """
         raft = self._raft
         try:
@@ -80,7 +81,7 @@ class ControllerDriver:
         return None
 
     def append(self, records: list[Any]) -> None:
-        """Append these records as one batch; they are committed soon. KAFKA_STORAGE_ERROR when the log has failed."""
+        """Append these records as one batch, to be committed soon. KAFKA_STORAGE_ERROR if the log has failed."""
         self._check_active()
         self._raft.submit(records)
         self._raft.sync.later()
@@ -105,7 +106,7 @@ class ControllerDriver:
         return decision
 
     def _submit(self, decision: Decision) -> None:
-        """Write down the records of a decision, in one batch or, where it may, in several."""
+        """Append the records of a decision in one batch, or in several if the decision allows it."""
         records = decision.records
         at_once = len(records) if decision.atomic else _BATCH_RECORDS_MAX
         for start in range(0, len(records), max(1, at_once)):
@@ -114,14 +115,14 @@ class ControllerDriver:
     # ---- time
 
     def deadline_ms(self) -> int | None:
-        """When `time_passed` has something to do; None while nothing waits for time."""
+        """When `time_passed` is due; None if nothing depends on time."""
         if self._raft.images.appended.brokers.keys() <= {self._settings.node_id}:
-            # The broker of this very process lives as long as its controller.
+            # The broker in the controller's own process lives as long as its controller.
             return self._controller.tokens_due_ms()
         return self._controller.deadline_ms()
 
     def time_passed(self) -> None:
-        """Do what is due, such as to fence brokers that fell silent. KafkaError when the log cannot be written."""
+        """Do what is due, such as fencing silent brokers. KafkaError if the log cannot be written."""
         now_ms = self._clock.monotonic_ms()
         own = self._raft.images.appended.brokers.get(self._settings.node_id)
         if own is not None:
@@ -131,15 +132,15 @@ class ControllerDriver:
             decision = self._controller.time_passed(self._raft.images.appended, now_ms)
             self._submit(decision)
 
-    # ---- what becomes of decisions
+    # ---- outcomes of decisions
 
     def committed(self, high_watermark: int) -> None:
-        """Let the answers leave that waited for this."""
+        """Send the responses that waited for this high watermark."""
         while self._waiting and self._waiting[0][0] <= high_watermark:
             self._waiting.popleft()[1](None)
 
     def failed(self, error: OSError) -> None:
-        """The metadata log cannot be used any more."""
+        """Fail all pending requests: the metadata log is unusable."""
         self._answer_all(KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log failed: {error}"))
 
     def _answer_all(self, error: KafkaError) -> None:

@@ -1,9 +1,9 @@
-"""When the metadata log is synced: on a thread, once for all who came meanwhile, or here and now for who cannot wait.
+"""Flushes of the metadata log: on a thread, one for all waiters, or blocking for callers that cannot wait.
 
 Rules:
-- One sync is under way at a time. What is appended meanwhile waits for the next one, which covers all of it.
-- What is committed was appended before its sync began.
-- A sync that fails leaves unknown what is durable: there is none after it, and nothing is committed any more.
+- One flush is in progress at a time. Records appended meanwhile wait for the next one, which covers all of them.
+- Committed records were appended before their flush began.
+- After a failed flush it is unknown what is durable: there is no further flush, and nothing is committed any more.
 """
 
 from __future__ import annotations
@@ -16,42 +16,42 @@ from ottla.log.log import Log
 
 
 class MetadataSync:
-    """The metadata log makes it. Until `run_beside` every sync is one that is waited for."""
+    """The flushes of the metadata log, which creates it. Until `run_beside` every flush blocks."""
 
     def __init__(
         self, now_ms: Callable[[], int], on_synced: Callable[[int], None], on_failure: Callable[[OSError], None]
     ) -> None:
         self.log: Log
         self._now_ms = now_ms
-        #: Told up to where the log is durable.
+        #: Called with the offset up to which the log is durable.
         self._on_synced = on_synced
         self._on_failure = on_failure
         self._beside: tuple[asyncio.AbstractEventLoop, Executor] | None = None
-        #: Something was appended since the last sync began.
+        #: True if records were appended since the last flush began.
         self._wanted = False
-        #: Raised when the log is cut: a sync that began before says nothing about what came after.
+        #: Incremented when the log is truncated: a flush that began before says nothing about later records.
         self._generation = 0
         self._running: Future[None] | None = None
         self.failure: OSError | None = None
 
     def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
-        """From now on `later` has a thread."""
+        """From now on `later` uses a thread."""
         self._beside = loop, pool
 
     def run_here(self) -> None:
-        """The threads end: from now on every sync is waited for."""
+        """From now on every flush blocks, because the threads are about to end."""
         self._beside = None
 
     def want(self) -> None:
-        """Something was appended."""
+        """Note that records were appended."""
         self._wanted = True
 
     def cut(self) -> None:
-        """The log was cut, and what is left is durable."""
+        """Note that the log was truncated; the rest of it is durable."""
         self._generation += 1
 
     def later(self) -> None:
-        """Have everything synced that was appended, while the loop goes on."""
+        """Flush everything appended so far, without blocking the loop."""
         if self._beside is None:
             return self.now()
         if not self._wanted or self._running is not None or self.failure is not None:
@@ -64,9 +64,9 @@ class MetadataSync:
         return None
 
     def now(self) -> None:
-        """Sync everything that was appended before this returns. OSError when that fails."""
+        """Flush, blocking, everything appended before this returns. OSError on failure."""
         if self._running is not None:
-            # Not two at a time; what the one under way is about is synced with the rest.
+            # Only a single flush at a time: the current one's records are flushed again with the rest.
             self._wanted = True
             error = self._running.exception()
             if error is not None:
@@ -98,7 +98,7 @@ class MetadataSync:
         return None
 
     def fail(self, error: BaseException) -> None:
-        """The log cannot be used any more: nothing is synced after this."""
+        """Mark the log unusable: there is no flush after this."""
         assert isinstance(error, OSError), error
         if self.failure is None:
             self.failure = error

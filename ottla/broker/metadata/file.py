@@ -1,9 +1,9 @@
-"""The files of the metadata log beside its segments: snapshots, `quorum-state`, `bootstrap.checkpoint`.
+"""The files of the metadata log other than its segments: snapshots, `quorum-state`, `bootstrap.checkpoint`.
 
 Rules:
-- A file is written beside itself, synced, renamed, and its directory synced: it is there whole or not at all.
-- The newest snapshot stays. Older ones go when they and the log are too big or too old; then the log's start moves to
-  the oldest snapshot that is left (KIP-630).
+- A file is written under a temporary name, synced and renamed, and its directory is synced: it is complete or absent.
+- The newest snapshot stays. Older ones are deleted when they and the log are too large or too old; the log start then
+  moves to the oldest remaining snapshot (KIP-630).
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ from ottla.raft.state import decode_state, encode_state
 from ottla.wire.record.metadata import pack, parse
 
 PARTITION = f"{METADATA_TOPIC}-0"
-#: The first batch of a snapshot: its header, and the voters.
+#: Enough for the first batch of a snapshot: its header and the voters.
 _HEAD_BYTES = 64 * 1024
 
 
 class MetadataFiles:
-    """The metadata's files in one log directory."""
+    """The metadata files in one log directory."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._directory = directory
         self._path = f"{directory}/{PARTITION}"
-        #: The snapshots that stand, the oldest first, as of the last time they were listed.
+        #: The snapshots, oldest first, as last listed.
         self.snapshots: tuple[SnapshotId, ...] = ()
 
-    # ---- read
+    # ---- reading
 
     def newest_snapshot(self) -> tuple[SnapshotId, Checkpoint] | None:
-        """The newest snapshot; what an interrupted writer left is removed. OttlaError if it is damaged."""
+        """The newest snapshot, or None; deletes the files of an interrupted writer. OttlaError if it is damaged."""
         if not self._disk.is_directory(self._path):
             return None
         for name in self._disk.list(self._path):
@@ -71,16 +71,16 @@ class MetadataFiles:
         return found, self._read(f"{self._path}/{checkpoint_name(found)}")
 
     def snapshot_size(self, snapshot: SnapshotId) -> int | None:
-        """Its bytes; None if there is no such snapshot."""
+        """The snapshot's size in bytes; None if there is no such snapshot."""
         return self._size(checkpoint_name(snapshot)) if snapshot in self.snapshots else None
 
     def _list_snapshots(self) -> None:
-        # Names sort as the numbers in them do.
+        # Names sort in the order of the numbers in them.
         found = (parse_checkpoint_name(name) for name in self._disk.list(self._path))
         self.snapshots = tuple(each for each in found if each is not None)
 
     def bootstrap_records(self) -> list[Any]:
-        """What `format` left for an empty log; empty if it left nothing."""
+        """The records that `format` left for an empty log."""
         path = f"{self._directory}/{BOOTSTRAP_FILE}"
         if not self._disk.exists(path):
             return []
@@ -96,13 +96,13 @@ class MetadataFiles:
             file.close()
 
     def election(self) -> Election:
-        """The newest election that was saved; epoch 0 when there was none."""
+        """The last saved election; epoch 0 if there is none."""
         path = f"{self._path}/{STATE_FILE}"
         text = read_text(self._disk, path)
         return Election() if text is None else decode_state(text, path)
 
     def open_log(self, settings: LogSettings, now_ms: int, snapshot_end_offset: int) -> Log:
-        """The log, cut at the first batch that a crash left broken. What a snapshot holds was synced before it."""
+        """Open the log, truncated at the first corrupt batch. Batches before the snapshot are durable."""
         make_durable_directory(self._disk, self._path)
         log = Log.open(
             self._disk,
@@ -114,14 +114,14 @@ class MetadataFiles:
         )
         newest = self.snapshots[-1] if self.snapshots else BOOTSTRAP_ID
         if log.end_offset < newest.end_offset or (log.size and log.epochs.latest < newest.epoch):
-            # The snapshot came from the leader, and the log was not yet begun behind it.
+            # The snapshot came from the leader, and a crash came before the log was restarted behind it.
             log.restart_at(newest.end_offset, now_ms)
         return log
 
-    # ---- write
+    # ---- writing
 
     def save_election(self, election: Election, kraft_version: int, voters: tuple[Voter, ...]) -> None:
-        """Durable on return."""
+        """Save the election; durable on return."""
         write_text(self._disk, f"{self._path}/{STATE_FILE}", encode_state(election, kraft_version, voters))
 
     def write_image(self, image: Image, membership: Membership, now_ms: int) -> None:
@@ -135,7 +135,7 @@ class MetadataFiles:
         self._list_snapshots()
 
     def write_piece(self, snapshot: SnapshotId, position: int, data: Buffer) -> None:
-        """Keep a piece of another node's snapshot; at position 0 a new file begins."""
+        """Write a piece of another node's snapshot; position 0 starts a new file."""
         file = self._disk.open(self._part(snapshot), create=True)
         try:
             if position == 0:
@@ -145,7 +145,7 @@ class MetadataFiles:
             file.close()
 
     def install(self, snapshot: SnapshotId) -> Checkpoint:
-        """Let the fetched snapshot stand; durable on return. BrokenCheckpoint, and no file, if it is damaged."""
+        """Put the fetched snapshot in place; durable on return. If damaged, delete it and raise BrokenCheckpoint."""
         path = self._part(snapshot)
         file = self._disk.open(path)
         try:
@@ -162,7 +162,7 @@ class MetadataFiles:
         return found
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes:
-        """Bytes of a snapshot's file from `position` on."""
+        """Bytes of a snapshot file from `position` on."""
         file = self._disk.open(f"{self._path}/{checkpoint_name(snapshot)}")
         try:
             return bytes(file.read(min(max_bytes, file.size() - position), position))
@@ -170,11 +170,11 @@ class MetadataFiles:
             file.close()
 
     def _part(self, snapshot: SnapshotId) -> str:
-        # Not the name that a snapshot of our own is written under.
+        # A different name from the one that `write_image` writes under.
         return f"{self._path}/fetched-{checkpoint_name(snapshot).removesuffix(SUFFIX)}{PART_SUFFIX}"
 
     def clean(self, log: Log, now_ms: int, *, bytes_max: int, age_ms_max: int) -> None:
-        """Remove snapshots past their retention (negative: none) and the segments that only they needed."""
+        """Delete snapshots past their retention (negative: no limit) and the segments that only they needed."""
         names = [name for name in self._disk.list(self._path) if parse_checkpoint_name(name)]
         sizes = {name: self._size(name) for name in names}
         while len(names) > 1:
@@ -206,7 +206,7 @@ class MetadataFiles:
 
 
 def make_durable_directory(disk: Disk, path: str) -> None:
-    """Make a directory with its parents, so that they survive a power failure."""
+    """Create a directory and its parents so that they survive a power failure."""
     missing = []
     while not disk.is_directory(path):
         missing.append(path)
@@ -218,7 +218,7 @@ def make_durable_directory(disk: Disk, path: str) -> None:
 
 
 def write_batches(disk: Disk, path: str, part_path: str, batches: Iterable[bytes]) -> None:
-    """Write a file of batches beside itself, and then as what it is; durable on return."""
+    """Write a file of batches under a temporary name, then rename it; durable on return."""
     file = disk.open(part_path, create=True)
     try:
         file.truncate(0)

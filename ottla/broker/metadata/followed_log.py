@@ -1,6 +1,6 @@
-"""What a node does to its metadata log because another one leads it: append, cut, begin again behind a snapshot.
+"""Changes to the metadata log on behalf of another leader: append, truncate, restart behind a snapshot.
 
-Each takes an effect of the machine and gives the event to tell it.
+Each method takes an effect of the quorum's machine and returns the event to report to it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger("ottla.broker")
 
 
 class FollowedLog:
-    """The driver makes it."""
+    """The followed log's operations. The raft driver creates it."""
 
     def __init__(self, log: Log, files: MetadataFiles, images: Images, sync: MetadataSync, clock: Clock) -> None:
         self._log = log
@@ -41,7 +41,7 @@ class FollowedLog:
         self._clock = clock
 
     def append(self, effect: AppendReplicated) -> Event:
-        """Append the leader's batches. OttlaError or ValueError for a record that this release cannot follow."""
+        """Append the leader's batches. OttlaError or ValueError for a record that this release does not know."""
         log = self._log
         offset = log.end_offset
         try:
@@ -56,7 +56,7 @@ class FollowedLog:
         return EntriesAppended(log.end_offset, len(data), changes_in(data))
 
     def truncate(self, effect: TruncateLog) -> Event:
-        """Drop what the leader does not have."""
+        """Truncate the log at the point where it diverges from the leader's."""
         log = self._log
         _log.info("the metadata log is cut from %d to %d, as its leader has it", log.end_offset, effect.end_offset)
         log.truncate(effect.end_offset, self._clock.now_ms())
@@ -65,7 +65,7 @@ class FollowedLog:
         return LogTruncated(log.end_offset)
 
     def install(self, effect: InstallSnapshot) -> Event:
-        """Begin again behind the snapshot that was fetched. OttlaError or ValueError for a record that is not known."""
+        """Restart the log behind the fetched snapshot. OttlaError or ValueError for a record that is not known."""
         snapshot = effect.snapshot
         try:
             found = self._files.install(snapshot)
@@ -79,14 +79,14 @@ class FollowedLog:
         return SnapshotInstalled(snapshot, found.membership)
 
     def fetched(self, effect: AnswerFetch) -> Any:
-        """The response, with the log's batches in it."""
+        """The response, with the log's batches filled in."""
         log, response = self._log, effect.response
         data = log.read(effect.offset, effect.max_bytes, end_offset=log.end_offset).bytes()
         response.responses[0].partitions[0].records = data
         return response
 
     def snapshot_fetched(self, effect: AnswerSnapshot) -> Any:
-        """The response, with the snapshot's bytes in it."""
+        """The response, with the snapshot's bytes filled in."""
         data = self._files.read_snapshot(effect.snapshot, effect.position, effect.max_bytes)
         effect.response.topics[0].partitions[0].unaligned_records = data
         return effect.response

@@ -1,9 +1,9 @@
-"""Format log directories, as `kafka-storage format` does: ids, bootstrap records, and the voters of a new quorum.
+"""Formats log directories, as `kafka-storage format` does: ids, bootstrap records, and the voters of a new quorum.
 
 Rules:
-- `meta.properties` is written last: a directory with it is formatted, one without may be formatted again.
-- A directory of another cluster or node is never touched.
-- What this writes, Apache Kafka starts on, and the other way round.
+- `meta.properties` is written last: a directory with it is formatted; one without it may be formatted again.
+- A directory of another cluster or node is never changed.
+- Apache Kafka starts on directories formatted here, and vice versa.
 
 KIPs: 584 features, 785 `--standalone` and its kin, 853 voters, 858 directory ids.
 """
@@ -67,11 +67,11 @@ def format_directories(
     features: Mapping[str, int] | None = None,
     scram: Sequence[str] = (),
 ) -> list[str]:
-    """Format those of the log directories that are not yet; what was done, a sentence a directory.
+    """Format the log directories that are not formatted yet, and return one line of output per directory.
 
-    `no_initial_controllers`: of a controller that should join a quorum which others have begun.
+    `no_initial_controllers` is for a controller that will join an existing quorum.
 
-    Raises OttlaError in words, and then has written nothing, unless the disk itself failed.
+    Raises OttlaError with a message for the user. Nothing has been written then, unless the disk itself failed.
     """
     if not cluster_id:
         raise OttlaError("the cluster needs an id: give one with -t (ottla storage random-uuid makes one)")
@@ -116,7 +116,7 @@ def format_directories(
 def format_if_empty(
     disk: Disk, settings: ServerSettings, *, clock: Clock | None = None, rng: Rng | None = None
 ) -> bool:
-    """Make a cluster of this one node in its directories, unless any of them is formatted. Was it done?"""
+    """Format the node's directories as a new single-node cluster unless one is formatted; True if it did."""
     if any(disk.exists(f"{_clean(path)}/{META_PROPERTIES}") for path in settings.log_dirs):
         return False
     if clock is None or rng is None:
@@ -140,7 +140,7 @@ def _credentials(levels: Mapping[str, int], scram: Sequence[str], rng: Rng) -> l
 def _levels(
     settings: ServerSettings, release_version: str | None, features: dict[str, int], *, founding: bool, joining: bool
 ) -> tuple[dict[str, int], int]:
-    """(levels of the features, kraft.version)."""
+    """(feature levels, kraft.version)."""
     if not settings.process_roles:
         raise OttlaError("the file has no process.roles: write process.roles=broker,controller for a node that is both")
     static = bool(settings.controller_quorum_voters)
@@ -187,7 +187,7 @@ def _levels(
 
 
 def _sort(disk: Disk, settings: ServerSettings, cluster_id: str) -> tuple[list[str], list[str]]:
-    """(directories that are formatted, those that are not). OttlaError if one is another's."""
+    """(formatted directories, unformatted directories). OttlaError if one belongs to another cluster or node."""
     formatted, empty = [], []
     for path in map(_clean, settings.log_dirs):
         properties = read_properties(disk, f"{path}/{META_PROPERTIES}") if disk.is_directory(path) else None
@@ -226,7 +226,7 @@ def _write_properties(disk: Disk, path: str, node_id: int, directory_id: Uuid, c
 
 
 def _named(voters: tuple[VoterNode, ...], node_id: int) -> Uuid | None:
-    """The directory that a voter is said to have."""
+    """The directory id given for a voter, if any."""
     return next((node.voter.directory_id for node in voters if node.voter.node_id == node_id), None)
 
 

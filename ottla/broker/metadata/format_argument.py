@@ -1,4 +1,4 @@
-"""What `kafka-storage format` is told in texts of its own form: the first voters and the first SCRAM credentials.
+"""Parses two arguments of `kafka-storage format`: the first voters and the first SCRAM credentials.
 
     id@host:port:directory-id,...                                            --initial-controllers
     SCRAM-SHA-256=[name=alice,password=alice-secret]                         --add-scram
@@ -33,7 +33,7 @@ _PORT_MAX = 65535
 
 
 def initial_voters(text: str, listener_name: str) -> tuple[VoterNode, ...]:
-    """The voters, by their ids; all are found at the controllers' listener."""
+    """The voters in order of their ids, all at the controllers' listener."""
     found: dict[int, VoterNode] = {}
     for part in filter(None, text.strip().split(",")):
         node = _voter(part.strip(), listener_name)
@@ -76,7 +76,7 @@ def _whole(text: str, why: str) -> int:
 
 
 def _host(text: str) -> tuple[str, str]:
-    """(host, what follows). An address of IPv6 stands in brackets."""
+    """(host, rest). An IPv6 address is in brackets."""
     if text.startswith("["):
         host, bracket, rest = text[1:].partition("]")
         if not bracket:
@@ -99,7 +99,7 @@ def _directory(text: str) -> Uuid:
 
 
 def scram_records(arguments: Iterable[str], rng: Rng) -> list[UserScramCredentialRecord]:
-    """The records of a new cluster's credentials. What is not given is drawn (the salt) or usual (the iterations)."""
+    """The records of a new cluster's credentials. Defaults: a random salt, the usual number of iterations."""
     return [_credential(each.strip(), rng) for each in arguments]
 
 

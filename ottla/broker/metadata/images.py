@@ -1,11 +1,11 @@
-"""The metadata as it is appended, and as it is committed: the fold over the log, and the images that others follow.
+"""The appended and the committed metadata: replays the log, and publishes images to subscribers.
 
 Rules:
-- The fold is always at the end of the log, whatever node wrote it. A leader decides on `appended`.
-- Everyone else sees `committed`, and is told of each step from one committed image to the next, batch by batch: an
-  image knows what changed since the one right before it.
-- A metadata transaction (KIP-868) is one step, when its end is committed.
-- A truncation goes back to the committed image and reads from there.
+- The appended image is always at the end of the log, whichever node wrote it. A leader decides on `appended`.
+- All others see `committed`, and are notified of each step from one committed image to the next, batch by batch: an
+  image records what changed since the one right before it.
+- A metadata transaction (KIP-868) is one step, at the commit of its end.
+- A truncation returns to the committed image and replays the log from there.
 """
 
 from __future__ import annotations
@@ -22,73 +22,73 @@ Subscriber = Callable[[Image, Image], None]
 
 
 class Images:
-    """The raft driver tells it what is appended, truncated, installed and committed."""
+    """The metadata images. The raft driver reports appends, truncations, snapshots and commits to it."""
 
     def __init__(self) -> None:
         self._log: Log
         self._fold = Fold(Image.empty())
         self.committed = Image.empty()
-        #: Up to here the log is committed; `committed` may be older while a metadata transaction is open.
+        #: The log is committed up to here; `committed` may be older while a metadata transaction is open.
         self._committed_end = 0
-        #: Where each batch ends that is not committed, and what the metadata is with it.
+        #: (end offset, image) of each uncommitted batch.
         self._uncommitted: deque[tuple[int, Image]] = deque()
         self._subscribers: list[Subscriber] = []
 
     def load(self, loaded: LoadedMetadata) -> None:
-        """Take what the disk holds: the snapshot is committed; how much of the log behind it is not known yet."""
+        """Take the loaded metadata. The snapshot is committed; how much of the log behind it is, is not known yet."""
         self._log, self._fold, self.committed = loaded.log, loaded.fold, loaded.snapshot
         self._committed_end = loaded.snapshot_end_offset
         self._uncommitted.extend(loaded.steps)
 
     @property
     def appended(self) -> Image:
-        """The metadata with what is not committed yet."""
+        """The metadata including uncommitted records."""
         return self._fold.image
 
     @property
     def in_transaction(self) -> bool:
-        """Does the log end within a metadata transaction?"""
+        """Whether the log ends inside a metadata transaction."""
         return self._fold.transaction_offset >= 0
 
     @property
     def has_uncommitted(self) -> bool:
-        """Is something appended that is not committed?"""
+        """Whether uncommitted records are in the log."""
         return bool(self._uncommitted)
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(old, new)` after each commit that changed something."""
         self._subscribers.append(subscriber)
 
-    # ---- what happens to the log
+    # ---- changes of the log
 
     def append(self, records: Iterable[object], base_offset: int, epoch: int, timestamp: int) -> None:
-        """A batch of these records was appended by this node; none: a batch of control records."""
+        """Apply a batch that this node appended; no records means a batch of control records."""
         for offset, record in enumerate(records, base_offset):
             self._fold.replay(record, offset, epoch, timestamp)
         end_offset = self._log.end_offset
         self._uncommitted.append((end_offset, self._fold.publish(end_offset - 1, epoch, timestamp)))
 
     def follow(self, offset: int) -> None:
-        """Batches from `offset` on were appended as another node wrote them."""
+        """Apply the batches from `offset` on, which another node wrote."""
         self._uncommitted += replay(self._fold, self._log, offset, self._log.end_offset, batch_by_batch=True)
 
     def truncate(self) -> None:
-        """The log was cut, not below what is committed."""
+        """Apply a truncation, which never goes below the committed offset."""
         self._refold([self._log.end_offset])
 
     def install(self, image: Image, end_offset: int) -> None:
-        """A snapshot took the place of the log and of everything before it."""
+        """Apply a snapshot that replaces the log and everything before it."""
         self._uncommitted.clear()
         self._fold, self._committed_end = Fold(image), end_offset
         old, self.committed = self.committed, image
         self._publish(old, image)
 
     def commit(self, high_watermark: int) -> None:
-        """Everything below `high_watermark` is committed."""
+        """Commit everything below `high_watermark`."""
         uncommitted = self._uncommitted
         self._commit_whole(high_watermark)
         if uncommitted and self._committed_end < high_watermark:
-            # A start reads many batches as one step, and the high watermark is within them.
+            # At startup many batches are read as one step, and the high watermark lies within them.
             self._refold([high_watermark, self._log.end_offset])
             self._commit_whole(high_watermark)
 
@@ -104,7 +104,7 @@ class Images:
                 subscriber(old, new)
 
     def _refold(self, ends: list[int]) -> None:
-        """Read the log again from the committed image on, with a step at each of these ends."""
+        """Replay the log from the committed image on, with a step at each of these end offsets."""
         self._fold = Fold(self.committed)
         self._uncommitted.clear()
         offset = self.committed.offset + 1

@@ -1,8 +1,8 @@
-"""Read the metadata back at the start: the newest snapshot, then the log behind it.
+"""Loads the metadata at startup: the newest snapshot, then the log behind it.
 
 Rules:
-- Everything is replayed before anything is decided. A record that does not read stops the start: to pass it over would
-  show everyone a cluster that never was.
+- Everything is replayed before any decision is made. An unreadable record stops the start: without it the metadata
+  would describe a cluster that never existed.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ _READ_BYTES = 4 * 1024 * 1024
 
 @mutable
 class LogRead:
-    """What was read of the log, beside metadata."""
+    """What reading the log found besides metadata."""
 
-    #: The voters, by the offset from which they vote.
+    #: Offset -> the voters from there on.
     voters: VoterHistory
-    #: How many bytes were read.
+    #: Bytes read.
     size: int = 0
 
 
 @mutable
 class LoadedMetadata:
-    """What the disk holds."""
+    """The metadata on disk."""
 
     log: Log
-    #: Everything that was read.
+    #: The replayed metadata.
     fold: Fold
-    #: The metadata of the snapshot that this began with, and where that ends.
+    #: The snapshot's metadata, and the offset at which the snapshot ends.
     snapshot: Image
     snapshot_end_offset: int
-    #: What the log behind it has beside metadata.
+    #: What the log behind the snapshot holds besides metadata.
     read: LogRead
-    #: The metadata at several ends of batches of that log.
+    #: (end offset, image) at several batch ends of that log.
     steps: list[tuple[int, Image]] = field(default_factory=list)
 
 
 def load(files: MetadataFiles, settings: LogSettings, now_ms: int, voters: VoterHistory) -> LoadedMetadata:
-    """Open the log and read everything, the changes of the voters into `voters`. OttlaError for what is damaged."""
+    """Open the log and read everything, including voter changes into `voters`. OttlaError for damaged files."""
     snapshot, snapshot_end_offset = Image.empty(), 0
     newest = files.newest_snapshot()
     if newest is not None:
@@ -82,7 +82,7 @@ def load(files: MetadataFiles, settings: LogSettings, now_ms: int, voters: Voter
 
 
 def image_of(found: Checkpoint, snapshot: SnapshotId) -> Image:
-    """The metadata of a snapshot."""
+    """The metadata in a snapshot."""
     fold = Fold(Image.empty())
     for value in found.values:
         fold.replay(_parsed(value, snapshot.end_offset), snapshot.end_offset, snapshot.epoch, -1)
@@ -90,7 +90,7 @@ def image_of(found: Checkpoint, snapshot: SnapshotId) -> Image:
 
 
 def check_servable(image: Image, supported: Mapping[str, tuple[int, int]]) -> None:
-    """Is this a cluster that this release can run? OttlaError if not."""
+    """Raise OttlaError unless this release supports the cluster's feature levels."""
     for name, level in image.features.items():
         low, high = supported.get(name, (0, 0))
         if not low <= level <= high:
@@ -106,10 +106,9 @@ def replay(
     *,
     batch_by_batch: bool = False,
 ) -> list[tuple[int, Image]]:
-    """Bring a fold from `offset` to `end_offset` of the log; the images on the way, each with the end of its batch.
+    """Replay the log from `offset` to `end_offset`; return (end offset, image) for each step on the way.
 
-    One image for everything that a read brought, unless every batch's is asked for. What is no metadata is added to
-    `seen`.
+    A step is one read of several batches, or one batch if `batch_by_batch`. Control records are noted in `seen`.
     """
     steps = []
     epoch = timestamp = -1

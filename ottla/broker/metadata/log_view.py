@@ -1,4 +1,4 @@
-"""The metadata log and its snapshots as the quorum's machine reads them."""
+"""The metadata log and its snapshots as the quorum's machine sees them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.raft.checkpoint import SnapshotId
 
 
 class MetadataLogView:
-    """An `ottla.raft.log_view.LogView`; the driver makes it."""
+    """An `ottla.raft.log_view.LogView` of files. The raft driver creates it."""
 
     def __init__(self, log: Log, files: MetadataFiles) -> None:
         self._log = log

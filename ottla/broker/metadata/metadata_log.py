@@ -1,9 +1,9 @@
-"""The metadata of the cluster on this node: what `node.quorum` is. Read this first.
+"""The cluster metadata on this node (`node.quorum`). Read this first.
 
-Three parts do the work, each with one idea: `raft_driver` keeps the log with the quorum, `controller_driver` decides
-requests while this node leads it, `images` gives what is committed to those who follow.
+Three parts do the work: `raft_driver` maintains the log with the quorum, `controller_driver` decides requests while
+this node leads the quorum, and `images` publishes committed metadata to subscribers.
 
-It lives on the node's thread.
+It runs on the node's loop.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ _RETRY_MS = 1000
 
 
 def no_dial(host: str, port: int) -> Outbound:
-    """A node that is alone has no one to reach."""
+    """Refuse to connect: a single-node cluster has no other nodes."""
     raise OSError(f"{host}:{port} cannot be reached from here")
 
 
 class MetadataLog:
-    """The node makes it with `open` after it has locked its directories, and ends it with `close`."""
+    """The metadata log. The node creates it with `open` after locking its directories, and ends it with `close`."""
 
     def __init__(self, raft: RaftDriver, settings: ServerSettings, clock: Clock, rng: Rng, cluster_id: str) -> None:
         self.raft = raft
@@ -61,15 +61,15 @@ class MetadataLog:
         self._controller = ControllerDriver(settings, clock, rng, raft, cluster_id)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
-        #: When that is due.
+        #: When the timer is due.
         self._timer_ms = 0
         self._on_leader: list[Callable[[], None]] = []
         self._on_step: list[Callable[[], None]] = []
-        #: The epoch in which this node's controller was activated last.
+        #: The epoch in which this node's controller was last activated.
         self._led_epoch = -1
-        #: This controller's incarnation, which lasts as long as the process.
+        #: The registration of this controller's incarnation, which lasts as long as the process.
         self.controller_request = registration.controller_request(settings, rng)
-        #: Called once when a sync fails; the node stops.
+        #: Called once when a flush fails; the node stops.
         self.on_failure: Callable[[OSError], None] = lambda _: None
         raft.on_commit = self._controller.committed
         raft.on_failure = self._failed
@@ -81,10 +81,10 @@ class MetadataLog:
     def open(
         cls, disk: Disk, settings: ServerSettings, store: LogDirectories, clock: Clock, rng: Rng, dial: Dial = no_dial
     ) -> MetadataLog:
-        """Read the log and take part in its quorum. OttlaError in words when it cannot be.
+        """Load the log and join its quorum. OttlaError with a message for the user if that is impossible.
 
-        A quorum of this node alone is led, and everything in its log committed, when this returns. Others are reached
-        by `dial(host, port)` from `run_beside` on.
+        A quorum of this node alone has elected it and committed its whole log when this returns. Other nodes are
+        reached by `dial(host, port)`, from `run_beside` on.
         """
         directory = (settings.metadata_log_dir or settings.log_dirs[0]).rstrip("/") or "/"
         if directory not in store.directories:
@@ -103,7 +103,7 @@ class MetadataLog:
             raise
         return log
 
-    # ---- what others use
+    # ---- access
 
     @property
     def image(self) -> Image:
@@ -112,22 +112,22 @@ class MetadataLog:
 
     @property
     def decided(self) -> Image:
-        """The metadata with what is not committed yet: what the next decision is made on."""
+        """The metadata including uncommitted records, on which the next decision is based."""
         return self.raft.images.appended
 
     @property
     def supported_features(self) -> dict[str, tuple[int, int]]:
-        """Feature -> (lowest, highest) level that this node can run."""
+        """Feature -> (lowest, highest) level that this node supports."""
         return supported(unstable=self._settings.unstable_feature_versions_enable)
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this broker's registration; with it a clean stop is marked."""
+        """The epoch of this broker's registration, which also marks a clean stop."""
         return self.decided.brokers[self._settings.node_id].epoch
 
     @property
     def directory(self) -> str:
-        """The log directory that holds the log: without it there is no metadata."""
+        """The log directory that holds the metadata log; the node cannot run without it."""
         return self.raft.directory
 
     @property
@@ -137,23 +137,23 @@ class MetadataLog:
 
     @property
     def leader(self) -> Peer | None:
-        """The active controller as far as it is known; with this node's own id when it is this node."""
+        """The active controller, if known; has this node's id if this node is the active controller."""
         quorum = self.raft.quorum
         if self._controller.is_active:
             return Peer(self._settings.node_id, "", 0)
         return None if quorum.leader is None else Peer(*quorum.leader)
 
     def subscribe_leader(self, subscriber: Callable[[], None]) -> None:
-        """Call `subscriber()` when another leader is known, or none is."""
+        """Call `subscriber()` when the known leader changes."""
         self._on_leader.append(subscriber)
 
     def subscribe_step(self, subscriber: Callable[[], None]) -> None:
-        """Call `subscriber()` after each step of the quorum's machine: it may have another role, log or commit."""
+        """Call `subscriber()` after each step of the quorum's machine: its role, log or commit may have changed."""
         self._on_step.append(subscriber)
 
     @property
     def membership(self) -> Membership:
-        """The voters, as the log says it."""
+        """The voters according to the log."""
         return self.raft.membership
 
     @property
@@ -163,12 +163,12 @@ class MetadataLog:
 
     @property
     def log(self) -> Log:
-        """The log itself, for who describes or serves it."""
+        """The log itself, for components that describe or serve it."""
         return self.raft.log
 
     @property
     def trouble(self) -> str:
-        """Why no leader is known: which controllers cannot be reached; "" if there is nothing to say."""
+        """Why no leader is known (the controllers that cannot be reached); "" if there is nothing to report."""
         failures = self.raft.network.failures
         if self.leader is not None or not failures:
             return ""
@@ -178,44 +178,45 @@ class MetadataLog:
         return said
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call `subscriber(old, new)` after each commit that changed something."""
+        """Call `subscriber(old, new)` after each commit that changed the metadata."""
         self.raft.images.subscribe(subscriber)
 
     def ask(
         self, request: Any, done: Callable[[Any], None], version: int = NEWEST, charge: MutationQuota = unlimited
     ) -> None:
-        """Let this node decide: see `ControllerDriver.ask`. NOT_CONTROLLER when it is not the active controller."""
+        """Decide a request as in `ControllerDriver.ask`. NOT_CONTROLLER if this node is not the active controller."""
         self._controller.ask(request, done, version, charge)
         self._plan()
 
     def append(self, records: list[Any]) -> None:
-        """Append these records as one batch; they are committed soon. KAFKA_STORAGE_ERROR when the log has failed."""
+        """Append these records as one batch, to be committed soon. KAFKA_STORAGE_ERROR if the log has failed."""
         self._controller.append(records)
 
-    # ---- life
+    # ---- lifecycle
 
     def join(self, request: BrokerRegistrationRequest) -> None:
-        """Register this node's broker with its own controller, and let it serve. Durable on return.
+        """Register this node's broker with its own controller, and unfence it. Durable on return.
 
-        For a node that is the whole cluster: no leader moves when it starts (decision 0431).
+        For a single-node cluster: no leader moves when it starts (decision 0431).
         """
         settings, decided = self._settings, self.decided
         before = decided.brokers.get(settings.node_id)
         registered = register_broker(decided, self._cluster_id, request, self.log.end_offset)
         self.raft.submit(registered.records)
-        # A broker that stops says so in its last record; one that did not may have lost what it had not synced.
+        # A clean stop is the broker's last record. Without it, the broker may have lost records that it had not
+        # flushed.
         crashed = before is not None and not before.fenced
         self.raft.submit(unfence(self.decided, settings.node_id, crashed=crashed))
         self.raft.sync.now()
 
     def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
-        """From now on the loop runs, and there are threads for syncs and snapshots."""
+        """From now on the loop runs, and a thread pool is available for flushes and snapshots."""
         self._loop = loop
         self.raft.run_beside(loop, pool)
         self._plan()
 
     def resign(self, done: Callable[[], None]) -> None:
-        """Let another node lead before this one stops, if there is one, and call `done` when the others know."""
+        """Hand over leadership before this node stops, if there are other voters; call `done` when the others know."""
         quorum, loop = self.raft.quorum, self._loop
         if not quorum.leads or len(self.membership.voters) < 2 or loop is None or self.raft.sync.failure is not None:
             return done()
@@ -234,26 +235,26 @@ class MetadataLog:
         return None
 
     def finish(self) -> None:
-        """The node stops: commit what was decided, and use its threads no more. OSError when the disk fails."""
+        """Before the node stops, commit what was decided and cease to use its threads. OSError if the disk fails."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()
         self.raft.finish()
 
     def deadline_ms(self) -> int | None:
-        """When `time_passed` is to be called, by the clock's `monotonic_ms`; None when nothing waits for time."""
+        """When `time_passed` is due, by the clock's `monotonic_ms`; None if nothing depends on time."""
         deadlines = (self.raft.quorum.deadline_ms(), self._controller.deadline_ms())
         return min((each for each in deadlines if each is not None), default=None)
 
     def time_passed(self) -> None:
-        """Do what is due. KafkaError when the log cannot be written."""
+        """Do what is due. KafkaError if the log cannot be written."""
         if self.raft.sync.failure is None:
             self.raft.step(TimerExpired())
             self._controller.time_passed()
             self.raft.sync.later()
 
     def close(self) -> None:
-        """Say that this broker stopped cleanly, and give the log's files back. The threads have ended."""
+        """Record this broker's clean stop, and close the log. The threads have ended."""
         with suppress(OSError):
             self.finish()
         try:
@@ -267,10 +268,10 @@ class MetadataLog:
         finally:
             self.raft.close()
 
-    # ---- what the quorum tells
+    # ---- reports of the quorum
 
     def _stepped(self) -> None:
-        """The machine may have another role now."""
+        """After a step of the machine: activate or resign the controller if this node's role has changed."""
         quorum, controller = self.raft.quorum, self._controller
         if quorum.leads and self._led_epoch != quorum.epoch:
             self._led_epoch = quorum.epoch
@@ -292,7 +293,7 @@ class MetadataLog:
 
     @property
     def is_controller_unregistered(self) -> bool:
-        """Has this controller's incarnation to be made known in the metadata?"""
+        """Whether this controller's incarnation still has to be registered in the metadata."""
         image, request = self.decided, self.controller_request
         if not self._settings.is_controller or image.metadata_version < CONTROLLER_REGISTRATIONS_FROM:
             return False
@@ -305,7 +306,7 @@ class MetadataLog:
 
     def _refused(self, address: str) -> None:
         if self.raft.quorum.high_watermark >= 0:
-            # This node has been in its cluster: the other node is the stranger.
+            # This node was already part of its cluster, so the other node is the stranger.
             return _log.warning("%s belongs to another cluster than %s", address, self._cluster_id)
         return self.on_failure(
             OSError(
@@ -320,7 +321,7 @@ class MetadataLog:
         self._controller.failed(error)
 
     def _plan(self, pause_ms_min: int = 0) -> None:
-        """Turn to the quorum when it wants to be told of time: not later than now planned, perhaps earlier."""
+        """Set the timer to the next deadline, unless it is already due earlier."""
         deadline_ms = self.deadline_ms()
         if deadline_ms is None or self._loop is None:
             return

@@ -1,4 +1,4 @@
-"""The quorum's settings from the server's, and whom to ask for the leader at first."""
+"""The quorum's settings, derived from the server's, and the peers to ask for the leader at first."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from ottla.raft.quorum import QuorumSettings
 from ottla.settings.schema import SettingSource
 from ottla.settings.server.settings import ServerSettings
 
-#: Bootstrap servers have ids from here downwards, as their own are not known.
+#: Bootstrap servers get ids from here downwards, because their node ids are not known.
 _BOOTSTRAP_ID = -2
 
 
 def quorum_settings_of(settings: ServerSettings, cluster_id: str) -> QuorumSettings:
-    """What the machine needs to know."""
+    """The settings of the quorum's machine."""
     idle_ms = 0
     if settings.source_of("metadata.max.idle.interval.ms") is not SettingSource.DEFAULT:
-        # A node that fetches is told of commits at once (KIP-1166): NoOps are for who asks for them.
+        # A fetching node learns of commits at once (KIP-1166), so NoOp records are written only when configured.
         idle_ms = settings.metadata_max_idle_interval_ms
     return QuorumSettings(
         snapshot_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
@@ -39,7 +39,7 @@ def quorum_settings_of(settings: ServerSettings, cluster_id: str) -> QuorumSetti
 
 
 def bootstrap_peers(settings: ServerSettings) -> tuple[QuorumPeer, ...]:
-    """`controller.quorum.voters`, or `controller.quorum.bootstrap.servers`."""
+    """The peers in `controller.quorum.voters`, or in `controller.quorum.bootstrap.servers`."""
     if settings.controller_quorum_voters:
         return tuple(QuorumPeer(each.id, each.host, each.port) for each in settings.controller_quorum_voters)
     found = []

@@ -1,14 +1,13 @@
-"""The driver of this node's part in the quorum: it feeds `ottla.raft` and carries out what the machine wants.
+"""The driver of this node's quorum machine: feeds events to `ottla.raft` and carries out its effects.
 
 It owns the metadata log, its snapshots and `quorum-state`, and keeps `Images` at the end of the log.
 
 Rules:
-- Records are synced before they count. Several appends may share one sync: appends first, then `sync`.
-- `__cluster_metadata-0` is opened here and not by the store, which leaves it alone.
-- A disk that fails in a sync leaves unknown what is durable: from then on every change is refused, until a restart
-  reads what is there.
+- Records are flushed before they count. Several appends may share one flush: append first, then call `sync`.
+- This driver opens `__cluster_metadata-0`; the log store skips it.
+- After a failed flush it is unknown what is durable: every change is refused until a restart reads the log again.
 
-It lives on the node's thread, its syncs on another (docs/decisions/0230).
+It runs on the node's loop, its flushes on a thread (docs/decisions/0230).
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ _BATCH_BYTES_MAX = 8 * 1024 * 1024 + 4096
 
 
 class RaftDriver:
-    """`MetadataLog` makes it, and ends it with `close`."""
+    """Runs the quorum's machine. `MetadataLog` creates it, and ends it with `close`."""
 
     def __init__(
         self,
@@ -102,31 +101,31 @@ class RaftDriver:
         self._clock = clock
         self._rng = rng
         self._cluster_id = cluster_id
-        #: The log directory that holds the log, and its id.
+        #: The log directory of the metadata log, and its id.
         self.directory, self.directory_id = directory, directory_id
         self.files = MetadataFiles(disk, directory)
         self.images = Images()
         self.sync = MetadataSync(clock.now_ms, self._synced, self._failed)
         self._beside: tuple[asyncio.AbstractEventLoop, Executor] | None = None
-        #: Called once when a sync fails; the node stops.
+        #: Called once when a flush fails; the node stops.
         self.on_failure: Callable[[OSError], None] = lambda _: None
         #: Called after each commit, with the new high watermark.
         self.on_commit: Callable[[int], None] = lambda _: None
-        #: Called when another leader is known, or none is.
+        #: Called when the known leader changes.
         self.on_leader: Callable[[], None] = lambda: None
-        #: Called when the machine may have another role or deadline.
+        #: Called when the machine's role or deadline may have changed.
         self.on_stepped: Callable[[], None] = lambda: None
         self.network = RaftNetwork(dial, self.receive)
         self.quorum: Quorum
         self.log: Log
-        #: The machine's: who votes, from which offset on.
+        #: The voters by offset; the machine's own history.
         self._voters: VoterHistory
         self._started: Started
 
-    # ---- life
+    # ---- lifecycle
 
     def load(self) -> None:
-        """Read the snapshot and the log. OttlaError in words for what is damaged."""
+        """Read the snapshot and the log. OttlaError with a message for the user if they are damaged."""
         settings = self._settings
         log_settings = LogSettings(
             segment_bytes=settings.metadata_log_segment_bytes,
@@ -144,7 +143,7 @@ class RaftDriver:
         check_servable(self.images.appended, supported(unstable=settings.unstable_feature_versions_enable))
 
     def start(self) -> None:
-        """Make the quorum and let it begin; one of this node alone elects itself."""
+        """Create the quorum's machine and start it; a quorum of this node alone elects it."""
         settings = self._settings
         me = Voter(settings.node_id, self.directory_id)
         if settings.is_controller:
@@ -155,7 +154,7 @@ class RaftDriver:
         self.step(self._started)
 
     def _check_voter(self, me: Voter) -> None:
-        """A controller must have a quorum that it votes in or can follow."""
+        """Check that a controller is a voter of its quorum, or can follow one."""
         voters = self.membership.voters
         if find_voter(self.membership, me) is not None:
             return
@@ -166,16 +165,16 @@ class RaftDriver:
                 "with --standalone"
             )
         if voters and {node.voter.node_id for node in voters} <= {me.node_id}:
-            # Else it follows the others until it is added.
+            # Otherwise it follows the other voters until it is added.
             raise OttlaError(f"node {me.node_id} is not a voter of this quorum, which is {me.node_id}")
 
     def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
-        """From now on the loop runs, and there are threads for syncs and snapshots."""
+        """From now on the loop runs, and a thread pool is available for flushes and snapshots."""
         self._beside = loop, pool
         self.sync.run_beside(loop, pool)
 
     def finish(self) -> None:
-        """The node stops: commit what was decided, and use its threads no more. OSError when the disk fails."""
+        """Before the node stops, commit what was decided and cease to use its threads. OSError if the disk fails."""
         try:
             self.sync.now()
         finally:
@@ -183,18 +182,18 @@ class RaftDriver:
             self.sync.run_here()
 
     def close(self) -> None:
-        """Give the log's files back. The threads have ended."""
+        """Close the log and the connections. The threads have ended."""
         self.network.close()
         if self.sync.failure is None:
             self.log.close()
         else:
             self.log.discard()
 
-    # ---- what others use
+    # ---- access
 
     @property
     def membership(self) -> Membership:
-        """The voters, as the last record about them has them."""
+        """The voters according to the last record about them."""
         return self._voters.last
 
     @property
@@ -203,16 +202,16 @@ class RaftDriver:
         return self.membership.voters
 
     def check_works(self) -> None:
-        """KAFKA_STORAGE_ERROR when the log has failed."""
+        """Raise KAFKA_STORAGE_ERROR if the log has failed."""
         if self.sync.failure is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log failed: {self.sync.failure}")
 
     def submit(self, records: Sequence[Any]) -> None:
-        """Append these records as one batch. KAFKA_STORAGE_ERROR when the log cannot be written."""
+        """Append these records as one batch. KAFKA_STORAGE_ERROR if the log cannot be written."""
         self.step(Submitted(records))
 
     def receive(self, event: Event) -> None:
-        """Something came from the network, or will not come: tell the machine, and sync what it appends."""
+        """Pass an event from the network to the machine, and flush what it appends."""
         if self.sync.failure is None:
             self.step(event)
             self.sync.later()
@@ -220,10 +219,10 @@ class RaftDriver:
     # ---- the quorum's effects
 
     def step(self, event: Event) -> None:
-        """Tell the quorum, and do what it wants but for syncs, which `sync` does once for all."""
+        """Pass an event to the machine and carry out its effects; flushes are left to `sync`, one for several steps."""
         effects = self.quorum.step(event, self._clock.monotonic_ms())
         for index, effect in enumerate(effects):
-            # When two elections are in a row only the second needs to be on the disk: nothing left the node in between.
+            # Only the last of several elections in a step must be saved: nothing has left the node in between.
             if isinstance(effect, SaveElection) and any(
                 isinstance(each, SaveElection) for each in effects[index + 1 :]
             ):
@@ -232,9 +231,9 @@ class RaftDriver:
                 self._carry_out(effect)
             except OSError as error:
                 if isinstance(effect, Send | Answer | AnswerFetch | AnswerSnapshot):
-                    # What is told changes nothing here: a file that cannot be opened for a reader ends no node.
+                    # A reply that cannot be read or sent changes no state here, so it must not stop the node.
                     raise
-                # The quorum has a vote or an epoch that is not on the disk: what it says from now on may be untrue.
+                # A vote or an epoch of the machine may not be on disk, so its further messages could be wrong.
                 self.sync.fail(error)
             if self.sync.failure is not None:
                 return
@@ -284,11 +283,11 @@ class RaftDriver:
                 self._follow(partial(self._followed.install, effect))
 
     def _follow(self, change: Callable[[], Event]) -> None:
-        """Change the log as its leader has it."""
+        """Change the log on behalf of its leader."""
         try:
             event = change()
         except (OttlaError, ValueError, OSError) as error:
-            # A record that this release cannot follow, or a disk whose content is unknown.
+            # A record that this release does not know, or a disk with unknown content.
             self.sync.fail(error if isinstance(error, OSError) else OSError(str(error)))
             return
         self.step(event)
@@ -309,11 +308,11 @@ class RaftDriver:
         self.step(EntriesAppended(self.log.end_offset, len(data), changes_in(data)))
 
     def _append_decided(self, records: Sequence[Any], epoch: int) -> None:
-        """Append what a controller has decided, and tell the one who asked for it when that fails."""
+        """Append a controller's decision, and report a failure to the caller that asked for it."""
         try:
             self._append(records, epoch)
         except OSError as error:
-            # Nothing has changed yet, in the log or in memory: with room on the disk the next one may pass.
+            # Nothing has changed yet, in the log or in memory; once the disk has room, the next append may succeed.
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the metadata log cannot be written: {error}") from error
 
     def _append(self, records: Sequence[Any], epoch: int) -> None:
@@ -330,13 +329,13 @@ class RaftDriver:
     def _write_snapshot(self, end_offset: int) -> None:
         image = self.images.committed
         if image.offset != end_offset - 1:
-            # A metadata transaction is open: it is written after that.
+            # A metadata transaction is open; the machine asks again later.
             return self.step(SnapshotFailed())
         write = partial(self.files.write_image, image, self._voters.at(end_offset), self._clock.now_ms())
         if self._beside is None:
             write()
             return self.step(SnapshotWritten(end_offset))
-        # For 10,000 partitions it takes 50 ms, and a sync.
+        # With 10,000 partitions this takes 50 ms, and a flush.
         loop, pool = self._beside
         pool.submit(write).add_done_callback(
             lambda finished: loop.call_soon_threadsafe(self._snapshot_ended, end_offset, finished)
@@ -344,7 +343,7 @@ class RaftDriver:
         return None
 
     def _clean(self) -> None:
-        """Drop what is past its retention; what cannot be dropped now goes with the next snapshot."""
+        """Delete snapshots past their retention; after a failure they go with the next snapshot."""
         settings = self._settings
         bytes_max, age_ms_max = settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms
         try:

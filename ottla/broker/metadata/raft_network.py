@@ -1,11 +1,11 @@
-"""The messages of the quorum on this node's network: requests to other nodes, and answers to those that came here.
+"""The quorum's messages on the network: requests to other nodes, and responses to their requests.
 
 Rules:
-- A node has one connection to each peer, made when something is sent to it first. A peer that has another address now
-  gets another connection.
-- The machine has at most one request in flight to each peer and forgets it after its own timeout; the connection's
+- A node has one connection to each peer, opened with the first request. A peer whose address changes gets a new
+  connection.
+- The machine has at most one request in flight to each peer and gives it up after its own timeout; the connection's
   timeout is the same.
-- A request that came waits under a ticket until the machine answers it, or its client is gone.
+- A received request waits under a ticket until the machine answers it, or its client disconnects.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ Dial = Callable[[str, int], "Outbound"]
 
 
 class RaftNetwork:
-    """The driver makes it, with `dial` to make connections, and closes it."""
+    """The quorum's network. The raft driver creates it, with `dial` to open connections, and closes it."""
 
     def __init__(self, dial: Dial, step: Callable[[Event], None]) -> None:
         self._dial = dial
         self._step = step
-        #: By the peer's id.
+        #: Peer id -> connection.
         self._peers: dict[int, Outbound] = {}
-        #: How many requests are on their way, and who is told when none is.
+        #: The number of requests in flight, and the callback for when there is none.
         self._pending = 0
         self._idle: Callable[[], None] | None = None
         self._tickets = count()
-        #: Requests that came and are not answered.
+        #: Ticket -> received request that is not answered yet.
         self._received: dict[int, Later] = {}
-        #: Called with the address of a node that says it belongs to another cluster.
+        #: Called with the address of a node that reports that it belongs to another cluster.
         self.on_stranger: Callable[[str], None] = lambda address: None
         self.closed = False
 
-    # ---- out
+    # ---- outgoing
 
     def send(self, effect: Send) -> None:
-        """Ask a peer, and tell the machine what came of it."""
+        """Send a request to a peer, and report the result to the machine."""
         peer, ticket = effect.peer, effect.ticket
         outbound = self._peers.get(peer.node_id)
         if outbound is None or (outbound.host, outbound.port) != (peer.host, peer.port):
@@ -75,7 +75,7 @@ class RaftNetwork:
         outbound.ask(effect.request, done, timeout_ms=effect.timeout_ms)
 
     def when_idle(self, done: Callable[[], None]) -> None:
-        """Call `done` once when no request is on its way; at once if none is."""
+        """Call `done` once no request is in flight; at once if none is."""
         self._idle = done
         self._look_if_idle()
 
@@ -87,21 +87,21 @@ class RaftNetwork:
 
     @property
     def failures(self) -> list[str]:
-        """Why peers cannot be reached, each `HOST:PORT why`."""
+        """Why peers cannot be reached, each as `HOST:PORT reason`."""
         return [
             f"{each.host}:{each.port} {each.last_failure}"
             for each in self._peers.values()
             if each.last_failure and not each.is_connected
         ]
 
-    # ---- in
+    # ---- incoming
 
     def receive(self, call: Call, request: Any) -> Later:
-        """A request came on a controller's listener: the machine answers it, now or later."""
+        """Pass a request from a controllers' listener to the machine, which answers now or later."""
         ticket = next(self._tickets)
 
         def superseded(key: int) -> None:
-            # Another request behind this one changes nothing; without a connection there is no client to answer.
+            # A further request on the connection changes nothing, but after a disconnect there is no client to answer.
             if key == NO_REQUEST and self._received.pop(ticket, None) is not None:
                 self._step(RequestDropped(ticket))
 
@@ -110,13 +110,13 @@ class RaftNetwork:
         return later
 
     def answer(self, ticket: int, response: Any) -> None:
-        """The machine's answer."""
+        """Send the machine's response."""
         later = self._received.pop(ticket, None)
         if later is not None:
             later.resolve(response)
 
     def close(self) -> None:
-        """End the connections; nothing more is told to the machine."""
+        """Close the connections; no more events go to the machine."""
         self.closed = True
         for outbound in self._peers.values():
             outbound.close()

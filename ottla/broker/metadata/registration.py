@@ -1,4 +1,4 @@
-"""What a node tells the controller of itself when it starts: the requests by which it registers."""
+"""The requests by which a starting node registers with the controller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.wire.api import controller_registration as controller
 
 
 class BrokerAddress(Protocol):
-    """An address of this broker, as `ottla.broker.endpoint.Endpoint` is one."""
+    """An address of this broker, such as `ottla.broker.endpoint.Endpoint`."""
 
     @property
     def listener_name(self) -> str: ...
@@ -30,7 +30,7 @@ class BrokerAddress(Protocol):
 
 
 class LogDirectories(Protocol):
-    """What of the node's store is needed here: whose directories these are."""
+    """The part of the log store that is needed here: the identity of the directories."""
 
     @property
     def cluster_id(self) -> str: ...
@@ -42,7 +42,7 @@ class LogDirectories(Protocol):
 
 
 def controller_listeners(settings: ServerSettings) -> list[Listener]:
-    """Where this node's controller listens. All addresses of the machine are told as localhost."""
+    """This node's controller listeners. A wildcard address is advertised as localhost."""
     return [
         each if each.host not in ("", "0.0.0.0", "::") else each._replace(host="localhost")
         for each in settings.listeners
@@ -51,12 +51,12 @@ def controller_listeners(settings: ServerSettings) -> list[Listener]:
 
 
 def voter_endpoints(settings: ServerSettings) -> tuple[VoterEndpoint, ...]:
-    """The same, as the voters' record has it."""
+    """The same listeners as the voters' record represents them."""
     return tuple(VoterEndpoint(each.name, each.host, each.port) for each in controller_listeners(settings))
 
 
 def controller_request(settings: ServerSettings, rng: Rng) -> controller.ControllerRegistrationRequest:
-    """This controller's new incarnation."""
+    """The registration of a new incarnation of this controller."""
     return controller.ControllerRegistrationRequest(
         controller_id=settings.node_id,
         incarnation_id=random_uuid(rng),
@@ -84,7 +84,10 @@ def broker_request(
     directory_ids: list[Uuid],
     addresses: Iterable[BrokerAddress],
 ) -> broker.BrokerRegistrationRequest:
-    """This broker's new incarnation. `previous_broker_epoch` is that of its last clean stop, -1 if it had none."""
+    """The registration of a new incarnation of this broker.
+
+    `previous_broker_epoch` is the epoch of its last clean stop, or -1.
+    """
     return broker.BrokerRegistrationRequest(
         broker_id=settings.node_id,
         cluster_id=cluster_id,

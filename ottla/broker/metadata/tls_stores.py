@@ -1,6 +1,6 @@
-"""New TLS stores are looked at before the controller is asked: a change that this node cannot use is refused (KIP-226).
+"""Checks new TLS stores before the controller is asked: a change that this node could not load is refused (KIP-226).
 
-As in Apache Kafka, the broker whose settings change checks them (ConfigAdminManager.preprocess), and the code is
+As in Apache Kafka, the broker whose configs change does the check (ConfigAdminManager.preprocess), and the error is
 INVALID_REQUEST (KAFKA-13609).
 """
 
@@ -16,9 +16,9 @@ _OF_LISTENERS, _OF_TLS = "listener.name.", ".ssl."
 
 
 def refusal(call: Call, kind: int, name: str, changes: Mapping[str, str | None]) -> KafkaError | None:
-    """Why these changes of a resource cannot be; None if they may be, or say nothing of this node's stores.
+    """Why these config changes of a resource must be refused, or None. A value of None deletes the config.
 
-    A value of None deletes.
+    Changes that do not touch this node's TLS stores are never refused here.
     """
     node = call.node
     security = node.security

@@ -1,4 +1,4 @@
-"""The metadata image as the coordinators see it, and what of the topics changed from one to the next."""
+"""The topics of the metadata image as coordinators see them, and the changes from one image to the next."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ottla.metadata.image import Image, TopicImage
 
 
 class TopicStep(NamedTuple):
-    """What changed of the topics from one image to the next."""
+    """The topics that changed from one image to the next."""
 
     created: list[str]
-    #: They have more partitions, or their replicas moved.
+    #: Topics with more partitions, or with replicas on other brokers or directories.
     changed: list[str]
-    #: Name and id.
+    #: (name, topic id)
     deleted: list[tuple[str, Uuid]]
-    #: Nothing but leaders and in-sync replicas changed: coordinators have nothing to do with that.
+    #: Only leaders or in-sync replicas changed, which does not concern coordinators.
     adjusted: list[str]
 
 
 class ImageTopics:
-    """`ottla.group.topic.TopicView` over one image."""
+    """`ottla.group.topic.TopicView` of one image."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -54,7 +54,7 @@ class ImageTopics:
 
 
 def topics_changed(old: Image, new: Image) -> TopicStep:
-    """What a coordinator, and the node, must know of the step from one image to the next."""
+    """The changes that matter to coordinators and to the node."""
     step = TopicStep([], [], [], [])
     for name in new.touched_topics(old):
         before, after = old.topics.get(name), new.topics.get(name)
@@ -69,7 +69,7 @@ def topics_changed(old: Image, new: Image) -> TopicStep:
 
 
 def _is_moved(before: TopicImage, after: TopicImage) -> bool:
-    """Has it more partitions, or lie its replicas elsewhere?"""
+    """Whether the topic has more partitions, or its replicas lie elsewhere."""
     return len(before.partitions) != len(after.partitions) or any(
         old is not new and (old.replicas != new.replicas or old.directories != new.directories)
         for old, new in zip(before.partitions, after.partitions, strict=True)

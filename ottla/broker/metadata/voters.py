@@ -1,9 +1,9 @@
-"""The voters of the quorum, and where each of them is found.
+"""The initial voters of the quorum and their addresses.
 
 Rules:
-- With kraft.version 1 the metadata log says who votes (KIP-853). Before that `controller.quorum.voters` does.
-- A controller without voters that has never voted or led joins a quorum that others have begun: it follows them until
-  it is added.
+- With kraft.version 1 the voters are in the metadata log (KIP-853). Before, they are in `controller.quorum.voters`.
+- A controller that knows no voters and has never voted or led joins an existing quorum: it follows the other nodes
+  until it is added.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ottla.settings.server.settings import ServerSettings
 
 
 def first_voters(settings: ServerSettings, election: Election) -> tuple[VoterNode, ...]:
-    """The voters as far as the log does not name them.
+    """The voters that apply as long as the log does not name any.
 
-    `election`: what this node has saved. A controller that has voted for itself, or led, without being told of voters
-    is a quorum of its own; one that has not joins a quorum that others have begun.
+    `election` is the saved state of this node. A controller that voted for itself or led without knowing other voters
+    is a quorum of its own; any other joins an existing quorum.
     """
     fixed = settings.controller_quorum_voters
     if fixed:
@@ -33,6 +33,6 @@ def first_voters(settings: ServerSettings, election: Election) -> tuple[VoterNod
 
 
 def asks_others(settings: ServerSettings) -> bool:
-    """Does `controller.quorum.bootstrap.servers` name another address than this controller's own?"""
+    """Whether `controller.quorum.bootstrap.servers` names an address other than this controller's own."""
     own = {(each.host, each.port) for each in voter_endpoints(settings)}
     return any((peer.host, peer.port) not in own for peer in bootstrap_peers(settings))
