@@ -1,9 +1,9 @@
-"""A file an API family, and here the tables of them: which APIs are served on which listeners, and by which module.
+"""Request handlers, one module per API family, and the tables of the APIs that each kind of listener serves.
 
-A handler is a plain function of (call, request): its body is stage one, and runs to its end before the next request
-is looked at. It returns the response, a `Later` of it, or NO_REPLY.
+A handler is a plain function of (call, request). Its body runs to the end before the loop looks at the next request. It
+returns the response, a `Later` that will hold the response, or NO_REPLY.
 
-A module is imported on the first request of one of its APIs: a fresh node needs few of them.
+A module is imported on the first request of one of its APIs, because a fresh node needs few of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -113,7 +113,7 @@ _APIS = {
     ),
 }
 
-#: Kafka's definitions say which APIs are on controllers' listeners.
+#: The APIs that Kafka's definitions put on controllers' listeners.
 _CONTROLLER_APIS = {
     "active_controller": (
         *_APIS["controller"],
@@ -149,6 +149,6 @@ def _modules(apis: Mapping[str, Iterable[int]]) -> dict[int, LazyModule]:
     return modules
 
 
-#: API -> the module that registers its handler: for brokers' listeners, and for controllers' listeners.
+#: API -> the module that registers its handler, for brokers' and for controllers' listeners.
 MODULES = _modules(_APIS)
 CONTROLLER_MODULES = _modules(_CONTROLLER_APIS)

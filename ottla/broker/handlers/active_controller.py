@@ -1,10 +1,10 @@
-"""What listeners for controllers serve of the controller: requests of brokers, and clients' own or through brokers.
+"""Controller requests on controllers' listeners: from brokers, and from clients directly or through a broker.
 
-A broker sends its clients' requests in Envelope (key 58), each with who the client is; its answer goes back in one.
-NOT_CONTROLLER is then said of the envelope.
+A broker forwards its clients' requests in an Envelope (key 58) that identifies the client; the response travels back in
+an envelope. NOT_CONTROLLER is an error of the envelope itself.
 
-The controller of this node decides, and the answer leaves when it is committed. A node that is not the active
-controller answers NOT_CONTROLLER: brokers then find out which one is.
+This node's controller decides, and the response leaves once the decision is committed. A node that is not the active
+controller answers NOT_CONTROLLER, and the broker looks for the node that is.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ottla.wire.type import Malformed
 @handles(ApiKey.ALLOCATE_PRODUCER_IDS, on=CONTROLLER)
 @handles(ApiKey.ASSIGN_REPLICAS_TO_DIRS, on=CONTROLLER)
 def decide(call: Call, request: Any) -> Later:
-    """Let this node's controller decide, write what it decided, answer when that is committed."""
+    """Pass the request to this node's controller, and answer once its records are committed."""
     later = Later()
     mutations = controller.mutations_of(call, request)
 
@@ -56,7 +56,7 @@ def decide(call: Call, request: Any) -> Later:
 
 
 class ForwardedCall(Call):
-    """A client's request that came in a broker's envelope."""
+    """A client's request that arrived in a broker's envelope."""
 
     __slots__ = ("_origin",)
 
@@ -75,7 +75,7 @@ class ForwardedCall(Call):
 
 @handles(ApiKey.ENVELOPE, on=CONTROLLER)
 def open_envelope(call: Call, request: EnvelopeRequest) -> Later:
-    """Handle the request that is in it as if its client had come here (KIP-590)."""
+    """Handle the enclosed request as if its client had sent it to this node (KIP-590)."""
     api, origin, position = envelope.unwrap(request)
     node, later = call.node, Later()
     handlers = node.controller_dispatch.handlers

@@ -1,9 +1,9 @@
-"""ApiVersions (key 18): what this node offers; the first request of every connection.
+"""ApiVersions (key 18): the APIs and features of this node; the first request of every connection.
 
 Rules:
 - The response's header is always version 0, so that a client that knows only old versions can read it (KIP-511).
 - Produce is offered from version 0 although 0 to 2 are refused: librdkafka needs to see it (KAFKA-18659).
-- The client's software name and version must be words of `[a-zA-Z0-9](-.a-zA-Z0-9)*`, or INVALID_REQUEST.
+- The client's software name and version must match `[a-zA-Z0-9](-.a-zA-Z0-9)*`, or the request is invalid.
 
 KIPs: 35, 511 client names, 584 features.
 """
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMED_FROM = 3
-#: Offered only where the metrics go somewhere (KIP-714).
+#: Offered only if an exporter takes the metrics (KIP-714).
 _TELEMETRY = (ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY)
-#: Features whose range begins at 0 confuse clients that ask with an older version (KAFKA-17011).
+#: Features whose range begins at 0 confuse clients that send an older version (KAFKA-17011).
 _ZERO_FEATURES_FROM = 4
 
 
 @handles(ApiKey.API_VERSIONS, on=BOTH)
 def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
-    """Remember who the client is; answer with every API and feature."""
+    """Note the client's software, and answer with every API and feature."""
     if call.version >= _NAMED_FROM:
         name, version = request.client_software_name, request.client_software_version
         if not _SOFTWARE.fullmatch(name) or not _SOFTWARE.fullmatch(version):
@@ -49,7 +49,7 @@ def api_versions(call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse
 
 
 def offer(node: BrokerNode, version: int, keys: Iterable[int]) -> ApiVersionsResponse:
-    """These APIs, in the versions that the node serves, as a response of this version."""
+    """A response of this version that offers these APIs in the versions that the node serves."""
     unstable = node.settings.unstable_api_versions_enable
     served = [(key, API[key].offered(unstable=unstable)) for key in sorted(keys)]
     return ApiVersionsResponse(

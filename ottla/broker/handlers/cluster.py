@@ -17,7 +17,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 
 def _refuse(request: DescribeClusterRequest, _: int, error: KafkaError) -> DescribeClusterResponse:
-    # Kafka does not say again what it was asked for.
+    # Like Kafka, do not repeat the endpoint type of the request.
     return DescribeClusterResponse(error_code=error.code, error_message=error.message or None)
 
 
@@ -35,7 +35,7 @@ def _check_type(wanted: int, here: int) -> None:
 
 @handles(ApiKey.DESCRIBE_CLUSTER, refuse=_refuse)
 def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """The brokers, by the addresses of the listener that the client came in by."""
+    """The brokers, at their addresses on the client's listener."""
     node = call.node
     _check_type(request.endpoint_type, _BROKERS)
     view = node.brokers_at(call.connection.listener_name)
@@ -59,7 +59,7 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
 
 @handles(ApiKey.DESCRIBE_CLUSTER, refuse=_refuse, on=CONTROLLER)
 def describe_controllers(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """The controllers that registered with this listener, and which of them leads (KIP-919)."""
+    """The controllers registered with this listener, and the active one (KIP-919)."""
     node = call.node
     _check_type(request.endpoint_type, _CONTROLLERS)
     image, leader = node.quorum.image, node.quorum.leader

@@ -1,10 +1,10 @@
-"""DescribeConfigs (32), IncrementalAlterConfigs (44), ListConfigResources (74) and DescribeClientQuotas (48): settings,
-where they come from, and quotas.
+"""Configs and quotas: DescribeConfigs (32), IncrementalAlterConfigs (44), ListConfigResources (74) and
+DescribeClientQuotas (48).
 
 Rules:
-- A value's source is the nearest that says it: topic, this broker, all brokers, server.properties, default.
+- The source of a value is the most specific that sets it: topic, this broker, all brokers, server.properties, default.
 - Sensitive values are never shown.
-- Loggers (type 8) are this process's and not the controller's: they change at once and are forgotten at a restart.
+- Loggers (type 8) belong to this process, not to the controller: a change applies at once and is lost at a restart.
 
 KIPs: 133, 226 dynamic settings, 339 incremental, 412 loggers, 546 quotas, 569 documentation and types, 1142 listing.
 """
@@ -44,7 +44,7 @@ from ottla.wire.api.describe_configs import (
     DescribeConfigsSynonym,
 )
 
-#: Kafka's names for parts of a broker, and ours.
+#: Logger name, Kafka's or Ottla's -> logger of this process.
 _LOGGERS = {
     "root": None,
     "kafka": "ottla",
@@ -67,7 +67,7 @@ _KINDS = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
 
 @handles(ApiKey.DESCRIBE_CONFIGS, on=BOTH)
 def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """Each resource's settings, all of them or those named. One of no known kind fails them all."""
+    """The configs of each resource, all or those named. A resource of an unknown type fails all of them."""
     return DescribeConfigsResponse(results=[_describe(call, request, each) for each in request.resources])
 
 
@@ -80,7 +80,7 @@ def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeCon
         result.error_code = error.code
         result.error_message = words(error)
         return result
-    # As in Apache Kafka, no key is every key.
+    # As in Apache Kafka, an empty list of keys means all keys.
     keys = set(resource.configuration_keys or ()) or None
     result.configs = [_shown(each, request) for each in described if keys is None or each.name in keys]
     return result
@@ -155,7 +155,7 @@ def refuse_change(
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, refuse=refuse_change)
 def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigsRequest) -> Later:
-    """Loggers are changed here; everything else is the controller's."""
+    """Change loggers here, and forward all other changes to the controller."""
     later = Later()
     loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
     others = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
@@ -168,7 +168,7 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
         if not isinstance(response, KafkaError):
             response.responses += refused
             if others and call.node.security is not None and not request.validate_only:
-                # A store that was exchanged under its old name changes no setting.
+                # A keystore file replaced under its old name changes no setting, so reload it explicitly.
                 call.node.security.follow(call.node.settings, free=False)
             response.responses += _change_loggers(call, loggers, validate_only=request.validate_only)
         later.resolve(response)
@@ -249,7 +249,7 @@ def _set_level(change: alter.AlterableConfig, *, validate_only: bool) -> None:
 def list_config_resources(
     call: Call, request: listing.ListConfigResourcesRequest
 ) -> listing.ListConfigResourcesResponse:
-    """The names of all resources that can carry settings; version 0 knows client metrics only."""
+    """The names of all resources that can have configs; version 0 lists client metrics only."""
     node = call.node
     asked = set(request.resource_types) or _KINDS
     if call.version == 0:
@@ -277,5 +277,5 @@ def _refuse_quotas(request: DescribeClientQuotasRequest, _: int, error: KafkaErr
 
 @handles(ApiKey.DESCRIBE_CLIENT_QUOTAS, refuse=_refuse_quotas)
 def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """What was set for users, client ids and ips: the entities that match a filter. `decide` alters them."""
+    """The quotas of the users, client ids and IPs that match a filter. `decide` handles their changes."""
     return quota.describe_client_quotas(call.node.image, request)

@@ -1,9 +1,10 @@
-"""What the controller decides: topics, partitions, settings, quotas, credentials, features, elections, reassignments.
+"""Requests that the controller decides: topics, partitions, configs, quotas, credentials, features, elections and
+reassignments.
 
-They go to the active controller (`ottla/broker/controllers`): by a call when it is this node, else in an Envelope. A
-change is in the metadata log, synced, before the response leaves; the sync runs beside the loop. Versions and error
-codes are `ottla.controller`'s business. When the metadata log cannot be written, each thing of the request gets
-KAFKA_STORAGE_ERROR.
+They go to the active controller (`ottla/broker/controllers`): by a call if it is this node, otherwise in an Envelope. A
+change is in the metadata log and flushed before the response leaves; the flush does not block the loop.
+`ottla.controller` deals with versions and error codes. When the metadata log cannot be written, every item of the
+request gets KAFKA_STORAGE_ERROR.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ottla.wire.api import delete_topics as deletion
 from ottla.wire.api import elect_leaders as election
 
 _ELECTION_ERROR_FROM = 1
-#: From these versions on a client understands that a quota refused it (KIP-599).
+#: The versions from which a client understands THROTTLING_QUOTA_EXCEEDED (KIP-599).
 _STRICT_FROM = {creation.CreateTopicsRequest: 6, deletion.DeleteTopicsRequest: 5, partitions.CreatePartitionsRequest: 3}
 
 
@@ -125,7 +126,7 @@ def refuse_election(request: election.ElectLeadersRequest, version: int, error: 
 
 
 def mutations_of(call: Call, request: Any) -> Mutations | None:
-    """What counts the partitions that a request makes and deletes; None where nothing is counted."""
+    """The quota that counts the partitions a request creates and deletes, or None if no quota applies."""
     node = call.node
     strict_from = _STRICT_FROM.get(type(request)) if node.quotas.active else None
     if strict_from is None:
@@ -146,13 +147,13 @@ def mutations_of(call: Call, request: Any) -> Mutations | None:
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.UPDATE_FEATURES)
 def decide(call: Call, request: Any) -> Later:
-    """Let the controller decide, write what it decided, answer when the topics that it made can be used."""
+    """Pass the request to the active controller, and answer once the created topics can be used here."""
     node, later = call.node, Later()
     mutations = mutations_of(call, request)
 
     def committed(response: Any) -> None:
         if mutations is not None and not isinstance(response, KafkaError):
-            # What another node's controller has charged stands in its answer.
+            # Another node's controller puts the throttle time it charged into its response.
             response.throttle_time_ms = max(mutations.throttle_ms, response.throttle_time_ms)
         if isinstance(response, creation.CreateTopicsResponse | partitions.CreatePartitionsResponse):
             made = response.topics if isinstance(response, creation.CreateTopicsResponse) else response.results

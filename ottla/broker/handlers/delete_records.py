@@ -24,10 +24,10 @@ _TO_HIGH_WATERMARK = -1
 
 @handles(ApiKey.DELETE_RECORDS)
 def delete_records(call: Call, request: DeleteRecordsRequest) -> Reply:
-    """An answer a partition: its new low watermark. Of a partition that is named twice the last counts.
+    """The new low watermark of each partition. If a request names a partition twice, the last entry counts.
 
-    The answer comes when every replica whose broker is alive begins there, or with REQUEST_TIMED_OUT: what is deleted
-    stays deleted.
+    The response waits until every replica on a live broker has deleted the records, or ends with REQUEST_TIMED_OUT; the
+    records stay deleted either way.
     """
     topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
@@ -71,7 +71,7 @@ def _wait(
 
     for partition, result in deleting:
         waiter = partition.when_deleted(result.low_watermark, partial(deleted, partition, result))
-        assert waiter is not None, "only what has to be waited for stands in this list"
+        assert waiter is not None, "`deleting` holds only partitions that have to wait"
         waiting.append((waiter, result))
     timer = call.node.loop.call_later(max(0, timeout_ms) / 1000, timed_out)
     return later

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ends in our log (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch (key 23): the end offset of a leader epoch in this node's log (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _refuse(request: OffsetForLeaderEpochRequest, version: int, error: KafkaErro
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, refuse=_refuse)
 def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    """An answer a partition; -1 and -1 where the epoch is older than the log."""
+    """The end offset for each partition; (-1, -1) where the epoch is older than the log."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -1,15 +1,15 @@
-"""Fetch (key 1): batches from the log to the socket, unread and uncopied.
+"""Fetch (key 1) from a consumer: sends batches from the log to the socket, neither parsed nor copied.
 
 Rules:
-- A consumer sees up to the high watermark, with read_committed up to the last stable offset.
-- The first batch of the first partition that has one comes whole, however small the limits are, so that a consumer
-  always gets on (KIP-74).
-- With less than `min_bytes` the fetch waits up to `max_wait_ms`; an append wakes it. A Fetch or ListOffsets behind it
-  on the same connection ends the wait: Spark's connector leaves a long fetch behind when it seeks. Other requests wait
-  behind it, as in Apache Kafka.
+- A consumer reads up to the high watermark, with read_committed up to the last stable offset.
+- The first batch of the first partition that has one is sent whole, however small the limits are, so that a consumer
+  always makes progress (KIP-74).
+- With less than `min_bytes` available the fetch waits up to `max_wait_ms`; an append wakes it. A Fetch or ListOffsets
+  behind it on the same connection ends the wait, because Spark's connector abandons a long fetch when it seeks. Other
+  requests wait behind it, as in Apache Kafka.
 
-KIPs: 74 limits, 98 isolation, 227 sessions, 320 epochs, 392 racks (a consumer may read from a follower, up to what that
-one knows to be committed), 516 topic ids (version 13), 951 leader hints.
+KIPs: 74 limits, 98 isolation, 227 sessions, 320 epochs, 392 racks (a consumer may read from a follower, up to the high
+watermark that the follower knows), 516 topic ids (version 13), 951 leader hints.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
 
 _log = logging.getLogger("ottla.broker")
-#: From here on a client knows that it may read from a follower (KIP-392).
+#: The first version whose clients may read from a follower (KIP-392).
 _FROM_FOLLOWERS_SINCE = 11
-#: A fetch of more partitions than this, its session's with them, is answered in steps.
+#: A fetch of more partitions than this, including its session's, is answered in steps.
 _PARTITIONS_MANY = 1000
 _PARTITIONS_A_STEP = 200
-#: What a client asks that does not want the fetch before it any more; NO_REQUEST: it has gone.
+#: Requests that show that the client no longer waits for the fetch before them; NO_REQUEST: it disconnected.
 _ENDS_A_WAIT = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, NO_REQUEST})
 
 
 def _refuse(request: FetchRequest, _: int, error: KafkaError) -> FetchResponse:
-    # Kafka names no session in an error.
+    # Like Kafka, name no session in an error.
     return FetchResponse(error_code=error.code)
 
 
 @handles(ApiKey.FETCH, refuse=_refuse)
 def fetch(call: Call, request: FetchRequest) -> Reply:
-    """Read now; wait for more when there is too little and the client has time."""
+    """Read now, and wait for more if there is too little and the client allows it."""
     if replica_of(request) >= 0:
         return fetch_as_replica(call, request)
     if call.is_long:
@@ -77,7 +77,7 @@ def fetch(call: Call, request: FetchRequest) -> Reply:
 
 
 def _long_fetch(call: Call, request: FetchRequest) -> Generator[None, None, Reply]:
-    """A fetch that itself names many partitions: they are taken up in steps, too."""
+    """Answer a request that itself names many partitions: parse them in steps, too."""
     wanted: dict[Key, Wanted] = {}
     for number, each in enumerate(wanted_of(request, call.version >= BY_ID_FROM), 1):
         wanted[each.topic, each.partition] = each
@@ -87,13 +87,13 @@ def _long_fetch(call: Call, request: FetchRequest) -> Generator[None, None, Repl
 
 
 class ParkedFetch:
-    """A fetch request: tried at once, and again by each append while it waits."""
+    """A fetch request: tried at once, and retried on each append while it waits."""
 
-    #: Set while an answer is made in steps, which nothing stops any more.
+    #: True while the response is being built in steps; nothing stops that any more.
     _answers = False
 
     def __init__(self, call: Call, request: FetchRequest, named: dict[Key, Wanted] | None = None) -> None:
-        """`named` is what the request wants, if that has been taken up already."""
+        """Open the session; `named` holds the request's partitions if they are already parsed."""
         self.call = call
         self.node: BrokerNode = call.node
         self.by_id = call.version >= BY_ID_FROM
@@ -106,13 +106,13 @@ class ParkedFetch:
         self.session, self.wanted, self.incremental = self._open_session(named)
         self.later: Later | None = None
         self._timer: TimerHandle | None = None
-        #: Where it waits.
+        #: The replicas where it waits.
         self._waits_at: list[HostedReplica] = []
 
     def _open_session(self, named: dict[Key, Wanted] | None) -> tuple[Session | None, Collection[Wanted], bool]:
         request, sessions = self.request, self.node.fetch_sessions
         now_ms = self.node.clock.monotonic_ms()
-        # A partition that is named twice counts once, with what was said last, as in Apache Kafka.
+        # As in Apache Kafka, the last entry for a partition counts.
         if named is None:
             named = {(each.topic, each.partition): each for each in wanted_of(request, self.by_id)}
         wanted = list(named.values())
@@ -130,17 +130,17 @@ class ParkedFetch:
         )
         session = sessions.resume(request.session_id, request.session_epoch, self.by_id, wanted, forgotten, now_ms)
         if not session.wanted:
-            # What is left is what the request itself says.
+            # No partitions remain, so the fetch is about those that the request itself names.
             sessions.close(session.session_id)
             return None, wanted, False
         return session, session.wanted.values(), True
 
     def attempt_in_steps(self) -> Generator[None, None, Reply]:
-        """The first attempt of a fetch of many partitions; others have their turns between its steps."""
+        """The first attempt of a fetch of many partitions; the loop serves others between its steps."""
         response = yield from self._attempt_in_steps()
         if response is not None:
             return response
-        # What was appended between the steps woke no fetch: look again, now that appends wake this.
+        # Appends between the steps woke no fetch, so read again now that this one is parked.
         later = self.park()
         response = yield from self._attempt_in_steps()
         if response is not None:
@@ -159,7 +159,7 @@ class ParkedFetch:
                 return None
         if not urgent and read_bytes < self.request.min_bytes:
             return None
-        # What a session is told is remembered as told: this is the answer from here on.
+        # From here on the session counts this data as sent, so it must be the response.
         self._answers = True
         response = self._throttled(read_bytes)
         if response is None:
@@ -186,7 +186,7 @@ class ParkedFetch:
         read_bytes: int,
         urgent: bool,
     ) -> tuple[int, int, bool]:
-        """Read what is there. `urgent` is what cannot wait: an answer that is due, or an error."""
+        """Read from each partition. `urgent` in the result: the response must not wait (an error, or no time left)."""
         incremental = self.incremental
         for wanted in asked:
             if incremental and self._is_still(wanted):
@@ -202,9 +202,9 @@ class ParkedFetch:
         return bytes_left, read_bytes, urgent
 
     def _is_still(self, wanted: Wanted) -> bool:
-        """Has nothing happened there since the client was told, so that there is neither anything to read nor to say?
+        """Whether nothing has changed since the last response: there are no new records and no new offsets to report.
 
-        A client of ten thousand partitions, of which a few are at work, has all of them looked at in each fetch.
+        With ten thousand partitions in a session and few of them active, every fetch checks all of them.
         """
         partition = wanted.led
         if partition is None or self.node.hosted.get(partition.tp) is not partition:
@@ -214,12 +214,12 @@ class ParkedFetch:
             wanted.fetch_offset == log.high_watermark == wanted.told_high_watermark
             and log.start_offset == wanted.told_log_start_offset
             and (wanted.current_leader_epoch == -1 or wanted.current_leader_epoch == partition.leader_epoch)
-            # What was read last is of the epoch that the log is in, and so no other log has parted from ours there.
+            # The client's last fetched epoch is the log's latest one, so its log cannot have diverged from ours.
             and (wanted.last_fetched_epoch < 0 or wanted.last_fetched_epoch == log.epochs.latest)
         )
 
     def _throttled(self, read_bytes: int) -> FetchResponse | None:
-        """The response without records of a client that reads too fast."""
+        """An empty response for a client that exceeds its quota, or None."""
         if not self.node.quotas.active:
             return None
         now_ms = self.node.clock.monotonic_ms()
@@ -267,7 +267,7 @@ class ParkedFetch:
             name = str(wanted.topic)
         authorizer = self.node.authorizer
         if authorizer is not None:
-            # Here, since a session has partitions that the request does not name.
+            # Checked here because a session contains partitions that the request does not name.
             authorizer.check_read(self.call, name)
         try:
             return self.node.leader_of(name, wanted.partition)
@@ -282,7 +282,7 @@ class ParkedFetch:
         return FetchResponse(session_id=self.session.session_id if self.session else NO_SESSION)
 
     def _tell(self, response: FetchResponse, found: list[tuple[Wanted, PartitionData]]) -> FetchResponse:
-        """Add to the response what of `found` is news."""
+        """Add to the response whatever the client does not know yet."""
         session = self.session
         for wanted, data in found:
             has_records = bool(data.records)
@@ -301,11 +301,11 @@ class ParkedFetch:
     # ---- waiting
 
     def park(self) -> Later:
-        """Wait at every partition until there is enough, the time is over, or the client asks for something else."""
+        """Wait at every partition for enough bytes, the timeout, or another request from the client."""
         self.later = Later(superseded=self._supersede)
         wake = self._try
         for wanted in self.wanted:
-            # The attempt before this has looked every partition up. One that is not led makes it answer at once.
+            # The attempt before has looked up every partition; one without a leader here was answered at once.
             if wanted.led is not None:
                 wanted.led.waiting[wake] = None
                 self._waits_at.append(wanted.led)
@@ -334,7 +334,7 @@ class ParkedFetch:
         assert self._timer is not None
         assert self.later is not None
         self._timer.cancel()
-        # A timer that has run leads back here for as long as it is kept.
+        # A timer that has run would keep this object alive through its callback.
         self._timer = None
         wake = self._try
         for partition in self._waits_at:
@@ -344,7 +344,7 @@ class ParkedFetch:
 
 
 def _gone(node: BrokerNode, wanted: Wanted) -> ErrorCode:
-    """Why there is no topic of this id: it was never known, or the session that knew it has outlived the topic."""
+    """The error for an unknown topic id: never seen, or deleted while a session was using it."""
     if wanted.led is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     comes_again = wanted.led.tp.topic in node.image.topics

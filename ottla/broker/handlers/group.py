@@ -1,10 +1,11 @@
-"""The group APIs: each request goes to the coordinator of its group, or to several and their answers come together.
+"""The group APIs: route each request to its group's coordinator, or to several coordinators, and merge the answers.
 
 Rules:
-- What a coordinator decides is in `ottla.group`; here is only which one to ask, and how answers are merged.
-- What fails as a whole is said as `ottla.group.failure` says it: some responses have errors in their parts only.
+- Coordinators decide in `ottla.group`; this module only finds the coordinator and merges answers.
+- `ottla.group.failure` builds the response to a request that fails as a whole, as some responses have error codes only
+  in their parts.
 
-KIPs: 345 static members, 394 two-step member ids, 699 many coordinators in one request, 709 many groups in one
+KIPs: 345 static members, 394 two-step member ids, 699 several coordinators in one request, 709 several groups in one
 OffsetFetch, 848 the consumer protocol.
 """
 
@@ -39,16 +40,16 @@ _BATCHED_FROM = 4
 _MANY_GROUPS_FROM = 8
 _SHARE_FROM = 6
 _DEFERRED_FROM = 500
-#: A bit for each operation that a group knows: read, delete, describe, describe and alter its settings.
+#: A bit for each operation on a group: read, delete, describe, describe and alter its configs.
 _OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 
-# ---- which node coordinates
+# ---- looking up coordinators
 
 
 @handles(ApiKey.FIND_COORDINATOR)
 def find_coordinator(call: Call, request: FindCoordinatorRequest) -> Reply:
-    """This node, for every group and transactional id; makes the topic that holds them, and waits for it."""
+    """The broker that coordinates each group or transactional id; creates the internal topic first if necessary."""
     kind = _kind(call, request.key_type)
     keys = request.coordinator_keys if call.version >= _BATCHED_FROM else [request.key]
     if kind is None or not any(request.key_type != _SHARE or _is_share_key(key) for key in keys):
@@ -79,7 +80,7 @@ def _found(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorRespon
     if call.version >= _BATCHED_FROM:
         keys = request.coordinator_keys
         if len(keys) > _DEFERRED_FROM:
-            # They are made while they are written.
+            # Build them while the response is being encoded.
             found_later = Deferred(len(keys), lambda: (_find(call, request.key_type, key) for key in keys))
             return FindCoordinatorResponse(coordinators=found_later)
         return FindCoordinatorResponse(coordinators=[_find(call, request.key_type, key) for key in keys])
@@ -109,7 +110,7 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
     except (ValueError, KafkaError) as error:
         refused = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.INVALID_REQUEST)
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=refused.code, error_message=words(refused))
-    # As in Apache Kafka, which says success differently in the two forms of the response.
+    # As in Apache Kafka, whose two forms of the response have different messages for success.
     message = "" if call.version >= _BATCHED_FROM else ErrorCode.NONE.name
     return Coordinator(key=key, node_id=found.node_id, host=found.host, port=found.port, error_message=message)
 
@@ -124,20 +125,20 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
 @handles(ApiKey.OFFSET_COMMIT, refuse=failure)
 @handles(ApiKey.OFFSET_DELETE, refuse=failure)
 def ask_one(call: Call, request: Any) -> Later:
-    """Put the request to its group's coordinator."""
+    """Pass the request to its group's coordinator."""
     return _ask(call, call.node.groups.driver_of(request.group_id), request)
 
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse=failure)
 def consumer_group_heartbeat(call: Call, request: Any) -> Later:
-    """Put the heartbeat to its group's coordinator (KIP-848)."""
+    """Pass the heartbeat to its group's coordinator (KIP-848)."""
     check_enabled(call.node, CONSUMER)
     return ask_one(call, request)
 
 
 @handles(ApiKey.SHARE_GROUP_HEARTBEAT, refuse=failure)
 def share_group_heartbeat(call: Call, request: Any) -> Later:
-    """Put the heartbeat to its group's coordinator, which may hold it (decision 0130) until anything comes behind."""
+    """Pass the heartbeat to its coordinator, which may delay the answer until the next request (decision 0130)."""
     check_enabled(call.node, SHARE)
     driver = call.node.groups.driver_of(request.group_id)
     later = Later()
@@ -150,7 +151,7 @@ def share_group_heartbeat(call: Call, request: Any) -> Later:
 @handles(ApiKey.ALTER_SHARE_GROUP_OFFSETS, refuse=failure)
 @handles(ApiKey.DELETE_SHARE_GROUP_OFFSETS, refuse=failure)
 def ask_share_group(call: Call, request: Any) -> Later:
-    """Put the request to its share group's coordinator (KIP-932)."""
+    """Pass the request to its share group's coordinator (KIP-932)."""
     check_enabled(call.node, SHARE)
     return ask_one(call, request)
 
@@ -179,7 +180,7 @@ def _put(call: Call, driver: GroupDriver, request: Any, later: Later) -> int:
 
 @handles(ApiKey.OFFSET_FETCH, refuse=failure)
 def offset_fetch(call: Call, request: OffsetFetchRequest) -> Reply:
-    """Committed offsets of one group, or from version 8 on of many."""
+    """Committed offsets of one group, or from version 8 on of several."""
     if call.version < _MANY_GROUPS_FROM:
         return ask_one(call, request)
 
@@ -192,7 +193,7 @@ def offset_fetch(call: Call, request: OffsetFetchRequest) -> Reply:
     return _ask_each(call, [(group.group_id, one(group)) for group in request.groups], merge)
 
 
-#: Request -> its response, the field in which it names the groups, and the kind that must be switched on.
+#: Request type -> (response type, field that names the groups, kind that must be enabled).
 _DESCRIPTIONS: Mapping[type[Any], tuple[type[Any], str, str | None]] = {
     DescribeGroupsRequest: (DescribeGroupsResponse, "groups", None),
     ConsumerGroupDescribeRequest: (ConsumerGroupDescribeResponse, "group_ids", CONSUMER),
@@ -206,7 +207,7 @@ _DESCRIPTIONS: Mapping[type[Any], tuple[type[Any], str, str | None]] = {
 @handles(ApiKey.SHARE_GROUP_DESCRIBE, refuse=failure)
 @handles(ApiKey.STREAMS_GROUP_DESCRIBE, refuse=failure)
 def describe(call: Call, request: Any) -> Reply:
-    """Groups of one kind, each by its coordinator: classic, consumer, share and streams groups."""
+    """Describe groups of one kind, each at its coordinator: classic, consumer, share or streams groups."""
     response, names, kind = _DESCRIPTIONS[type(request)]
     if kind is not None:
         check_enabled(call.node, kind)
@@ -225,7 +226,7 @@ def describe(call: Call, request: Any) -> Reply:
 
 
 def _authorize(groups: Iterable[Any]) -> None:
-    """Without an authorizer everyone may do everything with every group that there is."""
+    """Set the authorized operations: without an authorizer, all of them on every existing group."""
     for group in groups:
         if not group.error_code:
             group.authorized_operations = _OPERATIONS
@@ -244,7 +245,7 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> Reply:
 
 @handles(ApiKey.LIST_GROUPS, refuse=failure)
 def list_groups(call: Call, request: ListGroupsRequest) -> Reply:
-    """The groups of every coordinator here."""
+    """The groups of every coordinator on this node."""
 
     def merge(answers: list[ListGroupsResponse]) -> ListGroupsResponse:
         failed = next((answer for answer in answers if answer.error_code), None)
@@ -258,7 +259,7 @@ def _ask_each(call: Call, parts: list[tuple[str, Any]], merge: Callable[[list[An
 
 
 def _gather(asked: list[tuple[GroupDriver, Any]], call: Call, merge: Callable[[list[Any]], Any]) -> Reply:
-    """Ask each; when the last has answered, merge the answers in the order of the questions."""
+    """Ask all coordinators; after the last answer, merge the answers in the order of the requests."""
     answers = [_ask(call, driver, request) for driver, request in asked]
     left = len(answers)
     if not left:

@@ -1,8 +1,8 @@
-"""ListOffsets (key 2): the offset of a time, or of an end.
+"""ListOffsets (key 2): the offset for a timestamp, or of an end of the log.
 
 Rules:
 - -2 earliest, -1 latest, -3 the record with the greatest timestamp (KIP-734), -4 earliest local, -5 last tiered,
-  -6 earliest pending upload; on one tier -4 is -2, and -5 and -6 have no answer (offset -1).
+  -6 earliest pending upload. Without tiered storage -4 equals -2, and -5 and -6 have no offset (-1).
 - Latest is the high watermark, or the last stable offset with read_committed.
 - A partition named twice in one request fails as INVALID_REQUEST.
 """
@@ -26,7 +26,7 @@ from ottla.wire.api.list_offsets import (
 )
 
 _CONSUMER = -1
-#: A step of a long request.
+#: Step sizes of a long request.
 _PARTITIONS_A_STEP = 200
 _NAMED_A_STEP = 2000
 _EPOCH_FROM = 4
@@ -36,7 +36,7 @@ _MAX_TIMESTAMP = -3
 _EARLIEST_LOCAL = -4
 _LAST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
-#: From which version a special timestamp is understood; an older request with it gets UNSUPPORTED_VERSION.
+#: Special timestamp -> the version that introduced it; an older request with it gets UNSUPPORTED_VERSION.
 _SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LAST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 
 
@@ -53,7 +53,7 @@ def _refuse(request: ListOffsetsRequest, version: int, error: KafkaError) -> Lis
 
 @handles(ApiKey.LIST_OFFSETS, refuse=_refuse)
 def list_offsets(call: Call, request: ListOffsetsRequest) -> Reply:
-    """An answer a partition, however often it is named; a partition fails alone."""
+    """An answer for each partition, however often it is named; a partition fails on its own."""
     return in_turns(call.connection, _answer(call, request))
 
 
@@ -68,7 +68,7 @@ def _answer(call: Call, request: ListOffsetsRequest) -> Work:
             partitions[each.partition_index] = each
             if not number % _NAMED_A_STEP:
                 yield None
-    # Only consumers are kept from what is not committed yet.
+    # Only consumers must not see uncommitted records.
     isolation_level = request.isolation_level if request.replica_id == _CONSUMER else TO_THE_END
     response = ListOffsetsResponse()
     looked_at = 0

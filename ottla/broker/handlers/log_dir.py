@@ -1,4 +1,4 @@
-"""DescribeLogDirs (key 35) and AlterReplicaLogDirs (key 34): where the bytes are, and where they are to be.
+"""DescribeLogDirs (key 35) and AlterReplicaLogDirs (key 34): where logs are, and where they should be.
 
 KIPs: 113 both, 827 the volume's bytes, 1066 cordoned directories.
 """
@@ -31,7 +31,7 @@ _Parts = dict[str, list[DescribeLogDirsPartition]]
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
 def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    """Begin to move each partition; of two directories for one the last counts."""
+    """Start to move each partition; if a request names two directories for one, the last counts."""
     wanted = {
         TopicPartition(topic.name, index): directory.path
         for directory in request.dirs
@@ -51,7 +51,7 @@ def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> A
 
 @handles(ApiKey.DESCRIBE_LOG_DIRS)
 def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Every log directory with its volume's bytes and the partitions asked for; null asks for all."""
+    """Every log directory with its volume's size and the requested partitions; null requests all of them."""
     store = call.node.store
     wanted = None
     if request.topics is not None:
@@ -69,7 +69,7 @@ def describe_log_dirs(call: Call, request: DescribeLogDirsRequest) -> DescribeLo
 
 
 def _parts(call: Call) -> Iterator[tuple[str, TopicPartition, DescribeLogDirsPartition]]:
-    """(directory, partition, what is in it) of every log, those that are to take another's place too."""
+    """(directory, partition, description) for every log, including future logs of moves."""
     store = call.node.store
     for tp, log in store.logs().items():
         yield (

@@ -1,10 +1,10 @@
 """Metadata (key 3) and DescribeTopicPartitions (key 75): brokers, topics, partitions and their leaders.
 
 Rules:
-- No list of topics asks for all of them; in version 0 an empty list does.
-- A topic that is not there is made when the client allows it and `auto.create.topics.enable` is on; the response waits
-  for it, and it can be used at once.
-- Addresses are those of the listener that the client came in by.
+- A null list of topics asks for all topics; in version 0 an empty list does.
+- A missing topic is created when the client allows it and `auto.create.topics.enable` is on; the response waits until
+  the topic can be used.
+- Addresses are those of the client's listener.
 
 KIPs: 430 authorized operations, 516 topic ids, 700 DescribeCluster, 966 paged topics, 1102 rebootstrap.
 """
@@ -35,14 +35,14 @@ from ottla.wire.api.metadata import (
 )
 from ottla.wire.compile import Deferred
 
-#: A bit for each operation of Kafka's ACLs that the resource knows; without an authorizer all are allowed.
+#: A bit for each operation that Kafka's ACLs define for the resource; without an authorizer all are allowed.
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 _BY_ID_FROM = 12
-#: From this version on clients know LISTENER_NOT_FOUND.
+#: The first version whose clients know LISTENER_NOT_FOUND.
 _LISTENER_ERROR_FROM = 6
 _ID_FROM = 10
-#: Answers about more topics than this are made while they are written.
+#: A response about more topics than this is built while it is being encoded.
 _DEFERRED_FROM = 500
 _TOPICS_A_STEP = 2000
 
@@ -57,7 +57,7 @@ def _refuse(request: MetadataRequest, version: int, error: KafkaError) -> Metada
 
 @handles(ApiKey.METADATA, refuse=_refuse)
 def metadata(call: Call, request: MetadataRequest) -> Reply:
-    """The brokers and the topics asked for."""
+    """The brokers and the requested topics."""
     if request.topics and _ID_FROM <= call.version < _BY_ID_FROM:
         _check_names(request.topics)
     creates = request.allow_auto_topic_creation and call.node.settings.auto_create_topics_enable
@@ -72,7 +72,7 @@ def metadata(call: Call, request: MetadataRequest) -> Reply:
 
 
 def _after_steps(call: Call, request: MetadataRequest) -> Generator[None, None, MetadataResponse]:
-    """The answer to a long request, in which each topic was kept once, a step at a time."""
+    """The answer to a long request, whose duplicate topics are removed in steps."""
     assert request.topics is not None
     once: dict[object, MetadataRequestTopic] = {}
     by_id = False
@@ -81,13 +81,13 @@ def _after_steps(call: Call, request: MetadataRequest) -> Generator[None, None, 
         once[each.name if each.topic_id == NO_UUID else each.topic_id] = each
         if not number % _TOPICS_A_STEP:
             yield
-    # As `_once` does.
+    # As in `_once`.
     asked = [each for each in once.values() if each.topic_id != NO_UUID] if by_id else list(once.values())
     return _answer(call, request, {}, asked)
 
 
 def _missing(call: Call, request: MetadataRequest) -> list[CreatableTopic]:
-    """The topics that are to be made for this request."""
+    """The topics to create for this request."""
     node = call.node
     if not (request.topics and request.allow_auto_topic_creation and node.settings.auto_create_topics_enable):
         return []
@@ -128,7 +128,7 @@ def _answer(
 
 
 def brokers_of(call: Call) -> BrokerView:
-    """The brokers at the listener that the client came in by."""
+    """The brokers as seen at the client's listener."""
     return call.node.brokers_at(call.connection.listener_name)
 
 
@@ -143,21 +143,21 @@ def _said(
 
 
 def _operations(request: MetadataRequest, topic: MetadataResponseTopic) -> MetadataResponseTopic:
-    # Nothing is said of an id without a topic.
+    # Like Kafka, set no operations for an unknown topic id.
     if request.include_topic_authorized_operations and topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
         topic.topic_authorized_operations = TOPIC_OPERATIONS
     return topic
 
 
 def _once(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
-    """Each topic once. Where one is asked for by its id, those that have names only are not looked at."""
+    """The topics without duplicates. If one is requested by id, entries that have only a name are ignored."""
     if version >= _BY_ID_FROM and any(each.topic_id != NO_UUID for each in topics):
         return list({each.topic_id: each for each in topics if each.topic_id != NO_UUID}.values())
     return list({each.name: each for each in topics}.values())
 
 
 def _check_names(topics: list[MetadataRequestTopic]) -> None:
-    """These versions have a place for ids and take none."""
+    """Reject topic ids: these versions have a field for them but do not support it."""
     if any(each.name is None or each.topic_id != NO_UUID for each in topics):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic ids are taken from version 12 on")
 
@@ -175,7 +175,7 @@ def _asked(
     if not is_legal_name(name):
         return MetadataResponseTopic(error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, name=name)
     topic = node.image.topics.get(name)
-    # A topic that exists is not followed here yet: the client asks again, as for one that is being made.
+    # A topic that exists but has not reached this node's image yet: the client retries, as for one being created.
     if topic is None and name in failed and failed[name].code is not ErrorCode.TOPIC_ALREADY_EXISTS:
         return MetadataResponseTopic(error_code=failed[name].code, name=name)
     if topic is None:
@@ -201,7 +201,7 @@ def _partition(
     leader_id, error_code = view.leader(partition, names_listener=version >= _LISTENER_ERROR_FROM)
     replicas, isr = list(partition.replicas), list(partition.isr)
     if not version:
-        # Clients of this version cannot do with replicas whose addresses they do not get.
+        # Clients of this version cannot handle replicas without an address in the response.
         replicas, isr = [each for each in replicas if each in view.nodes], [each for each in isr if each in view.nodes]
         missing = len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)
         if missing and error_code is ErrorCode.NONE:
@@ -232,7 +232,7 @@ def _refuse_page(
 def describe_topic_partitions(
     call: Call, request: paged.DescribeTopicPartitionsRequest
 ) -> paged.DescribeTopicPartitionsResponse:
-    """Topics in the order of their names, at most `response_partition_limit` partitions a page."""
+    """Topics in order of their names, at most `response_partition_limit` partitions per page."""
     image, view = call.node.image, brokers_of(call)
     cursor = request.cursor
     names = sorted({each.name for each in request.topics}) if request.topics else sorted(image.topics)

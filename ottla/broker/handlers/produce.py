@@ -1,16 +1,16 @@
-"""Produce (key 0): append batches, and answer when they count as written.
+"""Produce (key 0): append batches, and answer when they are as durable as requested.
 
 Rules:
-- The append happens before `produce` returns: arrival order is log order. A request of very many partitions is done in
-  steps; its connection waits for the last one.
-- A partition fails alone; the others of the request go on. A disk that does not take a batch is its partition's
-  KAFKA_STORAGE_ERROR: the log is as it was, and the producer tries again (docs/decisions/0142).
-- acks=0 has no reply; when a part of it fails the connection is closed, which is all that such a client can notice.
+- The append happens before `produce` returns, so arrival order is log order. A request with very many partitions is
+  handled in steps; its connection waits for the last one.
+- A partition fails alone; the other partitions of the request go on. A failed write is a KAFKA_STORAGE_ERROR of that
+  partition: the log stays as it was, and the producer retries (docs/decisions/0142).
+- acks=0 has no response. If a part of the request fails, the connection is closed, the only signal such a client gets.
 - With `flush.messages` or `flush.ms` set, acks 1 and all are answered after the fsync, which runs off the loop and
-  serves everyone who came meanwhile (group commit).
-- acks=all is answered when the high watermark has passed the batch, also for one that was here already; else with
-  NOT_ENOUGH_REPLICAS before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND after it, NOT_LEADER_OR_FOLLOWER when another
-  leads, or REQUEST_TIMED_OUT when the request's time is over. The batch may still be committed then.
+  serves all requests that arrived in the meantime (group commit).
+- acks=all is answered when the high watermark has passed the batch, including a duplicate. Errors: NOT_ENOUGH_REPLICAS
+  before the append, NOT_ENOUGH_REPLICAS_AFTER_APPEND after it, NOT_LEADER_OR_FOLLOWER when the leader changes,
+  REQUEST_TIMED_OUT after the request's timeout. After an error the batch may still be committed.
 
 KIPs: 98 idempotence, 467 record errors, 516 topic ids (version 13), 890 transaction guard, 951 leader hints.
 """
@@ -50,7 +50,7 @@ from ottla.wire.codec import Codec
 if TYPE_CHECKING:
     from ottla.broker.coordinators import held_produce
 else:
-    # Only a broker among several holds a request.
+    # Only in a cluster of several brokers is a request held.
     held_produce = LazyModule("ottla.broker.coordinators.held_produce")
 
 _log = logging.getLogger("ottla.broker")
@@ -59,20 +59,20 @@ _BY_ID_FROM = 13
 _ABORTABLE_SINCE = 11
 _IMPLICIT_FROM = 12
 _CODEC_MASK = 7
-#: What must fit the request: the control of transactions, and the codec zstd, which is 4.
+#: Attribute bits that need a check: transactional, and the codec zstd, which is 4.
 _CHECKED = TRANSACTIONAL | Codec.ZSTD
 _ALL = -1
 _ACKS = frozenset({0, 1, _ALL})
-#: About a millisecond of work, if each is refused.
+#: About a millisecond of work, if each partition is refused.
 _PARTITIONS_A_STEP = 200
-#: Errors of transaction coordinators that older producers do not know as passing.
+#: Errors of transaction coordinators that older producers do not know to be retriable.
 _COMES_AGAIN = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NETWORK_EXCEPTION,
 )
-#: Only Apache's admin client may write into internal topics, as in Apache Kafka.
+#: Only Apache's admin client may write to internal topics, as in Apache Kafka.
 _INTERNAL_WRITER = "__admin_client"
 
 
@@ -91,7 +91,7 @@ def _refuse(request: ProduceRequest, version: int, error: KafkaError) -> Produce
 
 @handles(ApiKey.PRODUCE, refuse=_refuse)
 def produce(call: Call, request: ProduceRequest) -> Reply:
-    """Append each partition's batches now; reply when they are as safe as the settings ask."""
+    """Append each partition's batches now; answer when they are as durable as requested."""
     partitions_most, attributes = _survey(request)
     if call.is_long or partitions_most > _PARTITIONS_A_STEP:
         return in_turns(call.connection, _wide(call, request, attributes))
@@ -106,7 +106,7 @@ def produce(call: Call, request: ProduceRequest) -> Reply:
 
 
 def _write(call: Call, request: ProduceRequest, attributes: int, verified: held_produce.Verified | None) -> Reply:
-    """Append and answer. `verified`: what the coordinator said of the partitions, where it was asked beforehand."""
+    """Append and answer. `verified` holds the coordinator's answers, if it was asked beforehand."""
     pending: list[_Pending] = []
     check = attributes & _CHECKED
     response = ProduceResponse(
@@ -126,7 +126,7 @@ def _write(call: Call, request: ProduceRequest, attributes: int, verified: held_
 
 
 def _survey(request: ProduceRequest) -> tuple[int, int]:
-    """(the most topics or partitions of a topic, what the attributes of any batch have set in their low byte)."""
+    """(most topics, or partitions in one topic; the OR of the low attribute byte of all batches)."""
     most, attributes = len(request.topic_data), 0
     for topic in request.topic_data:
         if len(topic.partition_data) > most:
@@ -138,14 +138,14 @@ def _survey(request: ProduceRequest) -> tuple[int, int]:
 
 
 def _wide(call: Call, request: ProduceRequest, attributes: int) -> Generator[None, None, Reply]:
-    """The same for very many partitions, while other connections have their turns; this one waits for the end."""
+    """Handle very many partitions in steps; other connections go on, and this one waits for the end."""
     refused = None
     if request.transactional_id is None and attributes & TRANSACTIONAL:
         if request.acks == 0:
             raise PeerError("a produce request with acks=0 failed")
         refused = KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not call.is_long:
-        # After the first step the receive buffer has other bytes.
+        # After the first step the receive buffer holds other data.
         for topic in request.topic_data:
             for data in topic.partition_data:
                 data.records = data.records and bytes(data.records)
@@ -195,17 +195,17 @@ def _reply(call: Call, request: ProduceRequest, response: ProduceResponse, pendi
 
 
 class _Pending(NamedTuple):
-    """What a response waits for in one partition."""
+    """A partition whose flush or commit a response waits for."""
 
     partition: Partition
-    #: The part of the response that waits for a commit; None: what was written must be synced.
+    #: The part of the response to answer on commit; None: the log must be flushed.
     part: PartitionProduceResponse | None
-    #: The offset that the high watermark has to reach.
+    #: The offset that the high watermark must reach.
     offset: int
 
 
 class _Answer:
-    """The response of one request, which waits: `later` has it when all is synced and committed, or time is over."""
+    """A response that waits: `later` is resolved when all is flushed and committed, or on timeout."""
 
     __slots__ = ("_call", "_left", "_response", "_timer", "_unflushed", "_waiters", "later")
 
@@ -257,7 +257,7 @@ class _Answer:
 
 
 def _lose(call: Call, response: ProduceResponse, partition: Partition) -> None:
-    """The disk of this partition failed before its batch was synced."""
+    """Fail the partition's part of the response: its directory failed before the batch was flushed."""
     error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory has failed")
     for topic in response.responses:
         if (topic.name or call.node.topic_name(topic.topic_id)) == partition.tp.topic:
@@ -276,7 +276,7 @@ def _append(
     check: int,
     verified: held_produce.Verified | None,
 ) -> PartitionProduceResponse:
-    """Append one partition's batch. `check`: does the request have batches whose attributes must be looked at?"""
+    """Append one partition's batch. `check`: at least one batch of the request has attributes that need a check."""
     node = call.node
     log_start_offset = -1
     partition = None
@@ -304,12 +304,12 @@ def _append(
         if log.must_flush:
             pending.append(_Pending(partition, None, -1))
         else:
-            # A segment was left behind: it is synced soon, as in Apache Kafka, but no answer waits for that.
+            # The log has rolled: flush the old segment soon, as Apache Kafka does, but let no response wait for it.
             node.flusher.flush([log], _nothing)
     part = PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
-        # For a batch that was here already the client is told when that was.
+        # For a duplicate, report the time of the original append.
         log_append_time_ms=appended.max_timestamp if appended.duplicate else appended.log_append_time_ms,
         log_start_offset=log.start_offset,
     )
@@ -325,7 +325,7 @@ def _check_attributes(
     records: Buffer,
     verified: held_produce.Verified | None,
 ) -> None:
-    """What a batch says of itself must fit the request that brings it."""
+    """Check that the batch's attributes agree with the request that carries it."""
     attributes = attributes_of(records)
     if attributes & _CODEC_MASK == Codec.ZSTD and call.version < _ZSTD_FROM:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd takes Produce version 7 or later")
@@ -356,7 +356,7 @@ def _check_attributes(
                 why = "Partition was not added to the transaction"
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, why) from error
             if error.code in _COMES_AGAIN:
-                # Producers know this one as a reason to send the batch again.
+                # Producers know this error to be retriable.
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
             raise
 

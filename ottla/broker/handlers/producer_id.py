@@ -1,10 +1,10 @@
 """InitProducerId (key 22): a producer id and epoch for idempotent producing (KIP-98, KIP-360).
 
 Rules:
-- Ids come from blocks of 1000 that the controller gives out and the metadata log remembers; no id is given twice.
-- A producer that names its id and epoch gets the next epoch, or a new id when its epochs are used up.
-- Version 6 is served with `unstable.api.versions.enable`. Transactions that an outside coordinator prepares (KIP-939)
-  are refused as Apache Kafka refuses them without `transaction.two.phase.commit.enable`.
+- Ids come from blocks of 1000 that the controller allocates and records in the metadata log; no id is used twice.
+- A producer that sends its id and epoch gets the next epoch, or a new id when its epochs are exhausted.
+- Version 6 is served with `unstable.api.versions.enable`. Transactions prepared for an external coordinator (KIP-939)
+  are refused as in Apache Kafka without `transaction.two.phase.commit.enable`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _refuse(request: InitProducerIdRequest, version: int, error: KafkaError) -> 
 
 @handles(ApiKey.INIT_PRODUCER_ID, refuse=_refuse)
 def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
-    """A fresh id with epoch 0; with a transactional id, what its coordinator says."""
+    """A new id with epoch 0; with a transactional id, its coordinator's answer."""
     if request.transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
@@ -39,7 +39,7 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
 
 
 def _init(call: Call, request: InitProducerIdRequest, later: Later) -> None:
-    """There is an id, or none can be had now."""
+    """Answer when an id is available, or the controller could not allocate any."""
 
     def answered(response: Any) -> None:
         failed = isinstance(response, KafkaError)

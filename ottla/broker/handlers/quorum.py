@@ -1,8 +1,8 @@
-"""The quorum: DescribeQuorum (key 55), AddRaftVoter (key 80), RemoveRaftVoter (key 81), on every listener.
+"""The Raft quorum: DescribeQuorum (key 55), AddRaftVoter (key 80) and RemoveRaftVoter (key 81), on every listener.
 
-On listeners for controllers also what nodes of the quorum ask each other: Fetch (key 1), FetchSnapshot (key 59) of the
-metadata log, Vote (key 52), BeginQuorumEpoch (key 53), EndQuorumEpoch (key 54), UpdateRaftVoter (key 82). The machine
-of the quorum answers them (`ottla.raft`); what cannot be answered yet waits there.
+Controllers' listeners also serve what nodes of the quorum send each other: Fetch (key 1) and FetchSnapshot (key 59) of
+the metadata log, Vote (key 52), BeginQuorumEpoch (key 53), EndQuorumEpoch (key 54), UpdateRaftVoter (key 82). The
+quorum's machine (`ottla.raft`) answers them; a request that cannot be answered yet waits there.
 
 KIPs: 595, 630 FetchSnapshot, 642 DescribeQuorum, 853 voters, 996 pre-votes.
 """
@@ -40,14 +40,14 @@ _DIRECTORIES_FROM = 2
 @handles(ApiKey.REMOVE_RAFT_VOTER, on=CONTROLLER)
 @handles(ApiKey.UPDATE_RAFT_VOTER, on=CONTROLLER)
 def receive(call: Call, request: Any) -> Later:
-    """Tell the quorum's machine; it answers now or later."""
+    """Pass the request to the quorum's machine, which answers now or later."""
     return call.node.quorum.raft.network.receive(call, request)
 
 
 @handles(ApiKey.ADD_RAFT_VOTER)
 @handles(ApiKey.REMOVE_RAFT_VOTER)
 def change_voters(call: Call, request: Any) -> Later:
-    """The leader of the quorum decides; a client that asks another node gets its answer."""
+    """Change the voters if this node is the leader of the quorum; otherwise forward the request to it."""
     if call.node.quorum.raft.quorum.leads:
         return receive(call, request)
     later = Later()
@@ -57,7 +57,7 @@ def change_voters(call: Call, request: Any) -> Later:
 
 @handles(ApiKey.DESCRIBE_QUORUM)
 def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse | Later:
-    """The leader of the quorum knows; a client that asks another node gets its answer."""
+    """Describe the quorum if this node is its leader; otherwise forward the request to it."""
     if call.node.quorum.raft.quorum.leads:
         return describe_here(call, request)
     later = Later()
@@ -67,7 +67,7 @@ def describe_quorum(call: Call, request: DescribeQuorumRequest) -> DescribeQuoru
 
 @handles(ApiKey.DESCRIBE_QUORUM, on=CONTROLLER)
 def describe_here(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """The quorum as its leader knows it; any other topic than `__cluster_metadata` is unknown here."""
+    """The quorum's state as its leader knows it; every topic but `__cluster_metadata` is unknown here."""
     response = DescribeQuorumResponse(
         topics=[
             ResponseTopicData(

@@ -1,13 +1,12 @@
-"""SASL after its end, ACLs, delegation tokens and SCRAM credentials.
+"""SASL requests out of order, ACLs, delegation tokens and SCRAM credentials.
 
 Rules:
-- A request of SASL that comes here comes too late: the listener's own sign-in is over, or it has none.
-- Without an authorizer there is nothing to say of ACLs: SECURITY_DISABLED, each thing of the request alone.
-- Delegation tokens (KIP-48) are for clients that signed in, and by something else than a token.
-- SCRAM credentials are kept in the metadata all the same, for listeners that are to have SASL (KIP-554).
+- A SASL request that arrives here is too late: the listener has finished its sign-in, or does not use SASL.
+- Without an authorizer every item of an ACL request gets SECURITY_DISABLED.
+- Only a client that signed in, and not by a token, may request delegation tokens (KIP-48).
+- SCRAM credentials are stored in the metadata even without a SASL listener, so that one can be added later (KIP-554).
 
-An ACL whose kind of resource, pattern, operation or permission is "unknown" (0) closes the connection, as in Apache
-Kafka.
+An ACL whose resource type, pattern, operation or permission is "unknown" (0) closes the connection, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -39,19 +38,19 @@ from ottla.wire.api.sasl_handshake import SaslHandshakeRequest, SaslHandshakeRes
 from ottla.wire.record.security import DelegationTokenRecord
 
 _NO_AUTHORIZER = "No Authorizer is configured."
-#: The number of "unknown" in Kafka's ACL enumerations. Numbers that they do not have are taken.
+#: "Unknown" in Kafka's ACL enumerations. Numbers outside the enumerations are accepted.
 _UNKNOWN = 0
 
 
 @handles(ApiKey.SASL_HANDSHAKE, on=BOTH)
 def sasl_handshake(call: Call, request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """This listener has no SASL."""
+    """Refuse: the sign-in is over, or this listener has no SASL."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 @handles(ApiKey.SASL_AUTHENTICATE, on=BOTH)
 def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    """This listener has no SASL."""
+    """Refuse: the sign-in is over, or this listener has no SASL."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="SaslAuthenticate request received after successful authentication",
@@ -63,7 +62,7 @@ def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthe
 
 @handles(ApiKey.DESCRIBE_ACLS, on=BOTH)
 def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """The rules that a filter takes; there are none without an authorizer."""
+    """The ACLs that match a filter; SECURITY_DISABLED without an authorizer."""
     _check(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
     if call.node.authorizer is None:
         return DescribeAclsResponse(
@@ -74,25 +73,25 @@ def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsRespo
 
 @handles(ApiKey.CREATE_ACLS)
 def create_acls(call: Call, request: creation.CreateAclsRequest) -> Reply:
-    """The active controller writes the rules."""
+    """Have the active controller create the ACLs."""
     return _not_created(call, request) or _forward(call, request)
 
 
 @handles(ApiKey.CREATE_ACLS, on=CONTROLLER)
 def create_acls_here(call: Call, request: creation.CreateAclsRequest) -> Reply:
-    """This node's controller writes the rules."""
+    """Have this node's controller create the ACLs."""
     return _not_created(call, request) or _decide(call, request)
 
 
 @handles(ApiKey.DELETE_ACLS)
 def delete_acls(call: Call, request: deletion.DeleteAclsRequest) -> Reply:
-    """The active controller deletes the rules."""
+    """Have the active controller delete the ACLs."""
     return _not_deleted(call, request) or _forward(call, request)
 
 
 @handles(ApiKey.DELETE_ACLS, on=CONTROLLER)
 def delete_acls_here(call: Call, request: deletion.DeleteAclsRequest) -> Reply:
-    """This node's controller deletes the rules."""
+    """Have this node's controller delete the ACLs."""
     return _not_deleted(call, request) or _decide(call, request)
 
 
@@ -135,12 +134,12 @@ def _check(*elements: int) -> None:
 
 
 def _may_not(call: Call) -> bool:
-    """Kafka refuses clients that did not sign in, and those that signed in by a token."""
+    """Whether Kafka refuses the client: it did not sign in, or signed in by a token."""
     return call.principal == ANONYMOUS or call.connection.signed_in_by_token
 
 
 def _refused(call: Call, request: Any, code: ErrorCode) -> Any:
-    """The answer to a request about a token that is refused here."""
+    """The response to a token request that is refused here."""
     if isinstance(request, RenewDelegationTokenRequest):
         return RenewDelegationTokenResponse(error_code=code, expiry_timestamp_ms=-1)
     if isinstance(request, ExpireDelegationTokenRequest):
@@ -152,7 +151,7 @@ def _refused(call: Call, request: Any, code: ErrorCode) -> Any:
 
 
 def _why_not(call: Call, request: Any, *, here: bool) -> ErrorCode:
-    """Why the principal may not change or make this token; NONE if it may ask the controller."""
+    """Why the principal may not create or change this token; NONE if the controller may be asked."""
     if _may_not(call):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     if isinstance(request, CreateDelegationTokenRequest):
@@ -185,7 +184,7 @@ def _change_token(call: Call, request: Any, *, here: bool) -> Reply:
 @handles(ApiKey.RENEW_DELEGATION_TOKEN)
 @handles(ApiKey.EXPIRE_DELEGATION_TOKEN)
 def change_token(call: Call, request: Any) -> Reply:
-    """The active controller makes the token, moves its end or ends it."""
+    """Have the active controller create, renew or expire the token."""
     return _change_token(call, request, here=False)
 
 
@@ -193,13 +192,13 @@ def change_token(call: Call, request: Any) -> Reply:
 @handles(ApiKey.RENEW_DELEGATION_TOKEN, on=CONTROLLER)
 @handles(ApiKey.EXPIRE_DELEGATION_TOKEN, on=CONTROLLER)
 def change_token_here(call: Call, request: Any) -> Reply:
-    """This node's controller makes the token, moves its end or ends it."""
+    """Have this node's controller create, renew or expire the token."""
     return _change_token(call, request, here=True)
 
 
 @handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, on=BOTH)
 def describe_tokens(call: Call, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
-    """The tokens that the client may see: its own, those it may renew, and others by rules."""
+    """The tokens that the client may see: those it owns, requested or may renew, and others by ACL."""
     if _may_not(call):
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     keys = call.node.token_keys
@@ -254,5 +253,5 @@ def _described(token: DelegationTokenRecord, keys: TokenKeys, version: int) -> d
 def describe_credentials(
     call: Call, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
-    """The credentials that the metadata has; `decide` alters them."""
+    """The SCRAM credentials in the metadata; `decide` alters them."""
     return scram.describe_user_scram_credentials(call.node.image, request)

@@ -1,12 +1,12 @@
-"""ShareAcknowledge (key 79): what became of records that a member has (KIP-932).
+"""ShareAcknowledge (key 79): a member's acknowledgements of acquired records (KIP-932).
 
 Rules:
-- It belongs to the member's session and carries its epoch; -1 ends the session when everything is taken in, and what
-  the member still has is available again.
-- A partition fails alone, and then nothing that is said of it counts.
-- The answer comes when all of it is stored.
+- The request belongs to the member's session and carries its epoch. Epoch -1 ends the session after its
+  acknowledgements are stored; records that the member still holds become available again.
+- A partition fails alone; none of its acknowledgements counts then.
+- The response leaves when all acknowledgements are stored.
 
-KIPs: 932, 951 leader hints, 1222 a lock can be renewed (version 2), by requests that say so and do nothing else.
+KIPs: 932, 951 leader hints, 1222 renewal of locks (version 2), by requests that do nothing else.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from ottla.wire.api.share_acknowledge import (
 _RENEW_FROM = 2
 _MEMBER_ID_MAX = 36
 
-#: What came of a partition's acknowledgements: None, or why they do not count.
+#: The result of a partition's acknowledgements: None, or the error for which they do not count.
 Outcome = KafkaError | None
 
 
 @handles(ApiKey.SHARE_ACKNOWLEDGE)
 def share_acknowledge(call: Call, request: ShareAcknowledgeRequest) -> Reply:
-    """Take in what a member says, and answer when it is stored."""
+    """Store a member's acknowledgements, then answer."""
     check_enabled(call.node, SHARE)
     group_id, member_id = check_member(request)
     owner = group_id, member_id
@@ -81,7 +81,7 @@ def acknowledge(
     *,
     renews: bool,
 ) -> None:
-    """Take in the acknowledgements of a request; `done` is called once with what came of each partition's."""
+    """Store the acknowledgements of a request; `done` is called once with the outcome of each partition."""
     asked = [
         ((Uuid(topic.topic_id), partition.partition_index), partition.acknowledgement_batches)
         for topic in topics
@@ -122,7 +122,7 @@ def _one(
         call.node.authorizer.check_read(call, name)
     leader = call.node.shares.find(SharePartitionKey(group_id, topic_id, index))
     if leader is None:
-        # No fetch has made it here, or its partition is led elsewhere since.
+        # No fetch has created it here, or the partition has a new leader.
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not said:
         done(None)
@@ -131,7 +131,7 @@ def _one(
 
 
 def _parsed(batches: Iterable[Any], version: int, renews: bool) -> list[Acknowledgement]:
-    """What is said, if it can be meant; INVALID_REQUEST otherwise."""
+    """The acknowledgements, or INVALID_REQUEST if they are inconsistent."""
     highest = AcknowledgeType.RENEW if version >= _RENEW_FROM else AcknowledgeType.REJECT
     parsed = []
     last_offset = -1

@@ -1,15 +1,16 @@
 """ShareFetch (key 78): acquire and read records of a share group, and acknowledge earlier ones (KIP-932).
 
 Rules:
-- A member reads what its session names (`ottla.share.session`). Epoch 0 begins a session, -1 ends it and reads nothing.
-- What the request acknowledges is taken in before anything is acquired, and stored before the answer leaves.
-- With less than `min_bytes` to read it waits up to `max_wait_ms`; an append wakes it, and records that are available
-  again. A ShareFetch or ShareAcknowledge behind it on the same connection ends the wait at once.
-- The bytes are whole batches of the log around what was acquired: `acquired_records` says which of them are the
-  member's.
+- A member reads the partitions in its session (`ottla.share.session`). Epoch 0 begins a session; -1 ends it and reads
+  nothing.
+- The request's acknowledgements are processed before records are acquired, and stored before the response leaves.
+- With less than `min_bytes` to read it waits up to `max_wait_ms`; an append or newly available records wake it. A
+  ShareFetch or ShareAcknowledge behind it on the same connection ends the wait at once.
+- The response has whole batches of the log around the acquired records; `acquired_records` lists the offsets that
+  belong to the member.
 - A request that renews locks (`is_renew_ack`) does nothing else.
 
-KIPs: 932, 951 leader hints, 1206 how many records are acquired may be strict, 1222 renewal.
+KIPs: 932, 951 leader hints, 1206 a strict limit of acquired records, 1222 renewal.
 """
 
 from __future__ import annotations
@@ -47,15 +48,15 @@ if TYPE_CHECKING:
 
 _STRICT_MODE = 1
 _RENEW_FROM = 2
-#: What a member asks that has done with the fetch before it; NO_REQUEST: it has gone.
+#: Requests that show that the member no longer waits for the fetch before them; NO_REQUEST: it disconnected.
 _ENDS_A_WAIT = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, NO_REQUEST})
-#: How often a fetch passes over invisible records before it lets others go on.
+#: How often a fetch may skip invisible records before it gives the loop to others.
 _PASSES_MAX = 64
 
 
 @handles(ApiKey.SHARE_FETCH)
 def share_fetch(call: Call, request: ShareFetchRequest) -> Reply:
-    """Acknowledge, then acquire; wait for records when there are too few and the client has time."""
+    """Acknowledge, then acquire; wait for records if there are too few and the client allows it."""
     check_enabled(call.node, SHARE)
     owner = check_member(request)
     renews = call.version >= _RENEW_FROM and request.is_renew_ack
@@ -68,7 +69,7 @@ def share_fetch(call: Call, request: ShareFetchRequest) -> Reply:
     except KafkaError as error:
         if error.code is not ErrorCode.SHARE_SESSION_LIMIT_REACHED:
             raise
-        # At once it would come again at once.
+        # Delay the error: a member that got it at once would retry at once.
         limit = error
         call.node.loop.call_later(request.max_wait_ms / 1000, lambda: later.resolve(limit))
         return later
@@ -114,7 +115,7 @@ def _session(call: Call, request: ShareFetchRequest, owner: tuple[str, str], say
 
 
 class _Whole:
-    """The two halves of a request: it is answered when both are there."""
+    """The two halves of a request, which is answered when both are complete."""
 
     def __init__(self, call: Call, request: ShareFetchRequest, session: ShareSession, later: Later) -> None:
         self._call = call
@@ -125,12 +126,12 @@ class _Whole:
         self._found: list[tuple[Key, PartitionData]] | None = None
 
     def acknowledged(self, outcomes: dict[Key, Outcome]) -> None:
-        """What came of the acknowledgements."""
+        """Take the outcomes of the acknowledgements."""
         self._outcomes = outcomes
         self._answer()
 
     def fetched(self, found: list[tuple[Key, PartitionData]]) -> None:
-        """What was acquired, and what failed."""
+        """Take the acquired records and the errors."""
         self._found = found
         self._answer()
 
@@ -161,7 +162,7 @@ class _Whole:
         self._later.resolve(response)
 
     def _throttle_ms(self, parts: Iterable[PartitionData]) -> int:
-        """How long a member that reads too fast is to wait."""
+        """How long a member that exceeds its quota must wait."""
         node, call = self._call.node, self._call
         if not node.quotas.active:
             return 0
@@ -170,7 +171,7 @@ class _Whole:
 
 
 class ParkedShareFetch:
-    """The fetch of one request: tried at once, and again by each append and release while it waits."""
+    """The fetch of one request: tried at once, and retried on appends and released records while it waits."""
 
     def __init__(self, call: Call, request: ShareFetchRequest, session: ShareSession, whole: _Whole) -> None:
         self.node: BrokerNode = call.node
@@ -181,17 +182,17 @@ class ParkedShareFetch:
         self._group_id, self._member_id = session.owner
         self._bytes_max = min(request.max_bytes, self.node.settings.fetch_max_bytes)
         self._strict = request.share_acquire_mode == _STRICT_MODE
-        #: A session's first answer names every partition that could be read, later ones only what is new.
+        #: A session's first response names every readable partition; later ones only partitions with news.
         self._names_all = request.share_session_epoch == INITIAL_EPOCH
         self._timer: TimerHandle | None = None
         self._over = False
         self._trying = False
         self._waiting = False
-        #: Where it reads; one that could not be made stays, and says why.
+        #: The share partitions that it reads; one that failed to load stays here with its error.
         self._leaders: dict[Key, ShareLeader] = {}
 
     def begin(self, later: Later) -> None:
-        """Answer now if there is something, or no time."""
+        """Answer now if there are records, or if there is no time to wait."""
         wants = self._request.max_records > 0 and self._bytes_max > 0
         if not self._session.partitions or not (wants or self._names_all):
             self._whole.fetched([])
@@ -209,7 +210,7 @@ class ParkedShareFetch:
     # -- trying
 
     def _attempt(self, *, final: bool) -> list[tuple[Key, PartitionData]] | None:
-        """What was acquired and what failed; None when it is worth waiting for more: while not all have failed."""
+        """The acquired records and the errors; None if not all have failed and it is worth waiting for more."""
         found: list[tuple[Key, PartitionData]] = []
         ready: list[tuple[Key, ShareLeader]] = []
         for key in list(self._session.partitions):
@@ -264,14 +265,14 @@ class ParkedShareFetch:
         return leader
 
     def _read(self, leader: ShareLeader, readers: int) -> Fetched | None:
-        """What the log has at the share partition's next offset; None if that is nothing."""
+        """The records at the share partition's next fetch offset; None if there are none."""
         bytes_max = max(1, self._bytes_max // readers)
         try:
             offset = leader.ready().next_fetch_offset
             with self.node.log_dirs.guarding(leader.partition.log):
                 fetched = leader.partition.read(offset, bytes_max, leader.isolation_level, min_one_batch=True)
         except KafkaError:
-            # Offsets were set behind the end of the log: it gets there, or the offsets are set again.
+            # The start offset was set beyond the log end. The log may grow up to it, or the offset may be reset.
             return None
         return fetched if fetched.records is not None else None
 
@@ -325,10 +326,10 @@ class ParkedShareFetch:
 
     def _go_on(self, *, final: bool) -> None:
         if self._over or self._trying:
-            # What it finds on its way may wake everybody who waits, itself too.
+            # The attempt may wake all waiters, including this one.
             return
         if not self.node.shares.sessions.holds(self._session):
-            # The connection is gone, or the member has begun another session: what we acquired would have no owner.
+            # The connection is closed, or the member has a new session: acquired records would have no owner.
             self._leave([])
             return
         self._trying = True
@@ -341,7 +342,7 @@ class ParkedShareFetch:
         assert self._timer is not None
         self._over = True
         self._timer.cancel()
-        # A timer that has run leads back here for as long as it is kept.
+        # A timer that has run would keep this object alive through its callback.
         self._timer = None
         for leader in self._leaders.values():
             leader.partition.waiting.pop(self._try, None)

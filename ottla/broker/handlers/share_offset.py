@@ -1,10 +1,10 @@
-"""DescribeShareGroupOffsets (key 90): where share groups stand, and how much is left for them (KIP-932, KIP-1226).
+"""DescribeShareGroupOffsets (key 90): start offsets and lag of share groups (KIP-932, KIP-1226).
 
 Rules:
-- The offsets are the share coordinators'. What has none, and topics that are not there, are told as offset -1, which
+- The offsets come from the share coordinators. A partition without state, or of an unknown topic, has offset -1, which
   is no error.
-- Without topics the answer has every partition whose state the group has begun.
-- The lag is what the log has behind the start, less what is over there already.
+- Without topics in the request the response has every partition whose state the group has initialized.
+- The lag is the number of records from the start offset to the log end, less those already completed in between.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _UNKNOWN_LAG = -1
 
 @handles(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS)
 def describe_share_group_offsets(call: Call, request: DescribeShareGroupOffsetsRequest) -> Reply:
-    """An answer a group; a group fails alone."""
+    """An answer for each group; a group fails alone."""
     check_enabled(call.node, SHARE)
     groups = [_Described(call, asked) for asked in request.groups]
     later = Later()
@@ -54,7 +54,7 @@ def describe_share_group_offsets(call: Call, request: DescribeShareGroupOffsetsR
 
 
 class _Described:
-    """A group's answer, filled as its partitions are answered."""
+    """A group's part of the response, filled in as its partitions are answered."""
 
     def __init__(self, call: Call, asked: DescribeShareGroupOffsetsRequestGroup) -> None:
         self._call = call
@@ -62,7 +62,7 @@ class _Described:
         self.response = DescribeShareGroupOffsetsResponseGroup(group_id=asked.group_id)
 
     def ask(self, done: Callable[[], None]) -> None:
-        """Ask for every partition; `done` is called when the last one is there."""
+        """Ask about every partition; `done` is called after the last answer."""
         try:
             wanted = self._wanted()
         except KafkaError as error:

@@ -1,8 +1,8 @@
-"""The share coordinators' own APIs (keys 83 to 87), by which brokers ask each other (KIP-932).
+"""The share coordinators' APIs for other brokers (keys 83 to 87, KIP-932).
 
 Rules:
 - A request may name many share partitions; each goes to the coordinator that holds its state, and fails alone.
-- A request without a group or without partitions is answered with nothing, as in Apache Kafka.
+- A request without a group or partitions gets an empty response, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _refuse(request: Any, version: int, error: KafkaError) -> Any:
 @handles(ApiKey.DELETE_SHARE_GROUP_STATE, refuse=_refuse)
 @handles(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, refuse=_refuse)
 def share_state(call: Call, request: Any) -> Reply:
-    """Put each part to its coordinator; when the last has answered, answer in the order of the questions."""
+    """Pass each part to its coordinator; after the last answer, respond in the order of the request."""
     parts = answer.split(request)
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         parts = []

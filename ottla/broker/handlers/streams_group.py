@@ -1,5 +1,5 @@
-"""StreamsGroupHeartbeat (0): the topology's names are checked, the group's coordinator decides, and internal topics
-that it finds missing are made. What a coordinator decides is in `ottla.group.streams.heartbeat`.
+"""StreamsGroupHeartbeat (0): check the topology's names, pass the heartbeat to the group's coordinator
+(`ottla.group.streams.heartbeat`), and create the internal topics that the coordinator finds missing.
 
 KIPs: 1071.
 """
@@ -20,7 +20,7 @@ from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest,
 
 @handles(ApiKey.STREAMS_GROUP_HEARTBEAT, refuse=failure)
 def streams_group_heartbeat(call: Call, request: StreamsGroupHeartbeatRequest) -> Later:
-    """Put the heartbeat to its group's coordinator, and make what the application lacks."""
+    """Pass the heartbeat to its group's coordinator, then create missing internal topics."""
     check_enabled(call.node, STREAMS)
     if request.topology is not None:
         _check_names(request.topology)

@@ -15,13 +15,13 @@ from ottla.wire.api.push_telemetry import PushTelemetryRequest, PushTelemetryRes
 
 
 def _refuse(request: GetTelemetrySubscriptionsRequest, _: int, error: KafkaError) -> GetTelemetrySubscriptionsResponse:
-    # Kafka does not say the client's id again.
+    # Like Kafka, do not repeat the client's instance id.
     return GetTelemetrySubscriptionsResponse(error_code=error.code)
 
 
 @handles(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, refuse=_refuse)
 def get_subscriptions(call: Call, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
-    """Which metrics this client is to push, and how often."""
+    """The metrics that this client should push, and the interval."""
     node = call.node
     instance = node.telemetry.ask(
         call.connection, _client(call), Uuid(request.client_instance_id), node.clock.monotonic_ms()
@@ -39,7 +39,7 @@ def get_subscriptions(call: Call, request: GetTelemetrySubscriptionsRequest) -> 
 
 @handles(ApiKey.PUSH_TELEMETRY)
 def push(call: Call, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """Take a client's metrics."""
+    """Accept a client's metrics."""
     node = call.node
     node.telemetry.push(
         call.connection,

@@ -1,12 +1,12 @@
-"""Transactions (keys 24 to 28): partitions join, offsets join, the end, and its markers.
+"""Transactions (keys 24 to 28): add partitions, add and commit offsets, end a transaction, write its markers.
 
 Rules:
-- What a coordinator decides is in `ottla.txn`; here is which one to ask and what the answer looks like.
-- Nothing is added to a transaction unless all of the request can be: the rest gets OPERATION_NOT_ATTEMPTED.
-- TxnOffsetCommit goes to the group's coordinator, as part of the producer's transaction; from version 5 on it brings
-  the group's partition into the transaction by itself (KIP-890).
+- Coordinators decide in `ottla.txn`; this module finds the coordinator and builds the response.
+- If one partition of a request cannot be added to a transaction, none is: the others get OPERATION_NOT_ATTEMPTED.
+- TxnOffsetCommit goes to the group's coordinator, as part of the producer's transaction. From version 5 on it also
+  adds the group's partition to the transaction (KIP-890).
 
-KIPs: 98, 447 offsets with group metadata, 890 the second protocol. `transaction_view` has KIP-664's requests.
+KIPs: 98, 447 offsets with group metadata, 890 transaction version 2. `transaction_view` serves KIP-664.
 """
 
 from __future__ import annotations
@@ -44,23 +44,26 @@ _IMPLICIT_FROM = 5
 _FIRST_PROTOCOL, _SECOND_PROTOCOL = 1, 2
 _OFFSETS_ABORTABLE_SINCE = 4
 _OFFSETS_BY_ID_FROM = 6
-#: How long a marker may wait for its commit: less than a coordinator waits for the answer.
+#: How long a marker may wait for its commit: less than a coordinator waits for the response.
 _MARKER_SECONDS = 5.0
 
 
-#: What a question to a transaction coordinator that came to nothing means to a group's member, as in Apache Kafka.
+#: Error of a question to a transaction coordinator -> the error for a group member, as in Apache Kafka.
 _OF_GROUPS = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
 
-# ---- partitions join
+# ---- adding partitions
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN)
 def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> Reply:
-    """Up to version 3 one producer's partitions; from 4 on brokers' batches, which may only ask (verify)."""
+    """Add one producer's partitions (up to version 3), or a broker's batch of several producers' (from 4 on).
+
+    A broker's batch may also ask only to verify partitions.
+    """
     if call.version < _BATCHED_FROM:
         return _join_one(call, request)
     later, left = Later(), 1 + len(request.transactions)
@@ -129,7 +132,7 @@ def _add_or_verify(
         def joined(code: ErrorCode) -> None:
             told(_results(topics, lambda _: code))
 
-        # Brokers add partitions for producers of the second protocol alone.
+        # Brokers add partitions only for producers with transaction version 2.
         return _join(call, name, producer_id, epoch, wanted, joined, client_version=_SECOND_PROTOCOL)
     try:
         driver = call.node.transactions.driver_of(name)
@@ -144,7 +147,7 @@ def _partitions(topics: list[add.AddPartitionsToTxnTopic]) -> list[TopicPartitio
 
 
 def _missing(call: Call, topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopicResult] | None:
-    """The answer when not all of the partitions are there, None when they are."""
+    """The response if some of the partitions do not exist, else None."""
     missing = {tp for tp in _partitions(topics) if not call.node.image.has(tp)}
     if not missing:
         return None
@@ -170,7 +173,7 @@ def _join(
 
 
 def _once(topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopic]:
-    """Each partition once, and no topic without any."""
+    """The topics without duplicate partitions and without empty topics."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
         for index in topic.partitions:
@@ -197,7 +200,7 @@ def _results(
 
 @handles(ApiKey.ADD_OFFSETS_TO_TXN)
 def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> Reply:
-    """The partition of `__consumer_offsets` that holds a group joins the transaction."""
+    """Add the partition of `__consumer_offsets` that holds a group to the transaction."""
     tp = TopicPartition(OFFSETS_TOPIC, call.node.groups.partition_of(request.group_id))
     later = Later()
 
@@ -220,12 +223,12 @@ def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> Reply:
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, refuse=failure)
 def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
-    """Offsets that count when the transaction commits."""
+    """Commit offsets that take effect when the transaction commits."""
     node = call.node
-    # A topic that is there, and of which nothing is committed, is not answered.
+    # An existing topic without partitions in the request is left out of the response.
     request.topics = [topic for topic in request.topics if topic.partitions or not _is_known(call, topic)]
     if not any(_is_there(call, topic, each) for topic in request.topics for each in topic.partitions):
-        # Nothing that could be committed: no coordinator is asked, as in Apache Kafka.
+        # Nothing can be committed: ask no coordinator, as in Apache Kafka.
         return _refuse_offsets(call, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not request.group_id:
         return _refuse_offsets(call, request, ErrorCode.INVALID_GROUP_ID)
@@ -245,7 +248,7 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
     def verified(codes: Codes) -> None:
         answer = None if token is None else (token, codes[group.partition.tp])
         try:
-            # Another coordinator may have taken its place.
+            # A new coordinator may have replaced this one.
             if node.groups.driver_of(request.group_id) is not group:
                 raise KafkaError(ErrorCode.NOT_COORDINATOR)
             node.transactions.pass_verified(group.partition, *producer, answer, implicit=implicit)
@@ -276,7 +279,7 @@ def _commit_offsets(call: Call, request: TxnOffsetCommitRequest, group: GroupDri
         if isinstance(response, KafkaError):
             # The coordinator has ended, or its record was not committed in time.
             return later.resolve(_refuse_offsets(call, request, response.code))
-        # Whatever is said of the group, what is not there is not there.
+        # A nonexistent partition gets its own error, whatever the coordinator's answer is.
         for topic, answer in zip(request.topics, response.topics, strict=True):
             for each, result in zip(topic.partitions, answer.partitions, strict=True):
                 if not _is_there(call, topic, each):
@@ -309,7 +312,7 @@ def _is_there(call: Call, topic: TxnOffsetCommitRequestTopic, partition: TxnOffs
 
 
 def _refuse_offsets(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """The answer to offsets that no coordinator was asked to commit."""
+    """The response when no coordinator was asked."""
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         unknown = _unknown(call, topic)
@@ -325,12 +328,12 @@ def _refuse_offsets(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode
     return response
 
 
-# ---- the end
+# ---- ending transactions
 
 
 @handles(ApiKey.END_TXN)
 def end_txn(call: Call, request: EndTxnRequest) -> Reply:
-    """Commit or abort, by the coordinator of the transactional id."""
+    """Commit or abort at the coordinator of the transactional id."""
     later = Later()
     call.node.transactions.driver_of(request.transactional_id).ask(request, call.version, later.resolve)
     return later
@@ -338,9 +341,10 @@ def end_txn(call: Call, request: EndTxnRequest) -> Reply:
 
 @handles(ApiKey.WRITE_TXN_MARKERS)
 def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> Reply:
-    """Markers that another coordinator, or an administrator who ends a hanging transaction, wants written.
+    """Write markers for another coordinator, or for an administrator who ends a hanging transaction.
 
-    One answer a producer, however many of its markers there are, when they are committed or have had time to be.
+    The response has one entry per producer, however many markers the request has for it. It leaves when all markers
+    are committed or the wait times out.
     """
     codes: dict[int, dict[str, dict[int, ErrorCode]]] = {}
     later, left = Later(), 1
@@ -369,7 +373,7 @@ def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> Re
             if waiter is not None:
                 waiters.append((waiter, done))
     if waiters:
-        # The coordinator that waits for these answers has other markers for this broker.
+        # The coordinator has further markers for this broker, which wait for this response.
         timer = call.node.loop.call_later(_MARKER_SECONDS, timed_out)
     one_less()
     return later.value or later
@@ -407,7 +411,7 @@ def _written(codes: dict[int, dict[str, dict[int, ErrorCode]]]) -> markers.Write
 def _write(
     call: Call, marker: markers.WritableTxnMarker, codes: dict[str, dict[int, ErrorCode]]
 ) -> list[tuple[Partition, dict[int, ErrorCode]]]:
-    """Where a marker was written, and where the answer about it stands."""
+    """Write a marker; return the partitions where it was written, each with its topic's part of the response."""
     written = []
     for topic in marker.topics:
         for index in topic.partition_indexes:

@@ -1,4 +1,4 @@
-"""Looking into transactions (keys 61, 65, 66): what the coordinators of this node and the partitions led here know.
+"""Inspection of transactions (keys 61, 65, 66): the state of this node's coordinators and of the partitions it leads.
 
 KIPs: 664, 1152 patterns of transactional ids.
 """
@@ -69,7 +69,7 @@ def _list(
     pattern = None
     if request.transactional_id_pattern:
         try:
-            # Unlike names of topics, these are of any characters.
+            # Unlike topic names, transactional ids may contain any characters.
             pattern = Expression(request.transactional_id_pattern, "".join(each.transactional_id for each in known))
         except InvalidExpression as error:
             raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
@@ -90,7 +90,7 @@ def _list(
 
 
 def _filter(request: listing.ListTransactionsRequest, now_ms: int) -> Callable[[Transaction], bool]:
-    """Does a transaction pass the filters but the pattern? A client may give a million of each."""
+    """A predicate for all filters but the pattern. A client may send a million of each."""
     states, producer_ids = {*request.state_filters}, {*request.producer_id_filters}
 
     def passes(each: Transaction) -> bool:
@@ -98,7 +98,7 @@ def _filter(request: listing.ListTransactionsRequest, now_ms: int) -> Callable[[
             return False
         if producer_ids and each.producer_id not in producer_ids:
             return False
-        # A transaction that has not begun has been at it forever, as in Apache Kafka.
+        # As in Apache Kafka, a transaction that has not begun counts as infinitely old.
         return request.duration_filter < 0 or now_ms - each.start_ms > request.duration_filter
 
     return passes
@@ -113,7 +113,7 @@ def _matches(pattern: Expression, transactional_id: str) -> bool:
 
 @handles(ApiKey.DESCRIBE_PRODUCERS)
 def describe_producers(call: Call, request: producers.DescribeProducersRequest) -> producers.DescribeProducersResponse:
-    """The producers that a partition remembers, and their open transactions."""
+    """The producers that a partition knows, and their open transactions."""
     return producers.DescribeProducersResponse(
         topics=[
             producers.TopicResponse(
