@@ -1,4 +1,4 @@
-"""The way to the active controller, wherever it is, and the broker's life as the controller sees it.
+"""Access to the active controller on whichever node it is, and the broker's lifecycle with it.
 
-Invariant: no other part of the broker knows which node the active controller is. Read `controllers` first.
+Invariant: no other part of the broker knows which node is the active controller. Read `controllers` first.
 """

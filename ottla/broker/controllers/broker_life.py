@@ -1,12 +1,12 @@
-"""The driver of a broker's life (`lifecycle`): it asks the controllers, keeps the time, and tells the node what to do.
+"""The driver of a broker's lifecycle (`lifecycle`): sends its requests, keeps its timer, notifies the node.
 
     life = BrokerLife(runtime, quorum, controllers, store, bound, on_caught_up=..., on_unfenced=...)
-    life.begin()                     # the node takes part in the metadata
+    life.begin()                     # the node takes part in the metadata quorum
     life.recovered()                 # from on_caught_up, when the logs are open
     life.stop(done)                  # leaders move away, then done()
     life.close()
 
-A node that is the whole cluster calls `join` instead, when its logs are open: it serves when that returns.
+A single-node cluster calls `join` instead when its logs are open, and serves when that returns.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _AGAIN_SECONDS = 1.0
 
 
 class BrokerLife:
-    """The node makes it and closes it."""
+    """A broker's lifecycle. The node creates and closes it."""
 
     def __init__(
         self,
@@ -91,47 +91,47 @@ class BrokerLife:
                 settings.broker_session_timeout_ms,
             )
         )
-        #: Events that came while others were being told.
+        #: Events that arrived while another event was being handled.
         self._events: deque[LifeEvent] = deque()
         self._is_telling = False
         self._timer: asyncio.TimerHandle | None = None
         self._incarnation_id = registration.random_uuid(runtime.rng)
         self._previous_epoch = -1
         self._closed = False
-        #: What the controller said last that was not what the broker wanted.
+        #: The last error from the controller.
         self.last_error: KafkaError | None = None
 
     @property
     def state(self) -> LifeState:
-        """Apache Kafka's name of where the broker is in its life."""
+        """The broker's state under Apache Kafka's name."""
         return self._machine.state
 
     @property
     def epoch(self) -> int:
-        """The broker epoch: the offset of the registration; -1 before there is one."""
+        """The broker epoch (the offset of its registration); -1 before there is one."""
         return self._machine.epoch
 
     def begin(self) -> None:
-        """Register, and go on from there."""
+        """Register, and continue from there."""
         if not self._store.failed_directories:
-            # Read before the logs are opened: the mark holds for one start.
+            # Read before the logs are opened, because the marker file holds for one start.
             self._previous_epoch = clean_shutdown_epoch(self._runtime.disk, self._store.directories)
         self._tell(Begun())
 
     def join(self) -> None:
-        """Register this broker in the cluster that it is, and let it serve."""
+        """Register this broker in a single-node cluster, and let it serve."""
         self._quorum.join(self._registration())
         self._tell(Joined(self._quorum.broker_epoch))
 
     @property
     def is_alone(self) -> bool:
-        """Is this node the active controller, and the only broker that there is?"""
+        """Whether this node is the active controller and the only registered broker."""
         node_id, leader = self._runtime.node_id, self._quorum.leader
         is_own = leader is not None and leader.node_id == node_id
         return is_own and not set(self._quorum.decided.brokers) - {node_id}
 
     def register_again(self) -> None:
-        """Have the registration say what its level did not have: the log directories. The broker epoch stays."""
+        """Register the log directories, which the earlier metadata.version could not record. The broker epoch stays."""
 
         def answered(response: Any) -> None:
             if isinstance(response, KafkaError) and not self._closed:
@@ -142,19 +142,19 @@ class BrokerLife:
             self._controllers.ask_of_life(self._registration(), answered)
 
     def recovered(self) -> None:
-        """The logs are open."""
+        """Note that the logs are open."""
         self._tell(Recovered())
 
     def directory_failed(self, directory_id: Uuid) -> None:
-        """Have the controller take the leaders of what lies there away."""
+        """Have the controller move leadership away from this directory."""
         self._tell(DirectoryFailed(directory_id))
 
     def cordoned(self, directory_ids: list[Uuid]) -> None:
-        """Have the controller place nothing new in these directories."""
+        """Have the controller place no new replicas in these directories."""
         self._tell(Cordoned(tuple(sorted(directory_ids))))
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Have the leaders moved away, and call `done` when the broker may go; at once where it is the only node."""
+        """Have leadership moved away, and call `done` when the broker may stop; at once on the only node."""
         self._on_end = done
         if self._is_last():
             self._end("")
@@ -168,7 +168,7 @@ class BrokerLife:
             self._timer.cancel()
 
     def _is_last(self) -> bool:
-        """Is this node the active controller, and no other broker there that could lead or learn of it?"""
+        """Whether this node is the active controller, and no other live broker could take over."""
         node_id, leader = self._runtime.node_id, self._quorum.leader
         if leader is None or leader.node_id != node_id:
             return False
@@ -230,7 +230,7 @@ class BrokerLife:
         return self._tell(Registered(response.broker_epoch))
 
     def _unsupported(self, request: BrokerRegistrationRequest) -> str:
-        """Which of the cluster's feature levels this broker does not have: the controller's answer has no words."""
+        """The feature level that this broker does not support; the controller's response has no message for it."""
         ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
         for name, level in self._quorum.image.features.items():
             low, high = ranges.get(name, (0, 0))
@@ -250,7 +250,7 @@ class BrokerLife:
 
     @property
     def refusal(self) -> str:
-        """What the controller said last that was not what the broker wanted, with its meaning; "" if nothing."""
+        """The last error from the controller, with its meaning; "" if there is none."""
         error = self.last_error
         return "" if error is None else f"{error.code.name}: {words(error)}"
 

@@ -1,13 +1,12 @@
-"""Requests to the active controller, asked again until one answers or their time is over.
+"""Requests to the active controller, retried until one responds or their timeout has passed.
 
 Rules:
-- Each attempt finds out whether the active controller is this node or another: a request that begins here may end
-  elsewhere.
-- At most one request is on its way to another node, the others wait in their order. A disconnect and NOT_CONTROLLER
-  put a request back in front of all others, as in Apache Kafka (NodeToControllerRequestThread): a change may be
-  decided twice.
-- `done` gets the response, or a KafkaError when the whole request failed: what the controller said of all of it,
-  UNSUPPORTED_VERSION when it cannot be said to that controller, REQUEST_TIMED_OUT when no controller answered.
+- Each attempt determines whether the active controller is this node or another, so a retry may go elsewhere.
+- At most one request is in flight to another node; the others wait in order. A disconnect or NOT_CONTROLLER puts a
+  request back in front of all others, as in Apache Kafka (NodeToControllerRequestThread), so a change may be decided
+  twice.
+- `done` gets the response, or a KafkaError when the whole request failed: the controller's error, UNSUPPORTED_VERSION
+  when that controller does not support it, REQUEST_TIMED_OUT when no controller responded.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ Answered = Callable[[Any], None]
 
 
 class LocalController(Protocol):
-    """What is needed of the node's metadata log."""
+    """The part of the node's metadata log that a channel uses."""
 
     @property
     def leader(self) -> Peer | None:
-        """The active controller, as far as it is known; this node's own id when it is this node."""
+        """The active controller, if known; has this node's id if this node is the active controller."""
 
     def ask(self, request: Any, done: Answered, version: int, charge: MutationQuota) -> None:
-        """Let this node's controller decide; NOT_CONTROLLER when it is not the active one."""
+        """Have this node's controller decide; NOT_CONTROLLER if it is not the active one."""
 
 
 class Question:
-    """A request and how it is said on either way."""
+    """A request, in the form for this node's controller and in the form for another node."""
 
     __slots__ = ("charge", "done", "expired", "request", "timer", "unwrap", "version", "wrap")
 
@@ -57,10 +56,10 @@ class Question:
     ) -> None:
         self.request = request
         self.done = done
-        #: In which version this node's own controller takes it to be asked.
+        #: The version for this node's own controller.
         self.version = version
         self.charge = charge
-        #: What goes to another node instead of the request, and what its answer means.
+        #: Build the request for another node, and interpret its response.
         self.wrap = wrap
         self.unwrap = unwrap
         self.timer: asyncio.TimerHandle | None = None
@@ -68,7 +67,7 @@ class Question:
 
 
 class ControllerChannel:
-    """A queue to the active controller. `Controllers` makes one for each purpose, so that none waits for another's."""
+    """A queue to the active controller. `Controllers` has one for each purpose, so that none waits for another's."""
 
     def __init__(
         self,
@@ -84,7 +83,7 @@ class ControllerChannel:
         self._dial = dial
         self._request_timeout_ms = request_timeout_ms
         self._queue: deque[Question] = deque()
-        #: The request that is on its way to another node.
+        #: The request in flight to another node.
         self._sent: Question | None = None
         self._peer: Peer | None = None
         self._outbound: Outbound | None = None
@@ -93,26 +92,26 @@ class ControllerChannel:
 
     @property
     def outbound(self) -> Outbound | None:
-        """The connection to the active controller, when that is another node and something was asked of it."""
+        """The connection to the active controller, if that is another node and was asked something."""
         return self._outbound
 
     def ask(self, question: Question, timeout_ms: int | None) -> None:
-        """Ask until there is an answer or `timeout_ms` are over; None means forever."""
+        """Retry until there is an answer or `timeout_ms` has passed; None means forever."""
         if self.closed:
             question.done(KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the node stops"))
             return
         if not self._queue and self._is_local():
-            # The way of a node that is its own controller: no timer, no queue.
+            # The fast path of a node that is its own controller: no timer, no queue.
             return self._ask_here(question, timeout_ms)
         self._await(question, timeout_ms)
         self._queue.append(question)
         self._pump()
 
     def leader_changed(self) -> None:
-        """Another node is the active controller now, or none is."""
+        """Continue with the new active controller, if there is one."""
         leader = self._quorum().leader
         if leader != self._peer and self._outbound is not None:
-            # Requests that wait there are told, and asked again.
+            # Pending requests on the connection fail, and are retried.
             self._outbound.close()
             self._outbound = self._peer = None
         if self._look_again is not None:
@@ -121,7 +120,7 @@ class ControllerChannel:
         self._pump()
 
     def close(self) -> None:
-        """End the connection; everyone who waits is told REQUEST_TIMED_OUT."""
+        """Close the connection; pending requests get REQUEST_TIMED_OUT."""
         if self.closed:
             return
         self.closed = True
@@ -143,7 +142,7 @@ class ControllerChannel:
         return leader is not None and leader.node_id == self._node_id
 
     def _pump(self) -> None:
-        """Ask what can be asked now."""
+        """Send what can be sent now."""
         while self._queue and self._sent is None and self._look_again is None and not self.closed:
             leader = self._quorum().leader
             if leader is None:
@@ -176,7 +175,7 @@ class ControllerChannel:
 
         def answered(answer: Any) -> None:
             if self._sent is not question:
-                # The channel was closed meanwhile, and has told everyone.
+                # The channel was closed in the meantime, which has answered every request.
                 return
             self._sent = None
             self._answered(question, answer)
@@ -188,7 +187,7 @@ class ControllerChannel:
         if isinstance(answer, NotOffered):
             self._end(question, KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(answer)))
         elif isinstance(answer, Unanswered):
-            # The connection itself waits before it tries again.
+            # The connection has its own reconnect backoff.
             self._again(question, str(answer))
         elif is_from_elsewhere(answer):
             self._again(question, "no controller says that it is the active one")
@@ -205,7 +204,7 @@ class ControllerChannel:
             self._queue.appendleft(question)
 
     def _wait(self) -> None:
-        """Look for the controller again a little later, or when it is heard of."""
+        """Look for the controller again after a moment, or as soon as it becomes known."""
         if self._look_again is None:
             self._look_again = self._loop.call_later(_LOOK_AGAIN_SECONDS, self._looked)
 
@@ -213,7 +212,7 @@ class ControllerChannel:
         self._look_again = None
         self._pump()
 
-    # ---- ends
+    # ---- ending requests
 
     def _await(self, question: Question, timeout_ms: int | None) -> None:
         if timeout_ms is not None:
@@ -232,7 +231,7 @@ class ControllerChannel:
 
 
 def _failure(answer: Any) -> KafkaError | None:
-    """The error of the whole request."""
+    """The error of the whole request, or None."""
     code = getattr(answer, "error_code", 0)
     if not code:
         return None
@@ -244,7 +243,7 @@ def _failure(answer: Any) -> KafkaError | None:
 
 
 def is_from_elsewhere(answer: Any) -> bool:
-    """Does the answer say, at any place, that it does not come from the active controller?"""
+    """Whether any error code in the response says that it does not come from the active controller."""
     for field in fields(type(answer)):
         value = getattr(answer, field.name)
         if field.struct is not None and field.is_array:

@@ -1,13 +1,13 @@
-"""The way to the active controller: whether it is this node or another makes no difference to who asks.
+"""Access to the active controller; callers need not know whether it is this node.
 
     node.controllers.ask(AllocateProducerIdsRequest(...), done)      # the broker's own request
     node.controllers.forward(call, request, done)                    # a client's request
 
 Rules:
 - `done` gets the response, or a KafkaError when the whole request failed; it may be called before `ask` returns.
-- Another node gets the broker's own requests as they are, and a client's request in an Envelope with who the client is
-  (KIP-590). This node's own controller gets both by a call.
-- Each purpose has a channel of its own: heartbeats wait neither for clients nor for changes of partitions.
+- Another node gets the broker's own requests as they are, and a client's request in an Envelope that identifies the
+  client (KIP-590). This node's own controller gets both by a call.
+- Each purpose has its own channel: heartbeats wait neither for clients nor for ISR changes.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 else:
     envelope = LazyModule("ottla.broker.controllers.envelope")
 
-#: How long the forwarding channel of Apache Kafka's broker tries (BrokerServer).
+#: How long Apache Kafka's broker retries a forwarded request (BrokerServer).
 TIMEOUT_MS = 60_000
-#: NodeToControllerChannelManagerImpl.
+#: As in NodeToControllerChannelManagerImpl.
 _BACKOFF_MS = 50
 
 
 class Controllers:
-    """The way to the active controller. The node makes it with its metadata log and closes it before that."""
+    """Channels to the active controller. The node creates it, and closes it before its metadata log."""
 
     def __init__(
         self,
@@ -70,7 +70,8 @@ class Controllers:
         self._own = channel(TIMEOUT_MS)
         self._forwarding = channel(TIMEOUT_MS)
         self._partitions = channel(settings.controller_socket_timeout_ms)
-        # Half a session, as in Apache Kafka (KAFKA-14392): over a slow link an interval may not be enough to connect.
+        # Half a session, as in Apache Kafka (KAFKA-14392): on a slow link a heartbeat interval may be too short to
+        # connect.
         self._life_ms = settings.broker_session_timeout_ms // 2
         self._heartbeats = channel(self._life_ms)
         self._channels = (self._own, self._forwarding, self._partitions, self._heartbeats)
@@ -83,26 +84,26 @@ class Controllers:
         charge: MutationQuota = unlimited,
         timeout_ms: int = TIMEOUT_MS,
     ) -> None:
-        """Ask in the name of this broker. REQUEST_TIMED_OUT when no active controller answers for `timeout_ms`.
+        """Send a request of this broker. REQUEST_TIMED_OUT if no active controller responds within `timeout_ms`.
 
-        `version` is how this node's own controller takes it; another node is asked in the newest that both know.
+        `version` applies to this node's own controller; another node gets the newest version that both know.
         """
         self._own.ask(Question(request, done, version, charge), timeout_ms)
 
     def ask_forever(self, request: Any, done: Answered) -> None:
-        """Ask until a controller answers: AlterPartition, which has a channel of its own."""
+        """Retry until a controller responds: AlterPartition, which has its own channel."""
         self._partitions.ask(Question(request, done, NEWEST, unlimited), None)
 
     def ask_of_life(self, request: Any, done: Answered) -> None:
-        """Register, or send a heartbeat: for half a session's time."""
+        """Send a registration or a heartbeat, and retry for half a session."""
         self._heartbeats.ask(Question(request, done, NEWEST, unlimited), self._life_ms)
 
     def forward(
         self, call: Call, request: Any, done: Answered, charge: MutationQuota = unlimited, here: Any = None
     ) -> None:
-        """Ask in the name of a client; `charge` is told of its changes when this node is the controller.
+        """Send a client's request. `charge` is called with its changes if this node is the controller.
 
-        `here`: what this node's own controller is asked instead, if it must know who the client is.
+        `here` replaces the request for this node's own controller, if that must know the client.
         """
 
         def wrap() -> Any:
@@ -118,11 +119,11 @@ class Controllers:
         self._forwarding.ask(question, TIMEOUT_MS)
 
     def leader_changed(self) -> None:
-        """The quorum has another leader, or none."""
+        """Continue with the new leader of the quorum, if there is one."""
         for each in self._channels:
             each.leader_changed()
 
     def close(self) -> None:
-        """End the connections; everyone who waits is told REQUEST_TIMED_OUT."""
+        """Close the connections; pending requests get REQUEST_TIMED_OUT."""
         for each in self._channels:
             each.close()

@@ -1,13 +1,13 @@
-"""A client's request on its way to the active controller and back (KIP-590): what both ends write and read.
+"""The envelope of a client's request to the active controller (KIP-590): encoding and decoding at both ends.
 
 Rules:
-- The request goes with its own header, so the controller sees the client's version, correlation id and client id; the
-  principal and the address of the client stand beside it.
-- The answer comes with its header, as the client would get it.
+- The request keeps its own header, so the controller sees the client's version, correlation id and client id; the
+  client's principal and address are fields of the envelope.
+- The response has its header, as the client would get it.
 - Errors of the envelope itself are as in Apache Kafka (EnvelopeUtils, ForwardingManager): INVALID_REQUEST for an API
-  that is not forwarded or an address that is none, UNSUPPORTED_VERSION for what cannot be read, and
+  that cannot be forwarded or an invalid address, UNSUPPORTED_VERSION for unreadable data, and
   PRINCIPAL_DESERIALIZATION_FAILURE. A broker turns them into UNKNOWN_SERVER_ERROR for its client, except
-  UNSUPPORTED_VERSION, which closes the client's connection: it asks for the versions again.
+  UNSUPPORTED_VERSION, which closes the client's connection so that it asks for the versions again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ottla.wire.header import RequestHeader, ResponseHeader, request_header_vers
 from ottla.wire.record.principal import DefaultPrincipalData
 from ottla.wire.type import Malformed
 
-#: What a broker may forward (ApiKeys.forwardable).
+#: The APIs that a broker may forward (ApiKeys.forwardable).
 FORWARDABLE = frozenset(
     {
         ApiKey.CREATE_TOPICS,
@@ -57,7 +57,7 @@ _PRINCIPAL_VERSION = 0
 
 
 class Requester(NamedTuple):
-    """The client whose request it is."""
+    """The client that sent a forwarded request."""
 
     #: As in `Call.principal`: `User:ANONYMOUS`.
     principal: str
@@ -69,12 +69,12 @@ class Requester(NamedTuple):
 
 
 def origin_of(call: Call) -> Requester:
-    """The client behind a request, and the request's version."""
+    """The client of a request, and the request's version."""
     return Requester(call.principal, call.client_address, call.client_id, call.version, call.correlation_id)
 
 
 def wrap(api: Api, request: Any, origin: Requester) -> EnvelopeRequest:
-    """The envelope of a client's request. OttlaError if the request cannot be written in its version."""
+    """The envelope of a client's request. OttlaError if the request cannot be encoded in its version."""
     frame = b"".join(encoded(request, api, origin.version, origin.correlation_id, origin.client_id))
     return EnvelopeRequest(
         request_data=frame[_LENGTH_BYTES:],
@@ -84,7 +84,7 @@ def wrap(api: Api, request: Any, origin: Requester) -> EnvelopeRequest:
 
 
 def opened(envelope: EnvelopeResponse, api: Api, origin: Requester) -> Any:
-    """The answer to the client's request, or the KafkaError that it fails with."""
+    """The response to the client's request, or the KafkaError that it fails with."""
     if envelope.error_code == ErrorCode.UNSUPPORTED_VERSION:
         return KafkaError(ErrorCode.UNSUPPORTED_VERSION, "the active controller does not take this version")
     if envelope.error_code or envelope.response_data is None:
@@ -96,7 +96,7 @@ def opened(envelope: EnvelopeResponse, api: Api, origin: Requester) -> Any:
 
 
 def unwrap(envelope: EnvelopeRequest) -> tuple[Api, Requester, int]:
-    """The forwarded API, whose request it is, and where in `request_data` its body begins. KafkaError."""
+    """(forwarded API, its client, position of its body in `request_data`). KafkaError if it is invalid."""
     principal = _principal_text(envelope.request_principal)
     try:
         address = str(ipaddress.ip_address(bytes(envelope.client_host_address)))
@@ -115,7 +115,7 @@ def unwrap(envelope: EnvelopeRequest) -> tuple[Api, Requester, int]:
 
 
 def seal(api: Api, origin: Requester, response: Any) -> EnvelopeResponse:
-    """The envelope of an answer."""
+    """The envelope of a response."""
     header = ResponseHeader(correlation_id=origin.correlation_id)
     head = encode(header, response_header_version(int(api.key), origin.version))
     return EnvelopeResponse(response_data=head + encode(response, origin.version))

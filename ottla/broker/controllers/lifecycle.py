@@ -1,30 +1,31 @@
-"""A broker's life as the controller sees it: pure, driven by `ottla/broker/controllers/broker_life.py`.
+"""A broker's lifecycle with the controller: a pure machine, driven by `ottla/broker/controllers/broker_life.py`.
 
-| state | what happens | what follows | state after |
+| state | event | effects | next state |
 |---|---|---|---|
-| NOT_RUNNING | Joined: the node is the whole cluster | Unfenced; a heartbeat after an interval | RUNNING |
-| NOT_RUNNING | Begun | register; the time for it begins | STARTING |
+| NOT_RUNNING | Joined: a single-node cluster | Unfenced; a heartbeat after an interval | RUNNING |
+| NOT_RUNNING | Begun | register; start the registration timeout | STARTING |
 | any that registers | Registered | a heartbeat | same |
 | any that registers | RegistrationFailed | register again after an interval | same |
-| STARTING | the time to register for the first time is over | LifeEnded, with the reason | SHUTTING_DOWN |
-| STARTING | a heartbeat's answer: caught up | CaughtUp; the next heartbeat soon | RECOVERY |
-| RECOVERY | Recovered: the logs are open | a heartbeat, which wants to be unfenced | RECOVERY |
-| RECOVERY | a heartbeat's answer: not fenced | Unfenced | RUNNING |
-| RUNNING | StopWanted | a heartbeat, which wants to stop; the time for it begins | PENDING_CONTROLLED_SHUTDOWN |
-| PENDING_... | a heartbeat's answer: it should stop | LifeEnded | SHUTTING_DOWN |
-| PENDING_... | the time for it is over, or no answer for a session's time | LifeEnded | SHUTTING_DOWN |
+| STARTING | the registration timeout passes | LifeEnded, with the reason | SHUTTING_DOWN |
+| STARTING | heartbeat response: caught up | CaughtUp; the next heartbeat soon | RECOVERY |
+| RECOVERY | Recovered: the logs are open | a heartbeat that asks to be unfenced | RECOVERY |
+| RECOVERY | heartbeat response: not fenced | Unfenced | RUNNING |
+| RUNNING | StopWanted | a heartbeat that asks to stop; start the shutdown timeout | PENDING_CONTROLLED_SHUTDOWN |
+| PENDING_... | heartbeat response: should shut down | LifeEnded | SHUTTING_DOWN |
+| PENDING_... | the shutdown timeout passes, or no response for a session | LifeEnded | SHUTTING_DOWN |
 | NOT_RUNNING, STARTING, RECOVERY | StopWanted | LifeEnded | SHUTTING_DOWN |
 | any registered | HeartbeatFailed: stale epoch, not registered | register again after an interval | same |
 | any registered | HeartbeatFailed: another reason | a heartbeat after an interval | same |
-| any registered | DirectoryFailed, Cordoned | a heartbeat, which says so | same |
+| any registered | DirectoryFailed, Cordoned | a heartbeat that reports it | same |
 
 Rules:
-- The broker sends one request at a time. An event that needs another request while one is on its way has it sent as
-  soon as the answer is there. After a failure the next request waits for the interval, so that a controller in
-  trouble is not asked in a loop.
-- A heartbeat wants to be unfenced from `Recovered` on. The controller unfences a broker that has followed the metadata
+- The broker has one request in flight at a time. An event that needs another request while one is in flight has it
+  sent right after the response. After a failure the next request waits for the interval, so that a controller in
+  trouble is not flooded.
+- From `Recovered` on heartbeats ask to be unfenced. The controller unfences a broker that has replayed the metadata up
   to its own registration.
-- A failed directory that no controller has heard of in time is a failure of the node: others take it for a replica.
+- A failed directory that cannot be reported to a controller in time fails the node, because other brokers still count
+  its replicas.
 - A registration that the controller no longer knows is made again, with the same incarnation. Apache Kafka's broker
   sends heartbeats with the stale epoch until it is restarted (decision 0431).
 
@@ -47,14 +48,14 @@ if TYPE_CHECKING:
 else:
     heartbeat = LazyModule("ottla.wire.api.broker_heartbeat")
 
-#: After the first answer that says caught up, and after the first one to a broker that wants to stop.
+#: Delay after the first heartbeat response in STARTING, and after the first one in a controlled shutdown.
 _SOON_MS = 10
 _STOPPING_SOON_MS = 50
 _UNKNOWN_TO_THE_CONTROLLER = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 class LifeState(IntEnum):
-    """Apache Kafka's states of a broker, by their numbers (BrokerState)."""
+    """Apache Kafka's states of a broker, with their numbers (BrokerState)."""
 
     NOT_RUNNING = 0
     STARTING = 1
@@ -74,35 +75,35 @@ class Begun:
 
 @frozen
 class Joined:
-    """The node is the whole cluster: its registration, at `epoch`, stands in its own log, unfenced."""
+    """The node is the whole cluster, and its own log has its registration, at `epoch`, unfenced."""
 
     epoch: int
 
 
 @frozen
 class Registered:
-    """The controller took the registration, whose offset in the metadata log is `epoch`."""
+    """The controller accepted the registration, whose offset in the metadata log is `epoch`."""
 
     epoch: int
 
 
 @frozen
 class RegistrationFailed:
-    """The controller refused the registration, or none answered."""
+    """The controller refused the registration, or none responded."""
 
     error: KafkaError
 
 
 @frozen
 class HeartbeatAnswered:
-    """The controller took a heartbeat."""
+    """The controller accepted a heartbeat."""
 
     response: heartbeat.BrokerHeartbeatResponse
 
 
 @frozen
 class HeartbeatFailed:
-    """The controller refused a heartbeat, or none answered."""
+    """The controller refused a heartbeat, or none responded."""
 
     error: KafkaError
 
@@ -121,19 +122,19 @@ class DirectoryFailed:
 
 @frozen
 class Cordoned:
-    """These are the log directories that take no new replicas."""
+    """The complete set of log directories that get no new replicas."""
 
     directory_ids: tuple[Uuid, ...]
 
 
 @frozen
 class StopWanted:
-    """The node is to stop in good order."""
+    """A controlled shutdown was requested."""
 
 
 @frozen
 class TimePassed:
-    """`deadline_ms` has come."""
+    """`deadline_ms` has passed."""
 
 
 LifeEvent = (
@@ -155,12 +156,12 @@ LifeEvent = (
 
 @frozen
 class Register:
-    """Send the registration. Its answer is `Registered` or `RegistrationFailed`."""
+    """Send the registration; answered by `Registered` or `RegistrationFailed`."""
 
 
 @frozen
 class SendHeartbeat:
-    """Send a heartbeat, with how far the metadata is followed. Its answer is one of the two about heartbeats."""
+    """Send a heartbeat; answered by `HeartbeatAnswered` or `HeartbeatFailed`."""
 
     epoch: int
     want_fence: bool
@@ -169,7 +170,7 @@ class SendHeartbeat:
     cordoned: tuple[Uuid, ...] | None
 
     def request(self, broker_id: int, metadata_offset: int) -> heartbeat.BrokerHeartbeatRequest:
-        """The heartbeat of a broker that has followed the metadata up to this offset."""
+        """The request of a broker that has replayed the metadata up to this offset."""
         return heartbeat.BrokerHeartbeatRequest(
             broker_id=broker_id,
             broker_epoch=self.epoch,
@@ -183,17 +184,17 @@ class SendHeartbeat:
 
 @frozen
 class CaughtUp:
-    """The metadata is followed up to the broker's own registration, for the first time: open the logs."""
+    """The metadata is replayed up to the broker's own registration, for the first time: open the logs."""
 
 
 @frozen
 class Unfenced:
-    """Clients are sent here, for the first time: serve."""
+    """The broker is unfenced for the first time: serve clients."""
 
 
 @frozen
 class LifeEnded:
-    """The life is over: the node may go. `failure` is why it must, "" when it was asked to."""
+    """The lifecycle is over: the node may stop. `failure` is the reason why it must, "" after a requested stop."""
 
     failure: str
 
@@ -203,53 +204,53 @@ LifeEffect = Register | SendHeartbeat | CaughtUp | Unfenced | LifeEnded
 
 @frozen
 class LifeSettings:
-    """Times in milliseconds: the settings of Kafka's names."""
+    """Times in milliseconds, from Kafka's settings."""
 
     heartbeat_interval_ms: int
     #: initial.broker.registration.timeout.ms
     registration_timeout_ms: int
     #: log.dir.failure.timeout.ms
     directory_timeout_ms: int
-    #: broker.session.timeout.ms: a broker that no controller has answered for so long is fenced, wherever there is one.
+    #: broker.session.timeout.ms: a broker without a response for this long has been fenced by any live controller.
     session_timeout_ms: int = NodeDeclaration.broker_session_timeout_ms.default
     #: How long a controlled shutdown may take: five minutes in Apache Kafka's server.
     shutdown_timeout_ms: int = 300_000
 
 
 class Lifecycle:
-    """A broker, from its start to its end. `step` is the only way in; `deadline_ms` says when time matters."""
+    """A broker from start to end. All events go through `step`; `deadline_ms` says when `TimePassed` is due."""
 
     def __init__(self, settings: LifeSettings) -> None:
         self._settings = settings
         self.state = LifeState.NOT_RUNNING
-        #: The offset of the registration, -1 before there is one.
+        #: The offset of the registration; -1 before there is one.
         self.epoch = -1
         self.registered = False
         self._recovered = False
-        #: Is a request on its way, and should another follow its answer at once?
+        #: Whether a request is in flight, and whether another should follow its response at once.
         self._asking = False
         self._hurry = False
-        #: When the next request is due, and when a state has lasted too long.
+        #: When the next request is due, and when the current state times out.
         self._next_ms: int | None = None
         self._limit_ms: int | None = None
-        #: Failed directories: when the controller must have heard of it; None when it has.
+        #: Failed directory -> when the controller must have been told of it; None once it has.
         self._offline: dict[Uuid, int | None] = {}
-        #: The directories that the heartbeat on its way speaks of.
+        #: The failed directories in the heartbeat in flight.
         self._telling: tuple[Uuid, ...] = ()
         self._cordoned: tuple[Uuid, ...] | None = None
         self._stop_was_answered = False
-        #: A controlled shutdown ends then, whatever the controller says.
+        #: When a controlled shutdown ends in any case.
         self._stop_until_ms = 0
 
     def deadline_ms(self) -> int | None:
-        """When `TimePassed` is due; None when nothing waits for time."""
+        """When `TimePassed` is due; None if nothing depends on time."""
         if self.state in (LifeState.NOT_RUNNING, LifeState.SHUTTING_DOWN):
             return None
         times = [self._limit_ms, None if self._asking else self._next_ms, *self._offline.values()]
         return min((each for each in times if each is not None), default=None)
 
     def step(self, event: LifeEvent, now_ms: int) -> list[LifeEffect]:
-        """What follows from `event`, in order."""
+        """The effects of `event`, in order."""
         if self.state == LifeState.SHUTTING_DOWN:
             return []
         match event:
@@ -288,7 +289,7 @@ class Lifecycle:
                 pass
         return self._due(now_ms)
 
-    # ---- what happened
+    # ---- events
 
     def _registered(self, epoch: int, now_ms: int) -> None:
         self._asking = False
@@ -340,8 +341,9 @@ class Lifecycle:
         return self._due(now_ms)
 
     def _wait_for_shutdown(self, now_ms: int) -> None:
-        """Wait for the controller's word, as long as there is a controller: the last nodes of a quorum that stops have
-        none (Apache Kafka waits for the whole five minutes).
+        """Extend the wait for the controller's permission to stop, but only while a controller responds.
+
+        The last nodes of a stopping quorum have none (Apache Kafka waits for the whole five minutes).
         """
         self._limit_ms = min(self._stop_until_ms, now_ms + self._settings.session_timeout_ms)
 
@@ -349,10 +351,10 @@ class Lifecycle:
         self.state = LifeState.SHUTTING_DOWN
         return [LifeEnded(failure)]
 
-    # ---- when the next request goes
+    # ---- timing of requests
 
     def _soon(self, now_ms: int) -> None:
-        """Send the next request now, or right after the answer to the one on its way."""
+        """Send the next request now, or right after the response to the one in flight."""
         self._hurry = self._asking
         if not self._asking and self._next_ms is not None:
             self._next_ms = now_ms

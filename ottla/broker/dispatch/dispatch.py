@@ -1,12 +1,12 @@
-"""From a frame to its handler and from the handler's reply to bytes.
+"""Routes frames to handlers, and encodes their responses.
 
 Rules:
-- Brokers' and controllers' listeners have tables of their own. ApiVersions is computed from the table of the listener
-  (`ottla.broker.handlers`): what is there is served, nothing else.
+- Brokers' and controllers' listeners have separate tables (`ottla.broker.handlers`). A listener serves exactly the APIs
+  in its table, and ApiVersions is computed from it.
 - The module of a handler is imported on the first request of its API.
-- A request that cannot be read closes its connection, as in Apache Kafka; so does an API or version that was never
-  offered. ApiVersions alone answers an unknown version, with version 0 and what is offered (KIP-511).
-- A whole request fails by `KafkaError`, which becomes a response here and nowhere else.
+- An unreadable request closes its connection, as in Apache Kafka; so does an API or version that was not offered. Only
+  ApiVersions answers an unknown version, in version 0 and with the supported range (KIP-511).
+- A request fails as a whole by `KafkaError`; only this module turns it into a response.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _log = logging.getLogger("ottla.broker")
 _FIXED_HEADER = struct.Struct(">hhih")
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _SIZE_BYTES = 4
-#: A frame longer than this is read and answered in steps, unless it is long because of its records alone.
+#: A frame longer than this is decoded and answered in steps, unless it is long only because of its records.
 _LONG_FRAME_BYTES = 64 << 10
-#: Long requests are read beside each other as long as they have no more bytes together: in memory a request is some ten
-#: times its frame. One that is longer is read alone.
+#: Limit of the total size of long requests being decoded at the same time: a decoded request takes some ten times the
+#: memory of its frame. A longer request is decoded alone.
 _LONG_BYTES_AT_ONCE = 8 << 20
-#: Long requests that wait for that have no more bytes together, unless there is only one. The next one is refused.
+#: Limit of the total size of long requests that wait for that, unless only one waits. A further request is refused.
 _LONG_BYTES_WAITING = 32 << 20
 
 
@@ -58,7 +58,7 @@ class Handlers(Mapping[int, Handler]):
         self._registered = registered
 
     def __getitem__(self, key: int) -> Handler:
-        # Also of one that is registered: another thread may be half way through its module, and is waited for.
+        # Also if the handler is registered: another thread may be importing its module, so wait for that.
         self._modules[key].load()
         return self._registered[key]
 
@@ -77,14 +77,14 @@ CONTROLLER_HANDLERS = Handlers(CONTROLLER_MODULES, CONTROLLER_REGISTERED)
 
 
 class _LongCall(Call):
-    """The call of a long frame, whose answer is long, too."""
+    """The call of a long frame; its response is long, too."""
 
     __slots__ = ()
     is_long: ClassVar[bool] = True
 
 
 class _Route:
-    """The route of an (API, version): compiled once, on its first request."""
+    """The decoder, encoder and handler of an (API, version), prepared on its first request."""
 
     __slots__ = (
         "decode",
@@ -109,43 +109,43 @@ class _Route:
 
 
 class Dispatch:
-    """A node's table of routes for one kind of listener; the listeners hand it every frame."""
+    """Routes of one kind of listener. The listeners pass it every frame."""
 
     def __init__(self, node: MetadataNode, handlers: Handlers, work_seconds: Callable[[], float]) -> None:
-        # A handler is served where the node has what it needs: those of brokers' listeners by a broker.
+        # A ControllerNode serves only controllers' listeners, so brokers' handlers always get a BrokerNode.
         self._node = cast("BrokerNode", node)
         self.handlers = handlers
         self._work_seconds = work_seconds
         self._routes: dict[int, _Route] = {}
         self._around: Callable[[Handler], Handler] | None = None
         self._counted: Callable[[Handler], Handler] | None = None
-        #: Bytes of the long requests that are being read, and those that wait for it.
+        #: Total size of the long requests being decoded, and the queue of those that wait.
         self._long_bytes = 0
         self._long_waiting: deque[tuple[_Route, Connection, bytes, Slot]] = deque()
         self.log = RequestLog()
 
     def put_around(self, around: Callable[[Handler], Handler] | None) -> None:
-        """From the next request on call what `around` makes of each handler; with None the handlers themselves.
+        """From the next request on wrap each handler with `around`; None removes the wrapper.
 
-        Tests put faults in here. The routes are made again, so that nothing is asked where nothing is around.
+        Tests inject faults this way. The routes are rebuilt, so that there is no check while no wrapper is set.
         """
         self._around = around
         self._routes.clear()
 
     def count_with(self, requests: Requests, *, has_topics: bool) -> None:
-        """Count the requests of every handler from here on."""
+        """Count the requests of every handler from now on."""
         self._counted = partial(requests.around, has_topics=has_topics)
 
     def log_slow(self, slow: SlowRequests | None) -> None:
-        """From the next request on tell `slow` the times of each; with None they cost nothing."""
+        """Report the times of each request to `slow` from the next request on; None turns that off."""
         self.log.slow = slow
         self.log.look()
         self._routes.clear()
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot, decoded: Any = None) -> None:
-        """Stage one of a request, whole. Raises PeerError where the connection has to go.
+        """Handle a request up to its first answer or `Later`. Raises PeerError to close the connection.
 
-        `decoded` is the request of a long frame that was read in steps.
+        `decoded` is the request of a long frame, if it was decoded in steps.
         """
         try:
             key, version, correlation_id, id_length = _FIXED_HEADER.unpack_from(frame)
@@ -209,12 +209,12 @@ class Dispatch:
         slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
 
     def _cannot_be_written(self, route: _Route, call: Call) -> None:
-        """Our own fault: the client cannot be told in this version, and it must not wait forever."""
+        """Close the connection after a bug in encoding: there is no response, and the client must not wait forever."""
         _log.exception("a %s v%d response cannot be written", route.handler.api.name, route.version)
         call.connection.close("its response cannot be written")
 
     def _read_in_steps(self, route: _Route, connection: Connection, data: bytes, slot: Slot) -> None:
-        """Read a request of many elements while others have their turns, and then handle it as any other."""
+        """Decode a request of many elements in steps, so that the loop serves others, then handle it like any other."""
         if self._long_bytes and self._long_bytes + len(data) > _LONG_BYTES_AT_ONCE:
             self._check_waiting(route, len(data))
             connection.pause()
@@ -244,7 +244,7 @@ class Dispatch:
         in_turns(connection, work())
 
     def _check_waiting(self, route: _Route, size: int) -> None:
-        """PeerError where the long requests that wait are too many bytes already. Those of peers that left go first."""
+        """Raise PeerError if too many bytes of long requests wait already, not counting closed connections."""
         if sum(len(each[2]) for each in self._long_waiting) + size > _LONG_BYTES_WAITING:
             self._long_waiting = deque(each for each in self._long_waiting if not each[1].closed)
             waiting = sum(len(each[2]) for each in self._long_waiting)
@@ -253,7 +253,7 @@ class Dispatch:
                 raise PeerError(f"a {name} request of {size} bytes, while others of {waiting} bytes wait to be read")
 
     def _read_waiting(self) -> None:
-        """Begin with the long requests that waited until others were read, as many as there is room for."""
+        """Start to decode waiting long requests, as many as there is room for."""
         while self._long_waiting:
             route, connection, data, slot = self._long_waiting[0]
             if self._long_bytes and self._long_bytes + len(data) > _LONG_BYTES_AT_ONCE:
@@ -264,7 +264,7 @@ class Dispatch:
                 connection.resume()
 
     def _write_in_steps(self, route: _Route, call: Call, slot: Slot, reply: Any) -> Generator[None, None, None]:
-        """Write what answers a request of many elements, while others have their turns."""
+        """Encode the response to a request of many elements in steps."""
         try:
             parts = yield from step_encoder(route.handler.api.response, route.version)(reply)
         except Exception:
@@ -273,19 +273,19 @@ class Dispatch:
             slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
 
     def _throttle(self, call: Call, meter: Meter, key: int, reply: Any) -> None:
-        """Tell the client how long it has to wait, and do not listen to it meanwhile (KIP-219)."""
+        """Put the throttle time into the response, and do not read from the connection meanwhile (KIP-219)."""
         quotas, user, now_ms = self._node.quotas, call.user, self._node.clock.monotonic_ms()
         throttle_ms = quotas.used(user, call.client_id, meter.seconds, now_ms)
         if key == ApiKey.PRODUCE:
             throttle_ms = max(throttle_ms, quotas.produced(user, call.client_id, meter.frame_bytes, now_ms))
         if not isinstance(reply, NoReply) and hasattr(reply, "throttle_time_ms"):
-            # What the handler itself has found: a fetch that is too fast, changes of the controller.
+            # The handler itself may have throttled: a fetch over its quota, controller mutations.
             reply.throttle_time_ms = throttle_ms = max(throttle_ms, reply.throttle_time_ms)
         if throttle_ms:
             call.connection.mute(throttle_ms / 1000)
 
     def _find(self, key: int, version: int) -> _Route | None:
-        """The route of a first request, or None for an ApiVersions version that we do not have."""
+        """The route of a first request, or None for an unknown version of ApiVersions."""
         if key not in self.handlers:
             raise PeerError(f"API {key} is not served here")
         api = API[key]
@@ -296,7 +296,7 @@ class Dispatch:
         try:
             handler = self.handlers[key]
         except Exception as error:
-            # What cannot be imported cannot refuse in its own form, and the client must not wait forever.
+            # Without its module the handler cannot build an error response, and the client must not wait forever.
             _log.exception("the handler of %s cannot be imported", api.name)
             raise PeerError(f"the handler of {api.name} cannot be imported: {error}") from error
         if self._around is not None:
@@ -310,7 +310,7 @@ class Dispatch:
         return route
 
     def guarded(self, handler: Handler) -> Handler:
-        """The handler, behind the questions to the authorizer where there is one."""
+        """The handler, with the authorizer's guard around it if there is an authorizer."""
         if self._node.authorizer is None:
             return handler
         from ottla.broker.guard.guards import guarded
@@ -328,7 +328,7 @@ class Dispatch:
 
 
 def _long_request(route: _Route, frame: memoryview, position: int) -> Any:
-    """The request of a long frame, if it is long mostly because of its records: then it is read in the first step.
+    """The request of a long frame that is long because of its records: it is decoded in one step.
 
     None if it has more elements than that.
     """
@@ -341,11 +341,11 @@ def _long_request(route: _Route, frame: memoryview, position: int) -> Any:
 
 
 def _client_id(frame: memoryview, length: int, flexible: bool) -> tuple[str, int]:
-    """(client id, where the request's body begins)."""
+    """(client id, position of the request's body)."""
     end = 10 + length if length > 0 else 10
     if flexible:
         if end >= len(frame) or frame[end]:
-            # Tagged fields in the header: rare, so the whole header is read the long way.
+            # Tagged fields in the header are rare, so decode the whole header the slow way.
             header, position = decoder(RequestHeader, 2)(frame, 0)
             return header.client_id or "", position
     elif end > len(frame):
@@ -354,7 +354,7 @@ def _client_id(frame: memoryview, length: int, flexible: bool) -> tuple[str, int
 
 
 def _frame(correlation_id: int, parts: list[Part], *, tagged_header: bool) -> list[Part]:
-    """The parts of an encoded response, of which the first is always bytes, with the header in front of them."""
+    """The parts of a response with the header in front; the first part of an encoded response is always bytes."""
     first = parts[0]
     assert type(first) is bytes
     size = (len(first) if len(parts) == 1 else sum(map(len, parts))) + 4 + tagged_header

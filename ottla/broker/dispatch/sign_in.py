@@ -1,14 +1,14 @@
-"""Sign-ins at a SASL listener: frames go to an `Authenticator` until there is a principal, then to the dispatch.
+"""Sign-in at a SASL listener: frames go to an `Authenticator` until there is a principal, then to the dispatch.
 
 Rules:
 - Before that a connection may send ApiVersions, SaslHandshake and SaslAuthenticate, none longer than
-  `sasl.server.max.receive.size`. Anything else closes it; in the middle of a sign-in, a short request that can be read
-  is answered with ILLEGAL_SASL_STATE before, as by Apache Kafka.
-- After a failure nothing more of the connection is looked at; its answer waits for
+  `sasl.server.max.receive.size`. Any other request closes the connection. During an exchange a short readable request
+  first gets ILLEGAL_SASL_STATE, as in Apache Kafka.
+- After a failure no more frames of the connection are read. Its response waits for
   `connection.failed.authentication.delay.ms`, and then the connection is closed.
-- A session that has ended closes its connection at the next request, unless that renews it (KIP-368).
-- Settings and credentials are read when a sign-in begins: what was changed since counts for the next one. Which tokens
-  OAUTHBEARER takes stands in the file alone (`token_check`).
+- An expired session closes its connection at the next request, unless that request renews it (KIP-368).
+- Settings and credentials are read when a sign-in begins, so changes apply to the next one. The tokens that OAUTHBEARER
+  accepts depend on the file alone (`token_check`).
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ SERVED = ("PLAIN", *_SCRAM, _BEARER, _KERBEROS)
 _NAMED_FROM = 3
 _NONCE_BYTES = 24
 _SALT_BYTES = 20
-#: A longer request in the middle of a sign-in is not read to be refused.
+#: During an exchange a longer request closes the connection without a response.
 _ANSWERED_BYTES_MAX = 4096
 _HANDSHAKE = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 
 
 class SignIns:
-    """The sign-ins of one listener. The node makes it; OttlaError if the settings do not say who may come in."""
+    """The sign-ins of one listener. The node creates it; OttlaError if the settings do not define valid mechanisms."""
 
     def __init__(
         self,
@@ -78,13 +78,13 @@ class SignIns:
         self._serves = True
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
-        """The first frame of a connection."""
+        """Take the first frame of a connection."""
         sign_in = _SignIn(self, connection)
         connection.hand_to(sign_in.on_frame)
         sign_in.on_frame(connection, frame, slot)
 
     def begin(self) -> Authenticator:
-        """A connection's authenticator, by the settings in force."""
+        """An authenticator for a connection, with the current settings."""
         if self._settings is not self._runtime.settings:
             self._settings = self._runtime.settings
             try:
@@ -135,7 +135,7 @@ class SignIns:
         return partial(verify_bearer, self._token_check, now_ms)
 
     def close(self) -> None:
-        """Follow no keys any more."""
+        """Stop the refresh of the provider's keys."""
         if self._token_check is not None:
             self._token_check.close()
 
@@ -158,7 +158,7 @@ class SignIns:
 
 
 def enabled(settings: ServerSettings, listener: str) -> list[str]:
-    """The mechanisms that a listener offers. OttlaError for one that is not served."""
+    """The mechanisms that a listener offers. OttlaError for an unsupported one."""
     found = list(dict.fromkeys(settings.of_listener(listener, ServerSettings.sasl_enabled_mechanisms.name)))
     for each in found:
         if each not in SERVED:
@@ -170,7 +170,7 @@ def enabled(settings: ServerSettings, listener: str) -> list[str]:
 
 
 def _check_handler(settings: ServerSettings, listener: str, mechanism: str) -> None:
-    """A Java class that decides about passwords must not be ignored."""
+    """Refuse a Java callback handler: it decides about passwords, so it must not be ignored."""
     name = ServerSettings.sasl_server_callback_handler_class.name
     handler = settings.of_mechanism(listener, mechanism, name)
     if handler and mechanism != _BEARER:
@@ -181,7 +181,7 @@ def _check_handler(settings: ServerSettings, listener: str, mechanism: str) -> N
 
 
 def _jaas_line(settings: ServerSettings, listener: str, mechanism: str, example: str) -> tuple[str, str]:
-    """(name of the setting, JAAS line) of a listener's mechanism. OttlaError shows an example of a missing line."""
+    """(setting name, JAAS line) of a listener's mechanism. OttlaError for a missing line shows an example."""
     name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
     text: str | None = settings.of_mechanism(listener, mechanism, ServerSettings.sasl_jaas_config.name)
     if text is None:
@@ -211,7 +211,7 @@ def _kerberos(settings: ServerSettings, listener: str) -> Mechanism:
 
 
 class _SignIn:
-    """A connection's way in, and its session afterwards."""
+    """The sign-in of one connection, and later its session."""
 
     __slots__ = ("_connection", "_of", "_way")
 
@@ -221,7 +221,7 @@ class _SignIn:
         self._way = of.begin()
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
-        """A frame before there is a principal, or while a session is renewed."""
+        """Take a frame before there is a principal, or while the session is being renewed."""
         way = self._way
         try:
             if way.state is SignInState.EXCHANGING and way.bare:
@@ -256,7 +256,7 @@ class _SignIn:
         elif key == ApiKey.SASL_AUTHENTICATE:
             response = way.authenticate(request, self._of.now_ms)
         else:
-            # kafkajs takes the answer to a bad token for its success, and goes on with such a request.
+            # kafkajs takes the response to a bad token for success, and continues with such a request.
             told = refusal(request, API[key].response, version, KafkaError(ErrorCode.ILLEGAL_SASL_STATE))
             raise SignInFailed(f"a request (API {key} v{version}) in the middle of its sign-in", told)
         slot.fill((_framed(key, version, header.correlation_id, response),))
@@ -284,7 +284,7 @@ class _SignIn:
             slot.on_queued = connection.close_when_sent
             slot.fill((data,))
 
-        # Nothing more of this peer is looked at.
+        # Read nothing more from this peer.
         connection.pause()
         if self._of.delay_seconds:
             self._of.later(self._of.delay_seconds, end)
@@ -299,7 +299,7 @@ class _SignIn:
         connection.hand_to(whole, self._of.frame_bytes_max)
 
     def _in_session(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
-        """A frame of a session that ends."""
+        """Take a frame in a session that expires."""
         is_handshake = bytes(frame[:2]) == _HANDSHAKE
         if is_handshake and self._way.may_renew(self._of.now_ms):
             connection.hand_to(self.on_frame)

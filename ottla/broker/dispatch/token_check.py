@@ -1,12 +1,12 @@
-"""Which tokens let a client in at a listener that offers OAUTHBEARER.
+"""Decides which tokens a listener with OAUTHBEARER accepts.
 
 Rules:
-- `sasl.server.callback.handler.class` of the listener and mechanism says which. `OAuthBearerValidatorCallbackHandler`
-  takes tokens that a key of `sasl.oauthbearer.jwks.endpoint.url` signed, and
-  `OAuthBearerUnsecuredValidatorCallbackHandler` takes unsigned tokens. Kafka's default is the second; here it must be
+- `sasl.server.callback.handler.class` of the listener and mechanism selects the check.
+  `OAuthBearerValidatorCallbackHandler` accepts tokens signed by a key of `sasl.oauthbearer.jwks.endpoint.url`;
+  `OAuthBearerUnsecuredValidatorCallbackHandler` accepts unsigned tokens. The latter is Kafka's default; here it must be
   named.
-- The settings are those of the node's file: what is set while nodes run cannot lead them to other keys.
-- An address of keys must be allowed (`ottla.security.provider`).
+- Only the settings in the node's file count: a dynamic change cannot point a listener to other keys.
+- The URL of the keys must be allowed (`ottla.security.provider`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _SCHEMES = ("https", "http", "file")
 
 
 class TokenCheck:
-    """Made by a listener's sign-ins from the settings of the node's file. OttlaError if these say no one way."""
+    """A listener's token check. `SignIns` creates it from the node's file; OttlaError if that selects no check."""
 
     def __init__(self, settings: ServerSettings, listener: str, now_ms: Callable[[], int], *, at_start: bool) -> None:
-        """`at_start`: nothing is served yet, so the first keys are waited for."""
+        """Create the check; `at_start` (nothing is served yet): wait for the first keys."""
         self._listener = listener
         self._now_ms = now_ms
         self._settings = settings
@@ -57,7 +57,7 @@ class TokenCheck:
             )
 
     def __call__(self, token: str) -> Bearer:
-        """The holder of a token. TokenRefused."""
+        """The principal in a token, or TokenRefused."""
         try:
             if len(token) > TOKEN_LENGTH_MAX:
                 raise TokenRefused(f"it has {len(token)} characters, and {TOKEN_LENGTH_MAX} are taken")
@@ -66,7 +66,7 @@ class TokenCheck:
             _log.info("the listener %s refuses a token: %s", self._listener, refused)
             raise
 
-    # ---- tokens that a provider signed
+    # ---- signed tokens
 
     def _signed(self, at_start: bool) -> Callable[[str, int], Bearer]:
         if find_spec("jwt") is None or find_spec("cryptography") is None:

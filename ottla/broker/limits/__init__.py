@@ -1,4 +1,4 @@
-"""Limits: connections (`admission`), bytes and requests (`quota`), clients' metrics (`telemetry`).
+"""Limits: connections (`admission`), bytes and requests (`quota`), client metrics (`telemetry`).
 
-Invariant: nothing that runs on the loop grows with what one client sends.
+Invariant: no work on the loop grows with what one client sends.
 """

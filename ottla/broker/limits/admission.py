@@ -1,15 +1,15 @@
-"""Which connections are taken: how many at once, how many of one address, how fast.
+"""Admission of connections: limits of their number, in total and per address, and of their rate.
 
 Rules:
-- A listener takes `max.connections` of its own (`listener.name.X.max.connections` goes before the node's), and all
-  together the node's `max.connections`. The one that is too many waits for another to go.
-- They come at `max.connection.creation.rate`, each listener's own and the node's. The one that is too fast is counted,
-  waits as long as the rate needs to come down, at most one window of the quota, and is then taken.
-- Where there are several listeners, brokers reach each other whatever the clients do: on the inter-broker listener the
-  node's own limits do not count. What is then too much, or was since a limit became lower, closes the connections of
-  other listeners that have been silent for longest.
-- An address that comes faster than its `connection_creation_rate` is closed after the time that it should have waited;
-  one that has `max.connections.per.ip` of them is closed at once. Neither is counted.
+- A listener admits up to its own `max.connections` (`listener.name.X.max.connections`, else the node's), and all
+  listeners together up to the node's `max.connections`. An excess connection waits until another one closes.
+- Connections are admitted at `max.connection.creation.rate`, a listener's own and the node's. One that comes too fast
+  is counted, waits until the rate is down, at most one quota window, and is then admitted.
+- With several listeners, clients must not keep brokers from reaching each other: the node's limits do not apply to the
+  inter-broker listener. If the total is then too high, or a limit is lowered, the connections of other listeners that
+  have been idle longest are closed.
+- A connection from an address that exceeds its `connection_creation_rate` is closed after its throttle time; one beyond
+  `max.connections.per.ip` is closed at once. Neither is counted.
 
 KIPs: 308 and 402 (limits), 612 (rates).
 """
@@ -33,10 +33,10 @@ _ADDRESSES_SWEPT = 1000
 
 
 class Admission:
-    """What all listeners of a node count together; the node makes it."""
+    """The limits that all listeners of a node share. The node creates it."""
 
     def __init__(self, settings: Callable[[], ServerSettings], now_ms: Callable[[], int]) -> None:
-        #: They may change while the node runs.
+        #: A callable, because the settings may change while the node runs.
         self.settings = settings
         self.now_ms = now_ms
         self.total = 0
@@ -44,16 +44,16 @@ class Admission:
         self._counts: Counter[str] = Counter()
         self._rate = self.new_rate()
         self._ip_rates: dict[str, Rate] = {}
-        #: By address, None for the default.
+        #: Address (None: the default) -> rate limit.
         self._ip_bounds: dict[str | None, float] = {}
 
     def gate(self, listener: str) -> ListenerGate:
-        """The gate of one listener for brokers and clients."""
+        """The gate of one listener."""
         self.gates[listener] = gate = ListenerGate(self, listener)
         return gate
 
     def follow(self, image: Image) -> None:
-        """Quotas of addresses may have changed."""
+        """Apply a change of the quotas of addresses."""
         self._ip_bounds = {}
         for entity, quotas in image.quotas.items():
             name = dict(entity).get(IP, "")
@@ -61,28 +61,28 @@ class Admission:
                 self._ip_bounds[name] = quotas[CONNECTION_CREATION_RATE]
 
     def settings_changed(self) -> None:
-        """Limits may be others: let in who waited, close what is too much."""
+        """Apply a change of the limits: close excess connections, and admit waiting ones."""
         self.close_excess()
         self.wake()
 
-    # ---- what the gates ask
+    # ---- for the gates
 
     def throttle_ms(self, rate: Rate, bound: float) -> int:
-        """Count one more, and tell how long it has to wait."""
+        """Count one connection, and return how long it must wait."""
         now_ms = self.now_ms()
         rate.record(1, now_ms)
         return min(self._window_ms, rate.throttle_ms(bound, now_ms)) if bound else self._window_ms
 
     def node_throttle_ms(self) -> int:
-        """The same for the node's own rate."""
+        """As `throttle_ms`, for the node's own rate."""
         return self.throttle_ms(self._rate, self.settings().max_connection_creation_rate)
 
     def uncount(self) -> None:
-        """The connection that was counted last is not taken."""
+        """Take the last connection back out of the node's rate: it is not admitted."""
         self._rate.record(-1, self.now_ms())
 
     def ip_throttle_ms(self, address: str) -> int:
-        """How long an address that comes too fast should have waited; only one that need not wait is counted."""
+        """The throttle time of a connection from this address. A connection that must wait is not counted."""
         bound = self._ip_bounds.get(address, self._ip_bounds.get(None))
         if bound is None:
             return 0
@@ -98,7 +98,7 @@ class Admission:
         return wait_ms
 
     def take(self, address: str) -> bool:
-        """Count a connection; False when its address has as many as it may have."""
+        """Count a connection; False if its address has reached its limit."""
         settings = self.settings()
         if self._counts[address] >= _overrides(settings).get(address, settings.max_connections_per_ip):
             return False
@@ -107,7 +107,7 @@ class Admission:
         return True
 
     def give_back(self, address: str) -> None:
-        """A connection that was taken is gone: another may have its place, on any listener."""
+        """Release the slot of an admitted connection that has closed, and wake waiting ones on any listener."""
         self.total -= 1
         self._counts[address] -= 1
         if not self._counts[address]:
@@ -115,12 +115,12 @@ class Admission:
         self.wake()
 
     def wake(self) -> None:
-        """A connection that waits may be let in now."""
+        """Wake the gates, because a waiting connection may fit now."""
         for gate in self.gates.values():
             gate.wake()
 
     def close_excess(self) -> None:
-        """Close the connections of clients that were silent for longest, as long as there are too many."""
+        """Close the clients' connections that have been idle longest, as long as there are too many."""
         while self.total > self.settings().max_connections:
             listeners = [gate.listener for gate in self.gates.values() if gate.listener and not gate.is_protected]
             open_ones = [each for listener in listeners for each in listener.connections]
@@ -129,7 +129,7 @@ class Admission:
             min(open_ones, key=lambda each: each.heard_at).close("there are more connections than max.connections")
 
     def new_rate(self) -> Rate:
-        """A rate as this node's quotas measure it."""
+        """A rate with this node's quota windows."""
         return Rate(self.settings().quota_window_num, self._window_ms)
 
     @property
@@ -138,7 +138,7 @@ class Admission:
 
 
 class ListenerGate:
-    """What one listener asks. `Admission.gate` makes it."""
+    """The admission of one listener. `Admission.gate` creates it."""
 
     def __init__(self, admission: Admission, name: str) -> None:
         self.name = name
@@ -149,13 +149,13 @@ class ListenerGate:
 
     @property
     def is_protected(self) -> bool:
-        """Do brokers come here, and clients elsewhere?"""
+        """Whether this is the inter-broker listener and clients use other listeners."""
         admission = self._admission
         return len(admission.gates) > 1 and admission.settings().inter_broker_listener_name == self.name
 
     @property
     def _limits(self) -> ConnectionLimits:
-        """Its own; the node's once `listeners` names it no more, as it serves until the node stops."""
+        """The listener's limits; the node's if `listeners` no longer names it (it serves until the node stops)."""
         settings = self._admission.settings()
         nodes = ConnectionLimits(settings.max_connections, settings.max_connection_creation_rate)
         return settings.connection_limits.get(self.name, nodes)
@@ -192,13 +192,13 @@ class ListenerGate:
         self._admission.give_back(address)
 
     def wake(self) -> None:
-        """A connection that waits at this listener may be let in now."""
+        """Look at this listener's waiting connections again."""
         if self.listener is not None:
             self.listener.look_again()
 
 
 def _overrides(settings: ServerSettings) -> Mapping[str, int]:
-    """`max.connections.per.ip.overrides`: address:count of each."""
+    """Address -> count, from `max.connections.per.ip.overrides`."""
     text = settings.max_connections_per_ip_overrides
     pairs = (each.strip().rpartition(":") for each in text.split(",") if each.strip())
     return {address.strip(): int(count) for address, _, count in pairs}

@@ -1,15 +1,16 @@
-"""Client quotas in force: who is how fast, and who has to wait. No clock of its own: everything takes the time.
+"""Client quotas: measures clients and decides how long they must wait. Callers pass the time.
 
 Rules:
-- A quota is the nearest of eight that can be set for a user and a client id (`_order`); what counts together is what
-  the nearest one names: a user, a client id, or both. A default counts for each user or client id alone.
-- The response leaves at once and says how long the client has to wait; meanwhile nothing is read from its connection.
-- A fetch that is too fast gets no records, and what it would have read is not counted.
-- Time on the loop (`request_percentage`) is waited for at most one window at a time, as in Kafka.
-- A controller mutation is a partition that is made or deleted. Who can be told (`strict`) is refused what comes after
-  the bucket is overdrawn; who is older gets everything and waits.
+- Of eight entities that can hold a quota for a user and a client id, the most specific one applies (`_order`). Clients
+  are measured together if they share what that entity names: a user, a client id, or both. A default applies to each
+  user or client id separately.
+- The response leaves at once and tells the client its throttle time; its connection is not read meanwhile.
+- A fetch over its quota gets no records, and the bytes it would have read are not counted.
+- The throttle time for time on the loop (`request_percentage`) is at most one window at a time, as in Kafka.
+- A controller mutation is a created or deleted partition. A client that understands the error (`strict`) is refused
+  once its bucket is overdrawn; an older client gets everything and waits.
 
-While no quota is set nothing is measured: `active` is False.
+While no quota is set, nothing is measured: `active` is False.
 
 KIPs: 13, 55, 124 request time, 219 the response first, 599 controller mutations.
 """
@@ -32,7 +33,7 @@ from ottla.kernel.rate import Rate, TokenBucket
 from ottla.metadata.image import Image, QuotaEntity
 from ottla.settings.server.settings import ServerSettings
 
-#: Beyond this many clients the idle ones are forgotten.
+#: Beyond this many clients the idle ones are dropped.
 _CLIENTS_SWEPT = 1000
 _DEFAULT = None
 
@@ -41,7 +42,7 @@ M = TypeVar("M")
 
 
 class _Meters(Generic[M]):
-    """The meters of one kind of quota, one for each group of clients that are counted together."""
+    """The meters of one kind of quota, one for each group of clients measured together."""
 
     def __init__(self, key: str, make: Callable[[], M], is_idle: Callable[[M, float, int], bool]) -> None:
         self.key = key
@@ -61,7 +62,7 @@ class _Meters(Generic[M]):
 
 
 class Quotas:
-    """The node makes it; the image tells it what is set."""
+    """A node's client quotas, as set in the metadata. The node creates it."""
 
     def __init__(self, windows: int, window_seconds: int, burst_seconds: int) -> None:
         self._windows, self._window_ms = windows, window_seconds * 1000
@@ -74,12 +75,12 @@ class Quotas:
             lambda each, bound, now: each.is_full(bound, now),
         )
         self._quotas: Mapping[QuotaEntity, Mapping[str, float]] = {}
-        #: Is anything to be measured at all?
+        #: False while no quota is set.
         self.active = False
 
     @classmethod
     def of(cls, settings: ServerSettings) -> Quotas:
-        """As the settings say how to measure."""
+        """Quotas with the windows from the settings."""
         burst_seconds = settings.controller_quota_window_num * settings.controller_quota_window_size_seconds
         return cls(settings.quota_window_num, settings.quota_window_size_seconds, burst_seconds)
 
@@ -87,34 +88,34 @@ class Quotas:
         return _Meters(key, lambda: Rate(self._windows, self._window_ms), lambda each, _, now: each.is_idle(now))
 
     def follow(self, image: Image) -> None:
-        """What is set may have changed."""
+        """Apply a change of the quotas."""
         self._quotas = image.quotas
         self.active = any(kind != "ip" for entity in image.quotas for kind, _ in entity)
 
-    # ---- what is measured
+    # ---- measuring
 
     def produced(self, user: str, client_id: str, size: int, now_ms: int) -> int:
-        """Count a produce request; how long its client has to wait."""
+        """Count a produce request; return its throttle time."""
         return self._record(self._produce, user, client_id, size, now_ms)
 
     def fetched(self, user: str, client_id: str, size: int, now_ms: int) -> int:
-        """Count what a fetch has read, or how long to wait before it may read so much."""
+        """Count the bytes of a fetch and return 0, or return its throttle time without counting them."""
         throttle_ms = self._record(self._fetch, user, client_id, size, now_ms)
         if throttle_ms:
             self._record(self._fetch, user, client_id, -size, now_ms)
         return throttle_ms
 
     def shared(self, user: str, client_id: str, size: int, now_ms: int) -> int:
-        """Count what a share fetch brings, whose records are acquired already; how long to wait after it."""
+        """Count the bytes of a share fetch, whose records are already acquired; return its throttle time."""
         return self._record(self._fetch, user, client_id, size, now_ms)
 
     def fetch_bytes_max(self, user: str, client_id: str) -> int | None:
-        """More than this at once would never pass the quota; None where there is none."""
+        """The most bytes that one fetch may read within the quota; None if there is no quota."""
         found = self._bound(self._fetch.key, user, client_id)
         return None if found is None else int(found[1] * (self._windows - 1) * self._window_ms / 1000)
 
     def used(self, user: str, client_id: str, seconds: float, now_ms: int) -> int:
-        """Count time on the loop; how long to wait, at most one window."""
+        """Count time on the loop; return the throttle time, at most one window."""
         return min(self._window_ms, self._record(self._time, user, client_id, seconds * 100, now_ms))
 
     def _record(self, meters: _Meters[Rate], user: str, client_id: str, value: float, now_ms: int) -> int:
@@ -127,16 +128,16 @@ class Quotas:
         return rate.throttle_ms(bound, now_ms)
 
     def mutations(self, user: str, client_id: str, now_ms: int, *, strict: bool) -> Mutations | None:
-        """What one request's changes of the controller's state are charged to; None where there is no quota."""
+        """The bucket for one request's controller mutations; None if there is no quota."""
         found = self._bound(self._mutations.key, user, client_id)
         if found is None:
             return None
         return Mutations(self._mutations.meter(*found, now_ms), found[1], now_ms, strict)
 
-    # ---- which quota it is
+    # ---- finding the quota
 
     def _bound(self, name: str, user: str, client_id: str) -> tuple[Key, float] | None:
-        """(what counts together, the bound) of the nearest entity that has this quota."""
+        """(meter key, bound) of the most specific entity with this quota."""
         for entity, key in _order(user, client_id):
             bound = self._quotas.get(entity, _NONE).get(name)
             if bound is not None:
@@ -145,18 +146,18 @@ class Quotas:
 
 
 class Mutations:
-    """The changes of one request to the controller, charged to a bucket."""
+    """The controller mutations of one request, charged to a bucket."""
 
     def __init__(self, bucket: TokenBucket, per_second: float, now_ms: int, strict: bool) -> None:
         self._bucket = bucket
         self._per_second = per_second
         self._now_ms = now_ms
         self._strict = strict
-        #: How long the client has to wait.
+        #: How long the client must wait.
         self.throttle_ms = 0
 
     def charge(self, partitions: int) -> None:
-        """So many partitions are made or deleted. THROTTLING_QUOTA_EXCEEDED when the bucket is overdrawn already."""
+        """Charge created or deleted partitions. THROTTLING_QUOTA_EXCEEDED if the bucket is already overdrawn."""
         overdrawn_ms = self._bucket.throttle_ms(self._per_second, self._now_ms)
         if self._strict and overdrawn_ms:
             self.throttle_ms = max(self.throttle_ms, overdrawn_ms)
@@ -167,7 +168,7 @@ class Mutations:
 
 
 def _order(user: str, client_id: str) -> tuple[tuple[QuotaEntity, Key], ...]:
-    """The entities that may hold a quota, the nearest first, with what counts together under each."""
+    """The entities that may hold a quota, most specific first, each with the key of its meter."""
     both, of_user, of_client = (user, client_id), (user, ""), ("", client_id)
     return (
         (((CLIENT_ID, client_id), (USER, user)), both),

@@ -1,14 +1,14 @@
-"""Clients' metrics (KIP-714): who is to push which, how often, and where they go.
+"""Client metrics (KIP-714): subscriptions, push intervals and export.
 
 Rules:
-- A subscription is a `client-metrics` resource: metrics, an interval, and patterns of the clients that it is for. A
-  client has the metrics of all that match it, and the shortest of their intervals.
-- A client asks first and then pushes once an interval; what comes too soon, or under a subscription that has changed,
-  is refused with the code that makes it ask again.
-- Metrics go to `exporter`, decompressed. Without one they would go nowhere, and the two APIs are not offered, as in
-  Apache Kafka without a receiver; who asks all the same is served.
+- A subscription is a `client-metrics` resource: metrics, an interval, and patterns that match clients. A client gets
+  the metrics of all subscriptions that match it, and the shortest of their intervals.
+- A client asks for its subscription and then pushes once per interval. A push that is too early, or under an outdated
+  subscription, gets the error code that makes the client ask again.
+- Decompressed metrics go to `exporter`. Without an exporter the two APIs are not offered, as in Apache Kafka without a
+  receiver plug-in, but a client that uses them anyway is served.
 
-An instance lives as long as its connection, and at most `_INSTANCES_MAX` are known: the oldest goes.
+An instance lives as long as its connection. At most `_INSTANCES_MAX` are kept; beyond that the oldest is dropped.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ else:
     expression = LazyModule("ottla.kernel.re2.pattern")
 
 _INSTANCES_MAX = 16_384
-#: Longer ago than any interval: monotonic time may begin at 0.
+#: Earlier than any interval: monotonic time may begin at 0.
 _NEVER_MS = -(1 << 62)
 _INTERVAL_MS: int = ClientMetricsSettings.interval_ms.default
 _ALL_METRICS = "*"
-#: A push may become so many times `telemetry.max.bytes` when it is decompressed.
+#: The factor of `telemetry.max.bytes` up to which a push may decompress.
 _PLAIN_TO_PUSHED = 4
 #: Kafka's order: zstd, lz4, gzip, snappy.
 ACCEPTED_COMPRESSION_TYPES = (4, 3, 1, 2)
@@ -46,7 +46,7 @@ _RESERVED_ID_LAST = 1
 
 
 class Client(NamedTuple):
-    """A client, as `match` sees it."""
+    """A client's attributes for `match`."""
 
     client_id: str
     software: tuple[str, str]
@@ -54,15 +54,15 @@ class Client(NamedTuple):
 
 
 class ClientMetrics(NamedTuple):
-    """What one client pushed."""
+    """A push of a client."""
 
     instance_id: Uuid
     client: Client
-    #: The client is about to close.
+    #: True if the client is about to close.
     terminating: bool
-    #: OpenTelemetry's MetricsData, as protobuf.
+    #: OpenTelemetry's MetricsData, in protobuf.
     data: bytes
-    #: How often it is to push.
+    #: The client's push interval.
     interval_ms: int = _INTERVAL_MS
 
 
@@ -75,7 +75,7 @@ class TelemetrySubscription(NamedTuple):
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> TelemetrySubscription:
-        """From its settings, which the controller has checked."""
+        """A subscription from its configs, which the controller has checked."""
         pairs = (part.split("=") for part in config.get("match", "").split(",") if part)
         return cls(
             tuple(part.strip() for part in config.get("metrics", "").split(",") if part),
@@ -88,12 +88,12 @@ def _matches(pattern: str, attribute: str) -> bool:
     try:
         return expression.Expression(pattern, attribute).matches(attribute)
     except expression.InvalidExpression:
-        # Written by an older version of this program, or too much work.
+        # Written by an older version of this program, or the match is too expensive.
         return False
 
 
 class Instance:
-    """A client. `Telemetry` makes it when it first asks."""
+    """A client instance. `Telemetry` creates it on the first request."""
 
     def __init__(self, instance_id: Uuid, client: Client) -> None:
         self.instance_id = instance_id
@@ -106,7 +106,7 @@ class Instance:
         self.error = ErrorCode.NONE
 
     def subscribe(self, subscriptions: list[TelemetrySubscription]) -> None:
-        """Take what matches."""
+        """Take over the subscriptions that match this client."""
         attributes = {
             "client_instance_id": uuid_text(self.instance_id),
             "client_id": self.client.client_id,
@@ -131,19 +131,19 @@ class Instance:
 
 
 class Telemetry:
-    """A node's clients and their subscriptions. The node makes it."""
+    """A node's client instances and subscriptions. The node creates it."""
 
     def __init__(self, rng: Rng) -> None:
         self._rng = rng
         self._subscriptions: list[TelemetrySubscription] = []
-        #: In the order in which they came.
+        #: Oldest first.
         self._instances: dict[Uuid, Instance] = {}
         self._by_connection: dict[object, Uuid] = {}
-        #: Where metrics go; set it before the node serves.
+        #: The receiver of pushed metrics; set it before the node serves.
         self.exporter: Callable[[ClientMetrics], None] | None = None
 
     def export_to(self, exporter: Callable[[ClientMetrics], None]) -> None:
-        """Have metrics go there, too."""
+        """Add a receiver of pushed metrics."""
         before = self.exporter
 
         def both(metrics: ClientMetrics) -> None:
@@ -154,7 +154,7 @@ class Telemetry:
         self.exporter = both
 
     def follow(self, old: Image, new: Image) -> None:
-        """Settings of client metrics may have changed."""
+        """Apply a change of the client metrics subscriptions."""
         if not new.changed_configs(old, CLIENT_METRICS):
             return
         names = new.config_names(CLIENT_METRICS)
@@ -163,7 +163,7 @@ class Telemetry:
             instance.subscribe(self._subscriptions)
 
     def ask(self, connection: object, client: Client, instance_id: Uuid, now_ms: int) -> Instance:
-        """What a client is to push. THROTTLING_QUOTA_EXCEEDED when it asked or pushed within the interval."""
+        """A client's subscription. THROTTLING_QUOTA_EXCEEDED if it asked or pushed within the interval."""
         if instance_id == NO_UUID:
             instance_id = random_uuid(self._rng)
         instance = self._instance(connection, client, instance_id)
@@ -188,7 +188,7 @@ class Telemetry:
         bytes_max: int,
         now_ms: int,
     ) -> None:
-        """Take a client's metrics. KafkaError with the code by which it knows what to do."""
+        """Accept a client's metrics. KafkaError with the code that tells the client what to do."""
         if int.from_bytes(instance_id, "big") <= _RESERVED_ID_LAST:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         instance = self._instance(connection, client, instance_id)
@@ -210,7 +210,7 @@ class Telemetry:
     def _check_push(self, instance: Instance, subscription_id: int, terminating: bool, now_ms: int) -> None:
         if instance.terminating:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        # The first push after a question may come within the interval: clients spread it.
+        # The first push after a subscription request may come early, because clients add jitter to it.
         if instance.asked_ms > instance.pushed_ms or now_ms - instance.pushed_ms >= instance.interval_ms:
             instance.pushed_ms = now_ms
         elif not terminating:
@@ -234,7 +234,7 @@ class Telemetry:
         exporter(ClientMetrics(instance.instance_id, instance.client, terminating, plain, instance.interval_ms))
 
     def forget(self, connection: object) -> None:
-        """A connection is closed."""
+        """Drop the instance of a closed connection."""
         instance_id = self._by_connection.pop(connection, None)
         if instance_id is not None:
             self._instances.pop(instance_id, None)

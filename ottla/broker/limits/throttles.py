@@ -1,4 +1,4 @@
-"""The throttles of a node's replication as the metadata set them (KIP-73, KIP-113)."""
+"""The replication throttles of a node as the metadata sets them (KIP-73, KIP-113)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.settings.topic.declaration import TopicDeclaration
 
 
 class Throttles:
-    """What a leader sends, what followers fetch, what moves between directories. The node makes it."""
+    """Throttles of what leaders send, followers fetch, and moves copy between directories. The node creates it."""
 
     def __init__(self, node_id: int, settings: ServerSettings) -> None:
         self._node_id = node_id
@@ -26,7 +26,7 @@ class Throttles:
         )
 
     def follow(self, old: Image, new: Image) -> None:
-        """The metadata changed, and perhaps what it says of throttles."""
+        """Apply a change of the throttle configs."""
         if new.changed_configs(old, BROKER):
             own, every = new.config(BROKER, str(self._node_id)), new.config(BROKER, "")
             for throttle, rate in (
