@@ -1,8 +1,8 @@
-"""The response to a request that fails as a whole, for every API that does not say it in its own way.
+"""The response to a request that fails as a whole, for every API without a form of its own.
 
-The code stands at the top of the response where its version has a place for it. Elsewhere the response mirrors the
-request: one element for each that was asked about, with the code in each, as Apache Kafka's error responses have it.
-No node is -1 at port -1.
+The error code goes to the top of the response if its version has a field for it. Otherwise the response mirrors the
+request: one element for each requested item, with the code in each, like Apache Kafka's error responses. A missing
+node is id -1 and port -1.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ottla.wire.schema import WireField, fields
 
 
 def refusal(request: Any, response_class: Any, version: int, error: KafkaError) -> Any | None:
-    """The response that says `error`, or None when this version has no way to say it.
+    """The response with `error`, or None if this version has no field for it.
 
-    It calls itself for each part of the response, with the part of the request that it answers.
+    It calls itself for each part of the response, with the corresponding part of the request.
     """
     struct = response_class()
     if not isinstance(request, str | int | bytes):
@@ -41,7 +41,7 @@ def _say(struct: Any, version: int, error: KafkaError) -> bool:
 
 
 def _mirror(asked: Any, struct: Any, version: int, error: KafkaError) -> bool:
-    """Fill the response's list of parts from the request's list of what it asks about."""
+    """Fill the response's list of parts from the request's list of items."""
     part = next((field for field in fields(type(struct)) if _is_part(field, version)), None)
     if part is None or isinstance(asked, str | int | bytes):
         return False
@@ -62,7 +62,7 @@ def _mirror(asked: Any, struct: Any, version: int, error: KafkaError) -> bool:
 
 
 def _name(struct: Any, value: Any, kind: str, version: int) -> None:
-    """Put what was asked about where the part says what it is about."""
+    """Put the requested item into the field of the part that identifies it."""
     for field in fields(type(struct)):
         if field.type == kind and version in field.versions and field.name != "error_message":
             setattr(struct, field.name, value)
@@ -84,7 +84,7 @@ def _is_part(field: WireField, version: int) -> bool:
 
 @cache
 def _has_code(cls: Any, version: int) -> bool:
-    """Is there a place for a code in this struct or below it?"""
+    """Whether this struct or one below it has a field for an error code."""
     return any(
         version in field.versions
         and (

@@ -1,4 +1,4 @@
-"""What fetches of consumers and of followers share: their requests and responses, a partition at a time."""
+"""The parts of Fetch requests and responses that consumers and followers share, one partition at a time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ottla.wire.api.fetch import (
 )
 
 BY_ID_FROM = 13
-#: Below this a copy is cheaper than a sendfile call of its own.
+#: Below this size a copy is cheaper than a separate sendfile call.
 _COPY_BYTES_MAX = 16 << 10
 _NO_RECORDS = b""
-#: What is not looked up in the log at all.
+#: Errors for which the log is not consulted at all.
 _UNKNOWN = frozenset(
     {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 )
@@ -44,7 +44,7 @@ def wanted_of(request: FetchRequest, by_id: bool) -> Iterator[Wanted]:
 
 
 def divergence(replica: HostedReplica, wanted: Wanted) -> PartitionData | None:
-    """Where the client's log leaves ours, when the epoch it last read says so (KIP-320, KIP-595)."""
+    """The point where the client's log diverges from ours according to its last fetched epoch (KIP-320, KIP-595)."""
     if wanted.last_fetched_epoch < 0:
         return None
     epoch, end_offset = replica.end_offset_for_epoch(wanted.last_fetched_epoch)
@@ -64,7 +64,7 @@ def divergence(replica: HostedReplica, wanted: Wanted) -> PartitionData | None:
 
 
 def partition_data(index: int, fetched: Fetched) -> PartitionData:
-    """What a read has found."""
+    """The response for a successful read."""
     data = PartitionData(
         partition_index=index,
         high_watermark=fetched.high_watermark,
@@ -84,7 +84,7 @@ def partition_data(index: int, fetched: Fetched) -> PartitionData:
 
 
 def sent_elsewhere(index: int, replica: HostedReplica, broker_id: int) -> PartitionData:
-    """The consumer is to read from another replica (KIP-392)."""
+    """The response that sends a consumer to another replica (KIP-392)."""
     return PartitionData(
         partition_index=index,
         high_watermark=replica.high_watermark,
@@ -97,7 +97,7 @@ def sent_elsewhere(index: int, replica: HostedReplica, broker_id: int) -> Partit
 
 
 def failed(index: int, code: ErrorCode) -> PartitionData:
-    """The answer for a partition that cannot be read."""
+    """The response for a partition that cannot be read."""
     return PartitionData(
         partition_index=index,
         error_code=code,
@@ -110,7 +110,7 @@ def failed(index: int, code: ErrorCode) -> PartitionData:
 
 
 def append_data(response: FetchResponse, topic: str | bytes, data: PartitionData) -> None:
-    """Add a partition to the response, beside the last one's if they are of one topic."""
+    """Add a partition to the response, merged with the previous one if both belong to the same topic."""
     last = response.responses[-1] if response.responses else None
     if last is None or topic != (last.topic_id if isinstance(topic, bytes) else last.topic):
         last = FetchableTopicResponse()

@@ -1,8 +1,8 @@
-"""A handler and the call it is given: `handles` registers a plain function under its API's key.
+"""A handler and the call it gets: `handles` registers a plain function under its API's key.
 
 Rules:
 - A handler is registered when its module is imported, on the first request of its API (`ottla.broker.dispatch`).
-- A whole request fails by `KafkaError`; `Handler.refuse` says it in the API's own form.
+- A request fails as a whole by `KafkaError`; `Handler.refuse` builds the API's response to it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
 
 class Handler:
-    """An API's function and how its whole-request errors are said."""
+    """An API's function, and the builder of its whole-request error responses."""
 
     __slots__ = ("api", "function", "refuse")
 
@@ -40,7 +40,7 @@ class Handler:
         return response
 
 
-#: Every handler whose module is imported, by its API's key: of brokers' listeners, and of controllers' listeners.
+#: API key -> handler, for every imported module: of brokers' listeners, and of controllers' listeners.
 REGISTERED: dict[int, Handler] = {}
 CONTROLLER_REGISTERED: dict[int, Handler] = {}
 
@@ -48,7 +48,7 @@ CONTROLLER_REGISTERED: dict[int, Handler] = {}
 def handles(key: int, *, refuse: Refusal | None = None, on: frozenset[str] = BROKER) -> Callable[[_Handler], _Handler]:
     """Register an API's handler on these kinds of listeners.
 
-    `refuse` builds its response to a KafkaError where it has no top-level code.
+    `refuse` builds its response to a KafkaError if the generic form is not the right one.
     """
 
     def register(function: _Handler) -> _Handler:
@@ -63,33 +63,33 @@ def handles(key: int, *, refuse: Refusal | None = None, on: frozenset[str] = BRO
 
 
 class Meter:
-    """What one request costs."""
+    """The cost of one request."""
 
     __slots__ = ("frame_bytes", "seconds")
 
     def __init__(self, frame_bytes: int, began_seconds: float) -> None:
         self.frame_bytes = frame_bytes
-        #: On the loop, in stage one.
+        #: Time on the loop, up to the handler's return.
         self.seconds = -began_seconds
 
 
 class Times:
-    """When a request came and when it was worked at, in seconds of `Turns.now`. It is there while a log wants it."""
+    """Timestamps of a request, in seconds of `Turns.now`. Kept only while a log needs them."""
 
     __slots__ = ("answered_at", "began_at", "came_at", "frame_bytes", "handled_at")
 
     def __init__(self, connection: Connection, frame_bytes: int) -> None:
         self.came_at = connection.came_at
-        #: Its handler begins, returns, and has the answer.
+        #: When the handler begins, when it returns, and when the response is available.
         self.began_at = self.handled_at = self.answered_at = connection.turns.now()
         self.frame_bytes = frame_bytes
 
 
 class Call:
-    """A request's surroundings: who asks, in which version, of which node."""
+    """The context of a request: the client, the version, the node."""
 
     __slots__ = ("client_id", "connection", "correlation_id", "meter", "node", "times", "version")
-    #: Was its frame long, so that it was read in steps, is handled in steps and is answered in steps?
+    #: True for a long frame, which is decoded, handled and answered in steps.
     is_long: ClassVar[bool] = False
 
     def __init__(
@@ -100,14 +100,14 @@ class Call:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
-        #: What the request cost, while there are quotas.
+        #: The request's cost; None while there are no quotas.
         self.meter: Meter | None = None
-        #: Its times, while a log wants lines about requests.
+        #: The request's timestamps; None while no log needs them.
         self.times: Times | None = None
 
     @property
     def user(self) -> str:
-        """The name of the principal."""
+        """The name in the principal."""
         return self.principal.partition(":")[2]
 
     @property
@@ -122,5 +122,5 @@ class Call:
 
     @property
     def principal(self) -> str:
-        """The client's principal. Without authentication everyone is Kafka's `User:ANONYMOUS`."""
+        """The client's principal; Kafka's `User:ANONYMOUS` without authentication."""
         return self.connection.principal

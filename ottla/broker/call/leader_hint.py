@@ -1,6 +1,6 @@
-"""The new leader, told beside errors by Produce 10, Fetch 16 and what share groups ask (KIP-951).
+"""The new leader as a hint beside errors, in Produce 10, Fetch 16 and share group requests (KIP-951).
 
-A client that is told need not ask for metadata.
+A client with the hint need not ask for metadata.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WRONG_LEADER = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH
 
 
 def hint_to_producer(call: Call, response: produce.ProduceResponse) -> produce.ProduceResponse:
-    """The response, with the leaders of the partitions that are not led here."""
+    """The response, with the leaders of partitions that this node does not lead."""
     if call.version >= _PRODUCE_FROM:
         for topic in response.responses:
             for part in topic.partition_responses:
@@ -29,7 +29,7 @@ def hint_to_producer(call: Call, response: produce.ProduceResponse) -> produce.P
 
 
 def hint_to_consumer(call: Call, response: fetch.FetchResponse, topic: str | bytes, data: fetch.PartitionData) -> None:
-    """Add to the response who leads a partition that was asked for at the wrong place or in the wrong epoch."""
+    """Add the leader of a partition that was requested from the wrong node or in the wrong epoch."""
     if data.error_code in _WRONG_LEADER and call.version >= _FETCH_FROM:
         name = topic if isinstance(topic, str) else call.node.topic_name(topic)
         data.current_leader = fetch.LeaderIdAndEpoch()
@@ -37,7 +37,7 @@ def hint_to_consumer(call: Call, response: fetch.FetchResponse, topic: str | byt
 
 
 def hint_to_share_member(call: Call, response: Any, endpoint: Callable[..., Any]) -> None:
-    """The same in a ShareFetchResponse or ShareAcknowledgeResponse, whose module has the class `endpoint`."""
+    """As `hint_to_consumer`, for ShareFetch and ShareAcknowledge; `endpoint` is their module's NodeEndpoint."""
     for topic in response.responses:
         for part in topic.partitions:
             if part.error_code in _WRONG_LEADER:

@@ -1,8 +1,8 @@
-"""What a handler returns: the response itself, or the promise of it.
+"""What a handler returns: the response itself, or a `Later` that will hold it.
 
 Rules:
-- `Later` is resolved exactly once, on the loop's thread; its waiter is called at once, not in the loop's
-  next turn as with asyncio's futures, since every turn is latency.
+- `Later` is resolved exactly once, on the loop's thread. Its callback runs at once and not, as with asyncio's futures,
+  in the loop's next turn, because every turn is latency.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_REPLY: Final = NoReply()
 
 
 class Later:
-    """A response that is not there yet. A handler makes it, something that happens later resolves it."""
+    """A future response. A handler creates it, and a later event resolves it."""
 
     __slots__ = ("_waiting", "superseded", "value")
 
@@ -40,34 +40,35 @@ class Later:
         return self.value is not None
 
     def resolve(self, value: Any) -> None:
-        """Give the response, or the KafkaError the request fails with."""
+        """Set the response, or the KafkaError with which the request fails."""
         assert self.value is None, "a request has one response"
         self.value = value
-        # Both mostly lead back here: without this only the collector would free a response.
+        # Both usually refer back to this object: without this only the collector would free a response.
         waiting, self._waiting = self._waiting, None
         self.superseded = None
         if waiting is not None:
             waiting(value)
 
     def then(self, waiting: Callable[[Any], None]) -> None:
-        """Call `waiting` with the response: now if it is there."""
+        """Call `waiting` with the response, now or when it is set."""
         if self.value is not None:
             waiting(self.value)
         else:
             self._waiting = waiting
 
 
-#: Calls what it is given once, on the loop's thread and not at once, when what a step needs is there.
+#: Calls its argument once, on the loop's thread but not at once, when the next step can be done.
 Wait = Callable[[Callable[[], None]], None]
 Work = Generator[Wait | None, None, Any]
 
 
 def in_turns(connection: Connection, work: Work) -> Any:
-    """Do a long request's `work` a step at a time: the response, or a `Later` of it.
+    """Do a long request's `work` in steps; return the response, or a `Later` that will hold it.
 
-    Each `yield` ends a step, which takes about a millisecond. The first is done now, and a request of one step is
-    answered as any other; between the later ones others have their turns. The client's next request waits for the end.
-    A step may yield a `Wait`, which is called with what does the next step. The work may end in a `Later` of its own.
+    Each `yield` ends a step, which takes about a millisecond. The first step is done now, and a request of one step is
+    answered like any other; between later steps the loop serves others. The client's next request waits for the end.
+    A step may yield a `Wait`, which gets the callback that does the next step. The work may return a `Later` of its
+    own.
     """
     try:
         wait = next(work)
@@ -77,10 +78,10 @@ def in_turns(connection: Connection, work: Work) -> Any:
 
 
 class _InTurns:
-    """The work of one request that is done in steps. `in_turns` makes it.
+    """The work of one request that is done in steps. `in_turns` creates it.
 
-    Nothing here leads back to itself once the work has ended: the response of a long request is large, and what only
-    the collector can free would stay for minutes.
+    Nothing here refers back to itself once the work has ended: the response of a long request is large, and would stay
+    for minutes if only the collector could free it.
     """
 
     __slots__ = ("_connection", "_last", "_work", "later")
@@ -88,7 +89,7 @@ class _InTurns:
     def __init__(self, connection: Connection, work: Work, wait: Wait | None) -> None:
         self._connection = connection
         self._work = work
-        #: What the work ended in, if that is a promise, too.
+        #: The `Later` that the work returned, if any.
         self._last: Later | None = None
         self.later = Later(self._supersede)
         connection.pause()
@@ -129,5 +130,5 @@ class _InTurns:
 
 #: What handlers return. The response's class is checked when it is encoded.
 Reply = Any
-#: (request, version, error) -> the response that says so.
+#: (request, version, error) -> the error response.
 Refusal = Callable[[Any, int, KafkaError], Any]

@@ -1,9 +1,9 @@
-"""The node's authorizer: Kafka's StandardAuthorizer, with the rules of the metadata.
+"""The node's authorizer: Kafka's StandardAuthorizer, with the ACLs from the metadata.
 
 Rules:
-- The authorizer follows the committed metadata: a rule counts from when the node has it.
-- Denials are logged at INFO by `ottla.authorizer`, what is allowed at DEBUG, unless a question only filters a list. Of
-  one request not more than `_LINES_MAX` lines: it may name as much as its sender likes.
+- The authorizer follows the committed metadata: an ACL takes effect when this node has replayed it.
+- `ottla.authorizer` logs denials at INFO and permissions at DEBUG, except for questions that only filter a list. One
+  request gets at most `_LINES_MAX` lines, because it may name as many resources as its sender likes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.settings.server.settings import ServerSettings
 
 _log = logging.getLogger("ottla.authorizer")
 
-#: What is answered where something of a kind may not be done.
+#: Resource type -> the error code of a denial.
 CODES = {
     AclResource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     AclResource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
@@ -30,17 +30,17 @@ _LINES_MAX = 100
 
 
 class Authorizer:
-    """Made by a node that is told to have one."""
+    """Answers whether a client may perform an operation. The node creates it if authorizer.class.name is set."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self.rules = _rules(settings)
         self._image = Image.empty()
-        #: The request that was asked about last, and its lines in the log.
+        #: The request of the last question, and its number of log lines.
         self._call: Call | None = None
         self._lines = 0
 
     def follow(self, image: Image) -> None:
-        """The metadata is now this."""
+        """Apply the changes of the ACLs up to this image."""
         old, self._image = self._image, image
         if image.acls is old.acls:
             return
@@ -54,7 +54,7 @@ class Authorizer:
     def allows(
         self, call: Call, operation: AclOperation, kind: AclResource, name: str = CLUSTER_NAME, *, told: bool = True
     ) -> bool:
-        """May the client do this? `told`: does it show in the log?"""
+        """Whether the client may perform the operation. `told`: log the answer."""
         principal, host = call.principal, java_host(call.client_address)
         allowed = self.rules.allows(principal, host, operation, kind, name)
         level = logging.DEBUG if allowed else logging.INFO
@@ -73,29 +73,29 @@ class Authorizer:
             _log.log(level, "%s asked about more in this request, which is not shown", call.principal)
 
     def check(self, call: Call, operation: AclOperation, kind: AclResource, name: str = CLUSTER_NAME) -> None:
-        """KafkaError with the kind's code, if the client may not."""
+        """Raise KafkaError with the resource type's code if the operation is denied."""
         if not self.allows(call, operation, kind, name):
             raise KafkaError(CODES[kind])
 
     def check_read(self, call: Call, topic: str) -> None:
-        """KafkaError, if the client may not read a topic."""
+        """Raise KafkaError if the client may not read a topic."""
         self.check(call, AclOperation.READ, AclResource.TOPIC, topic)
 
     def describes(self, call: Call, topic: str) -> bool:
-        """May the client know of a topic? The question filters a list, so it does not show in the log."""
+        """Whether the client may describe a topic; not logged, because the question filters a list."""
         return self.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic, told=False)
 
     def allows_any(self, call: Call, operation: AclOperation, kind: AclResource) -> bool:
-        """May the client do this to any one resource of the kind?"""
+        """Whether the client may perform the operation on at least one resource of this type."""
         return self.rules.allows_any(call.principal, java_host(call.client_address), operation, kind)
 
     def operations(self, call: Call, kind: AclResource, name: str = CLUSTER_NAME) -> int:
-        """The authorized operations of a resource, a bit each (KIP-430)."""
+        """The authorized operations on a resource, one bit each (KIP-430)."""
         return self.rules.operations(call.principal, java_host(call.client_address), kind, name)
 
 
 def java_host(address: str) -> str:
-    """An address as Java's getHostAddress writes it, which is how rules have it: 0:0:0:0:0:0:0:1."""
+    """An address in the form of Java's getHostAddress, which ACLs use: 0:0:0:0:0:0:0:1."""
     if ":" not in address:
         return address
     packed = ipaddress.IPv6Address(address.partition("%")[0])

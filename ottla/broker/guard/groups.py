@@ -24,7 +24,7 @@ _MANY_GROUPS_FROM = 8
 _PROTOCOL_FROM = 5
 _GROUP, _TRANSACTION, _SHARE = 0, 1, 2
 _HIDDEN = "The group has described topic(s) that the client is not authorized to describe."
-#: What stands in an answer for an offset that may not be seen.
+#: The fields of a response for an offset that the client may not see.
 _NO_OFFSET: dict[str, Any] = {
     "committed_offset": -1,
     "committed_leader_epoch": -1,
@@ -39,7 +39,7 @@ _GROUP_DENIED = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
 
 
 def find_coordinator(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Describe on each group or transactional id; share coordinators are for nodes."""
+    """Describe on each group or transactional id; only nodes may look up share coordinators."""
     if request.key_type == _SHARE:
         authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
         return handler.function(call, request)
@@ -57,7 +57,7 @@ def find_coordinator(authorizer: Authorizer, handler: Handler, call: Call, reque
 
 
 def sync(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Read on the group, after a look at what every request must have."""
+    """Read on the group, after a check of the request's mandatory fields."""
     if call.version >= _PROTOCOL_FROM and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     authorizer.check(call, AclOperation.READ, AclResource.GROUP, request.group_id)
@@ -65,14 +65,14 @@ def sync(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> 
 
 
 def subscribe(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Describe on every topic that a heartbeat names. The coordinator asks about those that an expression matches."""
+    """Describe on every topic that a heartbeat names. The coordinator checks the matches of a regular expression."""
     for name in set(request.subscribed_topic_names or ()):
         authorizer.check(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
     return handler.function(call, request)
 
 
 def streams_heartbeat(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Describe on every topic of the topology, and Create on the internal ones that are not there."""
+    """Describe on every topic of the topology, and Create on missing internal topics."""
     internal: set[str] = set()
     named: set[str] = set()
     for each in request.topology.subtopologies if request.topology is not None else ():
@@ -89,11 +89,11 @@ def streams_heartbeat(authorizer: Authorizer, handler: Handler, call: Call, requ
     return handler.function(call, request)
 
 
-# ---- looking in
+# ---- describing
 
 
 def describe(field: str) -> Guard:
-    """Describe on each group. A group whose members speak of topics that the client may not describe is hidden."""
+    """Describe on each group. A group whose members use topics that the client may not describe is hidden."""
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
         def may(name: str) -> bool:
@@ -122,7 +122,7 @@ def describe(field: str) -> Guard:
 
 
 def _topics_of(group: Any) -> set[str]:
-    """The topics that a described group speaks of; a classic group's are bytes of its own."""
+    """The topics in a group's description; a classic group's are opaque bytes of its protocol."""
     found: set[str] = set()
     for member in group.members:
         found.update(getattr(member, "subscribed_topic_names", None) or ())
@@ -138,7 +138,7 @@ def _topics_of(group: Any) -> set[str]:
 
 
 def list_groups(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """All groups to those who may describe the cluster, else those that one may describe."""
+    """All groups for a client that may describe the cluster, otherwise the groups that it may describe."""
     if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.CLUSTER, told=False):
         return handler.function(call, request)
 
@@ -178,7 +178,7 @@ def _describes(authorizer: Authorizer, call: Call, topic: Any, *, told: bool = T
 
 
 def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Offsets of one group, in the versions of one group."""
+    """Offsets of one group, in the versions that take one group."""
     if request.topics is None:
 
         def amend(response: Any) -> Any:
@@ -202,7 +202,7 @@ def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
 def _offsets_of_groups(
     authorizer: Authorizer, handler: Handler, call: Call, request: Any, refusal: Callable[[Any], Any]
 ) -> Reply:
-    """Offsets of many groups; `refusal` makes the answer about a topic that the client may not describe."""
+    """Offsets of several groups; `refusal` builds the response for a topic that the client may not describe."""
 
     def may(group: Any) -> bool:
         return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.GROUP, group.group_id)
@@ -217,7 +217,7 @@ def _offsets_of_groups(
         ]
 
         def amend(response: Any) -> Any:
-            # The handler answers every entry at its place, also where several name one group.
+            # The handler answers every entry in order, even if several name the same group.
             for group, (_, hidden) in zip(response.groups, divisions, strict=True):
                 group.topics = [each for each in group.topics if _describes(authorizer, call, each, told=False)]
                 if not group.error_code:
@@ -231,9 +231,9 @@ def _offsets_of_groups(
 
 
 def changed_offsets(name: str, out: str, refusal: Callable[[Any], Any]) -> Guard:
-    """Read on each topic, which the attribute `name` names; `refusal` makes the answer about one, for the list `out`.
+    """Read on each topic, whose name is in the attribute `name`; `refusal` builds a denial for the list `out`.
 
-    The group is asked about the other topics, also where there are none: it may not be there.
+    The coordinator gets the other topics, even if there are none, because the group may not exist.
     """
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
@@ -272,7 +272,7 @@ def _refused_share_topic(asked: Any) -> Any:
 
 
 def refused_deletion(asked: Any) -> Any:
-    """The answer about a topic whose offsets the client may not delete."""
+    """The response for a topic whose offsets the client may not delete."""
     from ottla.wire.api import offset_delete as wire
 
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -286,14 +286,14 @@ def refused_deletion(asked: Any) -> Any:
 
 
 def refused_share_deletion(asked: Any) -> Any:
-    """The same about a share group's offsets."""
+    """The response for a topic whose share group offsets the client may not delete."""
     from ottla.wire.api import delete_share_group_offsets as wire
 
     return wire.DeleteShareGroupOffsetsResponseTopic(topic_name=asked.topic_name, **_TOPIC_DENIED)
 
 
 def refused_share_change(asked: Any) -> Any:
-    """The answer about a topic in which the client may not move a share group."""
+    """The response for a topic whose share group offsets the client may not change."""
     from ottla.wire.api import alter_share_group_offsets as wire
 
     return wire.AlterShareGroupOffsetsResponseTopic(

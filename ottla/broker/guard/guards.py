@@ -1,11 +1,11 @@
-"""Which question each API asks of the authorizer.
+"""The authorization that each API requires.
 
 Rules:
-- `GUARDS` has an entry for every API that a node serves. One without is refused.
-- What is about one thing is one question (`whole`), about several one question each (`parts`); what hides parts of an
-  answer is in `topics` and `groups`.
+- `GUARDS` has an entry for every API that a node serves. An API without an entry is refused.
+- A request about one resource is one question (`whole`); about several, one question for each (`parts`). Guards that
+  hide parts of a response are in `topics` and `groups`.
 
-The questions are those of Kafka's KafkaApis, ControllerApis and AclApis.
+The checks are those of Kafka's KafkaApis, ControllerApis and AclApis.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ GUARDS: dict[int, Guard] = {
     ApiKey.SASL_AUTHENTICATE: free,
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: free,
     ApiKey.PUSH_TELEMETRY: free,
-    # They are refused to everyone.
+    # The handlers check these themselves.
     ApiKey.CREATE_DELEGATION_TOKEN: free,
     ApiKey.RENEW_DELEGATION_TOKEN: free,
     ApiKey.EXPIRE_DELEGATION_TOKEN: free,
@@ -135,7 +135,7 @@ GUARDS: dict[int, Guard] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _alter,
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _describe,
     ApiKey.UPDATE_FEATURES: _alter,
-    # ---- nodes among themselves
+    # ---- between nodes
     **dict.fromkeys(
         (
             ApiKey.INITIALIZE_SHARE_GROUP_STATE,

@@ -1,7 +1,7 @@
-"""Guards of requests that name several things: what may not be done is refused, the rest goes to the handler.
+"""Guards of requests that name several resources: denied parts are refused, and the rest goes to the handler.
 
-A guard is a function (authorizer, handler, call, request) -> reply. The refusals are made by the handler's own
-`refuse`, from a request that names only what is refused, and stand behind the handler's own answers.
+A guard is a function (authorizer, handler, call, request) -> reply. The handler's own `refuse` builds the denials, from
+a request that names only the denied parts; they follow the handler's answers.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Guard = Callable[[Authorizer, Handler, Call, Any], Reply]
 
 
 def free(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Everyone may; or the handler itself asks."""
+    """Check nothing: everyone may, or the handler checks itself."""
     return handler.function(call, request)
 
 
 def whole(operation: AclOperation, kind: AclResource, field: str | None = None) -> Guard:
-    """Ask one question for the whole request: about the cluster, or about what a field names."""
+    """Check one resource for the whole request: the cluster, or the one that a field names."""
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
         name = CLUSTER_NAME if field is None else getattr(request, field)
@@ -36,12 +36,12 @@ def whole(operation: AclOperation, kind: AclResource, field: str | None = None) 
 
 
 def cluster(operation: AclOperation) -> Guard:
-    """The same for the cluster."""
+    """Check the cluster for the whole request."""
     return whole(operation, AclResource.CLUSTER)
 
 
 def both(first: Guard, second: Guard) -> Guard:
-    """The second guard stands behind the first."""
+    """Apply the first guard, then the second."""
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
         inner = Handler(handler.api, lambda call, request: second(authorizer, handler, call, request), handler.refuse)
@@ -53,13 +53,13 @@ def both(first: Guard, second: Guard) -> Guard:
 def parts(
     operation: AclOperation, kind: AclResource, field: str, name: str | None, out: str, *, by_id: bool = False
 ) -> Guard:
-    """A question about each element of the list `field`, by its attribute `name`; answers are in the list `out`."""
+    """Check each element of the list `field`, by its attribute `name`; the answers are in the list `out`."""
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
         def may(each: Any) -> bool:
             asked = each if name is None else getattr(each, name)
             if by_id and not asked:
-                # A topic that is named by an id which is not known: the handler says so.
+                # An unknown topic id; the handler returns that error.
                 asked = call.node.topic_name(each.topic_id)
                 if asked is None:
                     return True
@@ -73,7 +73,7 @@ def parts(
 def split(
     handler: Handler, call: Call, request: Any, field: str, out: str, may: Callable[[Any], bool], error: KafkaError
 ) -> Reply:
-    """Have the handler answer about what may be done, and add refusals of the rest."""
+    """Pass the permitted parts to the handler, and add denials for the rest."""
     kept, refused = divided(getattr(request, field) or (), may)
     if not refused:
         return handler.function(call, request)
@@ -84,9 +84,9 @@ def split(
 
 
 def joined(handler: Handler, call: Call, kept: Any, out: str, refusals: list[Any]) -> Reply:
-    """The handler's answer to `kept`, the part of a request that may be done, with refusals behind its list `out`.
+    """The handler's answer to `kept`, the permitted part of a request, with denials appended to its list `out`.
 
-    An answer that is one error has no list: it stays as it is.
+    A response that is a single error has no list and stays as it is.
     """
 
     def add(response: Any) -> Any:
@@ -98,7 +98,7 @@ def joined(handler: Handler, call: Call, kept: Any, out: str, refusals: list[Any
 
 
 def divided(asked: Iterable[Any], may: Callable[[Any], bool]) -> tuple[list[Any], list[Any]]:
-    """What the client may have, and what is refused."""
+    """(permitted, denied) elements."""
     kept: list[Any] = []
     refused: list[Any] = []
     for each in asked:
@@ -107,14 +107,14 @@ def divided(asked: Iterable[Any], may: Callable[[Any], bool]) -> tuple[list[Any]
 
 
 def with_field(request: Any, field: str, value: Any) -> Any:
-    """The request with another value of one field."""
+    """A copy of the request with another value in one field."""
     made = copy.copy(request)
     setattr(made, field, value)
     return made
 
 
 def amended(reply: Reply, amend: Callable[[Any], Any]) -> Reply:
-    """The reply with its response changed, now or when it comes; errors of the whole stay."""
+    """The reply with its response changed, now or when it arrives; whole-request errors stay as they are."""
     if isinstance(reply, Later):
         if not reply.resolved:
             later = Later(reply.superseded)

@@ -1,4 +1,4 @@
-"""How a refusal looks where it is not the answer's own form with a code in it: Apache Kafka's details, API by API."""
+"""Denials that differ from the handler's own error response, API by API as in Apache Kafka."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODES = frozenset(CODES.values())
 _NO_PROTOCOL_FROM = 7
 _BATCHED_FROM = 4
 _SHARE = 2
-#: The words that are always said of the code stand beside it.
+#: APIs whose denial has the error code's standard message.
 _WORDED = {
     ApiKey.DESCRIBE_PRODUCERS,
     ApiKey.DELETE_TOPICS,
@@ -34,7 +34,7 @@ _WORDED = {
 
 
 def refusal_of(handler: Handler) -> Refusal:
-    """The handler's own refusal; of what is not authorized, as Apache says it."""
+    """The handler's error response builder, adjusted to Apache Kafka for denials."""
     key = ApiKey(handler.api.key)
     shape = _SHAPES.get(key)
 

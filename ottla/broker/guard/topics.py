@@ -1,7 +1,7 @@
-"""Guards of requests about topics, their records and their settings.
+"""Guards of requests about topics, their records and their configs.
 
-A topic that a client may not describe is refused in the same way whether it is there or not; where all topics are asked
-for it is left out.
+A topic that a client may not describe is refused in the same way whether it exists or not; a request for all topics
+leaves it out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DENIED = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def produce(authorizer: Authorizer, handler: Handler, call: Call, request: ProduceRequest) -> Reply:
-    """Write on each topic, and on the transactional id of what is transactional."""
+    """Write on each topic, and on the transactional id if there are transactional batches."""
     parts = (data for topic in request.topic_data for data in topic.partition_data)
     if request.transactional_id is not None and any(is_transactional(data.records) for data in parts):
         authorizer.check(call, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, request.transactional_id)
@@ -46,7 +46,7 @@ def produce(authorizer: Authorizer, handler: Handler, call: Call, request: Produ
 
 
 def fetch(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Followers and observers act for the cluster; of a consumer's partitions the handler asks each time it reads."""
+    """ClusterAction for followers and observers; for consumers the handler checks the topic at each read."""
     replica_id = request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
     is_controllers = call.connection.listener_name in call.node.settings.controller_listener_names
     if replica_id >= 0 or is_controllers:
@@ -55,7 +55,7 @@ def fetch(authorizer: Authorizer, handler: Handler, call: Call, request: Any) ->
 
 
 def leader_epochs(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Nodes may ask about all, clients about what they may describe."""
+    """Nodes may ask about all topics, clients about those that they may describe."""
     if authorizer.allows(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER, told=False):
         return handler.function(call, request)
 
@@ -65,11 +65,11 @@ def leader_epochs(authorizer: Authorizer, handler: Handler, call: Call, request:
     return split(handler, call, request, "topics", "topics", may, _DENIED)
 
 
-# ---- what there is
+# ---- describing
 
 
 def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: MetadataRequest) -> Reply:
-    """The topics that the client may describe; it makes those that it may create."""
+    """The topics that the client may describe; missing ones are created if it may create them."""
     refused: list[MetadataResponseTopic] = []
     everything = request.topics is None or (call.version == 0 and not request.topics)
 
@@ -80,7 +80,7 @@ def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: Meta
         request = with_field(request, "topics", _kept(authorizer, call, request, refused))
 
     def amend(response: MetadataResponse) -> MetadataResponse:
-        # In version 0 the handler takes no topics for all of them.
+        # In version 0 an empty list would ask the handler for all topics.
         shown = list(response.topics) if everything or request.topics else []
         if everything:
             shown = [each for each in shown if describes(each.name or "", told=False)]
@@ -98,7 +98,7 @@ def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: Meta
 def _kept(
     authorizer: Authorizer, call: Call, request: MetadataRequest, refused: list[MetadataResponseTopic]
 ) -> list[Any]:
-    """The topics of a request that the handler is asked about; refusals of the others go to `refused`."""
+    """The permitted topics of a request; denials of the others are added to `refused`."""
     node = call.node
     creates = request.allow_auto_topic_creation and node.settings.auto_create_topics_enable
     kept: list[Any] = []
@@ -156,7 +156,7 @@ def describe_topic_partitions(
 
 
 def describe_cluster(authorizer: Authorizer, handler: Handler, call: Call, request: DescribeClusterRequest) -> Reply:
-    """Anyone may know the brokers; the operations are the client's own."""
+    """Any client may see the brokers; the authorized operations are its own."""
 
     def amend(response: Any) -> Any:
         if request.include_cluster_authorized_operations and not response.error_code:
@@ -167,7 +167,7 @@ def describe_cluster(authorizer: Authorizer, handler: Handler, call: Call, reque
 
 
 def _of_cluster(authorizer: Authorizer, call: Call) -> int:
-    """The operations on the cluster; none for a client that may not describe it."""
+    """The authorized operations on the cluster; none for a client that may not describe it."""
     if not authorizer.allows(call, AclOperation.DESCRIBE, AclResource.CLUSTER):
         return 0
     return authorizer.operations(call, AclResource.CLUSTER)
@@ -177,7 +177,7 @@ def _of_cluster(authorizer: Authorizer, call: Call) -> int:
 
 
 def create_topics(authorizer: Authorizer, handler: Handler, call: Call, request: CreateTopicsRequest) -> Reply:
-    """Create on the cluster or on each topic; settings are told to those who may see them."""
+    """Create on the cluster or on each topic; the response shows configs only with DescribeConfigs."""
     everywhere = authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, told=False)
 
     def may(topic: Any) -> bool:
@@ -197,7 +197,7 @@ def create_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
 
 
 def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Delete on the cluster or on each topic. What may not be described is refused without its name."""
+    """Delete on the cluster or on each topic. A topic that the client may not describe is refused without its name."""
     everywhere = authorizer.allows(call, AclOperation.DELETE, AclResource.CLUSTER, told=False)
 
     def may(each: Any) -> bool:
@@ -208,7 +208,7 @@ def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
             return True
         if not authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name):
             return False
-        # A client that may describe a topic may know that it is not there.
+        # A client that may describe a topic may learn that it does not exist.
         return name not in call.node.image.topics or authorizer.allows(
             call, AclOperation.DELETE, AclResource.TOPIC, name
         )
@@ -237,14 +237,14 @@ def describe_configs(authorizer: Authorizer, handler: Handler, call: Call, reque
 
 
 def alter_configs(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """AlterConfigs on the same."""
+    """AlterConfigs on topics, groups and, for brokers, on the cluster."""
     return _configs(authorizer, handler, call, request, AclOperation.ALTER_CONFIGS, "responses")
 
 
 def _configs(
     authorizer: Authorizer, handler: Handler, call: Call, request: Any, operation: AclOperation, out: str
 ) -> Reply:
-    """Each resource is asked about once; the code of a refusal says the resource's kind."""
+    """Check each resource once; the code of a denial depends on its type."""
     known = {TOPIC, GROUP, BROKER, BROKER_LOGGER, CLIENT_METRICS}
     if handler.api.key == ApiKey.ALTER_CONFIGS:
         known.remove(BROKER_LOGGER)
@@ -253,7 +253,7 @@ def _configs(
     for each in request.resources:
         kind = _CONFIG_KINDS.get(each.resource_type, AclResource.CLUSTER)
         name = CLUSTER_NAME if kind is AclResource.CLUSTER else each.resource_name
-        # The handler refuses resources of other types.
+        # The handler refuses other resource types.
         if each.resource_type not in known or authorizer.allows(call, operation, kind, name):
             kept.append(each)
         else:

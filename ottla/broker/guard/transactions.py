@@ -1,4 +1,4 @@
-"""Guards of requests about transactions and producers' ids."""
+"""Guards of requests about transactions and producer ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BATCHED_FROM = 4
 
 
 def init_producer_id(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Write on the transactional id; without one IdempotentWrite on the cluster, or Write on any topic."""
+    """Write on the transactional id; without one, IdempotentWrite on the cluster or Write on any topic."""
     name = request.transactional_id
     if name is not None:
         authorizer.check(call, AclOperation.WRITE, AclResource.TRANSACTIONAL_ID, name)
@@ -30,7 +30,7 @@ def init_producer_id(authorizer: Authorizer, handler: Handler, call: Call, reque
 
 
 def add_partitions(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """A producer's own: Write on the id and on every topic, or none joins. Brokers' batches act for the cluster."""
+    """Write on a producer's id and on all of its topics, or none is added; ClusterAction for brokers' batches."""
     if call.version >= _BATCHED_FROM:
         authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
         return handler.function(call, request)
@@ -67,7 +67,7 @@ def add_partitions(authorizer: Authorizer, handler: Handler, call: Call, request
 
 
 def write_markers(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-    """Nodes write them, and those who may alter the cluster."""
+    """Alter or ClusterAction on the cluster."""
     if not authorizer.allows(call, AclOperation.ALTER, AclResource.CLUSTER, told=False):
         authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
     return handler.function(call, request)

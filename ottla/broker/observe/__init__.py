@@ -1,4 +1,4 @@
-"""What a node shows of itself over HTTP: metrics, health and readiness. It is there where `metrics.listener` is set.
+"""Observability of a node over HTTP: metrics, health and readiness, if `metrics.listener` is set.
 
-Invariant: without that setting nothing here is imported, and a request costs nothing more. Read `endpoint` first.
+Invariant: without that setting nothing here is imported, and requests have no extra cost. Read `endpoint` first.
 """

@@ -1,17 +1,17 @@
-"""What clients push of themselves (KIP-714), shown at `/metrics` of the node that they push to.
+"""Metrics that clients push (KIP-714), shown at `/metrics` of the node they push to.
 
     client_org_apache_kafka_producer_record_send_total{client_id="billing",client_instance_id="...",topic="orders"} 70
 
-Apache Kafka hands the metrics to a plug-in; here they are in memory until the next push. Which client pushes what is
-said by `client-metrics` subscriptions (`ottla configs set metrics NAME metrics='*' interval.ms=60000`).
+Apache Kafka passes the metrics to a plug-in; here they are kept in memory until the next push. `client-metrics`
+subscriptions decide what each client pushes (`ottla configs set metrics NAME metrics='*' interval.ms=60000`).
 
 Rules:
-- Everything is bounded, for a client may push what it likes: `_CLIENTS_MAX`, `_POINTS_A_CLIENT`, `_POINTS_MAX` in all,
-  the lengths of names and values, and the bytes that wait to be read. What does not fit is counted.
-- A push is read in pieces beside the loop's other work.
-- Names begin with `client_`, so that no client can write figures of the node. One name is of one kind.
-- Sums since the last push are added up. A client is forgotten when it has not pushed for three intervals, a minute at
-  least, so that the last push of one that ended is seen.
+- Everything is bounded, because a client may push anything: `_CLIENTS_MAX`, `_POINTS_A_CLIENT`, `_POINTS_MAX` in total,
+  the lengths of names and values, and the bytes waiting to be parsed. What exceeds a limit is dropped and counted.
+- A push is parsed in steps, so that the loop serves others.
+- Names begin with `client_`, so that a client cannot forge the node's own metrics. A name has one metric type.
+- Delta sums are added up. A client is dropped when it has not pushed for three intervals, at least a minute, so that
+  the last push of a client that has ended is still seen.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ _NAME_MAX, _TEXT_MAX, _ATTRIBUTES_MAX = 120, 80, 4
 _STEP = 50
 _KEPT_MS_MIN, _INTERVALS_KEPT = 60_000, 3
 _NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
-#: Names that begin with two underscores are Prometheus' own.
+#: Label names that begin with two underscores are reserved by Prometheus.
 _LABEL = re.compile(r"(?!__)[a-zA-Z_]\w*")
-#: What a client is called by, if it says so.
+#: Resource attributes that identify a client.
 _RESOURCES = frozenset({"client_rack", "group_id", "group_instance_id", "transactional_id"})
 
-#: A series of one client: name, labels.
+#: (name, labels) of a series of one client.
 _Series = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class _Client:
-    """What one client pushed last."""
+    """The last push of one client."""
 
     __slots__ = ("keep_until_ms", "labels", "points")
 
     def __init__(self) -> None:
         self.labels: dict[str, str] = {}
-        #: Series -> (value, is it a sum?).
+        #: Series -> (value, whether it is a sum).
         self.points: dict[_Series, tuple[float, bool]] = {}
         self.keep_until_ms = 0
 
 
 class ClientFigures:
-    """The clients of one node. The endpoint makes it, and asks it for lines."""
+    """The pushed metrics of a node's clients. The endpoint creates it, and asks it for lines."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self._loop = loop
@@ -74,11 +74,11 @@ class ClientFigures:
         self._waiting_bytes = 0
         self._reading: Iterator[None] | None = None
         self.pushes = 0
-        #: Why something is not shown -> how often.
+        #: Reason -> number of dropped items.
         self.dropped: Counter[str] = Counter()
 
     def take(self, pushed: ClientMetrics) -> None:
-        """A client pushed: read it in later turns of the loop."""
+        """Queue a client's push, to be parsed in later turns of the loop."""
         self.pushes += 1
         if self._waiting_bytes + len(pushed.data) > _WAITING_BYTES_MAX:
             self.dropped["busy"] += 1
@@ -112,7 +112,7 @@ class ClientFigures:
                         yield
             except (NotOtlp, struct.error):
                 self.dropped["unreadable"] += 1
-            # A gauge that is not pushed again is over; sums go on.
+            # A gauge that is not pushed again has ended; a sum keeps its value.
             for series, before in client.points.items():
                 if before[1] and len(told) < _POINTS_A_CLIENT:
                     told.setdefault(series, before)
@@ -151,7 +151,7 @@ class ClientFigures:
             self.dropped["names"] += 1
             return
         if not math.isfinite(point.value):
-            # Apache's clients send NaN for what was never measured.
+            # Apache's clients send NaN for metrics that were never recorded.
             return
         own = {name: value for name, value in point.resource[:16] if name in _RESOURCES}
         own.update(point.attributes[:_ATTRIBUTES_MAX])
@@ -173,7 +173,7 @@ class ClientFigures:
         told[series] = (base + point.value, point.is_sum)
 
     def lines(self) -> Generator[list[str], None, None]:
-        """The families of all clients, a piece at a time."""
+        """The metric families of all clients, in pieces."""
         self._forget(self._clock.monotonic_ms())
         found: dict[str, tuple[bool, list[tuple[str, float]]]] = {}
         for number, client in enumerate(list(self._clients.values()), 1):

@@ -1,8 +1,8 @@
-"""What a controller counts of the changes that it follows: elections of partitions' leaders and of controllers.
+"""A controller's counts of leader elections, of partitions and of the quorum, in the changes that it replays.
 
 Rules:
-- Every controller counts what it follows while it runs, as in Apache Kafka, not only the active one.
-- A new partition has its first leader without an election.
+- Every controller counts what it replays while it runs, as in Apache Kafka, not only the active one.
+- The first leader of a new partition is no election.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _RECOVERING = 1
 
 
 class ClusterChanges:
-    """Counts since the node's start. `Observation` has it; `watch` connects it."""
+    """Counts since the node's start. `Observation` owns it; `watch` connects it."""
 
     def __init__(self) -> None:
-        #: Leader epochs of partitions that began with a leader.
+        #: New leader epochs of partitions that have a leader.
         self.elections = 0
-        #: Elections of a replica that may not have all that was committed.
+        #: Elections of a replica that may lack committed records.
         self.unclean_elections = 0
         #: Elections of an eligible leader replica (KIP-966).
         self.elections_from_elr = 0
-        #: Epochs of the quorum whose leader became known.
+        #: Epochs of the quorum with a known leader.
         self.active_controllers = 0
         self._epoch = -1
 
     def watch(self, quorum: MetadataLog) -> None:
-        """Follow the metadata and the quorum from now on."""
+        """Subscribe to the metadata and the quorum."""
 
         def leader_changed() -> None:
             if quorum.leader is not None and quorum.leader_epoch != self._epoch:
@@ -44,7 +44,7 @@ class ClusterChanges:
         leader_changed()
 
     def follow(self, old: Image, new: Image) -> None:
-        """The metadata went one step on."""
+        """Count the elections in one step of the metadata."""
         for name in new.touched_topics(old):
             before, after = old.topics.get(name), new.topics.get(name)
             if before is None or after is None or before.topic_id != after.topic_id:

@@ -1,13 +1,14 @@
 """The HTTP endpoint of a node: `metrics.listener=HOST:PORT`.
 
     GET /metrics    Prometheus' text format
-    GET /health     200 as long as the node's loop answers: its state in JSON, and what is wrong with it
-    GET /ready      200 while it serves clients; else 503 with the reason
+    GET /health     200 while the node's loop responds: its state in JSON, with any problems
+    GET /ready      200 while the node serves clients; otherwise 503 with the reason
 
 Rules:
-- The endpoint is open from the first phase of a start on: who waits for the node is told why it does not serve yet.
-- There is no authentication, as JMX exporters have none: bind it where only those come who may see it.
-- A peer costs at most `_CONNECTIONS_MAX` connections, 8 KiB of request and ten seconds; an answer is made in pieces.
+- The endpoint is open from the first phase of a start, so that an operator can see why the node does not serve yet.
+- There is no authentication, as with JMX exporters: bind it to an address that only trusted hosts can reach.
+- Peers cost at most `_CONNECTIONS_MAX` connections, 8 KiB of request and ten seconds each; a response is built in
+  pieces.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Al
 
 
 def parse(text: str) -> tuple[str, int]:
-    """Host and port. OttlaError where it is not HOST:PORT; no host is every address."""
+    """(host, port) of the setting. OttlaError if it is not HOST:PORT; an empty host means all addresses."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise OttlaError(f"invalid value {text} for configuration {SETTING}: HOST:PORT is expected (127.0.0.1:9308)")
@@ -50,27 +51,27 @@ def parse(text: str) -> tuple[str, int]:
 
 
 class Observation:
-    """What one node shows. The node makes it, and ends it with `close`."""
+    """What one node shows over HTTP. The node creates it, and ends it with `close`."""
 
     def __init__(self, node: MetadataNode, where: str, seconds: Any) -> None:
         self.node = node
         self.requests = Requests(seconds, lambda topic_id: node.image.topic_names.get(topic_id))
         self.changes = ClusterChanges()
         self.latency = RaftLatency()
-        #: What clients push; only brokers are pushed to.
+        #: Metrics that clients push; None on a node that is only a controller.
         self.clients: ClientFigures | None = None
         if node.settings.is_broker:
             self.clients = ClientFigures(node.loop, node.clock)
             cast("BrokerNode", node).telemetry.export_to(self.clients.take)
-        #: Called for families that other parts of the node show.
+        #: Called for the metric families of other components.
         self.more_lines: list[Callable[[], list[str]]] = []
         self._peers: set[_Peer] = set()
         self._server: asyncio.Server | None = None
         self._sock = _bound(*parse(where))
-        #: HOST:PORT that it listens at.
+        #: The bound address as HOST:PORT.
         self.address = "{}:{}".format(*self._sock.getsockname()[:2])
         self._starting: asyncio.Task[None] | None = None
-        # A start that fails leaves the loop without a turn, and then there is no task either.
+        # If the start fails, the loop has no further turn, and then there is no task either.
         node.loop.call_soon(self._start)
 
     def _start(self) -> None:
@@ -82,7 +83,7 @@ class Observation:
         self._server = await self.node.loop.create_server(lambda: _Peer(self), sock=self._sock)
 
     def close(self) -> None:
-        """Stop to listen, and let go of those who are connected."""
+        """Stop listening, and abort open connections."""
         if self._starting is not None:
             self._starting.cancel()
         if self._server is not None:
@@ -92,14 +93,14 @@ class Observation:
             peer.abort()
 
     def enter(self, peer: _Peer) -> bool:
-        """Is there room for one more?"""
+        """Add a connection; False if there are too many."""
         if len(self._peers) >= _CONNECTIONS_MAX:
             return False
         self._peers.add(peer)
         return True
 
     def leave(self, peer: _Peer) -> None:
-        """A peer is gone."""
+        """Remove a closed connection."""
         self._peers.discard(peer)
 
     def answer(self, path: str) -> tuple[int, str, Generator[list[str], None, None]]:
@@ -164,7 +165,7 @@ class _Peer(asyncio.Protocol):
             self._limit.cancel()
 
     def abort(self) -> None:
-        """Let go of it at once."""
+        """Abort the connection."""
         self._answered = True
         self._transport.abort()
 
@@ -190,7 +191,7 @@ class _Peer(asyncio.Protocol):
     def _go_on(
         self, status: int, kind: str, pieces: Generator[list[str], None, None], made: list[str], *, is_head: bool
     ) -> None:
-        """Make one more piece, and send the answer when it is whole."""
+        """Build one more piece; send the response when it is complete."""
         if self._transport.is_closing():
             return pieces.close()
         piece = next(pieces, None)

@@ -1,12 +1,12 @@
 """A node's metrics, under the names that Apache Kafka's have behind Prometheus' JMX exporter with its usual rules.
 
-`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=orders` is there
-`kafka_server_brokertopicmetrics_bytesin_total{topic="orders"}`. Names of processes are Prometheus' own; what Apache
-Kafka does not show begins with `ottla_`.
+`kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec,topic=orders` becomes
+`kafka_server_brokertopicmetrics_bytesin_total{topic="orders"}`. Process metrics have Prometheus' own names; metrics
+that Apache Kafka does not have begin with `ottla_`.
 
 Rules:
-- Everything but the counters of requests is read from what the node has anyway, when it is asked.
-- `lines` is a generator: between two pieces others have their turns, however many partitions there are.
+- Everything but the request counters is read on demand from state that the node has anyway.
+- `lines` is a generator: the loop serves others between two pieces, however many partitions there are.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def lines(
     latency: RaftLatency,
     clients: ClientFigures | None = None,
 ) -> Generator[list[str], None, None]:
-    """All families, a piece of lines at a time."""
+    """All metric families, in pieces."""
     yield [*_process(), *_requests(node, requests), *_connections(node), *_quorum(node), *_latency(node, latency)]
     requests.keep(node.image.topics)
     yield _topics(requests)
@@ -79,7 +79,7 @@ def _process() -> list[str]:
 
 
 def _since() -> float:
-    """When this process began; where the machine does not say, when this module was imported."""
+    """When this process started; if the system does not tell, when this module was imported."""
     with suppress(OSError, ValueError, IndexError), open("/proc/self/stat", encoding="ascii") as file:
         ticks = int(file.read().rpartition(")")[2].split()[19])
         return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
@@ -152,7 +152,7 @@ def _quorum(node: MetadataNode) -> list[str]:
 
 
 def _latency(node: MetadataNode, latency: RaftLatency) -> list[str]:
-    """How long commits and elections took; nothing of what has not been."""
+    """Commit and election latency; nothing before the first one."""
     now_ms = node.clock.monotonic_ms()
     (commit, longest_commit), (election, longest_election) = (
         each.measured(now_ms) for each in (latency.commits, latency.elections)
@@ -169,7 +169,7 @@ def _latency(node: MetadataNode, latency: RaftLatency) -> list[str]:
 
 
 def _state_name(node: MetadataNode) -> str:
-    """The state under Apache Kafka's names."""
+    """The quorum state under Apache Kafka's names."""
     role = node.quorum.raft.quorum.role
     if isinstance(role, Leader):
         return "leader"
@@ -184,7 +184,7 @@ def _state_name(node: MetadataNode) -> str:
 
 
 def _changes(changes: ClusterChanges) -> list[str]:
-    """What this controller has counted since its start."""
+    """Counts of this controller since its start."""
     found = []
     for name, text, count in (
         ("ottla_controller_leader_elections_total", "Leaders of partitions that were elected.", changes.elections),
@@ -209,7 +209,7 @@ def _changes(changes: ClusterChanges) -> list[str]:
 
 
 def _cluster(node: MetadataNode) -> Generator[list[str], None, None]:
-    """What the active controller knows of the whole cluster; the others count nothing, as in Apache Kafka."""
+    """The active controller's view of the whole cluster; other nodes export none of it, as in Apache Kafka."""
     leader = node.quorum.leader
     is_active = node.settings.is_controller and leader is not None and leader.node_id == node.node_id
     image = node.image
@@ -246,7 +246,7 @@ def _cluster(node: MetadataNode) -> Generator[list[str], None, None]:
 
 
 def _replication(node: BrokerNode) -> list[str]:
-    """Changes of in-sync replicas, and throttles (KIP-73, KIP-113)."""
+    """ISR changes and throttles (KIP-73, KIP-113)."""
     (expands, shrinks, failures), now_ms = node.replication.isr_counts, node.clock.monotonic_ms()
     found: list[str] = []
     for name, text, count in (
@@ -270,7 +270,7 @@ def _replication(node: BrokerNode) -> list[str]:
 
 
 def _replicas(node: BrokerNode) -> Generator[list[str], None, None]:
-    """The replicas of this broker, and the logs."""
+    """The replicas of this broker and their logs."""
     yield _replication(node)
     counted: Counter[str] = Counter()
     logs: dict[str, list[Sample]] = {name: [] for name in _LOGS}
@@ -311,7 +311,7 @@ def _replicas(node: BrokerNode) -> Generator[list[str], None, None]:
 
 
 def _offline(node: BrokerNode) -> Generator[list[str], None, None]:
-    """Replicas of this broker whose logs it cannot reach."""
+    """Replicas of this broker in failed directories."""
     offline = looked = 0
     for topic in node.image.topics.values():
         for index, known in enumerate(topic.partitions):
@@ -324,7 +324,7 @@ def _offline(node: BrokerNode) -> Generator[list[str], None, None]:
 
 
 def _state(node: BrokerNode, tp: TopicPartition) -> Iterator[str]:
-    """The names of the counts that a replica adds to."""
+    """The names of the metrics in which a replica counts."""
     partition, topic = node.partitions.get(tp), node.image.topics.get(tp.topic)
     if partition is None or topic is None or tp.partition >= len(topic.partitions):
         return

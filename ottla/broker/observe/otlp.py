@@ -1,7 +1,8 @@
-"""Metrics from OTLP: OpenTelemetry's MetricsData in protobuf, as PushTelemetry carries it (KIP-714).
+"""Parses metrics in OTLP: OpenTelemetry's MetricsData in protobuf, as PushTelemetry carries it (KIP-714).
 
-Field numbers are those of opentelemetry-proto's metrics.proto 1.3; the writer is `ottla/client/connection/otlp.py`.
-Gauges and sums are read, of which Kafka's clients have nothing else. The depth is fixed and every length is checked.
+Field numbers are those of opentelemetry-proto's metrics.proto 1.3; `ottla/client/connection/otlp.py` writes the format.
+Only gauges and sums are read, because Kafka's clients send nothing else. The nesting depth is fixed and every length is
+checked.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ _VARINT_BYTES_MAX = 10
 
 Field = tuple[int, int | memoryview]
 Attributes = tuple[tuple[str, str], ...]
-#: Fields of one push: some thousand figures.
+#: Limit of fields in one push: some thousand data points.
 FIELDS_MAX = 20_000
 _FIELDS_A_STEP = 500
-#: A point with its attributes; the description of a client.
+#: Limit of a point with its attributes, and of the attributes of a client.
 _POINT_BYTES_MAX = 4096
 _GAUGE, _SUM = 5, 7
-#: A push with the attributes that are added to each of its parts. The Java client has a part for each metric.
+#: Limit of a push with the attributes added to each of its parts. The Java client has a part for each metric.
 _DESCRIBED_BYTES_MAX = 8 << 20
 
 
@@ -34,27 +35,27 @@ Steps = Generator["PushedPoint | None", None, _T]
 
 
 class NotOtlp(ValueError):
-    """These bytes are no MetricsData."""
+    """The bytes are not a valid MetricsData."""
 
 
 class PushedPoint(NamedTuple):
-    """A figure that a client pushed."""
+    """A data point that a client pushed."""
 
-    #: What the client is called by: its group, its transactional id.
+    #: Attributes that identify the client: its group, its transactional id.
     resource: Attributes
     name: str
     attributes: Attributes
     value: float
     is_sum: bool
-    #: A sum since the last push; else of all time.
+    #: True for a sum since the last push, False for a cumulative one.
     is_delta: bool
 
 
 def read_points(data: bytes) -> Iterator[PushedPoint | None]:
-    """The points of a MetricsData one by one, and None where others may have their turn.
+    """The points of a MetricsData one by one; None marks a step, after which the loop may serve others.
 
-    NotOtlp where it breaks off, is none, or has more than `FIELDS_MAX` fields; struct.error for a figure that has not 8
-    bytes. Points of more than `_POINT_BYTES_MAX` are passed over.
+    NotOtlp if it is truncated, invalid, or has more than `FIELDS_MAX` fields; struct.error for a number without 8
+    bytes. Points of more than `_POINT_BYTES_MAX` are skipped.
     """
     budget = [FIELDS_MAX]
     for number, resource_metrics in (yield from _collect(memoryview(data), budget)):
@@ -63,9 +64,9 @@ def read_points(data: bytes) -> Iterator[PushedPoint | None]:
 
 
 def with_attributes(data: bytes, attributes: Mapping[str, str]) -> bytes:
-    """A MetricsData whose resources have these attributes, too. NotOtlp where its outermost fields cannot be read.
+    """A MetricsData with these attributes added to its resources. NotOtlp if its outermost fields cannot be read.
 
-    Protobuf merges a message that stands in a field twice: the attributes come as a second resource of each part.
+    Protobuf merges a message field that occurs twice, so the attributes are a second resource in each part.
     """
     added = b"".join(
         _told(1, _told(1, name.encode()) + _told(2, _told(1, value.encode()))) for name, value in attributes.items()
@@ -80,7 +81,7 @@ def with_attributes(data: bytes, attributes: Mapping[str, str]) -> bytes:
 
 
 def _told(field: int, value: bytes) -> bytes:
-    """A field of bytes."""
+    """A length-delimited field."""
     head = bytearray((field << 3 | _BYTES,))
     size = len(value)
     while size > 127:
@@ -123,7 +124,7 @@ def _metric(resource: Attributes, data: memoryview, budget: list[int]) -> Steps[
 
 
 def _collect(data: memoryview, budget: list[int]) -> Steps[list[Field]]:
-    """The fields of a message that may have many."""
+    """The fields of a message that may have many of them."""
     found: list[Field] = []
     for each in _fields(data):
         found.append(each)
@@ -175,7 +176,7 @@ def _message(value: int | memoryview) -> memoryview:
 
 
 def _fields(data: memoryview) -> Iterator[Field]:
-    """(number, value): an int of a varint, else the bytes."""
+    """(field number, value): an int for a varint, otherwise the bytes."""
     position, end = 0, len(data)
     while position < end:
         tag, position = _varint(data, position)

@@ -1,14 +1,15 @@
-"""What clients push of themselves (KIP-714), handed on as OTLP over HTTP: `client.metrics.otlp.url`.
+"""Forwards metrics that clients push (KIP-714) as OTLP over HTTP: `client.metrics.otlp.url`.
 
-A push is MetricsData of OpenTelemetry, whose bytes are those of an ExportMetricsServiceRequest, too. Each of its
-resources gets the attributes `client_id`, `client_instance_id`, `client_software_name` and `client_software_version`:
-the client does not name itself in what it pushes.
+A push is OpenTelemetry's MetricsData, whose bytes are also those of an ExportMetricsServiceRequest. Each of its
+resources gets the attributes `client_id`, `client_instance_id`, `client_software_name` and `client_software_version`,
+because clients do not identify themselves in their pushes.
 
 Rules:
-- The loop puts a push into a queue of at most `_WAITING_BYTES_MAX`; a thread of its own reads, writes and sends.
-- What finds no room, cannot be read, or is not taken by the receiver is dropped and counted; nothing is sent twice.
-- The first failure after a success has a line in the log, and so has the first success after a failure.
-- Redirections are not followed, and no proxy of the environment is asked.
+- The loop puts a push into a queue of at most `_WAITING_BYTES_MAX`; a separate thread parses, encodes and sends it.
+- A push that exceeds the queue, cannot be parsed, or is refused by the receiver is dropped and counted; none is sent
+  twice.
+- The first failure after a success is logged, and so is the first success after a failure.
+- Redirects are not followed, and no proxy from the environment is used.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _ERRORS = (OSError, ValueError, http.client.HTTPException)
 
 
 class OtlpExport:
-    """The way of one node's clients' metrics to a receiver. The node makes it, and ends it with `close`."""
+    """Forwards a node's client metrics to a receiver. The node creates it, and ends it with `close`."""
 
     def __init__(self, url: str) -> None:
-        """OttlaError where `url` is no address of HTTP, or holds a password: lines of the log tell it."""
+        """Start the thread. OttlaError if `url` is not an HTTP URL, or has a password, which log lines would reveal."""
         split = urlsplit(url)
         if "@" in split.netloc:
             raise OttlaError(
@@ -59,13 +60,13 @@ class OtlpExport:
         self._closed = False
         self._failing = False
         self.sent = 0
-        #: Why something was not handed on -> how often.
+        #: Reason -> number of dropped pushes.
         self.dropped: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._run, name="ottla-otlp", daemon=True)
         self._thread.start()
 
     def take(self, pushed: ClientMetrics) -> None:
-        """A client pushed. It does not wait."""
+        """Queue a client's push without waiting."""
         with self._changed:
             if self._waiting_bytes + len(pushed.data) > _WAITING_BYTES_MAX:
                 self.dropped["busy"] += 1
@@ -75,13 +76,13 @@ class OtlpExport:
             self._changed.notify()
 
     def close(self) -> None:
-        """Send no more; what waits is dropped. The thread ends, after its request if one is under way."""
+        """Send no more, and drop what is queued. The thread ends, after its request in flight if there is one."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def lines(self) -> list[str]:
-        """The families of this for `/metrics`."""
+        """The exporter's metric families for `/metrics`."""
         lost = [(labels(reason=reason), count) for reason, count in sorted(self.dropped.copy().items())]
         name = "ottla_client_metrics_otlp"
         return [
@@ -128,11 +129,11 @@ class OtlpExport:
 
 class _NoRedirect(HTTPRedirectHandler):
     def redirect_request(self, *arguments: Any, **named: Any) -> None:
-        """Leave the answer as it is: it is an error."""
+        """Do not follow the redirect: the response is an error."""
 
 
 def _described(pushed: ClientMetrics) -> bytes:
-    """A push whose resources say which client pushed it. NotOtlp."""
+    """A push with the client's attributes in its resources. NotOtlp."""
     name, version = pushed.client.software
     return with_attributes(
         pushed.data,

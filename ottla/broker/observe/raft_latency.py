@@ -1,9 +1,9 @@
-"""How long a commit and an election of the quorum take, as Apache Kafka's KafkaRaftMetrics measure them.
+"""Commit and election latency of the quorum, measured as in Apache Kafka's KafkaRaftMetrics.
 
 Rules:
-- A leader's commit: from the append of a batch to its commit, in milliseconds by record of the batch.
-- An election: from the last time that this node became prospective or a candidate, to the leader it then has.
-- Figures are those of the last two windows of 30 s (the defaults of Kafka's metrics); NaN where there were none.
+- Commit latency, on the leader: from the append of a batch to its commit, in milliseconds per record of the batch.
+- Election latency: from when this node last became prospective or a candidate until it knows the leader.
+- The values cover the last two windows of 30 s (the defaults of Kafka's metrics); NaN without samples.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _WINDOWS = 2
 
 
 class SampledLatency:
-    """Average and maximum of the last windows. A window is forgotten by the last value that came in it."""
+    """Average and maximum over the last windows. A window expires by the time of its last value."""
 
     def __init__(self) -> None:
-        #: [when the window began, when its last value came, values, their sum, the largest], the oldest first.
+        #: [start of the window, time of its last value, number of values, sum, maximum], oldest first.
         self._samples: deque[list[float]] = deque()
 
     def record(self, value: float, now_ms: int) -> None:
-        """So long it took now."""
+        """Add a latency."""
         if not self._samples or now_ms - self._samples[-1][0] >= _WINDOW_MS:
             self._samples.append([now_ms, now_ms, 0, 0.0, 0.0])
             self._forget(now_ms)
@@ -51,7 +51,7 @@ class SampledLatency:
 
 
 class RaftLatency:
-    """The latencies of one node. `Observation` has it; `watch` connects it."""
+    """The latencies of one node. `Observation` owns it; `watch` connects it."""
 
     def __init__(self) -> None:
         self.commits = SampledLatency()
@@ -59,16 +59,16 @@ class RaftLatency:
         self._role: QuorumRole | None = None
         self._election_ms: int | None = None
         self._end_offset = 0
-        #: (end of a batch that is not committed, records in it, when it was appended): what this leader has under way.
+        #: (end offset, records, append time) of each uncommitted batch of this leader.
         self._appended: deque[tuple[int, int, int]] = deque()
 
     def watch(self, quorum: MetadataLog, clock: Clock) -> None:
-        """Follow the quorum from now on."""
+        """Subscribe to the quorum."""
         raft = quorum.raft
         quorum.subscribe_step(lambda: self.look(raft.quorum.role, raft.log.end_offset, clock.monotonic_ms()))
 
     def look(self, role: QuorumRole, end_offset: int, now_ms: int) -> None:
-        """The machine has made a step."""
+        """Measure after a step of the quorum's machine."""
         if role is not self._role:
             self._role = role
             self._appended.clear()

@@ -1,10 +1,10 @@
-"""What is counted of requests while metrics are on: how many, how long, which errors, and the bytes of each topic.
+"""Request metrics: counts, durations, errors, and bytes per topic.
 
 Rules:
-- The counters stand around the handlers: a node without a metrics listener has its handlers bare.
-- What is counted is bounded: APIs and their versions, error codes, and the topics that exist.
-- Times run from the request's first byte in the handler to its answer. Quantiles are those of the last one to two
-  minutes, by buckets that are a fifth apart.
+- The counters wrap the handlers: a node without a metrics listener has bare handlers.
+- All labels are bounded: APIs and their versions, error codes, and existing topics.
+- Durations run from the handler's start to the response. Quantiles cover the last one to two minutes, in buckets that
+  grow by a fifth.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ottla.wire.batch import HEADER_BYTES
 _BOUNDS_MS = tuple(0.01 * 1.2**step for step in range(84))
 _WINDOW_MS = 60_000
 QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
-#: Produce and Fetch name topics by their ids from here on.
+#: Produce and Fetch use topic ids from this version on.
 _BY_ID_SINCE = 13
-#: The number of records in a batch (int32).
+#: Format and position of the number of records in a batch.
 _COUNT, _COUNT_AT = Struct(">i"), 57
 _PARTITIONS_A_STEP = 200
 
 
 class Durations:
-    """How long the requests of one API took."""
+    """The durations of one API's requests."""
 
     __slots__ = ("_before", "_now", "_since_ms", "count", "sum_ms")
 
@@ -53,7 +53,7 @@ class Durations:
         self._now[bisect_left(_BOUNDS_MS, took_ms)] += 1
 
     def quantiles(self, now_ms: int) -> Iterator[tuple[float, float]]:
-        """(quantile, milliseconds) of the last one to two minutes; nothing where there were no requests."""
+        """(quantile, milliseconds) over the last one to two minutes; nothing without requests."""
         if self._since_ms is None:
             self._since_ms = now_ms
         if now_ms - self._since_ms >= _WINDOW_MS:
@@ -68,24 +68,24 @@ class Durations:
 
 
 class Requests:
-    """The counters of one node. `around` puts them around a handler."""
+    """The request counters of one node. `around` wraps a handler with them."""
 
     def __init__(self, seconds: Callable[[], float], topic_name: Callable[[Uuid], str | None]) -> None:
         self._seconds = seconds
         self._topic_name = topic_name
-        #: (API's name, version) -> requests.
+        #: (API name, version) -> requests.
         self.counts: Counter[tuple[str, int]] = Counter()
-        #: (API's name, error's name) -> answers, or partitions of answers, with that error.
+        #: (API name, error name) -> responses, or partitions in responses, with that error.
         self.errors: Counter[tuple[str, str]] = Counter()
         self.durations: dict[str, Durations] = {}
         self.messages_in: Counter[str] = Counter()
         self.bytes_in: Counter[str] = Counter()
         self.bytes_out: Counter[str] = Counter()
-        #: Bytes that followers of this node's partitions took.
+        #: Bytes that followers fetched from this node.
         self.replication_bytes_out = 0
 
     def around(self, handler: Handler, *, has_topics: bool) -> Handler:
-        """The handler, counted. `has_topics`: are Produce and Fetch those of topics, as on brokers' listeners?"""
+        """The handler, with counters. `has_topics`: Produce and Fetch are about topics, as on brokers' listeners."""
         inner, name, seconds = handler.function, handler.api.name, self._seconds
         counts, durations = self.counts, self.durations.setdefault(name, Durations())
         is_produce = has_topics and handler.api.key == ApiKey.PRODUCE
@@ -94,7 +94,8 @@ class Requests:
         def function(call: Call, request: Any) -> Any:
             began = seconds()
             counts[name, call.version] += 1
-            # What is behind the records' views is gone when a short request is answered later; a long one has a copy.
+            # A short request's records are views, which are invalid when the response comes later; a long request has a
+            # copy.
             taken = _taken(request) if is_produce and not call.is_long else None
 
             def finished(reply: Any) -> None:
@@ -138,13 +139,13 @@ class Requests:
         return Handler(handler.api, function, handler.refuse)
 
     def keep(self, topics: Mapping[str, object]) -> None:
-        """Forget the topics that are gone."""
+        """Drop the counters of deleted topics."""
         for counter in (self.messages_in, self.bytes_in, self.bytes_out):
             for name in [each for each in counter if each not in topics]:
                 del counter[name]
 
     def _failed(self, name: str, topics: Iterable[Any], attribute: str, taken: dict[_Key, _Batch]) -> None:
-        """Count the errors of partitions, and drop from `taken` what was not written."""
+        """Count the errors of partitions, and remove them from `taken`."""
         for topic in topics:
             for each in getattr(topic, attribute):
                 if each.error_code:
@@ -160,7 +161,7 @@ class Requests:
 
     def _produced_long(self, call: Call, request: ProduceRequest, reply: Any) -> Generator[None, None, None]:
         failed = set()
-        # Without acks there is no answer that would say what failed.
+        # With acks=0 there is no response to tell what failed.
         for topic in getattr(reply, "responses", ()):
             for some in _pieces(topic.partition_responses):
                 for each in some:
@@ -196,9 +197,9 @@ class Requests:
                 yield
 
 
-#: A partition: topic (empty where it has only an id), topic id, index.
+#: (topic, topic id, partition index); the topic is empty if the request has only its id.
 _Key = tuple[str, Uuid, int]
-#: A batch that is to be written: topic, topic id, bytes, records.
+#: (topic, topic id, bytes, records) of a batch to be written.
 _Batch = tuple[str, Uuid, int, int]
 
 
@@ -223,7 +224,7 @@ def _pieces(partitions: list[Any]) -> Iterator[list[Any]]:
 
 
 def _beside(call: Call, steps: Generator[None, None, None]) -> None:
-    """Carry `steps` out one by one, while others have their turns."""
+    """Run `steps` one per turn, so that the loop serves others."""
 
     def step() -> None:
         if next(steps, steps) is not steps:

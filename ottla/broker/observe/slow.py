@@ -1,20 +1,20 @@
-"""The log of slow requests: `slow.request.log.ms=500`, in a file or by `ottla configs` while the node runs.
+"""The log of slow requests: `slow.request.log.ms=500`, in the file or by `ottla configs` while the node runs.
 
     slow request: Produce v13 took 1520.1 ms (queue 0.0, handle 0.3, wait 1519.7, send 0.1; throttled for 0),
     client 'billing' of 10.0.0.7:51302, User:ann, listener SASL_SSL, 1043 bytes, answered with 97, correlation id 12
 
 Parts, in ms:
-- queue: from the arrival of the request's last byte until its handler begins: others have their turn before it;
+- queue: from the arrival of the request's last byte to the start of its handler, while the loop serves others;
 - handle: in the handler, on the node's loop;
-- wait: for the commit by replicas, for a sync, for other members, another node, or later turns of a long request;
-- send: until the socket has the last byte of the reply: longer when the client reads slowly, or reads late;
-- throttled: how long a quota has the node not listen to the client afterwards; it is not part of the whole.
+- wait: for the commit by replicas, a flush, other members, another node, or later steps of a long request;
+- send: until the socket has accepted the last byte of the response: longer if the client reads slowly or late;
+- throttled: how long a quota keeps the node from reading the connection afterwards; not part of the total.
 
 Rules:
-- Fetch and ShareFetch wait for records because the client asks for it: that much of their wait is not counted.
-- A request whose client left before the answer has its line, too.
-- At most `_LINES_A_SECOND`; how many were left out is told a second later.
-- What a client sends is shortened. With `--log-format json` each part is a field.
+- Fetch and ShareFetch wait for records at the client's request; that part of their wait is not counted.
+- A request whose client disconnected before the response is logged, too.
+- At most `_LINES_A_SECOND` lines; the number of omitted lines is logged a second later.
+- Text from clients is truncated. With `--log-format json` each part is a field.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _WAITS_ON_REQUEST = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 
 
 def parse(text: str | None) -> float | None:
-    """Milliseconds, or None where slow requests are not logged. OttlaError where the setting does not take it."""
+    """Milliseconds, or None if slow requests are not logged. OttlaError for an invalid value."""
     value = -1.0 if text is None else OwnSettings.slow_request_log_ms.parse(text)
     return None if value == -1 else value
 
 
 class SlowRequests:
-    """The log of one node. The node makes it when the setting is given, and ends it with `close`."""
+    """The slow request log of one node. The node creates it if the setting is given, and ends it with `close`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, over_ms: float) -> None:
         self._loop = loop
@@ -57,13 +57,13 @@ class SlowRequests:
         self._second: Any = None
 
     def around(self, handler: Handler) -> Handler:
-        """The handler, with the times at which it returns and at which its answer is there."""
+        """The handler, with timestamps of its return and of its response."""
         inner = handler.function
 
         def function(call: Call, request: Any) -> Any:
             times, now = call.times, call.connection.turns.now
             if times is None:
-                # The setting was given after this request was looked at.
+                # The setting was given after this request arrived.
                 return inner(call, request)
             try:
                 reply = inner(call, request)
@@ -85,12 +85,12 @@ class SlowRequests:
         return Handler(handler.api, function, handler.refuse)
 
     def answered(self, call: Call, handler: Handler, times: Times, request: Any, reply: Any, slot: Slot) -> None:
-        """There is an answer, which goes into `slot`: tell of it when it is sent."""
+        """Log the request, if it was slow, once the response in `slot` is sent."""
         told = self._seen(call, handler, times, request, reply)
         slot.on_queued = lambda: call.connection.when_sent(partial(told, sum(map(len, slot.parts))))
 
     def _seen(self, call: Call, handler: Handler, times: Times, request: Any, reply: Any) -> Callable[[int], None]:
-        """What tells of this request, given the bytes of its reply. It keeps neither the request nor the reply."""
+        """A callback that logs the request, given the response's size. It keeps neither of the two messages alive."""
         asked_wait_ms = max(request.max_wait_ms, 0) if handler.api.key in _WAITS_ON_REQUEST else 0
         throttle_ms = getattr(reply, "throttle_time_ms", 0)
         error = reply.code if isinstance(reply, KafkaError) else ErrorCode(getattr(reply, "error_code", 0))
@@ -170,7 +170,7 @@ class SlowRequests:
             self._left_out = 0
 
     def close(self) -> None:
-        """End: the setting was taken away, or the node stops."""
+        """Close the log, because the setting was removed or the node stops."""
         if self._second is not None:
             self._second.cancel()
             self._next_second()

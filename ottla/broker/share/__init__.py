@@ -1,4 +1,4 @@
-"""Share groups on this node (KIP-932): share partitions on their leader, share coordinators, and who asks whom.
+"""Share groups on this node (KIP-932): share partitions at their leader, share coordinators, and requests between them.
 
-Invariant: what a share partition has got to is stored by its coordinator before a member is told. Read `partitions`.
+Invariant: a share partition's progress is stored by its coordinator before a member is told. Read `partitions` first.
 """

@@ -1,4 +1,4 @@
-"""A share coordinator on one partition of `__share_group_state`."""
+"""A share coordinator of one partition of `__share_group_state`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ShareStateDriver(Driver[ShareCoordinator]):
-    """`ShareStates` makes it, loads it and ends it."""
+    """The driver of a share coordinator. `ShareStates` creates, loads and ends it."""
 
     writing = frozenset(
         {"InitializeShareGroupStateRequest", "WriteShareGroupStateRequest", "DeleteShareGroupStateRequest"}
@@ -26,18 +26,18 @@ class ShareStateDriver(Driver[ShareCoordinator]):
         super().__init__(parts, partition, _fresh(parts.runtime))
 
     def begin(self) -> None:
-        """The machine may answer; topics may have gone before their state did."""
+        """Start the machine, and drop the state of topics that were deleted in the meantime."""
         super().begin()
         topics = ImageTopics(self.runtime.image)
         gone = {key.topic_id for key in self.machine.states if topics.topic_name(key.topic_id) is None}
         self.step(TopicsChanged(topics, gone))
 
     def topics_changed(self, step: TopicStep) -> None:
-        """Tell the machine of topics that are gone."""
+        """Pass on deleted topics."""
         self.step(TopicsChanged(ImageTopics(self.runtime.image), [topic_id for _, topic_id in step.deleted]))
 
     def ask_others(self, effect: Prune) -> None:
-        """Cut off what is no longer needed."""
+        """Delete the log up to the offset that is no longer needed."""
         self.partition.log.advance_start_offset(effect.offset)
         self.partition.start_moved()
 

@@ -1,4 +1,4 @@
-"""The share coordinators of this node, one a partition of `__share_group_state`."""
+"""The share coordinators of this node, one for each partition of `__share_group_state`."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class ShareStates(Coordinators["coordinator_driver.ShareStateDriver"]):
     topic = SHARE_TOPIC
 
     def make(self, partition: Partition) -> coordinator_driver.ShareStateDriver:
-        """A coordinator of the share partitions of a partition."""
+        """A coordinator for the share partitions that a partition holds."""
         return coordinator_driver.ShareStateDriver(self.parts, partition)
 
     def new_topic(self) -> CreatableTopic:
-        """`__share_group_state`, on the first need of it."""
+        """`__share_group_state`, as the first lookup creates it."""
         settings = self.runtime.settings
         name = "share.coordinator.state.topic.replication.factor"
         replicas = internal_replicas(self.runtime, name, settings.share_coordinator_state_topic_replication_factor)
@@ -46,6 +46,6 @@ class ShareStates(Coordinators["coordinator_driver.ShareStateDriver"]):
         )
 
     def topics_changed(self, step: TopicStep) -> None:
-        """Tell every coordinator of topics that are gone."""
+        """Tell every coordinator which topics were deleted."""
         for driver in self.loaded():
             driver.topics_changed(step)

@@ -1,7 +1,7 @@
-"""A share partition on its leader: what one share group has of one partition (KIP-932).
+"""A share partition at its leader: the state of one share group in one partition (KIP-932).
 
-A fetch that waits for records is woken by an append (`Partition.waiting`), and by records of the group that are free
-again (`ShareLeader.waiting`).
+A fetch that waits for records is woken by an append (`Partition.waiting`), and by released records of the group
+(`ShareLeader.waiting`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ottla.broker.share.partitions import Shares
 
 _READ_COMMITTED, _READ_UNCOMMITTED = 1, 0
-#: What a share coordinator's error means to a member.
+#: A share coordinator's error -> the error for a member.
 _ERRORS = {
     ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -34,32 +34,32 @@ _ERRORS = {
 
 
 class ShareLeader:
-    """The machine, its clock, and its way to the share coordinator. `Shares` makes and drops it."""
+    """A share partition's machine, its timer, and its share coordinator calls. `Shares` creates and drops it."""
 
     def __init__(self, shares: Shares, key: SharePartitionKey, partition: Partition) -> None:
         self._shares = shares
         self._runtime = shares.runtime
         self.key = key
         self.partition = partition
-        #: None until the stored state is here.
+        #: None until the stored state is loaded.
         self.machine: SharePartition | None = None
-        #: Why it can never be ready; the next request makes another one.
+        #: Why the state cannot be loaded; the next request creates a new object.
         self.error: KafkaError | None = None
         self.isolation_level = _READ_UNCOMMITTED
         self._state_epoch = 0
-        #: Called when something is available; a dict keeps the order in which they came.
+        #: Callbacks for newly available records, in order of arrival.
         self.waiting: dict[Callable[[], None], None] = {}
         self._timer: TimerHandle | None = None
         self._timer_ms: int | None = None
         self._closed = False
 
-    # -- life
+    # -- lifecycle
 
     def open(self) -> None:
-        """Ask for the stored state, each in a turn of the loop of its own.
+        """Read the stored state, each share partition in its own turn of the loop.
 
-        The first fetch of a group with many partitions does not hold the loop while all of them load, and is answered
-        when the first one has something.
+        So the first fetch of a group with many partitions does not block the loop while all of them load, and is
+        answered as soon as one has records.
         """
         self._runtime.loop.call_soon(self._read)
 
@@ -87,12 +87,12 @@ class ShareLeader:
         ]
         self.machine = SharePartition(start, batches, Limits())
         self.settings_changed()
-        # A fetch of many partitions that are all empty is not tried again for each.
+        # If it is empty, wake no fetch: otherwise a fetch of many empty partitions would be retried for each.
         if self.machine.next_fetch_offset < self.partition.high_watermark:
             self.wake()
 
     def _find_start(self, found: Callable[[int], None]) -> None:
-        """Call `found` with the offset where a group begins that has none: at once, unless it is that of a time."""
+        """Call `found` with the start offset of a new group: at once, unless it is looked up by a timestamp."""
         reset = self._shares.settings_of(self.key.group_id).share_auto_offset_reset.lower()
         log, end = self.partition.log, self.partition.high_watermark
         if reset == "earliest":
@@ -115,7 +115,7 @@ class ShareLeader:
         self._shares.look_ups.run(look(), looked, lambda: self._closed)
 
     def settings_changed(self) -> None:
-        """Take the group's limits over."""
+        """Apply the group's settings."""
         if self.machine is None:
             return
         settings = self._shares.settings_of(self.key.group_id)
@@ -135,10 +135,10 @@ class ShareLeader:
             self._timer.cancel()
         self.wake()
 
-    # -- what members do
+    # -- for members
 
     def ready(self) -> SharePartition:
-        """The machine, where the log now begins. Raises the error for the request's answer."""
+        """The machine, brought up to the log start. Raises the error to answer the request with."""
         if self.error is not None:
             raise self.error
         if self.machine is None:
@@ -147,7 +147,7 @@ class ShareLeader:
         return self.machine
 
     def acknowledge(self, member_id: str, said: Any, done: Callable[[KafkaError | None], None]) -> None:
-        """Take in what a member says; `done` is called when it is stored, or with why it does not count."""
+        """Apply a member's acknowledgements; `done` is called when they are stored, or with the error."""
         try:
             change = self.ready().acknowledge(member_id, said, self._runtime.clock.monotonic_ms())
         except KafkaError as error:
@@ -156,12 +156,12 @@ class ShareLeader:
         self.store(change, done)
 
     def release(self, member_id: str) -> None:
-        """A member is gone."""
+        """Release the records of a member that has left."""
         if self.machine is not None:
             self.store(self.machine.release(member_id))
 
     def store(self, change: Write | None, done: Callable[[KafkaError | None], None] = lambda _: None) -> None:
-        """Have a change stored, and settle it."""
+        """Store a change at the coordinator, then settle it in the machine."""
         self.plan()
         if change is None:
             done(None)
@@ -186,7 +186,7 @@ class ShareLeader:
     # -- time
 
     def plan(self) -> None:
-        """Set the timer to when the next lock runs out."""
+        """Set the timer to the expiry of the next lock."""
         deadline_ms = None if self.machine is None or self._closed else self.machine.deadline_ms()
         if deadline_ms == self._timer_ms:
             return
@@ -204,11 +204,11 @@ class ShareLeader:
         self.wake()
 
     def wake(self) -> None:
-        """Something may be available: those who wait try again, in the order in which they came."""
+        """Let waiting fetches try again, in order of arrival, because records may be available."""
         for waiting in list(self.waiting):
             waiting()
 
 
 def _said(error: KafkaError) -> KafkaError:
-    """A share coordinator's error as a member is told it."""
+    """The error for a member that corresponds to a share coordinator's error."""
     return KafkaError(_ERRORS.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), error.message)

@@ -1,8 +1,8 @@
-"""The share partitions of this node: what share groups have of the partitions that it leads (KIP-932).
+"""The share partitions of this node: the state of share groups in the partitions that it leads (KIP-932).
 
 Rules:
-- A share partition is made from its stored state by the first fetch of it, and dropped with its partition, when the
-  last session of its group ends, and when a write of it is fenced: the group's offsets were set again.
+- The first fetch creates a share partition from its stored state. It is dropped with its partition, when the last
+  session of its group ends, and when a write is fenced because the group's offsets were reset.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ class Shares:
         self.runtime = runtime
         self.log_dirs = log_dirs
         self.look_ups = look_ups
-        #: The way to the share coordinators, made by the first call.
+        #: Returns the access to the share coordinators, which the first call creates.
         self.persister = persister
         self._leaders: dict[share_state.SharePartitionKey, share_leader.ShareLeader] = {}
-        #: By group id; made on demand, forgotten when settings change.
+        #: Group id -> settings; resolved on demand, cleared when settings change.
         self._settings: dict[str, GroupSettings] = {}
 
     @cached_property
     def sessions(self) -> share_session.ShareSessions:
-        """The sessions of all members; most nodes never have one."""
+        """The sessions of all members; most nodes never have any."""
         return share_session.ShareSessions()
 
     def settings_of(self, group_id: str) -> GroupSettings:
-        """The settings of a group as they are now."""
+        """The current settings of a group."""
         settings = self._settings.get(group_id)
         if settings is None:
             overrides = self.runtime.image.config(GROUP, group_id)
@@ -60,11 +60,11 @@ class Shares:
         return settings
 
     def find(self, key: share_state.SharePartitionKey) -> share_leader.ShareLeader | None:
-        """A share partition, if a fetch has made it."""
+        """A share partition, if a fetch has created it."""
         return self._leaders.get(key)
 
     def lead(self, key: share_state.SharePartitionKey, partition: Partition) -> share_leader.ShareLeader:
-        """A share partition; it is made if need be, and then not ready yet."""
+        """A share partition; a new one is created if necessary, and has to load first."""
         leader = self._leaders.get(key)
         if leader is None:
             leader = self._leaders[key] = share_leader.ShareLeader(self, key, partition)
@@ -72,23 +72,23 @@ class Shares:
         return leader
 
     def drop(self, key: share_state.SharePartitionKey) -> None:
-        """Forget a share partition: its stored state is all that counts."""
+        """Drop a share partition; its stored state is what counts."""
         leader = self._leaders.pop(key, None)
         if leader is not None:
             leader.close()
 
     def resign(self, partition: Partition) -> None:
-        """A partition is not led here any more, at least not in this leader epoch: locks and sessions end with it."""
+        """Drop the share partitions of a partition that this node stops leading, and their locks with them."""
         for key in [key for key, leader in self._leaders.items() if leader.partition is partition]:
             self.drop(key)
 
     def drop_topic(self, topic_id: Uuid) -> None:
-        """A topic is gone."""
+        """Drop the share partitions of a deleted topic."""
         for key in [key for key in self._leaders if key.topic_id == topic_id]:
             self.drop(key)
 
     def settings_changed(self) -> None:
-        """The node's or a group's settings changed."""
+        """Apply a change of the node's or a group's settings."""
         self._settings.clear()
         for leader in self._leaders.values():
             leader.settings_changed()
@@ -96,9 +96,9 @@ class Shares:
     # -- sessions
 
     def end_session(self, session: share_session.ShareSession) -> None:
-        """What a member has is available again; a group without sessions is forgotten.
+        """End a session: the member's records become available again; a group without sessions is dropped.
 
-        Nothing where another request has ended it already, or the member has begun another one.
+        Does nothing if another request has already ended the session, or the member has begun a new one.
         """
         if not self.sessions.holds(session):
             return
@@ -114,12 +114,12 @@ class Shares:
                 self.drop(key)
 
     def connection_closed(self, connection: Any) -> None:
-        """The sessions of this connection are over."""
+        """End the sessions of this connection."""
         if "sessions" in self.__dict__:
             for session in self.sessions.of_connection(connection):
                 self.end_session(session)
 
     def close(self) -> None:
-        """Stop the timers, and tell all waiters."""
+        """Stop the timers, and wake all waiters."""
         for key in list(self._leaders):
             self.drop(key)

@@ -1,11 +1,12 @@
-"""How the others reach the share coordinators: each question goes to the one that holds the share partition's state.
+"""The client side of the share coordinators: sends each request to the coordinator of its share partition.
 
 Rules:
-- The coordinator is where its partition of `__share_group_state` is led: here, by a call, or at another broker.
-- Answers come by a call, at once or later. What fails because a coordinator moves, loads, cannot be reached or has just
-  failed is asked again a few times, ever later; then the request is told. All requests may be carried out twice.
-- The writes of a share partition go one after the other: one that is asked again must not come behind a later one.
-- Of many partitions the answer comes when the last one has answered.
+- The coordinator is the leader of its partition of `__share_group_state`: this node, by a call, or another broker.
+- Answers come by callback, at once or later. A request that fails because a coordinator moves, loads, cannot be reached
+  or has just failed is retried a few times with growing backoff; then the caller gets the error. All requests may be
+  executed twice.
+- The writes of a share partition are sent one after the other, because a retried write must not follow a later one.
+- A request about many partitions is answered after the last of them.
 """
 
 from __future__ import annotations
@@ -39,15 +40,15 @@ _PASSING = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 _LATEST = -1
-#: A failed coordinator is made again after a second: it takes two attempts to see it again. One whose broker has died
-#: moves when the broker's session is over.
+#: A failed coordinator is created again after a second, so two attempts may be needed to reach it. A coordinator whose
+#: broker has died moves at the end of the broker's session.
 _RETRY_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
 
 Errors = dict[tuple[Uuid, int], KafkaError]
 
 
 class Persister:
-    """The node makes one, for its group coordinators and its share partitions."""
+    """A node's access to share coordinators, for its group coordinators and share partitions. The node creates it."""
 
     def __init__(self, runtime: Runtime, coordinators: ShareStates, leadership: Leadership, peers: BrokerPeers) -> None:
         self._runtime = runtime
@@ -55,12 +56,12 @@ class Persister:
         self._leadership = leadership
         self._retries: set[TimerHandle] = set()
         self.peers = peers
-        #: The writes that wait for an earlier one of their share partition, while one is on its way.
+        #: Share partition -> writes that wait for the one in flight.
         self._writes: dict[SharePartitionKey, deque[tuple[Any, Callable[[Any], None]]]] = {}
         self._closed = False
 
     def close(self) -> None:
-        """Ask nothing again. The questions on their way end without an answer in the next turn of the loop."""
+        """Retry nothing more. Requests in flight end unanswered in the next turn of the loop."""
         self._closed = True
         self.peers.close()
         for retry in self._retries:
@@ -76,7 +77,7 @@ class Persister:
         offsets: Mapping[Uuid, Mapping[int, int]],
         done: Callable[[Errors], None],
     ) -> None:
-        """Begin the state of partitions, each at its offset."""
+        """Initialize the state of partitions, each at its offset."""
         self._ask_all(
             (
                 (
@@ -102,7 +103,7 @@ class Persister:
         )
 
     def delete(self, group_id: str, partitions: Mapping[Uuid, Sequence[int]], done: Callable[[Errors], None]) -> None:
-        """Forget the state of partitions."""
+        """Delete the state of partitions."""
         self._ask_all(
             (
                 (
@@ -143,7 +144,7 @@ class Persister:
     # -- for share partitions
 
     def read(self, key: SharePartitionKey, leader_epoch: int, done: Callable[[Any], None]) -> None:
-        """All of a state: a `PartitionResult`, or the KafkaError."""
+        """Read a complete state; `done` gets a `PartitionResult` or the KafkaError."""
         partition = read.PartitionData(partition=key.partition, leader_epoch=leader_epoch)
         topic = read.ReadStateData(topic_id=key.topic_id, partitions=[partition])
         self._ask(key, read.ReadShareGroupStateRequest(group_id=key.group_id, topics=[topic]), done)
@@ -156,7 +157,7 @@ class Persister:
         change: Write,
         done: Callable[[Any], None],
     ) -> None:
-        """Store a change: what `done` gets is a KafkaError if it could not be."""
+        """Store a change; `done` gets a KafkaError if that fails."""
         partition = write.PartitionData(
             partition=key.partition,
             state_epoch=state_epoch,
@@ -189,7 +190,7 @@ class Persister:
         self._ask(key, request, written)
 
     def high_watermark(self, tp: TopicPartition, done: Callable[[int | KafkaError], None]) -> None:
-        """Where a partition is committed up to, as its leader has it, here or at another broker."""
+        """The high watermark of a partition according to its leader, here or on another broker."""
         topic = self._runtime.image.topics.get(tp.topic)
         known = topic is not None and 0 <= tp.partition < len(topic.partitions)
         leader = topic.partitions[tp.partition].leader if topic is not None and known else NO_LEADER
@@ -210,12 +211,12 @@ class Persister:
         return self.peers.ask(leader, request, listed)
 
     def summary(self, key: SharePartitionKey, done: Callable[[Any], None]) -> None:
-        """A state without its batches: a `PartitionResult`, or the KafkaError."""
+        """Read a state without its batches; `done` gets a `PartitionResult` or the KafkaError."""
         partition = summary.PartitionData(partition=key.partition, leader_epoch=-1)
         topic = summary.ReadStateSummaryData(topic_id=key.topic_id, partitions=[partition])
         self._ask(key, summary.ReadShareGroupStateSummaryRequest(group_id=key.group_id, topics=[topic]), done)
 
-    # -- asking
+    # -- requests
 
     def _ask(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int = 0) -> None:
         def answered(response: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a share group may see of bytes from the log: neither control records nor, read_committed, aborted ones."""
+"""The batches of a log that a share group may see: no control batches and, with read_committed, no aborted ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.wire.batch import headers
 
 
 def visible_batches(data: Buffer, aborted: Sequence[tuple[int, int]] | None) -> list[tuple[int, LogBatch]]:
-    """(position, batch) of every whole batch; `aborted` are (producer id, first offset) of aborted transactions."""
+    """(position, batch) of every whole batch; `aborted` has (producer id, first offset) of aborted transactions."""
     coming = deque(sorted(aborted or (), key=lambda each: each[1]))
     gone: set[int] = set()
     found = []
