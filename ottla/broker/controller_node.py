@@ -1,9 +1,8 @@
-"""A node that is only a controller: it takes part in the quorum, and holds no partitions.
+"""A controller-only node: it takes part in the quorum and hosts no partitions.
 
     process.roles=controller
 
-It serves its controllers' listeners alone, and has the locks of its log directories but no logs in them besides the
-metadata's.
+It serves only the controllers' listeners. It locks its log directories, and has no logs in them but the metadata log.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ControllerNode(MetadataNode):
-    """A controller that is no broker."""
+    """A node with only the controller role."""
 
     _directories: Directories
 

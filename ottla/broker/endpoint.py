@@ -1,4 +1,4 @@
-"""Where clients find this node: its advertised addresses, one a listener."""
+"""The advertised addresses of this node, one for each listener."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Endpoint(NamedTuple):
 
 
 def advertise(settings: ServerSettings, listener: Listener, bound_port: int) -> Endpoint:
-    """What `advertised.listeners` says of this listener, or the listener's own address.
+    """The address in `advertised.listeners` for this listener, or the listener's own.
 
-    Port 0 is the port that was taken. A listener on all addresses is advertised as localhost when nothing else is
-    said: what is right for a laptop; a server's file names its host, as with Kafka.
+    Port 0 becomes the bound port. A listener on all addresses without an advertised one is advertised as localhost:
+    right for a laptop, while a server's file names its host, as with Kafka.
     """
     host, port = listener.host, listener.port
     for each in settings.advertised_listeners or ():

@@ -1,13 +1,13 @@
-"""A node's own log: where it goes, how a line looks, and the lines about requests.
+"""A node's own log: its destination, the format of its lines, and the lines about requests.
 
     2026-11-22T02:40:11.512Z INFO  ottla.broker  node 1 ready on 127.0.0.1:9092
     {"time": "2026-11-22T02:40:11.512Z", "level": "INFO", "logger": "ottla.broker", "message": "..."}
 
 Rules:
-- Levels are Kafka's: FATAL, ERROR, WARN, INFO, DEBUG, TRACE. DEBUG has a line for every request and connection, TRACE
-  what stands in requests and responses, shortened, and never in those that carry secrets.
-- `configs set logger` changes levels while the node runs: `RequestLog.look` then asks the logger once, so that requests
-  cost nothing while no logger wants lines about them.
+- Levels are Kafka's: FATAL, ERROR, WARN, INFO, DEBUG, TRACE. DEBUG has a line for every request and connection; TRACE
+  shows the content of requests and responses, shortened, but never of those that carry secrets.
+- `configs set logger` changes levels while the node runs. `RequestLog.look` then checks the logger once, so that
+  requests cost nothing while no logger wants lines about them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ottla.net.inbound import Slot
 
 TRACE = 5
-#: Kafka's names to Python's numbers.
+#: Kafka's level name -> Python's level.
 LEVELS = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": TRACE}
 _NAMES = {number: name for name, number in LEVELS.items()}
 _SECRET = {
@@ -40,12 +40,12 @@ _SECRET = {
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
 }
-#: So much is shown of a list's entries, a text's characters and a structure's depth.
+#: Limits of what is shown: entries of a list, characters of a text, nesting depth of a structure.
 _ENTRIES_MAX, _TEXT_MAX, _DEPTH_MAX = 3, 80, 5
 
 
 class LineFormatter(logging.Formatter):
-    """Time, level, logger, message; a traceback below where it tells more than a disk's or Kafka's own words."""
+    """Time, level, logger, message; and a traceback, unless the error's own message says enough."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = f"{_time(record)} {_level(record):<5} {record.name}  {_one_line(record.getMessage())}"
@@ -58,7 +58,7 @@ class LineFormatter(logging.Formatter):
 
 
 class _Json(logging.Formatter):
-    """An object a line, for programs that collect logs."""
+    """A JSON object per line, for log collectors."""
 
     def format(self, record: logging.LogRecord) -> str:
         import json
@@ -77,7 +77,7 @@ class _Json(logging.Formatter):
 
 
 def _one_line(text: str) -> str:
-    """What a client sends cannot begin a line of its own."""
+    """The text without line breaks, so that a client cannot forge log lines."""
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
@@ -91,7 +91,7 @@ def _level(record: logging.LogRecord) -> str:
 
 
 def configure(level: str = "INFO", file: str | None = None, form: str = "text") -> Callable[[], None]:
-    """Send the log to a file (reopened when it is moved away, as logrotate does) or stderr; what undoes it."""
+    """Send the log to a file (reopened after logrotate moves it away) or stderr; return an undo function."""
     handler = _file_handler(file) if file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Json() if form == "json" else LineFormatter())
     root = logging.getLogger()
@@ -118,22 +118,22 @@ def _file_handler(file: str) -> logging.StreamHandler[Any]:
 
 
 class RequestLog:
-    """Lines about requests, when they are wanted."""
+    """Log lines about requests, while any logger wants them."""
 
     def __init__(self) -> None:
         self._log = logging.getLogger("ottla.request")
-        #: Does anything want the times of requests?
+        #: Whether a log needs the timestamps of requests.
         self.wanted = False
-        #: The log of slow requests, where there is one.
+        #: The log of slow requests, if enabled.
         self.slow: SlowRequests | None = None
         self.look()
 
     def look(self) -> None:
-        """Ask whether lines are wanted: levels may have changed."""
+        """Check again whether lines are wanted, after a change of the levels."""
         self.wanted = self.slow is not None or self._log.isEnabledFor(logging.DEBUG)
 
     def answered(self, call: Call, times: Times, handler: Handler, request: Any, reply: Any, slot: Slot) -> None:
-        """A request that has its answer, which goes into `slot`."""
+        """Log a request whose response goes into `slot`."""
         if self.slow is not None:
             self.slow.answered(call, handler, times, request, reply, slot)
         if not self._log.isEnabledFor(logging.DEBUG):
@@ -155,7 +155,7 @@ class RequestLog:
 
 
 def brief(value: Any, depth: int = 0) -> str:
-    """A message's content, shortened: its cost does not grow with what a client sends."""
+    """A message's content, shortened: the cost is independent of what a client sends."""
     if isinstance(value, str):
         return repr(value[:_TEXT_MAX])
     if isinstance(value, bytes | memoryview):

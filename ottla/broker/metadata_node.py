@@ -1,13 +1,13 @@
-"""What brokers and controllers have in common: a node that takes part in the cluster's metadata.
+"""What brokers and controllers share: a node that takes part in the cluster's metadata quorum.
 
-It has the directories' locks, the quorum, the listeners and what they dispatch to. `ottla.broker.node` is the node with
-the broker's role, `ottla.broker.controller_node` the one that is only a controller.
+It owns the directory locks, the quorum, the listeners and their dispatch. `ottla.broker.node` is a node with the broker
+role, `ottla.broker.controller_node` a node with only the controller role.
 
 Rules:
 - A node is single-threaded: everything here runs on its loop's thread.
-- `open` goes through phases. A quorum of this node alone goes through all of them before `open` returns; otherwise
-  the loop drives those that wait for other nodes, and `on_ready` tells when the node serves.
-- What a phase opens it adds to what `close` ends, in reverse order.
+- `open` goes through phases. A quorum of this node alone completes all of them before `open` returns; otherwise the
+  loop continues with those that wait for other nodes, and `on_ready` is called when the node serves.
+- Each phase registers what it opens with `close`, which ends it in reverse order.
 """
 
 from __future__ import annotations
@@ -78,20 +78,20 @@ def _dial(*arguments: Any, **options: Any) -> outbound.Outbound:
 
 @frozen
 class Ports:
-    """What a node takes from the world, besides its loop. The defaults are the machine's; `ottla.sim` has others."""
+    """A node's access to the outside world, besides its loop. The defaults are real; `ottla.sim` has simulated ones."""
 
     disk: LockingDisk = field(default_factory=HostDisk)
     clock: Clock = field(default_factory=HostClock)
     rng: Rng = field(default_factory=SystemRandom)
-    #: Makes what runs that which would block the loop; its argument is how many threads, if not two.
+    #: Creates an executor for blocking work; the argument is the number of threads, by default two.
     pool: Callable[..., Executor] = _threads
-    #: Makes a listener; its arguments are those of `ListeningSocket`.
+    #: Creates a listener; takes the arguments of `ListeningSocket`.
     listener: Callable[..., ListeningSocket] = ListeningSocket
-    #: A count of seconds by which the node measures its own work, for request quotas and the request log.
+    #: A clock in seconds with which the node measures its own work, for request quotas and the request log.
     work_seconds: Callable[[], float] = perf_counter
-    #: Makes what carries out a compaction beside the loop.
+    #: Creates the worker that compacts one log.
     clean_worker: Callable[[asyncio.AbstractEventLoop, Disk], clean_worker.CleanerWorker] = _process
-    #: Makes a connection to another node; its arguments are those of `Outbound`.
+    #: Creates a connection to another node; takes the arguments of `Outbound`.
     outbound: Callable[..., outbound.Outbound] = _dial
 
 
@@ -102,25 +102,25 @@ class MetadataNode(Runtime, ABC):
         self._ports = ports = ports or Ports()
         super().__init__(settings, loop, disk=ports.disk, clock=ports.clock, rng=ports.rng, pool=ports.pool())
         self._file_settings = settings
-        #: Called once, when the node serves: before `open` returns where it waits for no other node.
+        #: Called once, when the node serves: before `open` returns unless the node waits for others.
         self.on_ready: Callable[[], None] = lambda: None
-        #: Called during a long start with a line about how far it is.
+        #: Called during a long start with a line about its progress.
         self.on_progress: Callable[[str], None] = lambda line: _log.info("%s", line)
-        #: The requests of brokers' listeners, and those of controllers' listeners.
+        #: Dispatch of requests on brokers' listeners, and on controllers' listeners.
         self.dispatch = Dispatch(self, HANDLERS, ports.work_seconds)
         self.controller_dispatch = Dispatch(self, CONTROLLER_HANDLERS, ports.work_seconds)
         self.quotas = Quotas.of(settings)
-        #: The limits of connections: the brokers' listeners and the controllers' listeners are counted apart.
+        #: Connection limits, counted separately for brokers' and controllers' listeners.
         self.admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
         self.controller_admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
         self.listeners: list[ListeningSocket] = []
         self.controller_listeners: list[ListeningSocket] = []
         self.quorum: MetadataLog
-        #: The way to the active controller, wherever it is.
+        #: Access to the active controller, wherever it is.
         self.controllers = Controllers(loop, settings, self.rng, lambda: self.quorum, self.outbound_to_controllers)
-        #: What clients may do is asked here; None: everyone may do everything.
+        #: Decides what clients may do; None: everyone may do everything.
         self.authorizer: Authorizer | None = None
-        #: TLS, and this node's login at others; None where all listeners are PLAINTEXT.
+        #: TLS, and this node's login at other nodes; None if all listeners are PLAINTEXT.
         self.security: NodeSecurity | None = None
         #: The secrets of delegation tokens; None without delegation.token.secret.key.
         self.token_keys: TokenKeys | None = None
@@ -128,21 +128,21 @@ class MetadataNode(Runtime, ABC):
             from ottla.security.token_keys import TokenKeys
 
             self.token_keys = TokenKeys(settings.delegation_token_secret_key)
-        #: What it shows over HTTP; None without metrics.listener.
+        #: Metrics, health and readiness over HTTP; None without metrics.listener.
         self.observation: Observation | None = None
         self._slow_text: str | None = None
-        #: Does it serve?
+        #: True while the node serves.
         self.is_ready = False
         self._waiting: asyncio.TimerHandle | None = None
-        #: Is this controller's registration on its way?
+        #: True while this controller's registration is in flight.
         self._registers = False
         self._undo = ExitStack()
         self._endpoints: dict[str, Endpoint] = {}
 
-    # ---- life
+    # ---- lifecycle
 
     def open(self) -> None:
-        """Take the addresses and the directories, and take part in the quorum. Raises OttlaError in words."""
+        """Bind the listeners, lock the directories and join the quorum. Raises OttlaError with a clear message."""
         check_served(self.settings)
         for notice in notices(self.settings):
             _log.warning("%s", notice)
@@ -194,18 +194,18 @@ class MetadataNode(Runtime, ABC):
 
     @abstractmethod
     def _take_directories(self) -> LogDirectories:
-        """Lock the log directories, and check whose they are."""
+        """Lock the log directories, and check that they belong to this node."""
 
     @abstractmethod
     def _begin(self) -> None:
-        """The node takes part in the quorum: go on to the next phases, or have them come."""
+        """Continue after joining the quorum: complete the next phases, or arrange for them."""
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Prepare to be closed, and call `done` then: other nodes take over what this one leads."""
+        """Hand over what this node leads, then call `done`; `close` follows."""
         self.quorum.resign(done)
 
     def close(self) -> None:
-        """Stop to serve, write what a clean shutdown writes, give the directories back."""
+        """Stop serving, do what a clean shutdown requires, and release the directories."""
         for listener in (*self.listeners, *self.controller_listeners):
             listener.close()
         if self.dispatch.log.slow is not None:
@@ -214,10 +214,11 @@ class MetadataNode(Runtime, ABC):
         if self._waiting is not None:
             self._waiting.cancel()
         with suppress(OSError):
-            # What was decided is followed while there are threads for it. A disk that fails has told the node.
+            # Apply pending decisions while there are threads. A failing disk has already been reported to the node's
+            # owner.
             self.quorum.finish()
         self.closed = True
-        # Syncs under way come to their end before the logs that they are about are closed.
+        # Let running flushes finish before their logs are closed.
         self.pool.shutdown()
         self._undo.close()
 
@@ -258,7 +259,7 @@ class MetadataNode(Runtime, ABC):
         return listener
 
     def _observe(self, where: str) -> None:
-        """Show metrics, health and readiness from here on, and count requests."""
+        """Serve metrics, health and readiness from now on, and count requests."""
         from ottla.broker.observe.endpoint import Observation
 
         self.observation = observation = Observation(self, where, self._ports.work_seconds)
@@ -267,7 +268,7 @@ class MetadataNode(Runtime, ABC):
         self.controller_dispatch.count_with(observation.requests, has_topics=False)
 
     def _hand_on_client_metrics(self, url: str) -> None:
-        """What clients push of themselves goes to a receiver of OTLP, too. OttlaError for an address that is none."""
+        """Also send clients' metrics to an OTLP receiver. OttlaError for an invalid URL."""
         from ottla.broker.observe.otlp_export import OtlpExport
 
         export = OtlpExport(url)
@@ -277,7 +278,7 @@ class MetadataNode(Runtime, ABC):
             self.observation.more_lines.append(export.lines)
 
     def _log_slow(self, *, strict: bool = False) -> None:
-        """Log slow requests from here on as the settings say. OttlaError where `strict` and it says no number."""
+        """Log slow requests as the settings say. `strict`: raise OttlaError for an invalid value."""
         text = self.settings.plain_text("slow.request.log.ms")
         if text == self._slow_text:
             return
@@ -297,7 +298,7 @@ class MetadataNode(Runtime, ABC):
         self.controller_dispatch.log_slow(slow)
 
     def _register_controller(self) -> None:
-        """Have the leader write down this controller's incarnation; the leader does it itself."""
+        """Register this controller's incarnation with the active controller (a leader registers itself)."""
         quorum = self.quorum
         if self._registers or self.closed or quorum.leader is None or not quorum.is_controller_unregistered:
             return
@@ -312,21 +313,21 @@ class MetadataNode(Runtime, ABC):
         self.controllers.ask(quorum.controller_request, answered)
 
     def _ready(self) -> None:
-        """The last phase is over."""
+        """End the last phase of the start."""
         self.is_ready = True
         if self._waiting is not None:
             self._waiting.cancel()
         self.on_ready()
 
     def _tell_waiting(self) -> None:
-        """Say from time to time why this node does not serve yet."""
+        """Report at intervals why this node does not serve yet."""
         why = self.why_waiting()
         if why:
             self.on_progress(f"node {self.node_id} waits for the controllers: {why}")
         self._waiting = self.loop.call_later(_TELL_SECONDS, self._tell_waiting)
 
     def why_waiting(self) -> str:
-        """Why this node does not serve yet; empty where lines about it are told otherwise."""
+        """Why this node does not serve yet; "" if progress lines already tell."""
         return self.quorum.trouble or "they have not let this node serve yet"
 
     def _dial_controller(self, host: str, port: int) -> outbound.Outbound:
@@ -342,7 +343,7 @@ class MetadataNode(Runtime, ABC):
         )
 
     def outbound_to(self, listener: str, *arguments: Any, **options: Any) -> outbound.Outbound:
-        """A connection to another node's listener of this name; the arguments are those of `Outbound`."""
+        """A connection to another node's listener of this name; takes the arguments of `Outbound`."""
         if self.security is not None and self.settings.protocols[listener] != "PLAINTEXT":
             return self.security.outbound(listener, *arguments, **options)
         return self._ports.outbound(*arguments, **options)
@@ -354,21 +355,21 @@ class MetadataNode(Runtime, ABC):
     def _connection_closed(self, connection: Connection, why: str) -> None:
         _net_log.debug("connection of %s:%d closed: %s", *connection.peer, why)
 
-    # ---- what there is
+    # ---- access
 
     @property
     @abstractmethod
     def cluster_id(self) -> str:
-        """The cluster's id, as the directories have it."""
+        """The cluster's id, from the log directories."""
 
     @property
     def supported_features(self) -> dict[str, tuple[int, int]]:
-        """Feature -> (lowest, highest) level that this node can run."""
+        """Feature -> (lowest, highest) level that this node supports."""
         return self.quorum.supported_features
 
     @property
     def finalized_features(self) -> dict[str, int]:
-        """Feature -> the level that the cluster has agreed on; kraft.version is the quorum's own (KIP-853)."""
+        """Feature -> the level that the cluster has finalized; kraft.version is the quorum's own (KIP-853)."""
         kraft_version = self.quorum.membership.kraft_version
         return {**self.image.features, "kraft.version": kraft_version}
 
@@ -378,16 +379,16 @@ class MetadataNode(Runtime, ABC):
         return []
 
     def dispatch_of(self, listener_name: str) -> Dispatch:
-        """What the requests of a listener go to."""
+        """The dispatch for a listener's requests."""
         is_controllers = listener_name in self.settings.controller_listener_names
         return self.controller_dispatch if is_controllers else self.dispatch
 
     def bound(self) -> list[Endpoint]:
-        """Where clients, or on a node that is only a controller other nodes, find it."""
+        """The addresses for clients, or on a controller-only node for other nodes."""
         return list(self._endpoints.values())
 
     def _follow_limits(self, old: Image, new: Image) -> None:
-        """Quotas, and the limits of connections that are among the settings of brokers, may have changed."""
+        """Apply a change of quotas, or of the connection limits in brokers' configs."""
         if new.quotas is not old.quotas:
             self.quotas.follow(new)
         for each in (self.admission, self.controller_admission):
@@ -397,7 +398,7 @@ class MetadataNode(Runtime, ABC):
                 each.settings_changed()
 
     def with_dynamic(self, own: Mapping[str, str], everyones: Mapping[str, str]) -> ServerSettings:
-        """This node's settings, if these were set while it runs. OttlaError if they do not fit together."""
+        """This node's settings with these dynamic configs. OttlaError if they do not fit together."""
         return self._file_settings.with_dynamic(own, everyones)
 
     def _take_settings(self, image: Image) -> None:

@@ -1,14 +1,14 @@
-"""A node: the root of the broker. Read this first.
+"""A broker node: the root of the broker. Read this first.
 
-It owns one of each thing: the store of logs, the metadata log, the partitions it leads, the group coordinators, the
-listeners. It makes them in `open`, in the order in which they need each other, and ends them in `close` in reverse.
+It owns one of each component: the log store, the metadata log, the partitions it leads, the coordinators, the
+listeners. It creates them in `open`, in order of their dependencies, and ends them in `close` in reverse.
 
-The phases of `open`: locks -> the metadata log -> the quorum (`metadata_node`); image known -> logs opened, as their
-topics are set -> registered -> unfenced -> serves (here).
+The phases of `open`: locks -> metadata log -> quorum (`metadata_node`); image known -> logs opened with their topics'
+settings -> registered -> unfenced -> serving (here).
 
 Rules:
 - A node is single-threaded: everything here runs on its loop's thread.
-- The metadata image is the truth about which partitions there are; the node follows it and never leads it.
+- The metadata image is the truth about which partitions exist; the node follows it and never gets ahead of it.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ else:
 __all__ = ["BrokerNode", "Ports"]
 
 _PROGRESS_MS = 1000
-#: Syncs that are asked for at the same time share a commit of the file system's journal.
+#: Concurrent flushes share a commit of the file system's journal.
 _CLOSING_THREADS = 16
 
 
 class BrokerNode(MetadataNode):
-    """A broker, and a controller beside it where the roles say so."""
+    """A broker, and also a controller if process.roles says so."""
 
     def __init__(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports | None = None) -> None:
         super().__init__(settings, loop, ports)
@@ -85,7 +85,7 @@ class BrokerNode(MetadataNode):
         self.fetch_sessions = Sessions(settings.max_incremental_fetch_session_cache_slots, self.rng)
         self.throttles = Throttles(self.node_id, settings)
         self.telemetry = Telemetry(self.rng)
-        #: Every partition that this node leads, and every one of which it has a replica.
+        #: All partitions that this node leads, and all replicas that it hosts.
         self.partitions: dict[tuple[str, int], Partition] = {}
         self.hosted: dict[tuple[str, int], HostedReplica] = {}
         self._log_settings = LogSettingsByTopic(self)
@@ -93,9 +93,9 @@ class BrokerNode(MetadataNode):
         #: The threads that open the logs while the loop goes on.
         self._loading: Executor | None = None
         self._is_closing = False
-        #: Are the partitions followed that the metadata places here?
+        #: True once the node hosts the partitions that the metadata assigns to it.
         self._hosts = False
-        #: The newest view of each listener.
+        #: Listener name -> newest view.
         self._brokers: dict[str, BrokerView] = {}
         self._readable: list[HostedReplica] = []
 
@@ -158,7 +158,7 @@ class BrokerNode(MetadataNode):
     def _begin(self) -> None:
         self._make_parts()
         if self.life.is_alone:
-            # The metadata first: a log is opened as its topic is set.
+            # Metadata first, because a log is opened with its topic's settings.
             self._take_settings(self.quorum.image)
             with self._new_loading_pool() as pool:
                 self._load_store(pool)
@@ -168,7 +168,7 @@ class BrokerNode(MetadataNode):
             self.life.begin()
 
     def _caught_up(self) -> None:
-        """The metadata is followed up to the broker's own registration: open the logs on threads.
+        """Open the logs on threads, after the metadata is replayed up to the broker's own registration.
 
         The loop goes on meanwhile: heartbeats keep the session, and a voter votes.
         """
@@ -178,7 +178,7 @@ class BrokerNode(MetadataNode):
         told.add_done_callback(lambda finished: self.loop.call_soon_threadsafe(self._loaded, finished))
 
     def _loaded(self, finished: Future[None]) -> None:
-        """The logs are open: ask to be unfenced."""
+        """Ask to be unfenced, after the logs are open."""
         if self._loading is not None:
             self._loading.shutdown(wait=False)
             self._loading = None
@@ -195,7 +195,7 @@ class BrokerNode(MetadataNode):
         self.life.recovered()
 
     def _host(self) -> None:
-        """Have what the metadata places here, and follow the metadata from here on."""
+        """Host the partitions that the metadata assigns to this node, and follow the metadata from now on."""
         self._hosts = True
         self.log_dirs.tell_what_is_left()
         self._follow(Image.empty(), self.quorum.image)
@@ -203,9 +203,9 @@ class BrokerNode(MetadataNode):
         self.quorum.subscribe(self._follow)
 
     def _serve(self) -> None:
-        """The broker is unfenced: clients may come."""
+        """Serve clients, because the broker is unfenced."""
         if not self._hosts:
-            # A node that is alone has opened its logs before it registered.
+            # A single-node cluster opened its logs before it registered.
             self._host()
             self.quorum.run_beside(self.loop, self.pool)
         self.store.delete_strays(self.leadership.is_stray)
@@ -236,7 +236,7 @@ class BrokerNode(MetadataNode):
 
     def why_waiting(self) -> str:
         if self._loading is not None:
-            # Lines about the logs are told as they are read.
+            # The store reports progress while the logs are opened.
             return ""
         return self.quorum.trouble or self.life.refusal or super().why_waiting()
 
@@ -244,7 +244,7 @@ class BrokerNode(MetadataNode):
         self.life.close()
         self._is_closing = True
         if self._loading is not None:
-            # What is being recovered stops at its next piece.
+            # A recovery in progress stops at its next piece.
             self._loading.shutdown()
         super().close()
 
@@ -268,7 +268,7 @@ class BrokerNode(MetadataNode):
         self.store.load(self.clock.now_ms(), self._tell_progress, pool, self.log_dirs.named)
 
     def _tell_progress(self, opening: Opening) -> None:
-        """Say how far a start is, when it takes long enough to be noticed. OttlaError ends a start that is given up."""
+        """Report the progress of a start that takes noticeably long. OttlaError cancels the start."""
         if self._is_closing:
             raise OttlaError("the node stops while its logs are opened")
         now_ms = self.clock.monotonic_ms()
@@ -281,11 +281,11 @@ class BrokerNode(MetadataNode):
         self.telemetry.forget(connection)
         self.shares.connection_closed(connection)
 
-    # ---- what there is
+    # ---- access
 
     @cached_property
     def persister(self) -> share_persister.Persister:
-        """The way to the share coordinators; made when the first share group needs it."""
+        """Access to the share coordinators; created when the first share group needs it."""
         return share_persister.Persister(self, self.share_states, self.leadership, peers.BrokerPeers(self, self.dial))
 
     @property
@@ -308,7 +308,7 @@ class BrokerNode(MetadataNode):
         )
 
     def new_clean_worker(self) -> CleanerWorker:
-        """What carries out one compaction."""
+        """A worker for one compaction."""
         return self._ports.clean_worker(self.loop, self.disk)
 
     def brokers_at(self, listener_name: str) -> BrokerView:
@@ -319,17 +319,17 @@ class BrokerNode(MetadataNode):
         return view
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic by its id."""
+        """The name of the topic with this id."""
         return self.image.topic_names.get(Uuid(topic_id))
 
     def leader_of(self, topic: str, index: int) -> Partition:
-        """The partition, which we lead; KafkaError says why there is none."""
+        """A partition that this node leads; otherwise raise the KafkaError that says why it does not."""
         return self.partitions.get((topic, index)) or self.leadership.find(topic, index)
 
-    # ---- what changes
+    # ---- changes
 
     def make_topics(self, topics: list[CreatableTopic], done: Callable[[dict[str, KafkaError]], None]) -> None:
-        """Make topics, and call `done` when they can be used, with what went wrong by name."""
+        """Create topics; when they can be used here, call `done` with topic name -> error for those that failed."""
 
         def committed(response: Any) -> None:
             names = [each.name for each in topics]
@@ -339,7 +339,7 @@ class BrokerNode(MetadataNode):
         self.controllers.ask(CreateTopicsRequest(topics=topics), committed)
 
     def _follow(self, old: Image, new: Image) -> None:
-        """The metadata changed: make, drop and adjust the partitions that it concerns."""
+        """Apply a metadata change: create, delete and adjust the partitions that it concerns."""
         self.image = new
         if new.changed_configs(old, BROKER):
             self._take_settings(new)
@@ -373,7 +373,7 @@ class BrokerNode(MetadataNode):
         """The coordinators whose records this topic holds."""
         return next((each for each in (self.groups, self.transactions, self.share_states) if each.topic == topic), None)
 
-    # ---- waking those who wait for records
+    # ---- waking fetches
 
     def wake_later(self, replica: HostedReplica) -> None:
         if not self._readable:
@@ -381,7 +381,7 @@ class BrokerNode(MetadataNode):
         self._readable.append(replica)
 
     def _wake(self) -> None:
-        """Once a turn of the loop: a fetch that waits on many partitions is tried once, not once an append."""
+        """Wake each waiting fetch once per turn of the loop, however many of its partitions have new records."""
         readable, self._readable = self._readable, []
         waiting = dict.fromkeys(wake for replica in readable for wake in replica.waiting)
         for wake in waiting:

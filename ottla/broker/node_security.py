@@ -1,11 +1,11 @@
-"""What a node needs for its secured listeners: their TLS, and its own login at those of other nodes.
+"""Security of a node: TLS of its listeners, and its login at other nodes.
 
 Rules:
-- Stores are read when the node starts, and again when settings of brokers change: a listener whose settings or files
-  are other than before gets new contexts. Connections that are there keep theirs.
-- New stores that cannot be used, or that name another owner, leave the listener as it is (`check`, KIP-226):
-  `ssl.allow.dn.changes` and `ssl.allow.san.changes` allow another owner.
-- Handshakes take turns on one thread, which is made for the first of them.
+- Stores are read when the node starts, and again when brokers' configs change: a listener whose settings or files have
+  changed gets new contexts. Open connections keep theirs.
+- New stores that are unusable, or belong to another owner, leave the listener as it is (`check`, KIP-226);
+  `ssl.allow.dn.changes` and `ssl.allow.san.changes` permit another owner.
+- Handshakes take turns on one thread, which is started for the first of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STORES = (ServerSettings.ssl_keystore_location.name, ServerSettings.ssl_trustst
 
 
 class NodeSecurity:
-    """Made by the node when one of its listeners, or one that it goes to, is secured. OttlaError."""
+    """TLS and logins. The node creates it if a listener, its own or another node's, is secured. OttlaError."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, pool: Callable[[int], Executor], settings: ServerSettings
@@ -43,10 +43,10 @@ class NodeSecurity:
         self._new_pool = pool
         self._settings = settings
         self._served = {each.name for each in settings.listeners}
-        #: Where nodes meet.
+        #: The listeners between nodes.
         self._between = settings.between()
         self._tls: dict[str, ListenerTls] = {}
-        #: What each was made of.
+        #: Listener name -> fingerprint of the settings and files behind its TLS.
         self._made_of: dict[str, tuple[object, ...]] = {}
         self.sides: dict[str, TlsSide] = {}
         self._logins: dict[str, NodeLogin] = {}
@@ -61,7 +61,7 @@ class NodeSecurity:
     # ---- the listeners
 
     def connection_of(self, listener: str) -> dict[str, Any]:
-        """What makes the connections of a listener, as an argument of `ListeningSocket`; none without TLS."""
+        """The connection factory of a TLS listener, as an argument of `ListeningSocket`; empty without TLS."""
         if listener not in self._tls:
             return {}
         tls = self._tls
@@ -83,20 +83,20 @@ class NodeSecurity:
         return Handshakes(self._loop, self._pool)
 
     def close(self) -> None:
-        """End the thread of handshakes, and those that renew tokens."""
+        """End the handshake thread, and the threads that renew tokens."""
         for login in self._logins.values():
             login.close()
         if "_pool" in vars(self):
             self._pool.shutdown()
 
-    # ---- the way to others
+    # ---- outgoing connections
 
     def outbound(self, listener: str, *arguments: Any, **options: Any) -> Outbound:
-        """A connection to another node's listener; the arguments are those of `Outbound`."""
+        """A connection to another node's listener; takes the arguments of `Outbound`."""
         return SecuredOutbound(*arguments, login=self._logins[listener], **options)
 
     def start_logins(self, *, needed: bool) -> None:
-        """Be ready to sign in at others. OttlaError if this node cannot; unless `needed`, that is told when it does."""
+        """Prepare to sign in at other nodes. OttlaError if impossible; without `needed` the first login fails."""
         for login in self._logins.values():
             if needed or not login.problem:
                 login.start()
@@ -104,15 +104,15 @@ class NodeSecurity:
     def _client_context(self, listener: str) -> ssl.SSLContext:
         return self._tls[listener].client
 
-    # ---- what changes
+    # ---- changes
 
     def check(self, settings: ServerSettings) -> None:
-        """OttlaError if the stores of these settings cannot take the place of those in force."""
+        """Raise OttlaError if the stores in these settings cannot replace those in force."""
         for name in self._changed(settings):
             self._replacement(settings, name)
 
     def follow(self, settings: ServerSettings, *, free: bool) -> None:
-        """Settings of brokers have changed. `free`: the owner may be another, because nothing is served yet."""
+        """Apply changed brokers' configs. `free`: the owner may change, because nothing is served yet."""
         self._settings = settings
         for name, login in self._logins.items():
             problem = login.follow(settings, name)
@@ -139,7 +139,7 @@ class NodeSecurity:
         return made
 
     def _replacement(self, settings: ServerSettings, name: str) -> ListenerTls:
-        """As Apache's SslFactory.createNewSslEngineFactory."""
+        """New TLS for a listener, checked as in Apache's SslFactory.createNewSslEngineFactory."""
         old, new = self._tls[name], ListenerTls(settings, name)
         if (old.own is None) is not (new.own is None):
             raise OttlaError(f"the listener {name}: a key store can be exchanged, and neither added nor removed")
@@ -160,7 +160,7 @@ class NodeSecurity:
                     f"{len(lost)} of the old one's names; ssl.allow.san.changes=true allows it"
                 )
         if name in self._between and name in self._served:
-            # Nodes with the old stores and with the new ones meet for a while.
+            # Nodes with the old and with the new stores coexist for a while.
             new.check_reaches(old)
             old.check_reaches(new)
         return new
@@ -171,7 +171,7 @@ def _differ(one: str, other: str) -> bool:
 
 
 def _name(connection: Connection, tls: ListenerTls, made: ssl.SSLObject) -> None:
-    """Say who a client of SSL is. PeerError."""
+    """Set the principal of an SSL client. PeerError if there is none."""
     try:
         principal = tls.principal(made.getpeercert(binary_form=True))
     except (ValueError, IndexError) as error:
@@ -182,7 +182,7 @@ def _name(connection: Connection, tls: ListenerTls, made: ssl.SSLObject) -> None
 
 
 def _made_of(settings: ServerSettings, name: str) -> tuple[object, ...]:
-    """What decides about the TLS of a listener: settings, and the state of files."""
+    """A fingerprint of everything that a listener's TLS depends on: settings and file states."""
     found: list[object] = [
         settings.of_listener(name, each) for each in sorted(settings.declared()) if each.startswith("ssl.")
     ]

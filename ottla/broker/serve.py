@@ -1,11 +1,12 @@
-"""Run a node as a process: `ottla start`.
+"""Runs a node as a process: `ottla start`.
 
 Rules:
-- One line when it serves, one line when it stops, one line when it cannot.
-- What a fresh node does not need is imported a second after it serves, on a thread, before a request needs it. The
-  collector is off until then: it takes as long for what a start makes as thirty imports.
-- SIGTERM and SIGINT stop it cleanly: the next start has nothing to recover.
-- SIGUSR2 has it write the stacks of its threads (`ottla.host.stacks`).
+- One line when the node serves, one when it stops, one when it fails.
+- Modules that a fresh node does not need are imported on a thread a second after the node serves, before a request
+  needs them. The garbage collector is off until then: its passes over the start's objects cost as much as thirty
+  imports.
+- SIGTERM and SIGINT stop the node cleanly, so that the next start has nothing to recover.
+- SIGUSR2 makes it write the stacks of its threads (`ottla.host.stacks`).
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
 else:
     controller_node = LazyModule("ottla.broker.controller_node")
 
-#: A start has done by then what it does.
+#: By then a start has done its work.
 _LOAD_AFTER_SECONDS = 1.0
 
 
 def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at: float | None = None) -> int:
-    """Serve until a signal comes. Returns the exit code; raises OttlaError when it cannot start.
+    """Serve until a signal arrives. Returns the exit code; raises OttlaError if the node cannot start.
 
-    `started_at` is the `time.monotonic()` from which the line counts its milliseconds.
+    `started_at` is the `time.monotonic()` from which the ready line counts its milliseconds.
     """
     started_at = time.monotonic() if started_at is None else started_at
     allow_many()
@@ -63,14 +64,14 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
             ready_already.append(True)
             at = ", ".join(f"{each.host}:{each.port}" for each in node.bound())
             line = f"ottla: node {node.node_id} ready on {at} in {1000 * (time.monotonic() - started_at):.0f} ms"
-            # Said by the running loop: a signal that answers the line finds a handler.
+            # Printed by the running loop, so that a signal sent in reaction to the line finds its handler.
             loop.call_soon(say, f"{line}, data in {', '.join(settings.log_dirs)}")
             loop.call_later(_LOAD_AFTER_SECONDS, _load_rest)
 
         stopping: list[bool] = []
 
         def stop() -> None:
-            # A second signal does not wait for those who take over.
+            # A second signal stops the node without waiting for others to take over.
             if stopping:
                 return loop.stop()
             stopping.append(True)
@@ -78,16 +79,16 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
 
         node.on_ready = ready
         node.on_progress = lambda line: say(f"ottla: {line}")
-        # A start makes what stays: to look through it again and again would take a third of the time.
+        # The objects of a start stay: repeated collector passes over them would take a third of its time.
         gc.disable()
         node.open()
         if not ready_already:
-            # The node may wait for others long before it is ready.
+            # The node may wait for other nodes for a long time before it is ready.
             gc.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
-        # On a full disk older Pythons leave compiled files that are cut short, and stumble over them at the next start
-        # (python/cpython#126606). What is imported while the node serves leaves none.
+        # On a full disk older Pythons leave truncated compiled files, and fail on them at the next start
+        # (python/cpython#126606). Write none for modules imported while the node serves.
         sys.dont_write_bytecode = True
         loop.run_forever()
         node.close()
@@ -101,22 +102,22 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
 
 def _load_rest() -> None:
     tune_collector()
-    # An import gives the interpreter's lock away at every file that it opens: the loop waits for one module at most.
+    # An import releases the interpreter's lock at every file that it opens, so the loop waits for one module at most.
     threading.Thread(target=_load, name="ottla-load", daemon=True).start()
 
 
 def _load() -> None:
-    # A decorator that makes a class again leaves the first one behind: 3 MiB, if they stayed until the end.
+    # A decorator that builds a class again leaves the first one as garbage: 3 MiB if it stayed until the end.
     for _ in load_all():
         gc.collect(0)
     gc.freeze()
 
 
 def tune_collector() -> None:
-    """What is there after the start stays: keep it out of the collector, and collect the rest less often.
+    """Exclude the objects of the start from the collector, and collect the rest less often.
 
-    The thresholds are measured in docs/internals/broker.md: a pass over a young generation of 50,000 objects takes
-    about a millisecond, and a request leaves nothing behind that only the collector could free.
+    docs/internals/broker.md has the measurements behind the thresholds: a pass over a young generation of 50,000
+    objects takes about a millisecond, and a request leaves no garbage that only the collector could free.
     """
     gc.enable()
     gc.collect()
