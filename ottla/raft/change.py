@@ -1,11 +1,11 @@
-"""Changes of the voters: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter, and kraft.version 1 (KIP-853).
+"""Voter changes: AddRaftVoter, RemoveRaftVoter, UpdateRaftVoter, and the upgrade to kraft.version 1 (KIP-853).
 
 Rules:
-- One voter is added or removed at a time, and not before the change before it is committed, nor before this epoch's
-  first record is.
-- A voter is added when it runs kraft.version 1 and has been at the log's end. It counts from the append on.
-- A leader that was removed leads until that is committed, without counting itself, and then resigns.
-- With kraft.version 0 the log says nothing of the voters; the leader keeps in memory what each tells of itself, until
+- One voter is added or removed at a time, after the previous change and this epoch's first record are committed.
+- A new voter must run kraft.version 1 and must have caught up with the log's end. It votes as soon as its record is
+  appended.
+- A leader that is being removed leads until the removal is committed, without counting itself, and then resigns.
+- With kraft.version 0 the log does not contain the voters. The leader keeps what each voter reports in memory until
   kraft.version is raised.
 """
 
@@ -41,17 +41,17 @@ class VoterChange:
     __slots__ = ("deadline_ms", "event", "joins", "offset")
 
     def __init__(self, event: RequestReceived | None, joins: VoterNode | None, deadline_ms: int) -> None:
-        #: The request that waits for its answer; None once it has one.
+        #: The request that awaits an answer; None once it is answered.
         self.event = event
-        #: The voter to add, until its record is appended; None for one to remove.
+        #: The voter to add, until its record is appended; None for a removal.
         self.joins = joins
         self.deadline_ms = deadline_ms
-        #: Where its record stands in the log; UNKNOWN before.
+        #: The offset of its record in the log; UNKNOWN until it is appended.
         self.offset = UNKNOWN
 
 
 class Changes:
-    """The machine makes it."""
+    """Adds, removes and updates voters, on the leader's and on the follower's side. The machine creates it."""
 
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
@@ -59,7 +59,7 @@ class Changes:
     # ---- AddRaftVoter
 
     def add(self, event: RequestReceived) -> None:
-        """Begin to add a voter: ask it which versions it runs."""
+        """Start adding a voter: ask it which versions it runs."""
         member, request = self._member, event.request
         endpoints = _endpoints(request.listeners)
         joins = VoterNode(Voter(request.voter_id, request.voter_directory_id), endpoints)
@@ -89,7 +89,7 @@ class Changes:
         return None
 
     def versions_known(self, exchange: Exchange, response: ApiVersionsResponse) -> bool:
-        """The new voter has said which versions it runs: add it, if it can follow."""
+        """The new voter reported its versions: add it if it supports ours and has caught up."""
         member, role = self._member, self._member.role
         change = role.change if isinstance(role, Leader) else None
         if change is None or change.joins is None or change.joins.voter.node_id != exchange.peer.node_id:
@@ -128,7 +128,7 @@ class Changes:
     # ---- RemoveRaftVoter
 
     def remove(self, event: RequestReceived) -> None:
-        """Remove a voter, which may be this one."""
+        """Remove a voter, possibly this node."""
         member, request = self._member, event.request
         leaves = Voter(request.voter_id, request.voter_directory_id)
         role = self._leader(event)
@@ -150,7 +150,7 @@ class Changes:
     # ---- UpdateRaftVoter
 
     def update(self, event: RequestReceived) -> None:
-        """Take what a voter says of itself: into the log, or with kraft.version 0 into memory."""
+        """Store what a voter reports about itself: in the log, or with kraft.version 0 in memory."""
         member, request = self._member, event.request
         error = check_leader_request(member, request.current_leader_epoch)
         if request.cluster_id not in (None, member.settings.cluster_id):
@@ -197,7 +197,7 @@ class Changes:
     # ---- kraft.version
 
     def version_refusal(self, kraft_version: int) -> str | None:
-        """Why kraft.version cannot be raised to this now; None if it can."""
+        """Return why kraft.version cannot be raised to this level now; None if it can."""
         role, membership = self._member.role, self._member.voters.last
         if not isinstance(role, Leader):
             return "this node does not lead the quorum"
@@ -211,7 +211,7 @@ class Changes:
         return None
 
     def raise_version(self, kraft_version: int) -> None:
-        """From now on the log says who votes."""
+        """Append the voters to the log, which defines them from now on."""
         role = self._member.role
         if isinstance(role, Leader) and self._member.voters.last.kraft_version < kraft_version:
             assert self.version_refusal(kraft_version) is None
@@ -221,13 +221,13 @@ class Changes:
     # ---- the log and the clock
 
     def appended(self, role: Leader, changes: tuple[tuple[int, Any], ...]) -> None:
-        """The log has got these records about the voters."""
+        """Note the offset of the voter change if its record was appended."""
         for offset, message in changes:
             if isinstance(message, VotersRecord) and role.change is not None and role.change.joins is None:
                 role.change.offset = max(role.change.offset, offset)
 
     def committed(self, role: Leader) -> None:
-        """The high watermark has moved: the change may be done."""
+        """The high watermark advanced: finish the change if it is committed."""
         change, member = role.change, self._member
         if change is not None and UNKNOWN < change.offset < role.high_watermark:
             role.change = None
@@ -237,7 +237,7 @@ class Changes:
             role.resigns = True
 
     def expire(self, role: Leader) -> None:
-        """Stop waiting for a change whose time is over. Its record may be committed later."""
+        """Stop waiting for a change that timed out. Its record may still be committed later."""
         change = role.change
         if change is not None and change.deadline_ms <= self._member.now_ms:
             role.change = None
@@ -245,14 +245,14 @@ class Changes:
                 self._answer(change.event, ErrorCode.REQUEST_TIMED_OUT, standard(ErrorCode.REQUEST_TIMED_OUT))
 
     def refuse(self, role: Leader) -> None:
-        """This node leads no more."""
+        """This node lost the leadership: fail the pending change."""
         change, role.change = role.change, None
         if change is not None and change.event is not None:
             error = ErrorCode.NOT_LEADER_OR_FOLLOWER
             self._answer(change.event, error, standard(error))
 
     def drop(self, ticket: Any) -> None:
-        """The one who asked for a change is gone; the change goes on."""
+        """The requester of a change disconnected; the change continues without an answer."""
         role = self._member.role
         change = role.change if isinstance(role, Leader) else None
         if change is not None and change.event is not None and change.event.ticket == ticket:
@@ -261,7 +261,7 @@ class Changes:
     # ---- a follower's side
 
     def tell(self, role: Follower) -> bool:
-        """Once a fetch timeout: let the leader update, add or remove this node if it should. Was a request sent?"""
+        """Once per fetch timeout, ask the leader to update, add or remove this node if needed; return True if sent."""
         member = self._member
         peer = peer_of(role.leader_id, role.leader_endpoints, member.settings.listener)
         if member.now_ms < role.update_ms or peer is None:
@@ -293,7 +293,7 @@ class Changes:
         return True
 
     def joined(self, exchange: Exchange, response: Any) -> bool:
-        """The leader has answered AddRaftVoter or RemoveRaftVoter; the next try comes a fetch timeout later."""
+        """The leader answered AddRaftVoter or RemoveRaftVoter; the next attempt follows one fetch timeout later."""
         done = (
             ErrorCode.NONE,
             ErrorCode.REQUEST_TIMED_OUT,
@@ -337,7 +337,7 @@ class Changes:
             voter_directory_id=voter.directory_id,
         )
 
-    # ---- what they have in common
+    # ---- helpers
 
     def _leader(self, event: RequestReceived) -> Leader | None:
         member, request = self._member, event.request

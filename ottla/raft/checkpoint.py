@@ -1,10 +1,11 @@
-"""SnapshotSchedule of the metadata log: `<end offset>-<epoch>.checkpoint`, also `bootstrap.checkpoint` (KIP-630).
+"""Snapshots of the metadata log: `<end offset>-<epoch>.checkpoint`, and `bootstrap.checkpoint` (KIP-630).
 
 Rules:
-- A file is record batches: a control batch with the header (and, from kraft.version 1 on, the version and the voters),
-  the records, a control batch with the footer. Offsets count up from 0 and mean nothing.
+- A file is a sequence of record batches: a control batch with the header (and, from kraft.version 1 on, the version
+  and the voters), the records, a control batch with the footer. Offsets count up from 0 and carry no meaning.
 - A file without its footer is not a snapshot: its writer died.
-- It is written as `.checkpoint.part`, synced, renamed; what is to go is renamed to `.checkpoint.deleted` first.
+- A snapshot is written as `.checkpoint.part`, synced and renamed. Before deletion it is renamed to
+  `.checkpoint.deleted`.
 """
 
 from __future__ import annotations
@@ -40,31 +41,31 @@ PART_SUFFIX = ".checkpoint.part"
 DELETED_SUFFIX = ".checkpoint.deleted"
 BOOTSTRAP_FILE = "bootstrap.checkpoint"
 
-#: What one batch of a snapshot holds, to bound the memory of its reader.
+#: The number of records in one batch of a snapshot, to bound the reader's memory.
 _RECORDS_MAX = 1000
 _NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 class SnapshotId(NamedTuple):
-    """A snapshot holds everything below `end_offset`; `epoch` is that of its last record."""
+    """The identity of a snapshot: it covers everything below `end_offset`; `epoch` is that of its last record."""
 
     end_offset: int
     epoch: int
 
 
-#: What `format` writes: the voters of a quorum before its log has a record.
+#: The snapshot that `format` writes: the voters of a quorum whose log has no record yet.
 BOOTSTRAP_ID = SnapshotId(0, 0)
 
 
 class VoterEndpoint(NamedTuple):
-    """Where a voter is found, on one listener."""
+    """A voter's address on one listener."""
 
     name: str
     host: str
     port: int
 
 
-#: The lowest and highest kraft.version that this release runs.
+#: The lowest and highest kraft.version that this release supports.
 KRAFT_VERSIONS = (0, 1)
 
 
@@ -73,21 +74,21 @@ class VoterNode(NamedTuple):
 
     voter: Voter
     endpoints: tuple[VoterEndpoint, ...]
-    #: The lowest and highest kraft.version that it runs.
+    #: The lowest and highest kraft.version that it supports.
     kraft_versions: tuple[int, int] = KRAFT_VERSIONS
 
 
 class Membership(NamedTuple):
-    """The voters as the log has them; with `kraft_version` 0 the log has none, and the settings do."""
+    """The voters according to the log. With `kraft_version` 0 the log has none: the settings define them."""
 
     kraft_version: int = 0
     voters: tuple[VoterNode, ...] = ()
 
 
 class Checkpoint(NamedTuple):
-    """A snapshot that was read."""
+    """A decoded snapshot."""
 
-    #: The timestamp of the newest record that it stands for.
+    #: The timestamp of the newest record that it covers.
     last_contained_log_timestamp: int
     membership: Membership
     #: The records' values.
@@ -95,16 +96,16 @@ class Checkpoint(NamedTuple):
 
 
 class BrokenCheckpoint(ValueError):
-    """A file that is not a whole snapshot."""
+    """A file that is not a complete snapshot."""
 
 
 def checkpoint_name(snapshot: SnapshotId) -> str:
-    """Such as `00000000000000000042-0000000003.checkpoint`."""
+    """Return the file name, such as `00000000000000000042-0000000003.checkpoint`."""
     return f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}{SUFFIX}"
 
 
 def parse_checkpoint_name(name: str) -> SnapshotId | None:
-    """The reverse, or None for any other file."""
+    """Parse the file name of a snapshot; None for any other name."""
     match = _NAME.fullmatch(name)
     return SnapshotId(int(match[1]), int(match[2])) if match else None
 
@@ -112,7 +113,7 @@ def parse_checkpoint_name(name: str) -> SnapshotId | None:
 def encode_checkpoint(
     values: Iterable[bytes], membership: Membership, *, epoch: int, last_contained_log_timestamp: int, now_ms: int
 ) -> Iterator[bytes]:
-    """The batches of a snapshot."""
+    """Yield the batches of a snapshot."""
     header = SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_log_timestamp)
     control = [(ControlRecordType.SNAPSHOT_HEADER, value_bytes(header)), *membership_records(membership)]
     yield control_batch(control, base_offset=0, epoch=epoch, now_ms=now_ms)
@@ -132,7 +133,7 @@ def encode_checkpoint(
 
 
 def decode_checkpoint(data: Buffer) -> Checkpoint:
-    """A whole snapshot. BrokenCheckpoint for anything else."""
+    """Decode a complete snapshot; raise BrokenCheckpoint for anything else."""
     timestamp, membership, values, complete = -1, Membership(), [], False
     position = 0
     try:
@@ -160,7 +161,7 @@ def decode_checkpoint(data: Buffer) -> Checkpoint:
 
 
 def decode_timestamp(head: Buffer) -> int:
-    """`last_contained_log_timestamp` of a snapshot that begins with these bytes, its first batch among them."""
+    """Return `last_contained_log_timestamp` of a snapshot from its first bytes, which include the first batch."""
     try:
         for batch in read(head):
             check(head, 0)
@@ -179,14 +180,14 @@ def decode_timestamp(head: Buffer) -> int:
 
 
 def record_batch(values: Iterable[bytes], *, base_offset: int = 0, epoch: int, now_ms: int) -> bytes:
-    """Metadata records as one batch."""
+    """Encode metadata records as one batch."""
     return build([(now_ms, None, value, ()) for value in values], base_offset=base_offset, leader_epoch=epoch)
 
 
 def control_batch(
     records: Iterable[tuple[ControlRecordType, bytes]], *, base_offset: int = 0, epoch: int, now_ms: int
 ) -> bytes:
-    """Control records as one batch."""
+    """Encode control records as one batch."""
     keyed = [(now_ms, key_bytes(kind), value, ()) for kind, value in records]
     return build(keyed, base_offset=base_offset, leader_epoch=epoch, control=True)
 
@@ -194,7 +195,7 @@ def control_batch(
 def leader_change_record(
     leader_id: int, voters: Iterable[Voter], granting: Iterable[Voter]
 ) -> tuple[ControlRecordType, bytes]:
-    """The first record of an epoch. Version 0, as Apache Kafka 4.3 writes it whatever kraft.version is."""
+    """Return the first record of an epoch: version 0, which Apache Kafka 4.3 writes with every kraft.version."""
     message = LeaderChangeMessage(
         leader_id=leader_id,
         voters=[LeaderChangeVoter(voter_id=voter.node_id) for voter in voters],
@@ -204,7 +205,7 @@ def leader_change_record(
 
 
 def membership_records(membership: Membership) -> list[tuple[ControlRecordType, bytes]]:
-    """The version and the voters; nothing with kraft.version 0."""
+    """Return the records of the version and the voters; none with kraft.version 0."""
     if membership.kraft_version == 0:
         return []
     version = KRaftVersionRecord(kraft_version=membership.kraft_version)
@@ -228,7 +229,7 @@ def membership_records(membership: Membership) -> list[tuple[ControlRecordType, 
 
 
 def changed_membership(membership: Membership, message: object) -> Membership:
-    """After one more control record; those that say nothing of it change nothing."""
+    """Apply a control record; records that do not concern the membership return it unchanged."""
     if isinstance(message, KRaftVersionRecord):
         return membership._replace(kraft_version=message.kraft_version)
     if isinstance(message, VotersRecord):

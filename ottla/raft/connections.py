@@ -1,8 +1,8 @@
-"""Which node may be asked now: one request in flight to each, a pause after a failure, and an end to waiting.
+"""Requests in flight to other nodes: at most one for each node, with a timeout, and a backoff after a failure.
 
 Rules:
-- A response counts only while its request does: a timeout or a change of role forgets the request.
-- A node that looks for the leader asks one bootstrap server at a time, by chance.
+- A response is accepted only while its request is tracked: a timeout or a change of role forgets the request.
+- A node that looks for the leader asks one bootstrap server at a time, chosen at random.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.kernel.ports import Rng
 
 
 class QuorumPeer(NamedTuple):
-    """A node to send to. Bootstrap servers have ids of their own, from -2 downwards, until they say who they are."""
+    """A node to send requests to. Bootstrap servers have ids from -2 downwards until their real id is known."""
 
     node_id: int
     host: str
@@ -23,7 +23,7 @@ class QuorumPeer(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """A request that was sent."""
+    """A request in flight."""
 
     ticket: int
     peer: QuorumPeer
@@ -32,7 +32,7 @@ class Exchange(NamedTuple):
 
 
 class Connections:
-    """The machine makes it."""
+    """The requests in flight and the backoffs of one node. The machine creates it."""
 
     def __init__(self, bootstrap: Sequence[QuorumPeer], backoff_ms: int, timeout_ms: int, rng: Rng) -> None:
         self._bootstrap = bootstrap
@@ -40,33 +40,33 @@ class Connections:
         self.timeout_ms = timeout_ms
         self._rng = rng
         self._ticket = 0
-        #: Node -> the request that it has not answered.
+        #: Node -> its unanswered request.
         self._waiting: dict[int, Exchange] = {}
-        #: Node -> when its pause ends.
+        #: Node -> the end of its backoff.
         self._pauses: dict[int, int] = {}
 
     def has_timed_out(self, node_id: int, now_ms: int) -> bool:
-        """Has the node left a request unanswered for too long?"""
+        """Return True if the request to this node has timed out."""
         exchange = self._waiting.get(node_id)
         return exchange is not None and now_ms >= exchange.sent_ms + self.timeout_ms
 
     def is_waiting(self, node_id: int, now_ms: int) -> bool:
-        """Is a request under way to it?"""
+        """Return True if a request to this node is in flight."""
         return node_id in self._waiting and not self.has_timed_out(node_id, now_ms)
 
     def is_pausing(self, node_id: int, now_ms: int) -> bool:
-        """Did a request fail a moment ago?"""
+        """Return True if this node is in backoff after a failed request."""
         return now_ms < self._pauses.get(node_id, now_ms)
 
     def is_ready(self, node_id: int, now_ms: int) -> bool:
         return not self.is_waiting(node_id, now_ms) and not self.is_pausing(node_id, now_ms)
 
     def is_any_waiting(self, now_ms: int) -> bool:
-        """Is a request under way to any node?"""
+        """Return True if a request to any node is in flight."""
         return any(self.is_waiting(node_id, now_ms) for node_id in self._waiting)
 
     def bootstrap_peer(self, now_ms: int) -> QuorumPeer | None:
-        """A server to ask for the leader; None while a request is under way, or all of them pause."""
+        """Return a server to ask for the leader; None while a request is in flight or all servers are in backoff."""
         count = len(self._bootstrap)
         if not count or self.is_any_waiting(now_ms):
             return None
@@ -75,18 +75,18 @@ class Connections:
         return next((peer for peer in peers if self.is_ready(peer.node_id, now_ms)), None)
 
     def begin(self, peer: QuorumPeer, request: Any, now_ms: int) -> int:
-        """Note a request; its ticket."""
+        """Track a request and return its ticket."""
         self._ticket += 1
         self._pauses.pop(peer.node_id, None)
         self._waiting[peer.node_id] = Exchange(self._ticket, peer, request, now_ms)
         return self._ticket
 
     def find(self, ticket: int) -> Exchange | None:
-        """The request of a response that came; None if it counts no more."""
+        """Return the request that a response answers; None if it is no longer tracked."""
         return next((exchange for exchange in self._waiting.values() if exchange.ticket == ticket), None)
 
     def finish(self, exchange: Exchange, now_ms: int, *, succeeded: bool) -> None:
-        """The response was taken; after a failure the node is left alone for a while."""
+        """Stop tracking a request; after a failure, start the node's backoff."""
         node_id = exchange.peer.node_id
         if self._waiting.get(node_id) is not exchange:
             return
@@ -95,20 +95,20 @@ class Connections:
             self.pause(node_id, now_ms)
 
     def pause(self, node_id: int, now_ms: int) -> None:
-        """Leave a node alone for a while."""
+        """Start the node's backoff."""
         self._pauses[node_id] = now_ms + self._backoff_ms
 
     def reset(self, node_id: int) -> None:
-        """Forget what is known of a node."""
+        """Forget the request to a node and its backoff."""
         self._waiting.pop(node_id, None)
         self._pauses.pop(node_id, None)
 
     def reset_all(self) -> None:
-        """The role has changed: what was asked in the old one counts no more."""
+        """Forget all requests and backoffs: the role changed, and the old role's responses are no longer valid."""
         self._waiting.clear()
         self._pauses.clear()
 
     def deadline_ms(self, now_ms: int) -> int | None:
-        """When the next timeout or the end of a pause comes that is not past."""
+        """Return the next future timeout or end of a backoff; None if there is none."""
         ends = [exchange.sent_ms + self.timeout_ms for exchange in self._waiting.values()]
         return min((end for end in [*ends, *self._pauses.values()] if end > now_ms), default=None)

@@ -1,8 +1,8 @@
-"""What a message says of the leader, and what follows from it.
+"""Learns the epoch and the leader from requests and responses.
 
 Rules:
-- A higher epoch is taken at once, from any node. A leader is followed only when its address is known.
-- A message that names another leader of our epoch than we know cannot be: it is dropped and noted.
+- A higher epoch is adopted at once, from any node. A leader is followed only when its address is known.
+- An epoch has one leader: a message that names a different leader for our epoch is dropped, with a warning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.raft.voters import find_node
 
 
 def with_known_endpoints(member: QuorumMember, seen: LeaderSeen) -> LeaderSeen:
-    """The leader that a message names; if the message has no address, the one that the voters have."""
+    """Fill in the leader's endpoints from the voters if the message has none."""
     if seen.leader_id == NO_NODE or seen.endpoints:
         return seen
     node = find_node(member.voters.last, seen.leader_id)
@@ -23,7 +23,7 @@ def with_known_endpoints(member: QuorumMember, seen: LeaderSeen) -> LeaderSeen:
 
 
 def learn(member: QuorumMember, seen: LeaderSeen) -> bool:
-    """Take the epoch and the leader of a message if they are news. Did the role change?"""
+    """Adopt the epoch and the leader of a message if they are new; return True if the role changed."""
     seen = with_known_endpoints(member, seen)
     role = member.role
     if not is_consistent(member, seen):
@@ -40,7 +40,7 @@ def learn(member: QuorumMember, seen: LeaderSeen) -> bool:
         return True
     if seen.epoch < role.epoch or seen.leader_id in (NO_NODE, member.me.node_id):
         return False
-    # Our epoch: its leader was unknown, or had fewer addresses.
+    # Same epoch: its leader was unknown, or fewer of its addresses were known.
     if len(seen.endpoints) > len(role.leader_endpoints):
         member.become_follower(seen.epoch, seen.leader_id, seen.endpoints)
         return True
@@ -48,15 +48,19 @@ def learn(member: QuorumMember, seen: LeaderSeen) -> bool:
 
 
 def take_common(member: QuorumMember, error: int, seen: LeaderSeen) -> bool | None:
-    """What all responses have in common. Was the response good (True) or not, or None: go on with what it says."""
+    """Handle the error and the leader that every response carries.
+
+    Return True if the response is handled and good, False if it is handled and bad, None if its content is still to
+    be handled.
+    """
     if seen.epoch < member.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
-        # The other node is behind: it is asked again when it may have caught up.
+        # The other node is behind: ask again later, when it may have caught up.
         return False
     if seen.epoch > member.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return learn(member, seen)
     looks = not isinstance(member.role, Follower | Leader)
     if looks and seen.leader_id not in (NO_NODE, member.me.node_id) and learn(member, seen):
-        # An observer finds the leader and takes its records with the same Fetch.
+        # An observer discovers the leader and takes its records from the same Fetch.
         return None if error == ErrorCode.NONE else True
     if error in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_VOTER_KEY, ErrorCode.INVALID_REQUEST):
         return False
@@ -64,7 +68,7 @@ def take_common(member: QuorumMember, error: int, seen: LeaderSeen) -> bool | No
 
 
 def check_leader_request(member: QuorumMember, epoch: int) -> ErrorCode:
-    """May a request that only a leader answers, made in this epoch, be answered here?"""
+    """Check whether this node leads `epoch` and may answer a request to its leader; return the error."""
     if epoch < member.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if epoch > member.epoch:
@@ -73,7 +77,7 @@ def check_leader_request(member: QuorumMember, epoch: int) -> ErrorCode:
 
 
 def is_consistent(member: QuorumMember, seen: LeaderSeen) -> bool:
-    """Can a message name this leader, after what this node knows of the epoch?"""
+    """Return False if the message contradicts the leader that this node knows for the epoch."""
     role = member.role
     if seen.leader_id == member.me.node_id:
         return role.leader_id == member.me.node_id and seen.epoch == role.epoch

@@ -1,7 +1,7 @@
-"""What a quorum wants done. Named in the imperative.
+"""Effects: the actions that the quorum requests of its driver. Named in the imperative.
 
-The driver carries the effects of a step out in their order, before the next event; the event that an effect asks for is
-told at once, within that. Only the results of Sync, WriteSnapshot and Send come later.
+The driver executes the effects of a step in order, before the next event. It reports an effect's result event
+immediately, within that; only the results of Sync, WriteSnapshot and Send arrive later.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ottla.wire.record.control import ControlRecordType
 
 @frozen
 class SaveElection:
-    """Make this durable before anything that follows. Of two in a row the second says all."""
+    """Make the election durable before the next effect. The second of two in a row supersedes the first."""
 
     election: Election
 
 
 @frozen
 class AppendControl:
-    """Append these control records as one batch of this epoch. Then tell `EntriesAppended`.
+    """Append these control records as one batch of this epoch. Report `EntriesAppended`.
 
-    The first of an epoch say who leads it, and by whose votes.
+    The first batch of an epoch names its leader and the voters that elected it.
     """
 
     epoch: int
@@ -36,7 +36,7 @@ class AppendControl:
 
 @frozen
 class AppendEntries:
-    """Append these records as one batch of this epoch. Then tell `EntriesAppended`."""
+    """Append these records as one batch of this epoch. Report `EntriesAppended`."""
 
     epoch: int
     records: Sequence[Any]
@@ -44,16 +44,16 @@ class AppendEntries:
 
 @frozen
 class AppendNoOp:
-    """Append a record that says only that the leader lives. Then tell `EntriesAppended`."""
+    """Append a NoOp record, which only shows that the leader is alive. Report `EntriesAppended`."""
 
     epoch: int
 
 
 @frozen
 class AppendReplicated:
-    """Append these batches as the leader has them, but none of an epoch above `epoch`.
+    """Append these batches of the leader unchanged, except batches of an epoch above `epoch`.
 
-    Then tell `EntriesAppended`, or `AppendFailed` if nothing could be appended.
+    Report `EntriesAppended`, or `AppendFailed` if nothing could be appended.
     """
 
     epoch: int
@@ -62,40 +62,40 @@ class AppendReplicated:
 
 @frozen
 class TruncateLog:
-    """Drop everything from `end_offset` on, durably. Then tell `LogTruncated`."""
+    """Durably drop everything from `end_offset` on. Report `LogTruncated`."""
 
     end_offset: int
 
 
 @frozen
 class Sync:
-    """Make the log durable up to its end. Then tell `Synced`."""
+    """Make the log durable up to its end. Report `Synced`."""
 
 
 @frozen
 class Commit:
-    """Everything below `high_watermark` is committed: replay it, let the responses leave."""
+    """Everything below `high_watermark` is committed: replay it and release the responses that wait for it."""
 
     high_watermark: int
 
 
 @frozen
 class WriteSnapshot:
-    """Write a snapshot of everything below `end_offset`. Then tell `SnapshotWritten`, or `SnapshotFailed`."""
+    """Write a snapshot of everything below `end_offset`. Report `SnapshotWritten` or `SnapshotFailed`."""
 
     end_offset: int
 
 
 @frozen
 class CleanLog:
-    """A new snapshot stands: drop the snapshots and segments that are past their retention."""
+    """A new snapshot is durable: delete the snapshots and segments that are past their retention."""
 
     snapshot_end_offset: int
 
 
 @frozen
 class WriteSnapshotPiece:
-    """Keep a piece of a snapshot of the leader; at position 0 a new file begins, whatever was there."""
+    """Store a chunk of the leader's snapshot; position 0 starts a new file and discards an older one."""
 
     snapshot: SnapshotId
     position: int
@@ -104,9 +104,9 @@ class WriteSnapshotPiece:
 
 @frozen
 class InstallSnapshot:
-    """The snapshot is whole: check it, make it durable, let the log begin behind it. It is committed.
+    """The snapshot is complete, and its content is committed: check it, make it durable, restart the log after it.
 
-    Then tell `SnapshotInstalled`, or `InstallFailed`.
+    Report `SnapshotInstalled` or `InstallFailed`.
     """
 
     snapshot: SnapshotId
@@ -114,9 +114,9 @@ class InstallSnapshot:
 
 @frozen
 class Send:
-    """Send a request in the newest version that both nodes have. Then tell `ResponseReceived` or `RequestFailed`.
+    """Send a request in the newest version that both nodes support. Report `ResponseReceived` or `RequestFailed`.
 
-    An answer that comes after `timeout_ms` counts no more.
+    A response that arrives after `timeout_ms` is ignored.
     """
 
     ticket: int
@@ -135,9 +135,9 @@ class Answer:
 
 @frozen
 class AnswerFetch:
-    """Put the log's batches from `offset` on into this response to a Fetch, and send it.
+    """Fill this Fetch response with the log's batches from `offset` on, and send it.
 
-    At most `max_bytes`, but at least one batch; up to the log's end, committed or not.
+    Include at most `max_bytes`, but at least one batch; uncommitted batches up to the log's end are included.
     """
 
     ticket: Any
@@ -148,7 +148,7 @@ class AnswerFetch:
 
 @frozen
 class AnswerSnapshot:
-    """Put the snapshot's bytes from `position` on, at most `max_bytes`, into this response to a FetchSnapshot."""
+    """Fill this FetchSnapshot response with at most `max_bytes` of the snapshot from `position` on, and send it."""
 
     ticket: Any
     response: Any
@@ -159,7 +159,7 @@ class AnswerSnapshot:
 
 @frozen
 class LeaderChanged:
-    """Another epoch, another leader, or other addresses of it. `leader_id` is -1 while there is none."""
+    """The epoch, the leader or its addresses changed. `leader_id` is -1 while there is no leader."""
 
     epoch: int
     leader_id: int
@@ -168,7 +168,7 @@ class LeaderChanged:
 
 @frozen
 class Warn:
-    """Put this into the node's log: a peer said what cannot be."""
+    """Log a warning: a peer sent something that violates the protocol."""
 
     text: str
 

@@ -1,15 +1,15 @@
-"""Elections: asking for votes and giving them, making a new leader known, and resigning.
+"""Elections: requesting and granting votes, announcing a new leader, and resigning.
 
 Rules:
-- A vote goes to a candidate whose log is at least as long as ours, by (epoch of the last record, end offset); once an
-  epoch. It is saved before it is told.
-- The question before the vote raises no epoch and saves nothing. A follower that has fetched from its leader says no:
-  the leader lives (KIP-996).
-- Of two voters that ask each other before the vote one goes on (decision 0653).
-- A leader without a majority of fetching voters for 1.5 fetch timeouts resigns: it could commit nothing anyway.
-- A leader that resigns names its successors, the longest log first; each waits longer than the one before it.
+- A voter grants one vote per epoch, to a candidate whose log is at least as long as its own, by (epoch of the last
+  record, end offset). The vote is saved before it is sent.
+- A pre-vote does not raise the epoch and saves nothing. A follower that has fetched from its leader rejects it,
+  because the leader is alive (KIP-996).
+- When two voters request each other's pre-vote, one of them yields (decision 0653).
+- A leader whose voters have not fetched in a majority for 1.5 fetch timeouts resigns: it could not commit anyway.
+- A resigning leader names its successors, longest log first; each waits longer than the one before it.
 
-KIPs: 595 the protocol, 853 directories and endpoints in it, 996 the question before the vote.
+KIPs: 595 the protocol, 853 directories and endpoints in it, 996 pre-votes.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ _ENDPOINTS_FROM = 1
 
 
 class Electing:
-    """The machine makes it."""
+    """Sends and answers Vote, BeginQuorumEpoch and EndQuorumEpoch. The machine creates it."""
 
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
 
-    # ---- what is sent
+    # ---- requests
 
     def ask(self, role: Prospective | Candidate) -> None:
-        """Ask the voters that have not answered, while the election can be won."""
+        """Request the votes of the voters that have not answered, as long as the election can be won."""
         if role.votes.is_lost:
             return
         for voter in role.votes.silent:
             self._send(voter, partial(self._vote_request, voter, is_question=isinstance(role, Prospective)))
 
     def give_up(self, role: Prospective) -> None:
-        """The question was not answered well: go back to what is known of the leader."""
+        """The pre-vote was lost: return to the known leader, or to none."""
         member = self._member
         if role.leader_id != NO_NODE and role.leader_endpoints:
             member.become_follower(role.epoch, role.leader_id, role.leader_endpoints)
@@ -67,7 +67,7 @@ class Electing:
             member.become_unattached(role.epoch, role.leader_id)
 
     def announce(self, role: Leader) -> None:
-        """Tell the voters that have not fetched for a while who leads."""
+        """Send BeginQuorumEpoch to the voters that have not fetched recently."""
         member = self._member
         interval_ms = member.settings.fetch_timeout_ms // 2
         if member.now_ms < role.begin_ms:
@@ -77,7 +77,7 @@ class Electing:
         role.begin_ms = member.now_ms + interval_ms
 
     def resign(self, role: ResignedLeader) -> None:
-        """Tell the voters that this node leads no more."""
+        """Send EndQuorumEpoch to the voters that have not acknowledged it."""
         for node in self._member.voters.last.voters:
             if node.voter.node_id in role.unacknowledged:
                 self._send(node.voter, partial(self._end_request, role))
@@ -162,9 +162,9 @@ class Electing:
         return None
 
     def _compare(self, role: Prospective, candidate: Voter, its_log: tuple[int, int]) -> None:
-        """Another voter asks, as this one does: the one with the longer log goes on, with equal logs the lower id.
+        """Two voters request each other's pre-vote: the longer log proceeds; with equal logs, the lower id does.
 
-        The one that goes on asks again if it was refused: the other one may have had the leader then.
+        The voter with the longer log asks again, because the other voter may have rejected it while it had a leader.
         """
         member = self._member
         own_log = member.log.last_epoch, member.log.end_offset
@@ -187,7 +187,7 @@ class Electing:
         return is_long and role.leader_id == NO_NODE
 
     def voted(self, exchange: Exchange, response: vote.VoteResponse) -> bool:
-        """Take the answer of a voter; False if it is no good, so that it is asked again later."""
+        """Handle the answer of a voter; return False if it is unusable, so that the voter is asked again later."""
         partition = only_partition(response.topics)
         if response.error_code != ErrorCode.NONE or partition is None:
             return False
@@ -203,7 +203,7 @@ class Electing:
         return True
 
     def count(self, role: Prospective | Candidate) -> None:
-        """Go on with the election if it is decided."""
+        """Proceed if the election is decided."""
         if role.votes.is_won:
             if isinstance(role, Prospective):
                 self._member.become_candidate()
@@ -215,7 +215,7 @@ class Electing:
     # ---- BeginQuorumEpoch
 
     def begin(self, event: RequestReceived) -> None:
-        """A leader makes itself known."""
+        """Handle BeginQuorumEpoch: a leader announces itself."""
         request = event.request
         partition = self._checked(event)
         if partition is None:
@@ -231,7 +231,7 @@ class Electing:
     # ---- EndQuorumEpoch
 
     def end(self, event: RequestReceived) -> None:
-        """A leader resigns: this node asks for votes as soon as its place among the successors says."""
+        """Handle EndQuorumEpoch: the leader resigned, so start an election after the backoff of our successor rank."""
         member = self._member
         partition = self._checked(event)
         if partition is None:
@@ -240,7 +240,7 @@ class Electing:
         role = member.role
         if error == ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == partition.leader_id:
             role.fetch_ms = member.now_ms + self._backoff_ms(successors_of(partition))
-            # The leader has said goodbye: a pre-vote now does not disturb a leader that lives.
+            # The leader resigned: a pre-vote now does not disturb a live leader.
             role.has_fetched = False
         self._respond(event, error)
 
@@ -260,10 +260,10 @@ class Electing:
             return longest_ms
         return min(longest_ms, (longest_ms >> (count - 1)) << (place - 1))
 
-    # ---- what they have in common
+    # ---- helpers
 
     def _checked(self, event: RequestReceived) -> Any:
-        """The part of a request about the metadata partition; None if the request was refused as a whole."""
+        """Return the request's metadata partition; None if the whole request was rejected."""
         request = event.request
         partition = only_partition(request.topics)
         if request.cluster_id not in (None, self._member.settings.cluster_id):
@@ -285,7 +285,7 @@ class Electing:
         endpoints = tuple(VoterEndpoint(each.name, each.host, each.port) for each in event.request.leader_endpoints)
         seen = LeaderSeen(partition.leader_epoch, partition.leader_id, endpoints)
         if not is_consistent(self._member, seen):
-            # As Apache Kafka answers: its replica fails on it.
+            # Apache Kafka's answer: its replica fails on such a request.
             error = ErrorCode.UNKNOWN_SERVER_ERROR
         learn(self._member, seen)
         return error
@@ -324,7 +324,7 @@ class Electing:
 
 
 def successors_of(partition: end_quorum_epoch.RequestPartitionData) -> list[Voter]:
-    """The voters that should follow the leader that resigns; before version 1 by their ids alone."""
+    """Return the voters that should succeed the resigning leader; before version 1, they have ids only."""
     if partition.preferred_candidates:
         return [Voter(each.candidate_id, each.candidate_directory_id) for each in partition.preferred_candidates]
     return [Voter(node_id) for node_id in partition.preferred_successors]

@@ -1,4 +1,4 @@
-"""What happens to a quorum. Named in the past tense; the result of an effect comes back as one of these."""
+"""Events: the inputs of the quorum, including the results of effects. Named in the past tense."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ from ottla.raft.checkpoint import Membership, SnapshotId
 
 @frozen
 class Started:
-    """The node is up. Its log ends at `end_offset`, its newest snapshot at `snapshot_end_offset`."""
+    """The node started. Its log ends at `end_offset`, its newest snapshot at `snapshot_end_offset`."""
 
     end_offset: int
     snapshot_end_offset: int
-    #: Bytes of the log after that snapshot.
+    #: Bytes of the log after the snapshot.
     bytes_since_snapshot: int
 
 
 @frozen
 class Submitted:
-    """The controller wants these records in the log, together."""
+    """The controller submits these records to be appended as one batch."""
 
     records: Sequence[Any]
 
 
 @frozen
 class EntriesAppended:
-    """What was to be appended is in the log, which now ends at `end_offset`."""
+    """The requested records are in the log, which now ends at `end_offset`."""
 
     end_offset: int
     size: int
-    #: (offset, message) of the control records in it that change the voters: VotersRecord and KRaftVersionRecord.
+    #: (offset, message) of the appended control records that change the voters: VotersRecord and KRaftVersionRecord.
     changes: tuple[tuple[int, Any], ...] = ()
 
 
 @frozen
 class AppendFailed:
-    """Nothing of what AppendReplicated has was appended: it was damaged, or did not fit the log's end."""
+    """Nothing of AppendReplicated was appended: the batches were corrupt or did not continue the log."""
 
 
 @frozen
 class LogTruncated:
-    """The log ends at `end_offset` now, durably."""
+    """The log was durably truncated to `end_offset`."""
 
     end_offset: int
 
 
 @frozen
 class Synced:
-    """The log is durable up to `end_offset`. A sync during which the log was truncated or restarted tells nothing."""
+    """The log is durable up to `end_offset`. A sync during a truncation or restart is not reported."""
 
     end_offset: int
 
 
 @frozen
 class SnapshotWritten:
-    """There is a snapshot of everything below `end_offset`."""
+    """A snapshot of everything below `end_offset` was written."""
 
     end_offset: int
 
 
 @frozen
 class SnapshotFailed:
-    """The snapshot that was asked for could not be written."""
+    """The requested snapshot could not be written."""
 
 
 @frozen
 class SnapshotInstalled:
-    """A fetched snapshot stands, durably, and the log begins behind it."""
+    """A fetched snapshot is durable, and the log starts after it."""
 
     snapshot: SnapshotId
     membership: Membership
@@ -78,21 +78,21 @@ class SnapshotInstalled:
 
 @frozen
 class InstallFailed:
-    """A fetched snapshot is damaged; it was removed."""
+    """A fetched snapshot was corrupt and was removed."""
 
 
 @frozen
 class TimerExpired:
-    """`deadline_ms` has come."""
+    """The time `Quorum.deadline_ms` was reached."""
 
 
 @frozen
 class RequestReceived:
-    """Another node, or a client, asks something. `Answer`, `AnswerFetch` or `AnswerSnapshot` answers the ticket."""
+    """A node or a client sent a request. `Answer`, `AnswerFetch` or `AnswerSnapshot` answers its ticket."""
 
-    #: The caller's, unique.
+    #: Chosen by the caller, unique.
     ticket: Any
-    #: The name of the listener on which it came: the answer has the leader's address on the same one.
+    #: The listener that received the request: the response has the leader's address on the same listener.
     listener: str
     request: Any
     version: int
@@ -100,14 +100,14 @@ class RequestReceived:
 
 @frozen
 class RequestDropped:
-    """The one who asked is gone: a request that waits needs no answer."""
+    """The requester disconnected: its waiting request needs no answer."""
 
     ticket: Any
 
 
 @frozen
 class ResponseReceived:
-    """The answer to a `Send`."""
+    """The response to a `Send`."""
 
     ticket: int
     response: Any
@@ -115,9 +115,9 @@ class ResponseReceived:
 
 @frozen
 class RequestFailed:
-    """A `Send` got no answer. UNSUPPORTED_VERSION if the peer has no version that can say it.
+    """A `Send` got no response. UNSUPPORTED_VERSION: the peer supports no version that can express the request.
 
-    `is_refused`: the peer's machine says that no process listens at any of its addresses.
+    `is_refused`: the peer's host refused the connection at all of its addresses, so no process listens there.
     """
 
     ticket: int
@@ -127,14 +127,14 @@ class RequestFailed:
 
 @frozen
 class VersionRaised:
-    """kraft.version becomes 1: from now on the log says who votes. `Quorum.version_refusal` had nothing against it."""
+    """kraft.version becomes 1: from now on the log defines the voters. `Quorum.version_refusal` returned None."""
 
     kraft_version: int
 
 
 @frozen
 class ResignRequested:
-    """The leader of this epoch cannot go on, or the node stops; later epochs are not meant."""
+    """The leader of this epoch cannot continue, or the node is stopping; a leader of a later epoch ignores it."""
 
     epoch: int
 

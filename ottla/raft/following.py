@@ -1,11 +1,12 @@
-"""What a follower does, voter or observer: find the leader, fetch its log and its snapshots.
+"""The follower's side, voter or observer: find the leader, fetch its log and its snapshots.
 
 Rules:
-- One fetch is under way at a time, and none while what the last one brought is not in the log.
-- A node that may vote syncs its log before it fetches again: its fetch says what it has durable.
-- The high watermark here is the leader's, but never above our own end.
-- Nothing that is committed is truncated, or replaced by an older snapshot; a leader that asks for it is not obeyed.
-- A leader that answered fetches and now refuses connections is dead: a voter asks for votes at once (decision 0653).
+- One fetch is in flight at a time, and none until the previous response is in the log.
+- A node that can vote syncs its log before it fetches again: its fetch offset is what it has durable.
+- A follower's high watermark is the leader's, limited to the end of its own log.
+- A follower never truncates committed records or replaces them with an older snapshot, even if the leader asks.
+- A leader that answered fetches and now refuses connections is dead: a voter starts an election at once (decision
+  0653).
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ from ottla.wire.api.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotRes
 
 
 class Following:
-    """The machine makes it."""
+    """Fetches the log and snapshots of the leader. The machine creates it."""
 
     def __init__(self, member: QuorumMember, snapshots: SnapshotSchedule) -> None:
         self._member = member
         self._snapshots = snapshots
 
-    # ---- what is sent
+    # ---- requests
 
     def fetch_from_leader(self, role: Follower) -> None:
-        """Fetch from the leader, or ask another node for a newer one while the leader does not answer."""
+        """Fetch from the leader; while it does not answer, ask a bootstrap server for a newer leader."""
         member, leader_id = self._member, role.leader_id
         peer = peer_of(leader_id, role.leader_endpoints, member.settings.listener)
         if peer is None or member.connections.has_timed_out(leader_id, member.now_ms):
@@ -58,7 +59,7 @@ class Following:
             member.send(peer, self._fetch_request if fetching is None else lambda: self._snapshot_request(fetching))
 
     def fetch_from_bootstrap(self) -> None:
-        """Ask any node that is known from the settings: the leader answers with records, another with its name."""
+        """Fetch from a bootstrap server: the leader answers with records, another node with the leader's id."""
         member = self._member
         if not self._may_fetch():
             return
@@ -99,7 +100,7 @@ class Following:
     # ---- Fetch
 
     def fetched(self, exchange: Exchange, response: FetchResponse) -> bool:
-        """Take the response to a Fetch; False if it is no good, so that the node is asked again later."""
+        """Handle the response to a Fetch; return False if it is unusable, so that the node is asked again later."""
         member = self._member
         partition = fetched_partition(response.responses, index="partition_index")
         if response.error_code != ErrorCode.NONE or partition is None:
@@ -160,10 +161,10 @@ class Following:
     def _commit(self, role: Follower) -> None:
         self._snapshots.commit(min(role.leader_high_watermark, self._member.log.end_offset))
 
-    # ---- the driver's reports
+    # ---- results from the driver
 
     def appended(self) -> None:
-        """What was fetched is in the log."""
+        """The fetched records are in the log."""
         role = self._member.role
         if isinstance(role, Follower) and role.waits:
             role.waits = False
@@ -172,7 +173,7 @@ class Following:
             self._member.effects.append(Sync())
 
     def failed(self) -> None:
-        """What was fetched could not be taken: leave the leader alone for a moment, and begin again."""
+        """The fetched data could not be stored: back off from the leader, then start again."""
         member, role = self._member, self._member.role
         if isinstance(role, Follower):
             role.waits = False
@@ -180,7 +181,7 @@ class Following:
             member.connections.pause(role.leader_id, member.now_ms)
 
     def truncated(self, end_offset: int) -> None:
-        """The log ends here now; what it said of the voters behind that is taken back."""
+        """The log was truncated to `end_offset`: undo the voter changes after it."""
         member, role = self._member, self._member.role
         member.voters.truncate(end_offset)
         member.synced_offset = min(member.synced_offset, end_offset)
@@ -188,7 +189,7 @@ class Following:
             role.waits = False
 
     def installed(self, event: SnapshotInstalled) -> None:
-        """The log begins behind the leader's snapshot, and the voters are the snapshot's."""
+        """The log starts after the leader's snapshot, and the voters are the snapshot's."""
         member, role = self._member, self._member.role
         end_offset = event.snapshot.end_offset
         member.voters.restart(end_offset, event.membership)
@@ -199,7 +200,7 @@ class Following:
             role.fetching = None
 
     def refused(self, role: Follower, peer: QuorumPeer) -> None:
-        """No process listens where the leader was: what EndQuorumEpoch says, for a leader that could not send it."""
+        """The leader's process is gone: react as to an EndQuorumEpoch that it could not send."""
         member = self._member
         leader = peer_of(role.leader_id, role.leader_endpoints, member.settings.listener)
         # A bootstrap server may be the leader under another id. `has_fetched` is False until the leader answers again.
@@ -211,12 +212,12 @@ class Following:
     # ---- FetchSnapshot
 
     def snapshot_fetched(self, exchange: Exchange, response: FetchSnapshotResponse) -> bool:
-        """Take the response to a FetchSnapshot; False if it is no good."""
+        """Handle the response to a FetchSnapshot; return False if it is unusable."""
         member = self._member
         partition = only_partition(response.topics, topic="name", index="index")
         if response.error_code != ErrorCode.NONE or partition is None:
             if isinstance(member.role, Follower):
-                # Apache Kafka 4.3.1 says so of a snapshot that is gone: the next Fetch tells which one there is.
+                # Apache Kafka 4.3.1 answers so when the snapshot is gone: the next Fetch names the current one.
                 member.role.fetching = None
             return False
         leader = partition.current_leader
@@ -229,7 +230,7 @@ class Following:
             return False
         found = partition.snapshot_id
         if partition.error_code == ErrorCode.SNAPSHOT_NOT_FOUND or min(found.end_offset, found.epoch) < 0:
-            # The leader has dropped it meanwhile: the next Fetch tells the newer one.
+            # The leader has deleted it: the next Fetch names the newer one.
             role.fetching = None
         elif partition.error_code != ErrorCode.NONE:
             return False

@@ -1,4 +1,4 @@
-"""The metadata log as the machine sees it, and what follows from it for a fetch and a truncation (KIP-595, KIP-630)."""
+"""The machine's view of the metadata log, and the checks of fetch offsets and truncations (KIP-595, KIP-630)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.raft.checkpoint import BOOTSTRAP_ID, SnapshotId
 
 
 class LogView(Protocol):
-    """This node's log. Nothing in it changes within a step; what an effect changes is there when its event comes."""
+    """This node's log. It does not change within a step; an effect's change is visible with its result event."""
 
     @property
     def start_offset(self) -> int: ...
@@ -20,30 +20,30 @@ class LogView(Protocol):
 
     @property
     def last_epoch(self) -> int:
-        """The epoch of the last record; of the snapshot if the log has no record behind it; 0 if there is neither."""
+        """The epoch of the last record; the snapshot's if the log has no record after it; 0 if there is neither."""
 
     @property
     def snapshots(self) -> Sequence[SnapshotId]:
-        """The snapshots that stand, the oldest first."""
+        """The complete snapshots, oldest first."""
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the greatest known epoch not above `epoch`, the offset where it ends); (-1, -1) if that is not known."""
+        """(the greatest known epoch not above `epoch`, the offset where it ends); (-1, -1) if there is none."""
 
     def snapshot_size(self, snapshot: SnapshotId) -> int | None:
-        """Its bytes, or None if there is no such snapshot."""
+        """Return the snapshot's size in bytes; None if there is no such snapshot."""
 
 
 class EpochEnd(NamedTuple):
-    """Where an epoch ends."""
+    """An epoch and the offset where it ends."""
 
     epoch: int
     end_offset: int
 
 
 def check_fetch(log: LogView, offset: int, epoch: int) -> EpochEnd | SnapshotId | None:
-    """What a leader answers to a follower whose log ends at `offset`, its last record being of `epoch`.
+    """Check the position of a follower whose log ends at `offset` with a last record of `epoch`.
 
-    None if the follower may go on from there, a snapshot to fetch, or where its log parts from ours at the latest.
+    Return None if the follower may continue there, a snapshot to fetch, or the diverging epoch and its end here.
     """
     snapshots = log.snapshots
     if offset == 0 and snapshots and snapshots[-1] != BOOTSTRAP_ID:
@@ -59,19 +59,19 @@ def check_fetch(log: LogView, offset: int, epoch: int) -> EpochEnd | SnapshotId 
 
 
 def epoch_end(log: LogView, epoch: int) -> EpochEnd:
-    """The greatest epoch not above `epoch` that the log knows, and where it ends; the log's end if it knows none."""
+    """Return the greatest known epoch not above `epoch` and its end; the log's end if no such epoch is known."""
     found, end_offset = log.end_offset_for_epoch(epoch)
     if found < 0:
         return EpochEnd(log.last_epoch, log.end_offset)
     oldest = log.snapshots[0] if log.snapshots else None
     if oldest is not None and end_offset == oldest.end_offset and found == epoch:
-        # The log begins with this snapshot, which ends the epoch; its id has the right one.
+        # The log starts after this snapshot, which ends the epoch; its id has the right epoch.
         return EpochEnd(oldest.epoch, oldest.end_offset)
     return EpochEnd(found, end_offset)
 
 
 def truncation_offset(log: LogView, leader: EpochEnd) -> int:
-    """Where a follower truncates whose leader says that its own log has no more of this epoch than this."""
+    """Return the offset to truncate to, given the diverging epoch that the leader reported and its end there."""
     if leader.epoch == 0:
         return min(leader.end_offset, log.end_offset)
     own = epoch_end(log, leader.epoch)

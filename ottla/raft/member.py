@@ -1,11 +1,11 @@
-"""What all parts of the machine share: the role, the log, the voters, the effects of the step; and how roles change.
+"""The state that all parts of the machine share (role, log, voters, effects of the step), and the role transitions.
 
 Rules:
-- An election is saved before anything that follows from it.
-- Leaving a role forgets the requests that it sent, and refuses those that wait in it.
-- The vote that was given in an epoch stays given in every role of this epoch.
+- An election is saved before anything that depends on it.
+- Leaving a role forgets the requests it sent and fails the requests that wait in it.
+- The vote granted in an epoch is kept in every role of that epoch.
 
-KIPs: 595 the roles, 853 voters with directories, 996 the question before the vote.
+KIPs: 595 the roles, 853 voters with directories, 996 pre-votes.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ from ottla.settings.server.node import NodeDeclaration
 
 @frozen
 class QuorumSettings:
-    """The plain facts a quorum needs. Defaults are the server settings'."""
+    """The settings of the quorum. Defaults are those of the server settings."""
 
     snapshot_bytes: int = NodeDeclaration.metadata_log_max_record_bytes_between_snapshots.default
     snapshot_interval_ms: int = NodeDeclaration.metadata_log_max_snapshot_interval_ms.default
-    #: After how long without a record a NoOp is written; 0 writes none (docs/decisions/0420).
+    #: The time without a record after which a NoOp is written; 0 writes none (docs/decisions/0420).
     idle_interval_ms: int = 0
     cluster_id: str = ""
-    #: The listener on which controllers find each other, and where this node is found on its controller listeners.
+    #: The listener on which controllers reach each other, and this node's endpoints on its controller listeners.
     listener: str = "CONTROLLER"
     endpoints: tuple[VoterEndpoint, ...] = ()
-    #: Whom to ask for the leader while it is not known.
+    #: The servers to ask for the leader while it is unknown.
     bootstrap: tuple[QuorumPeer, ...] = ()
-    #: This node has the controller role: it may become a voter, so its log is synced before each fetch.
+    #: This node has the controller role: it can become a voter, so its log is synced before each fetch.
     can_vote: bool = True
     auto_join: bool = False
     election_timeout_ms: int = NodeDeclaration.controller_quorum_election_timeout_ms.default
@@ -73,7 +73,7 @@ class QuorumSettings:
 
 
 class QuorumMember:
-    """The machine makes it; its parts act on it."""
+    """The shared state of the machine's parts. The machine creates it."""
 
     def __init__(
         self, me: Voter, voters: VoterHistory, election: Election, settings: QuorumSettings, log: LogView, rng: Rng
@@ -85,16 +85,16 @@ class QuorumMember:
         self.rng = rng
         bootstrap = tuple(peer for peer in settings.bootstrap if peer.node_id != me.node_id)
         self.connections = Connections(bootstrap, settings.retry_backoff_ms, settings.answer_timeout_ms, rng)
-        #: What is saved, or was asked to be saved.
+        #: The election that is saved, or whose `SaveElection` was requested.
         self.election = election
         self.role: QuorumRole = Unattached(election.epoch)
-        #: What this node knows to be committed; it never goes back.
+        #: The first offset not known to be committed; it never decreases.
         self.high_watermark = UNKNOWN
-        #: Up to where our log is durable.
+        #: The end of the durable part of our log.
         self.synced_offset = 0
         self.now_ms = 0
         self.effects: list[Effect] = []
-        #: Called when the node leads no more, in its next role.
+        #: Called after the node lost the leadership, in its next role.
         self.on_leader_left: Callable[[Leader], None] = lambda _: None
         self._told = LeaderSeen(election.epoch, NO_NODE)
 
@@ -104,14 +104,14 @@ class QuorumMember:
 
     @property
     def is_voter(self) -> bool:
-        """Does this node, with this directory, vote?"""
+        """True if this node, with its current directory, is a voter."""
         return find_voter(self.voters.last, self.me) is not None
 
     @property
     def may_lead(self) -> bool:
-        """May it ask for votes? A voter, and one whose removal may not be committed: it may be needed for that.
+        """True if this node may start an election: it is a voter, or its removal is possibly not committed.
 
-        A leader that has removed itself, and was restarted, can be the only one with the longest log.
+        A leader that removed itself and was restarted can be the only node with the longest log.
         """
         voters = self.voters
         if self.is_voter or voters.last_offset < self.high_watermark:
@@ -125,7 +125,7 @@ class QuorumMember:
 
     @property
     def needs_update(self) -> bool:
-        """Does the log say something else of this voter than what it is?"""
+        """True if the log's entry for this voter is out of date."""
         node, own = find_voter(self.voters.last, self.me), self.own_node
         if node is None:
             return False
@@ -141,11 +141,11 @@ class QuorumMember:
 
     @property
     def leader(self) -> LeaderSeen:
-        """The leader as this node knows it."""
+        """The epoch and its leader, as far as this node knows."""
         return LeaderSeen(self.role.epoch, self.role.leader_id, self.role.leader_endpoints)
 
     def take_effects(self) -> list[Effect]:
-        """What the step wants done."""
+        """Return and clear the effects of the step."""
         if self.leader != self._told:
             self._told = self.leader
             self.effects.append(LeaderChanged(*self._told))
@@ -156,7 +156,7 @@ class QuorumMember:
         self.effects.append(Warn(text))
 
     def send(self, peer: QuorumPeer, make: Callable[[], Any]) -> bool:
-        """Send a request if the peer is not busy and does not pause."""
+        """Send a request unless the peer is busy or in backoff; return True if sent."""
         if not self.connections.is_ready(peer.node_id, self.now_ms):
             return False
         request = make()
@@ -167,18 +167,18 @@ class QuorumMember:
     # ---- roles
 
     def election_timeout(self) -> int:
-        """When an election that begins now is over, by chance: two candidates must not meet again and again."""
+        """Return an election deadline, randomized so that two candidates do not collide forever."""
         timeout_ms = self.settings.election_timeout_ms
         return self.now_ms + timeout_ms + (self.rng.randrange(timeout_ms) if timeout_ms else 0)
 
     def begin(self, election: Election, leader_id: int, endpoints: tuple[VoterEndpoint, ...]) -> None:
-        """Take the first role, after what was saved. `endpoints` are those of the leader, if they are known."""
+        """Take the first role after a start. `endpoints` are the leader's, if known."""
         epoch, voted = election.epoch, election.voted
         if self.is_only_voter:
             self.role = Unattached(epoch, NO_NODE, voted)
             return self.become_prospective()
         if election.leader_id == self.me.node_id and self.may_lead:
-            # The others may not know yet that it leads no more.
+            # The other voters may not know yet that this node no longer leads.
             return self._resigned(epoch, ())
         election_ms = self.election_timeout() if self.may_lead else None
         self.role = Unattached(epoch, leader_id, voted, election_ms=election_ms)
@@ -187,7 +187,7 @@ class QuorumMember:
         return self._save()
 
     def become_unattached(self, epoch: int, leader_id: int = NO_NODE) -> None:
-        """Follow no leader. The time until an election goes on, if it was running."""
+        """Follow no leader. A running election timer continues."""
         role = self.role
         goes_on = isinstance(role, Unattached | Candidate | ResignedLeader)
         goes_on = goes_on or (isinstance(role, Prospective) and not role.votes.is_lost)
@@ -196,21 +196,21 @@ class QuorumMember:
         self._take(Unattached(epoch, leader_id, self._vote_in(epoch), election_ms=election_ms))
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: tuple[VoterEndpoint, ...]) -> None:
-        """Follow this leader, whose addresses are known."""
+        """Follow this leader; its endpoints must be known."""
         assert endpoints and leader_id != self.me.node_id
         end_ms = self.now_ms + self.settings.fetch_timeout_ms
         voted = self._vote_in(epoch)
         self._take(Follower(epoch, leader_id, voted, endpoints, fetch_ms=end_ms, update_ms=end_ms))
 
     def become_prospective(self) -> None:
-        """Ask whether an election could be won; a node that asked already asks everyone again."""
+        """Request pre-votes; a prospective node requests all of them again."""
         assert self.may_lead and not isinstance(self.role, Leader)
         if self.is_only_voter:
             return self.become_candidate()
         return self._take(Prospective(self.role, self._own_vote(), self.election_timeout()))
 
     def become_candidate(self) -> None:
-        """Vote for ourselves in a new epoch."""
+        """Start a new epoch and vote for ourselves."""
         assert self.may_lead and not isinstance(self.role, Leader)
         votes = self._own_vote()
         election_ms = self.now_ms if votes.is_won else self.election_timeout()
@@ -219,7 +219,7 @@ class QuorumMember:
             self.become_leader()
 
     def become_leader(self) -> None:
-        """Begin the epoch that was won."""
+        """Start the epoch that was won."""
         role = self.role
         assert isinstance(role, Candidate) and role.votes.is_won
         membership = self.voters.last
@@ -246,12 +246,12 @@ class QuorumMember:
         granting = [voter for voter in voters if voter in role.votes.granted]
         records = [leader_change_record(self.me.node_id, voters, granting)]
         if membership.kraft_version and (self.voters.last_offset == UNKNOWN or self.needs_update):
-            # The log has never said who votes, or what it says of this node has changed.
+            # The log has no voters yet, or its entry for this node is out of date.
             records += membership_records(replaced(membership, self.own_node))
         self.effects.append(AppendControl(role.epoch, tuple(records)))
 
     def resign(self) -> None:
-        """Lead no more in this epoch, and let another one win the next."""
+        """Give up the leadership of this epoch and let another voter win the next."""
         role = self.role
         assert isinstance(role, Leader)
         self._resigned(role.epoch, role.progress.successors())
@@ -270,7 +270,7 @@ class QuorumMember:
         )
 
     def vote_for(self, candidate: Voter) -> None:
-        """Give our vote in this epoch. The candidate has as good a chance as we, so our own election waits."""
+        """Grant our vote in this epoch. The candidate is as likely to win as we are, so restart our election timer."""
         role = self.role
         assert role.voted is None and isinstance(role, Unattached | Prospective)
         role.voted = candidate
@@ -281,7 +281,7 @@ class QuorumMember:
 
     @property
     def check_quorum_ms(self) -> int:
-        """For how long a leader leads without a majority that fetches: longer than the fetches' own timeout."""
+        """How long a leader leads without a majority of fetching voters: longer than the fetch timeout."""
         return self.settings.fetch_timeout_ms * 3 // 2
 
     def _own_vote(self) -> Votes:

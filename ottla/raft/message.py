@@ -1,6 +1,6 @@
-"""The requests and responses of the quorum, each about the one partition that there is: `__cluster_metadata-0`.
+"""The requests and responses of the quorum, all about its only partition: `__cluster_metadata-0`.
 
-The node that a response names as the leader has its address in it, on the listener on which the request came (KIP-853).
+A response includes the leader's address on the listener that received the request (KIP-853).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ else:
     fetch = LazyModule("ottla.wire.api.fetch")
     fetch_snapshot = LazyModule("ottla.wire.api.fetch_snapshot")
 
-#: The first versions of Fetch that name the leader, and that have its address.
+#: The first versions of Fetch that name the leader and that have its address.
 _FETCH_LEADER_FROM = 12
 _FETCH_ENDPOINTS_FROM = 17
 _ENDPOINTS_FROM = 1
@@ -34,25 +34,25 @@ class LeaderSeen(NamedTuple):
     """The leader that a message names."""
 
     epoch: int
-    #: NO_NODE if it names none.
+    #: NO_NODE if the message names none.
     leader_id: int
     #: Empty if the message has none.
     endpoints: tuple[VoterEndpoint, ...] = ()
 
 
 def address(endpoints: Sequence[VoterEndpoint], listener: str) -> VoterEndpoint | None:
-    """The endpoint on this listener."""
+    """Return the endpoint on this listener; None if there is none."""
     return next((each for each in endpoints if each.name == listener), None)
 
 
 def peer_of(node_id: int, endpoints: Sequence[VoterEndpoint], listener: str) -> QuorumPeer | None:
-    """The node, where this listener is."""
+    """Return the node at its address on this listener; None if it has none."""
     found = address(endpoints, listener)
     return None if found is None else QuorumPeer(node_id, found.host, found.port)
 
 
 def node_endpoints(kind: Any, leader: LeaderSeen, listener: str, *, has: bool) -> list[Any]:
-    """The field `node_endpoints` of a response; `kind` is its class. Empty if the version does not have it."""
+    """Return the field `node_endpoints` of a response; `kind` is its class. Empty if the version does not have it."""
     found = address(leader.endpoints, listener)
     if not has or found is None or leader.leader_id == NO_NODE:
         return []
@@ -60,12 +60,12 @@ def node_endpoints(kind: Any, leader: LeaderSeen, listener: str, *, has: bool) -
 
 
 def seen_endpoints(leader_id: int, nodes: Sequence[Any], listener: str) -> tuple[VoterEndpoint, ...]:
-    """The reverse: the leader's address, under the name of the listener that we use."""
+    """Return the leader's address from `node_endpoints`, under the name of our own listener."""
     return tuple(VoterEndpoint(listener, node.host, node.port) for node in nodes if node.node_id == leader_id)
 
 
 def only_partition(topics: Sequence[Any], *, topic: str = "topic_name", index: str = "partition_index") -> Any:
-    """The part of a message about the metadata partition; None if it is about another one, or several."""
+    """Return a message's metadata partition; None if the message has another partition, or several."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     found = topics[0].partitions[0]
@@ -78,7 +78,7 @@ def only_partition(topics: Sequence[Any], *, topic: str = "topic_name", index: s
 
 
 def fetched_partition(topics: Sequence[Any], *, index: str = "partition") -> Any:
-    """The metadata partition in a Fetch or its response, where the topic has a name or an id."""
+    """Return the metadata partition of a Fetch or its response, whose topic has a name or an id; None if absent."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     found = topics[0].partitions[0]
@@ -87,7 +87,7 @@ def fetched_partition(topics: Sequence[Any], *, index: str = "partition") -> Any
 
 
 def replica_id(request: fetch.FetchRequest) -> int:
-    """The id of the one who fetches, wherever the version has it."""
+    """Return the id of the fetching replica, wherever the version has it."""
     return request.replica_state.replica_id if request.replica_id == NO_NODE else request.replica_id
 
 
@@ -102,7 +102,7 @@ def fetch_request(
     max_bytes: int,
     max_wait_ms: int,
 ) -> fetch.FetchRequest:
-    """A follower's fetch from `offset` on, its last record being of `last_epoch`."""
+    """Build a follower's Fetch from `offset` on; `last_epoch` is the epoch of its last record."""
     partition = fetch.FetchPartition(
         partition=_PARTITION,
         current_leader_epoch=epoch,
@@ -130,7 +130,7 @@ def fetch_response(
     high_watermark: int = UNKNOWN,
     other: EpochEnd | SnapshotId | None = None,
 ) -> fetch.FetchResponse:
-    """A response without records. `other` is where the logs part, or the snapshot to fetch."""
+    """Build a Fetch response without records. `other` is the diverging epoch or the snapshot to fetch."""
     partition = fetch.PartitionData(
         partition_index=_PARTITION,
         error_code=error,
@@ -155,7 +155,7 @@ def fetch_response(
 def snapshot_request(
     cluster_id: str, me: Voter, *, epoch: int, snapshot: SnapshotId, position: int, max_bytes: int
 ) -> fetch_snapshot.FetchSnapshotRequest:
-    """A follower's fetch of the next piece of a snapshot."""
+    """Build a follower's request for the next chunk of a snapshot."""
     partition = fetch_snapshot.RequestPartitionSnapshot(
         partition=_PARTITION,
         current_leader_epoch=epoch,
@@ -179,7 +179,7 @@ def snapshot_response(
     size: int = 0,
     position: int = 0,
 ) -> fetch_snapshot.FetchSnapshotResponse:
-    """A response without its bytes."""
+    """Build a FetchSnapshot response without the snapshot's bytes."""
     partition = fetch_snapshot.ResponsePartitionSnapshot(
         index=_PARTITION,
         error_code=error,

@@ -1,4 +1,4 @@
-"""What a node of the quorum needs when it is not alone: votes, followers, changes of the voters, and their messages."""
+"""The parts of the machine that only a quorum of several nodes needs: elections, following, voter changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.wire.api.vote import VoteRequest, VoteResponse
 
 
 class Others:
-    """The machine makes it."""
+    """Dispatches messages and due work to the parts. The machine creates it when first needed."""
 
     def __init__(self, member: QuorumMember, serving: Serving, snapshots: SnapshotSchedule) -> None:
         self._member = member
@@ -36,7 +36,7 @@ class Others:
     # ---- messages
 
     def request(self, event: RequestReceived) -> None:
-        """A request of another node, but for Fetch."""
+        """Handle a request other than Fetch."""
         match event.request:
             case FetchSnapshotRequest():
                 self._serving.fetch_snapshot(event)
@@ -56,7 +56,7 @@ class Others:
                 raise TypeError(f"the quorum does not answer {type(event.request).__name__}")
 
     def response(self, exchange: Exchange, response: object) -> bool:
-        """The response to a request of ours; False if it is no good, so that the node is asked again later."""
+        """Handle a response; return False if it is unusable, so that the node is asked again later."""
         match response:
             case FetchResponse():
                 return self.following.fetched(exchange, response)
@@ -77,7 +77,7 @@ class Others:
         return False
 
     def failed(self, exchange: Exchange, event: RequestFailed) -> None:
-        """A request of ours gets no response."""
+        """Handle a request that gets no response."""
         member, role, error = self._member, self._member.role, event.error
         member.connections.finish(exchange, member.now_ms, succeeded=False)
         if event.is_refused and isinstance(role, Follower):
@@ -87,15 +87,15 @@ class Others:
         elif error != ErrorCode.UNSUPPORTED_VERSION:
             return
         elif isinstance(exchange.request, VoteRequest) and isinstance(role, Prospective):
-            # A voter that does not know the question: ask for its vote.
+            # The voter does not support pre-votes: request its vote.
             member.become_candidate()
         elif isinstance(exchange.request, UpdateRaftVoterRequest) and isinstance(role, Follower):
             role.has_updated = True
 
-    # ---- what is due
+    # ---- due work
 
     def poll(self, role: QuorumRole) -> None:
-        """Do what is due now in a role that is no leader's."""
+        """Do the work that is due in any role but Leader."""
         match role:
             case Follower():
                 self._poll_follower(role)
@@ -117,7 +117,7 @@ class Others:
     def _poll_unattached(self, role: Unattached) -> None:
         member = self._member
         if member.may_lead and role.election_ms is None:
-            # The log made it a voter meanwhile.
+            # The log has made it a voter since.
             role.election_ms = member.election_timeout()
         if member.may_lead and role.election_ms is not None and member.now_ms >= role.election_ms:
             return member.become_prospective()
@@ -133,6 +133,6 @@ class Others:
 
     def _poll_resigned(self, role: ResignedLeader) -> None:
         if self._member.now_ms >= role.election_ms:
-            # Not in the epoch that it led: nothing that it may have lost must be written twice.
+            # Leave the epoch it led: records that it may have lost must not be written twice.
             return self._member.become_unattached(role.epoch + 1)
         return self.electing.resign(role)

@@ -1,8 +1,8 @@
-"""How far the leader's followers have come: voters, observers, and what a majority has.
+"""The leader's view of its replicas: voters, observers, and the offset that a majority has.
 
 Rules:
-- A replica is known by its id and its directory: a voter with a new disk is another replica (KIP-853).
-- An observer that has not fetched for five minutes is forgotten.
+- A replica is identified by its id and its directory: a voter with a new disk is a new replica (KIP-853).
+- An observer that has not fetched for five minutes is removed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ottla.raft.checkpoint import Membership, VoterEndpoint
 from ottla.raft.role import UNKNOWN, Voter
 
 OBSERVER_SESSION_MS = 300_000
-#: Replicas that are kept beside the voters: a client that makes ids up must not fill the memory.
+#: The maximum number of observers: a client that invents ids must not fill the memory.
 OBSERVERS_MAX = 10_000
 _HOUR_MS = 3_600_000
 
@@ -24,11 +24,11 @@ class LogReplica:
     def __init__(self, key: Voter, endpoints: tuple[VoterEndpoint, ...] = ()) -> None:
         self.key = key
         self.endpoints = endpoints
-        #: The end of its log, as its last fetch said; the leader's own is what is durable.
+        #: The end of its log according to its last fetch; for the leader, the end of its durable log.
         self.end_offset = UNKNOWN
         self.fetched_ms = UNKNOWN
         self.caught_up_ms = UNKNOWN
-        #: The end of the leader's log at that fetch.
+        #: The end of the leader's log at its last fetch.
         self.leader_end_offset = UNKNOWN
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
@@ -42,27 +42,27 @@ class LogReplica:
 
 
 class QuorumProgress:
-    """A leader makes it with the voters of its epoch's start."""
+    """The replicas of a leader. The leader creates it with the voters at the start of its epoch."""
 
     __slots__ = ("_fetched", "_me", "observers", "voters")
 
     def __init__(self, me: Voter, membership: Membership) -> None:
         self._me = me
         self.voters: dict[int, LogReplica] = {}
-        #: The one that fetched last is the last.
+        #: Ordered by the last fetch, most recent last.
         self.observers: dict[Voter, LogReplica] = {}
-        #: The voters that have fetched since a majority had.
+        #: The voters that have fetched since a majority last had.
         self._fetched: set[int] = set()
         self.follow(membership)
 
     @property
     def counts_leader(self) -> bool:
-        """Does the leader vote? One that removed itself does not."""
+        """True if the leader is a voter; a leader that removed itself is not."""
         own = self.voters.get(self._me.node_id)
         return own is not None and own.key.matches(self._me)
 
     def follow(self, membership: Membership) -> None:
-        """Take the voters as they are now; what is known of a replica stays with it."""
+        """Adopt the current voters; each replica keeps its progress."""
         old, self.voters = self.voters, {}
         for node in membership.voters:
             before = old.get(node.voter.node_id)
@@ -78,7 +78,7 @@ class QuorumProgress:
         self._fetched &= self.voters.keys()
 
     def replica(self, key: Voter) -> LogReplica:
-        """The replica of this id and directory; a new one is an observer."""
+        """Return the replica with this id and directory; an unknown one becomes an observer."""
         voter = self.voters.get(key.node_id)
         if voter is not None and voter.key.matches(key):
             return voter
@@ -95,17 +95,17 @@ class QuorumProgress:
         return voter is not None and voter.key.matches(key)
 
     def is_caught_up(self, key: Voter, now_ms: int) -> bool:
-        """May this observer become a voter? It was at the log's end once, and fetched within the last hour."""
+        """Return True if this observer may become a voter: it caught up once and fetched within the last hour."""
         replica = self.observers.get(key)
         return replica is not None and replica.caught_up_ms >= 0 and replica.fetched_ms > now_ms - _HOUR_MS
 
     def majority_offset(self) -> int:
-        """What a majority of the voters has durable; UNKNOWN while some of them are silent."""
+        """Return the offset that a majority of the voters has made durable; UNKNOWN until a majority has fetched."""
         ends = sorted(replica.end_offset for replica in self.voters.values())
         return ends[(len(ends) - 1) // 2]
 
     def note_alive(self, key: Voter) -> bool:
-        """This replica has fetched. Has a majority of the voters by now? Then the count begins again."""
+        """Note a fetch; return True, and restart the count, once a majority of the voters has fetched."""
         if self.is_voter(key):
             self._fetched.add(key.node_id)
         majority = len(self.voters) // 2 + 1 - self.counts_leader
@@ -115,7 +115,7 @@ class QuorumProgress:
         return True
 
     def silent_voters(self, before_ms: int) -> list[Voter]:
-        """The other voters that have not fetched since."""
+        """Return the other voters that have not fetched since `before_ms`."""
         return [
             replica.key
             for replica in self.voters.values()
@@ -123,13 +123,13 @@ class QuorumProgress:
         ]
 
     def successors(self) -> tuple[Voter, ...]:
-        """The other voters, the one with the longest log first."""
+        """Return the other voters, longest log first."""
         others = [replica for replica in self.voters.values() if not replica.key.matches(self._me)]
         others.sort(key=lambda replica: (-replica.end_offset, replica.key))
         return tuple(replica.key for replica in others)
 
     def live_observers(self, now_ms: int) -> list[LogReplica]:
-        """The observers; those that have been silent for too long are forgotten."""
+        """Return the observers, after removing those whose session has expired."""
         for key, replica in list(self.observers.items()):
             if now_ms - replica.fetched_ms >= OBSERVER_SESSION_MS and key != self._me:
                 del self.observers[key]

@@ -1,13 +1,13 @@
-"""A node of the quorum as a machine: `step(event, now_ms)` gives effects. No clock, no disk, no network.
+"""A node of the quorum as a pure machine: `step(event, now_ms)` returns effects. No clock, no disk, no network.
 
 Rules:
-- A vote is saved before it counts, ours for ourselves too: a crash in between must not let us vote twice in an epoch.
-- A leader begins its epoch with a LeaderChange record and commits nothing before that is committed.
-- The high watermark is what a majority of the voters has synced. It never goes back.
+- A vote is saved before it counts, including the vote for ourselves: a crash must not let us vote twice in an epoch.
+- A leader starts its epoch with a LeaderChange record and commits nothing before that record is committed.
+- The high watermark is the offset that a majority of the voters has synced. It never decreases.
 - `now_ms` is monotonic.
 
-Parts: `member` the roles, `serving` what a leader does for followers, `snapshotting` when a snapshot is due; `others`
-has what a quorum of one starts without: `discovery` who leads, `electing` votes, `following`, `change` other voters.
+Parts: `member` the roles, `serving` the leader's side, `snapshotting` the snapshot schedule. `others` has the parts
+that a quorum of one never loads: `discovery` of the leader, `electing` votes, `following`, `change` of the voters.
 
 KIPs: 595 the protocol, 630 snapshots, 835 NoOp records, 853 voters with directories, 996 pre-votes, 1166 high
 watermarks in Fetch.
@@ -76,7 +76,7 @@ __all__ = ["Quorum", "QuorumSettings", "ReplicaView"]
 
 @frozen
 class ReplicaView:
-    """A voter or an observer, as the leader knows it. Ages in ms; None if it has never fetched, or caught up."""
+    """A replica as the leader knows it. Ages in ms; None if it has never fetched or never caught up."""
 
     key: Voter
     endpoints: tuple[VoterEndpoint, ...]
@@ -86,9 +86,9 @@ class ReplicaView:
 
 
 class Quorum:
-    """The driver makes it with what `quorum-state`, the log and the settings say, and tells it `Started`.
+    """A node of the quorum. The driver creates it from `quorum-state`, the log and the settings, then sends `Started`.
 
-    `me` has the id of this node and of the directory with its metadata log. `voters` is the machine's from here on.
+    `me` is this node's id and the id of its metadata log directory. The machine takes ownership of `voters`.
     """
 
     def __init__(
@@ -102,10 +102,10 @@ class Quorum:
 
     @cached_property
     def _others(self) -> others.Others:
-        """What a quorum of one starts without."""
+        """The parts that a quorum of one starts without."""
         return others.Others(self._member, self._serving, self._snapshots)
 
-    # ---- what the driver asks
+    # ---- queries of the driver
 
     @property
     def role(self) -> QuorumRole:
@@ -113,7 +113,7 @@ class Quorum:
 
     @property
     def election(self) -> Election:
-        """What is saved, or was asked to be saved."""
+        """The election that is saved, or whose `SaveElection` was requested."""
         return self._member.election
 
     @property
@@ -126,12 +126,12 @@ class Quorum:
 
     @property
     def leader_id(self) -> int:
-        """The leader of the epoch, this node included; NO_NODE if it is not known."""
+        """The leader of the epoch, possibly this node; NO_NODE if it is unknown."""
         return self.role.leader_id
 
     @property
     def leader(self) -> QuorumPeer | None:
-        """The leader and where to reach it; None if it is not known, or it is this node."""
+        """The leader with its address; None if it is unknown or this node."""
         role = self.role
         if role.leader_id in (NO_NODE, self._member.me.node_id):
             return None
@@ -139,20 +139,20 @@ class Quorum:
 
     @property
     def high_watermark(self) -> int:
-        """The first offset that is not committed as far as this node knows; UNKNOWN (-1) at first."""
+        """The first offset not known to be committed; UNKNOWN (-1) at first."""
         return self._member.high_watermark
 
     @property
     def membership(self) -> Membership:
-        """The voters as of the newest record, committed or not."""
+        """The voters according to the newest record, committed or not."""
         return self._member.voters.last
 
     def membership_at(self, end_offset: int) -> Membership:
-        """The voters that belong into a snapshot of everything below `end_offset`."""
+        """Return the voters to write into a snapshot of everything below `end_offset`."""
         return self._member.voters.at(end_offset)
 
     def describe(self, now_ms: int) -> tuple[list[ReplicaView], list[ReplicaView]]:
-        """(voters, observers) and how far each has come; only a leader knows."""
+        """Return (voters, observers) with their progress; only valid on the leader."""
         role = self._leader()
 
         def view(replica: LogReplica) -> ReplicaView:
@@ -165,11 +165,11 @@ class Quorum:
         return [view(each) for each in role.progress.voters.values()], [view(each) for each in observers]
 
     def version_refusal(self, kraft_version: int) -> str | None:
-        """Why kraft.version cannot be raised to this now; None if it can."""
+        """Return why kraft.version cannot be raised to this level now; None if it can."""
         return self._others.changes.version_refusal(kraft_version)
 
     def deadline_ms(self) -> int | None:
-        """When `TimerExpired` is due, or None when nothing waits for time."""
+        """Return when `TimerExpired` is due; None if no timer is running."""
         member, role = self._member, self.role
         deadlines = [self._serving.deadline_ms(), self._idle_deadline_ms()]
         match role:
@@ -197,7 +197,7 @@ class Quorum:
     # ---- events
 
     def step(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event; what is to be done, in order."""
+        """Handle one event and return its effects, in order."""
         member = self._member
         member.now_ms = now_ms
         self._take(event)
@@ -247,7 +247,7 @@ class Quorum:
                     self.role.resigns = True
 
     def _poll(self) -> None:
-        """Do what is due now; a role that is taken has its own."""
+        """Do the due work; repeat when the role changes, because the new role has its own."""
         before = None
         while before is not self.role:
             before = self.role
@@ -281,7 +281,7 @@ class Quorum:
 
     def _start(self, event: Started) -> None:
         member = self._member
-        # The rest of the log was read, but a crash may have come before its sync: the first sync will tell.
+        # The log after the snapshot was read, but possibly never synced before a crash: the first sync settles it.
         member.synced_offset = event.snapshot_end_offset
         self._snapshots.start(event)
         self._appended_ms = member.now_ms
@@ -289,7 +289,7 @@ class Quorum:
         if election.epoch < member.log.last_epoch:
             election = Election(member.log.last_epoch)
         led = election.leader_id == member.me.node_id
-        # A leader that was restarted begins a new epoch, so that no epoch is ever led twice.
+        # A restarted leader starts a new epoch, so that no epoch is led twice.
         leader_id = NO_NODE if led else election.leader_id
         node = find_node(member.voters.last, leader_id)
         member.begin(election, leader_id, () if node is None else node.endpoints)
@@ -339,7 +339,7 @@ class Quorum:
         member.connections.finish(exchange, member.now_ms, succeeded=is_good)
 
     def _settle_change(self, role: Leader) -> None:
-        """The high watermark may have passed a change of the voters."""
+        """Finish a voter change that the high watermark may have passed."""
         if role.change is not None or not self._member.is_voter:
             self._others.changes.committed(role)
 

@@ -1,21 +1,21 @@
-"""What a node of the quorum is at one time, and what it must not forget.
+"""The roles of a node in the quorum, and the state that each keeps.
 
 | from | to | when |
 |---|---|---|
-| UNATTACHED, FOLLOWER | PROSPECTIVE | a voter heard nothing of a leader for its election or fetch timeout |
+| UNATTACHED, FOLLOWER | PROSPECTIVE | a voter has no contact with a leader for its election or fetch timeout |
 | UNATTACHED, FOLLOWER | CANDIDATE | the same, and it is the only voter |
-| PROSPECTIVE | CANDIDATE | a majority would vote for it, or a voter does not know pre-votes |
-| PROSPECTIVE | FOLLOWER, UNATTACHED | too few would, or the time is over: it follows the leader it knew, or none |
-| CANDIDATE | LEADER | a majority has voted for it |
-| CANDIDATE | PROSPECTIVE | its election time is over |
-| UNATTACHED, PROSPECTIVE, CANDIDATE, RESIGNED_LEADER | FOLLOWER | a leader of its epoch or a newer one shows itself |
-| FOLLOWER, PROSPECTIVE, CANDIDATE, LEADER, RESIGNED_LEADER | UNATTACHED | a newer epoch, whose leader is not known |
-| LEADER | RESIGNED_LEADER | no majority fetches, it is no voter any more, or the node stops |
-| UNATTACHED | RESIGNED_LEADER | it starts, and led the epoch that it had saved |
-| RESIGNED_LEADER | UNATTACHED | its time to tell the others is over |
+| PROSPECTIVE | CANDIDATE | a majority granted its pre-vote, or a voter does not support pre-votes |
+| PROSPECTIVE | FOLLOWER, UNATTACHED | too few did, or it timed out: it follows its previous leader, or none |
+| CANDIDATE | LEADER | a majority voted for it |
+| CANDIDATE | PROSPECTIVE | its election timed out |
+| UNATTACHED, PROSPECTIVE, CANDIDATE, RESIGNED_LEADER | FOLLOWER | it learns a leader of its epoch or a newer one |
+| FOLLOWER, PROSPECTIVE, CANDIDATE, LEADER, RESIGNED_LEADER | UNATTACHED | a newer epoch without a known leader |
+| LEADER | RESIGNED_LEADER | no majority fetches, it is no longer a voter, or the node stops |
+| UNATTACHED | RESIGNED_LEADER | it restarts, and led the epoch that it had saved |
+| RESIGNED_LEADER | UNATTACHED | its time to notify the voters is over |
 
 Rules:
-- A role is made when the node takes it and dropped when the node leaves it; only the machine changes what is in it.
+- A role is created when the node takes it and dropped when the node leaves it. Only the machine modifies it.
 - Times are the machine's `now_ms`: monotonic.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ottla.raft.votes import Votes
 
 NO_NODE = -1
-#: A high watermark, end offset or time that is not known.
+#: An unknown high watermark, end offset or time.
 UNKNOWN = -1
 
 
@@ -44,12 +44,12 @@ class Voter(NamedTuple):
     directory_id: Uuid = NO_UUID
 
     def matches(self, key: Voter) -> bool:
-        """Is `key` this voter? A voter of a static quorum has no directory and is known by its id."""
+        """Return True if `key` is this voter. A voter of a static quorum has no directory: its id identifies it."""
         return self.node_id == key.node_id and self.directory_id in (NO_UUID, key.directory_id)
 
 
 class Election(NamedTuple):
-    """What is in `quorum-state`: the newest epoch, who leads it if that is known, and whom we voted for in it."""
+    """The content of `quorum-state`: the newest epoch, its leader if known, and our vote in it."""
 
     epoch: int = 0
     leader_id: int = NO_NODE
@@ -57,7 +57,7 @@ class Election(NamedTuple):
 
 
 class QuorumRole:
-    """What every role has."""
+    """The state that all roles share."""
 
     __slots__ = ("epoch", "leader_endpoints", "leader_id", "voted")
 
@@ -71,19 +71,19 @@ class QuorumRole:
         self.epoch = epoch
         #: The leader of the epoch, or NO_NODE.
         self.leader_id = leader_id
-        #: The candidate that got our vote in this epoch.
+        #: The candidate that we voted for in this epoch.
         self.voted = voted
-        #: The addresses of the leader; empty if they are not known.
+        #: The leader's addresses; empty if unknown.
         self.leader_endpoints = leader_endpoints
 
     @property
     def election(self) -> Election:
-        """What is saved of this role."""
+        """The part of this role that is saved."""
         return Election(self.epoch, self.leader_id, self.voted)
 
 
 class Unattached(QuorumRole):
-    """Follows no leader: none is known, or its address is not."""
+    """Follows no leader: either the leader or its address is unknown."""
 
     __slots__ = ("election_ms",)
 
@@ -91,12 +91,12 @@ class Unattached(QuorumRole):
         self, epoch: int, leader_id: int = NO_NODE, voted: Voter | None = None, *, election_ms: int | None = None
     ) -> None:
         super().__init__(epoch, leader_id, voted)
-        #: When a voter asks for votes; None for an observer.
+        #: When a voter starts an election; None for an observer.
         self.election_ms = election_ms
 
 
 class Prospective(QuorumRole):
-    """Asks whether it would win an election, and raises no epoch by it (KIP-996)."""
+    """Requests pre-votes, without raising the epoch (KIP-996)."""
 
     __slots__ = ("election_ms", "votes")
 
@@ -108,14 +108,14 @@ class Prospective(QuorumRole):
 
 
 class Candidate(QuorumRole):
-    """Asks for votes; its own is saved."""
+    """Requests votes; its vote for itself is saved."""
 
     __slots__ = ("election_ms", "votes")
 
     def __init__(self, epoch: int, me: Voter, votes: Votes, election_ms: int) -> None:
         super().__init__(epoch, voted=me)
         self.votes = votes
-        #: When it begins again.
+        #: When it starts again.
         self.election_ms = election_ms
 
 
@@ -126,7 +126,7 @@ class SnapshotFetch:
 
     def __init__(self, snapshot: SnapshotId) -> None:
         self.snapshot = snapshot
-        #: How many bytes of it have come.
+        #: The number of bytes fetched.
         self.position = 0
 
 
@@ -146,23 +146,23 @@ class Follower(QuorumRole):
         update_ms: int,
     ) -> None:
         super().__init__(epoch, leader_id, voted, leader_endpoints)
-        #: When a voter stops waiting for a successful fetch and asks for votes.
+        #: When a voter stops waiting for a successful fetch and starts an election.
         self.fetch_ms = fetch_ms
-        #: When it next sees whether the leader should add, remove or update it as a voter.
+        #: When it next checks whether the leader should add, remove or update it as a voter.
         self.update_ms = update_ms
-        #: A fetch from this leader succeeded: it lives, and another voter gets no pre-vote.
+        #: A fetch from this leader succeeded: the leader is alive, so pre-votes are rejected.
         self.has_fetched = False
-        #: The leader has our endpoints and versions (kraft.version 0).
+        #: The leader knows our endpoints and versions (kraft.version 0).
         self.has_updated = False
         #: The leader's high watermark in its last response.
         self.leader_high_watermark = UNKNOWN
         self.fetching: SnapshotFetch | None = None
-        #: The driver appends, truncates or installs what the last response brought; no fetch until then.
+        #: The driver is appending, truncating or installing for the last response; no fetch until it is done.
         self.waits = False
 
 
 class Leader(QuorumRole):
-    """Writes the log."""
+    """Writes the log and serves its replicas."""
 
     __slots__ = (
         "begin_ms",
@@ -190,28 +190,28 @@ class Leader(QuorumRole):
         check_ms: int,
     ) -> None:
         super().__init__(epoch, me.node_id, None, leader_endpoints)
-        #: The voters whose votes made us the leader.
+        #: The voters that elected us.
         self.granted = granted
-        #: How far each voter and observer has come.
+        #: The progress of each voter and observer.
         self.progress = progress
-        #: Where the epoch's first record stands. Nothing is committed before this record is (Raft, 5.4.2).
+        #: The offset of the epoch's first record. Nothing is committed before this record is (Raft, 5.4.2).
         self.epoch_start_offset = epoch_start_offset
         #: The first offset that is not committed; UNKNOWN until the epoch's first record is committed.
         self.high_watermark = UNKNOWN
-        #: When BeginQuorumEpoch is sent to the voters that do not fetch.
+        #: When BeginQuorumEpoch is next sent to the voters that do not fetch.
         self.begin_ms = begin_ms
-        #: When it resigns unless a majority has fetched until then.
+        #: When it resigns unless a majority has fetched by then.
         self.check_ms = check_ms
-        #: True once it was asked to resign.
+        #: True once the leader was asked to resign.
         self.resigns = False
         #: The voter that is being added or removed.
         self.change: VoterChange | None = None
-        #: With kraft.version 0: the voters of the settings, with what each said of itself.
+        #: With kraft.version 0: the voters of the settings, with what each has reported about itself.
         self.volatile_voters = volatile_voters
 
 
 class ResignedLeader(QuorumRole):
-    """Led this epoch and does so no more; tells the voters, and lets another one win."""
+    """Led this epoch until it resigned; notifies the voters and lets another one win."""
 
     __slots__ = ("election_ms", "successors", "unacknowledged")
 
@@ -226,8 +226,8 @@ class ResignedLeader(QuorumRole):
         election_ms: int,
     ) -> None:
         super().__init__(epoch, me.node_id, None, leader_endpoints)
-        #: The voters that have not answered EndQuorumEpoch.
+        #: The voters that have not acknowledged EndQuorumEpoch.
         self.unacknowledged = unacknowledged
-        #: The voters, the one with the longest log first.
+        #: The voters, longest log first.
         self.successors = successors
         self.election_ms = election_ms

@@ -1,10 +1,11 @@
-"""What the leader does for its followers: Fetch, FetchSnapshot, and the high watermark that follows from them.
+"""The leader's side of replication: Fetch, FetchSnapshot, and the high watermark.
 
 Rules:
-- A fetch says how far its sender's log is durable: it moves the high watermark before it is answered.
-- A fetch that finds nothing waits: for a record, for a high watermark above the one that it names (KIP-1166), or for
-  its time.
-- The high watermark is what a majority of the voters has durable, and passes the epoch's first record first.
+- A voter's fetch offset is the end of its durable log: it can advance the high watermark before it is answered.
+- A fetch without new data waits for a record, for a high watermark above the one in the request (KIP-1166), or for
+  its timeout.
+- The high watermark is the offset that a majority of the voters has made durable. It does not move in an epoch until
+  it passes the epoch's first record.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ else:
     fetch_api = LazyModule("ottla.wire.api.fetch")
     snapshot_api = LazyModule("ottla.wire.api.fetch_snapshot")
 
-#: What one answer holds at most, whatever was asked for; one batch may be larger.
+#: The maximum size of one answer, whatever the request allows; a single batch may be larger.
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 
 
 class WaitingFetch(NamedTuple):
-    """A fetch that found nothing yet."""
+    """A fetch that waits for new data."""
 
     event: RequestReceived
     partition: fetch_api.FetchPartition
@@ -44,7 +45,7 @@ class WaitingFetch(NamedTuple):
 
 
 class Serving:
-    """The machine makes it."""
+    """Answers fetches and advances the high watermark. The machine creates it."""
 
     def __init__(self, member: QuorumMember, snapshots: SnapshotSchedule) -> None:
         self._member = member
@@ -54,7 +55,7 @@ class Serving:
     # ---- the high watermark
 
     def advance(self, role: Leader) -> None:
-        """Move the high watermark to what a majority has."""
+        """Advance the high watermark to the majority's offset."""
         offset = role.progress.majority_offset()
         if offset <= max(role.epoch_start_offset, role.high_watermark):
             return
@@ -80,7 +81,7 @@ class Serving:
         error = check_leader_request(member, partition.current_leader_epoch)
         key = Voter(replica_id(request), partition.replica_directory_id)
         if error == ErrorCode.NONE and key.node_id == member.me.node_id:
-            # As Apache Kafka answers: its leader fails on a fetch of its own.
+            # Apache Kafka's answer: its leader fails on a fetch from itself.
             error = ErrorCode.UNKNOWN_SERVER_ERROR
         if error != ErrorCode.NONE:
             return self._fetch_error(event, error)
@@ -105,35 +106,35 @@ class Serving:
         return None
 
     def note_alive(self, role: Leader, key: Voter) -> None:
-        """A replica has asked: with a majority of the voters that do so the leader goes on."""
+        """Note a request from a replica; a majority of the voters extends the leadership."""
         if role.progress.note_alive(key):
             role.check_ms = self._member.now_ms + self._member.check_quorum_ms
 
     def wake(self) -> None:
-        """Answer every fetch that waits, with what there is now."""
+        """Answer every waiting fetch with the current state."""
         for ticket in list(self._waiting):
             self._finish(self._waiting.pop(ticket))
 
     def wake_behind(self, end_offset: int) -> None:
-        """The log has grown: answer those that wait for records."""
+        """The log grew to `end_offset`: answer the fetches that wait for records."""
         for ticket, waiting in list(self._waiting.items()):
             if waiting.partition.fetch_offset < end_offset:
                 self._finish(self._waiting.pop(ticket))
 
     def expire(self) -> None:
-        """Answer the fetches whose time has come."""
+        """Answer the fetches that timed out."""
         for ticket, waiting in list(self._waiting.items()):
             if waiting.deadline_ms <= self._member.now_ms:
                 self._finish(self._waiting.pop(ticket))
 
     def refuse(self) -> None:
-        """This node leads no more: those that wait look for the leader at once."""
+        """This node lost the leadership: fail the waiting fetches, so that their senders look for the new leader."""
         waiting, self._waiting = self._waiting, {}
         for each in waiting.values():
             self._fetch_error(each.event, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def drop(self, ticket: Any) -> None:
-        """The one who waits is gone."""
+        """The requester disconnected: drop its fetch."""
         self._waiting.pop(ticket, None)
 
     def deadline_ms(self) -> int | None:
@@ -195,7 +196,7 @@ class Serving:
         if error != ErrorCode.NONE:
             pass
         elif size is None or snapshot == BOOTSTRAP_ID:
-            # What the first leader found is in the log; its file is not replicated.
+            # The first leader copied the bootstrap snapshot into the log; its file is not replicated.
             error = ErrorCode.SNAPSHOT_NOT_FOUND
         elif not 0 <= partition.position < size:
             error = ErrorCode.POSITION_OUT_OF_RANGE
@@ -221,6 +222,6 @@ class Serving:
         response.topics[0].name = asked.name
         partition = response.topics[0].partitions[0]
         partition.index = asked.partitions[0].partition
-        # As Apache Kafka does: the leader is told with the partition that there is, not with another.
+        # As Apache Kafka does: only a response about the metadata partition names the leader.
         partition.current_leader = snapshot_api.LeaderIdAndEpoch()
         return response

@@ -1,7 +1,7 @@
-"""When a snapshot of the metadata is due: after so many bytes, or after so long when there are records (KIP-630).
+"""Schedules metadata snapshots: after a number of bytes, or after a time if there are new records (KIP-630).
 
-One is written at a time. After one, written or failed, the budget begins again: a full disk is not retried on every
-commit.
+One snapshot is written at a time. After each, written or failed, both budgets restart, so that a full disk is not
+retried on every commit.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from ottla.raft.role import UNKNOWN
 
 
 class SnapshotSchedule:
-    """The machine makes it. Every node of the quorum, voter or not, writes its own."""
+    """The snapshot schedule of one node; voters and observers each write their own. The machine creates it."""
 
     def __init__(self, member: QuorumMember) -> None:
         self._member = member
         self.end_offset = 0
         self._bytes = 0
         self._from_ms = 0
-        #: The high watermark has moved since a snapshot was last considered.
+        #: The high watermark has advanced since a snapshot was last considered.
         self._has_moved = False
         #: A snapshot is being written.
         self._is_writing = False
 
     def start(self, event: Started) -> None:
-        """Go on with what the disk holds."""
+        """Resume from the state on disk."""
         self.end_offset = event.snapshot_end_offset
         if event.snapshot_end_offset:
-            # What a snapshot holds was committed.
+            # The content of a snapshot is committed.
             self._member.high_watermark = event.snapshot_end_offset
         self._bytes = event.bytes_since_snapshot
         self._from_ms = self._member.now_ms
@@ -38,7 +38,7 @@ class SnapshotSchedule:
         self._bytes += size
 
     def commit(self, high_watermark: int) -> None:
-        """Everything below is committed."""
+        """Commit everything below `high_watermark`."""
         member = self._member
         if high_watermark > member.high_watermark:
             member.high_watermark = high_watermark
@@ -46,10 +46,10 @@ class SnapshotSchedule:
             self._has_moved = True
 
     def write_if_due(self) -> None:
-        """After a commit, and behind all else of the step: the snapshot may move the start of the log.
+        """Request a due snapshot after a commit, last in the step: it may move the start of the log.
 
-        Recovery believes what lies below a snapshot, so the log is durable up to there first. A follower knows of
-        commits before its own log is.
+        Recovery trusts the log below a snapshot, so the log must be durable up to there first. A follower can learn
+        of a commit before its own log is durable.
         """
         member, settings = self._member, self._member.settings
         age_ms = member.now_ms - self._from_ms
@@ -63,7 +63,7 @@ class SnapshotSchedule:
             member.effects.append(Sync())
 
     def ended(self, end_offset: int = UNKNOWN) -> None:
-        """The snapshot stands, or it failed."""
+        """The snapshot was written up to `end_offset`, or failed if that is UNKNOWN."""
         self._is_writing = False
         self._bytes = 0
         self._from_ms = self._member.now_ms
@@ -73,7 +73,7 @@ class SnapshotSchedule:
             self._member.effects.append(CleanLog(end_offset))
 
     def installed(self, end_offset: int) -> None:
-        """A snapshot of the leader stands, and everything in it is committed."""
+        """A snapshot of the leader was installed; everything in it is committed."""
         self._bytes = 0
         self._from_ms = self._member.now_ms
         self.end_offset = end_offset

@@ -1,7 +1,7 @@
-"""The text of `quorum-state`: one line of JSON with the newest election.
+"""The format of `quorum-state`: one line of JSON with the newest election.
 
-Version 1 goes with kraft.version 1 and has the directory that was voted for; version 0 has the voters, which are then
-those of the settings.
+Version 1 belongs to kraft.version 1 and has the directory that was voted for. Version 0 has the voters, which come from
+the settings.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FILE = "quorum-state"
 
 
 def encode_state(election: Election, kraft_version: int, voters: tuple[Voter, ...]) -> str:
-    """As Kafka writes it, byte for byte."""
+    """Encode an election byte for byte as Apache Kafka does."""
     voted = election.voted
     fields: dict[str, object] = {
         "leaderId": election.leader_id,
@@ -34,7 +34,7 @@ def encode_state(election: Election, kraft_version: int, voters: tuple[Voter, ..
 
 
 def decode_state(text: str, path: str) -> Election:
-    """OttlaError for a file that is not what Kafka or we wrote: to guess an epoch could break the quorum's promise."""
+    """Decode an election. Raise OttlaError for a damaged file: guessing an epoch could make us vote twice in it."""
     try:
         fields = json.loads(text)
         if fields["data_version"] not in (0, 1):

@@ -1,9 +1,9 @@
-"""The voters, by offset of the log (KIP-853).
+"""The history of the voters, by log offset (KIP-853).
 
 Rules:
-- A change of the voters counts from its append on, committed or not; a truncation takes it back.
+- A voter change takes effect when it is appended, before it is committed; a truncation undoes it.
 - A snapshot has the voters as of its offset.
-- Before kraft.version 1 the log says nothing and the settings name the voters.
+- Before kraft.version 1 the log does not contain the voters; the settings define them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ottla.wire.record.control import KRaftVersionRecord, VotersRecord, parse
 
 
 class VoterHistory:
-    """The memberships that the log has had. The driver makes it, feeds it while it loads, and gives it to the machine.
+    """The memberships in the log. The driver creates it, fills it while loading the log, and passes it to the machine.
 
-    `fixed` are the voters of the settings; empty if the log says who votes.
+    `fixed` are the voters of the settings; empty if the log defines the voters.
     """
 
     __slots__ = ("_fixed", "_memberships", "_offsets")
@@ -38,39 +38,39 @@ class VoterHistory:
 
     @property
     def last_offset(self) -> int:
-        """Where the newest membership stands; UNKNOWN if it is from the settings."""
+        """The offset of the newest membership; UNKNOWN if it is from the settings."""
         return self._offsets[-1] if self._offsets else UNKNOWN
 
     @property
     def before_last(self) -> Membership:
-        """The membership that counts again if the newest one is truncated away."""
+        """The membership that becomes current again if the newest one is truncated."""
         return self._memberships[-2] if len(self._memberships) > 1 else self._fixed
 
     def at(self, end_offset: int) -> Membership:
-        """The membership that a snapshot of everything below `end_offset` has."""
+        """Return the membership of a snapshot of everything below `end_offset`."""
         index = bisect_right(self._offsets, end_offset - 1)
         return self._memberships[index - 1] if index else Membership(0)
 
     def change(self, offset: int, message: object) -> None:
-        """Take a control record of the log; those that say nothing of it change nothing."""
+        """Apply a control record of the log; records that do not concern the membership are ignored."""
         before = self._memberships[-1] if self._memberships else Membership(0)
         after = changed_membership(before, message)
         if after is not before:
             self._put(offset, after)
 
     def restart(self, end_offset: int, membership: Membership) -> None:
-        """The log begins again behind a snapshot that ends here."""
+        """Replace the history: the log restarts after a snapshot that ends at `end_offset`."""
         self._offsets, self._memberships = [], []
         if membership.kraft_version:
             self._put(end_offset - 1, membership)
 
     def truncate(self, end_offset: int) -> None:
-        """The log ends here now: what it said behind that is taken back."""
+        """Undo the changes from `end_offset` on: the log was truncated."""
         keep = bisect_right(self._offsets, end_offset - 1)
         del self._offsets[keep:], self._memberships[keep:]
 
     def forget(self, start_offset: int) -> None:
-        """The log starts here: drop what came before, but for the membership that still counts."""
+        """Drop the history before the log's new start, except the membership that is current there."""
         drop = max(0, bisect_right(self._offsets, start_offset) - 1)
         del self._offsets[:drop], self._memberships[:drop]
 
@@ -83,7 +83,7 @@ class VoterHistory:
 
 
 def changes_in(batches: Buffer) -> tuple[tuple[int, Any], ...]:
-    """(offset, message) of the control records in these whole batches that change the voters."""
+    """Return (offset, message) of the control records in these complete batches that change the voters."""
     found = []
     for batch in read(batches):
         if batch.header.is_control:
@@ -95,17 +95,17 @@ def changes_in(batches: Buffer) -> tuple[tuple[int, Any], ...]:
 
 
 def find_voter(membership: Membership, key: Voter) -> VoterNode | None:
-    """The voter that `key` is."""
+    """Return the voter that matches `key`; None if there is none."""
     return next((node for node in membership.voters if node.voter.matches(key)), None)
 
 
 def find_node(membership: Membership, node_id: int) -> VoterNode | None:
-    """The voter with this id, whatever its directory."""
+    """Return the voter with this id, whatever its directory; None if there is none."""
     return next((node for node in membership.voters if node.voter.node_id == node_id), None)
 
 
 def replaced(membership: Membership, changed: VoterNode) -> Membership:
-    """The same voters, the one with this id as it is in `changed`."""
+    """Return the membership with the voter of this id replaced by `changed`."""
     node_id = changed.voter.node_id
     return membership._replace(
         voters=tuple(changed if node.voter.node_id == node_id else node for node in membership.voters)

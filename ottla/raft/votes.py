@@ -1,4 +1,4 @@
-"""The votes of one election, or of the question before it."""
+"""The votes of one election, or of its pre-vote."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.raft.role import Voter
 
 
 class Votes:
-    """The voters that granted and that rejected. A majority of all voters decides."""
+    """The votes granted and rejected so far. A majority of all voters decides."""
 
     __slots__ = ("_said", "_voters")
 
@@ -17,7 +17,7 @@ class Votes:
         self._said = {own_id: True} if own_id in self._voters else {}
 
     def note(self, node_id: int, *, granted: bool) -> None:
-        """Record the answer of a voter; a node that does not vote, or that has answered, changes nothing."""
+        """Record the answer of a voter; other nodes and repeated answers are ignored."""
         if node_id in self._voters:
             self._said.setdefault(node_id, granted)
 
@@ -36,7 +36,7 @@ class Votes:
 
     @property
     def is_lost(self) -> bool:
-        """The votes that can still come are too few."""
+        """True if the outstanding votes cannot make a majority any more."""
         return len(self._voters) - sum(not granted for granted in self._said.values()) < self._majority
 
     @property
