@@ -1,5 +1,5 @@
-"""The controller's commands: a request on wire classes -> the records that it means, and the response. Pure.
+"""The controller's commands: a request on wire classes -> the records to write, and the response. Pure.
 
-Invariant: a command reads an image and changes nothing; its response may leave when its records are committed. Read
-`controller` first (the table), then the file of a command. What is rare is imported on its first use.
+Invariant: a command reads an image and changes nothing; its response may be sent when its records are committed. Read
+`controller` first (the table), then the file of a command. Rare commands are imported on first use.
 """

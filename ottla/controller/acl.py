@@ -1,9 +1,9 @@
 """ACLs in the metadata: CreateAcls (key 30), DeleteAcls (31) and DescribeAcls (29).
 
 Rules:
-- A rule that is there already, or twice in a request, is made once; each of a request fails alone.
-- A filter deletes every rule that it takes; one that two filters take is told to both.
-- Names and texts of errors are those of Kafka's AclControlManager.
+- A rule that already exists, or appears twice in a request, is created once. Each rule of a request fails alone.
+- A filter deletes every rule that it matches. A rule that two filters match is in the results of both.
+- The errors and their messages are those of Kafka's AclControlManager.
 
 KIPs: 140, 290 (patterns).
 """
@@ -24,18 +24,18 @@ from ottla.wire.api import delete_acls as delete
 from ottla.wire.api import describe_acls as describe
 from ottla.wire.record.security import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
-#: What a rule may name: filters alone have ANY.
+#: The values that a rule may have: ANY is for filters only.
 _KINDS = frozenset(AclResource) - {AclResource.ANY}
 _OPERATIONS = frozenset(AclOperation) - {AclOperation.ANY}
-#: What a rule says, without its id.
+#: A rule without its id.
 _Content = tuple[int, str, int, str, str, int, int]
-#: At most so many records are written for one request: what one batch of the metadata takes.
+#: The maximum number of records for one request: the limit of one metadata batch.
 _DELETIONS_MAX = 10_000
 _WORDS = {1: "ANY", 2: "MATCH"}
 
 
 def create_acls(image: Image, rng: Rng, request: create.CreateAclsRequest) -> Decision:
-    """Make each rule that is not there."""
+    """Create the rules that do not exist."""
     there: set[_Content] | None = None
     records: list[Any] = []
     results = []
@@ -65,7 +65,7 @@ def create_acls(image: Image, rng: Rng, request: create.CreateAclsRequest) -> De
 
 
 def delete_acls(image: Image, request: delete.DeleteAclsRequest) -> Decision:
-    """Delete every rule that one of the filters takes."""
+    """Delete every rule that matches one of the filters."""
     gone: dict[Uuid, None] = {}
     results = []
     for each in request.filters:
@@ -100,7 +100,7 @@ def delete_acls(image: Image, request: delete.DeleteAclsRequest) -> Decision:
 
 
 def describe_acls(rules: Iterable[AccessControlEntryRecord], wanted: RuleFilter) -> describe.DescribeAclsResponse:
-    """The rules that a filter takes, by resource."""
+    """Return the rules that match a filter, by resource."""
     resources: dict[tuple[int, str, int], list[describe.AclDescription]] = {}
     for rule in rules:
         if wanted.takes(rule):
@@ -122,7 +122,7 @@ def describe_acls(rules: Iterable[AccessControlEntryRecord], wanted: RuleFilter)
 
 
 def filter_of(asked: delete.DeleteAclsFilter | describe.DescribeAclsRequest) -> RuleFilter:
-    """A filter as the two requests have it."""
+    """Build the filter of either request."""
     return RuleFilter(
         asked.resource_type_filter,
         asked.resource_name_filter,

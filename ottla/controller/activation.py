@@ -1,8 +1,8 @@
-"""What a controller that has just come to lead writes first (KIP-868, KIP-966).
+"""The first records that a new active controller writes (KIP-868, KIP-966).
 
 Rules:
-- An empty log gets the bootstrap records of `format`, within a metadata transaction where there are any.
-- A transaction that its writer left open is aborted; if it was the bootstrap itself, that is written again.
+- An empty log gets the bootstrap records of `format`, in a metadata transaction if the metadata.version has them.
+- A transaction that the previous controller left open is aborted. If it was the bootstrap, it is written again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _ELR = "eligible.leader.replicas.version"
 
 
 def activation_records(image: Image, *, in_transaction: bool, bootstrap: Sequence[Any], min_isr: int) -> list[Any]:
-    """The records of a new leader; often none. `bootstrap` is what `format` left, empty if it left nothing."""
+    """Return the records of a new leader, often none. `bootstrap` are the records that `format` left, if any."""
     records: list[Any] = [AbortTransactionRecord(reason="Controller failover")] if in_transaction else []
     if image.metadata_version:
         return records
     made: list[Any] = list(bootstrap) or feature_records(new_cluster_levels(METADATA_VERSION_LATEST, {}))
     levels = {record.name: record.feature_level for record in made if isinstance(record, FeatureLevelRecord)}
     if levels.get(_ELR, 0) > 0:
-        # Eligible leaders are counted by the cluster's minimum of in-sync replicas, so there must be one.
+        # Eligible leader replicas depend on the cluster's min.insync.replicas, so it must be set.
         made.append(
             ConfigRecord(resource_type=BROKER, resource_name="", name="min.insync.replicas", value=str(min_isr))
         )

@@ -1,10 +1,10 @@
-"""What an active controller knows and no record says: who was heard of when, and how far each broker has read.
+"""The active controller's volatile state: each broker's last contact and the metadata offset it has read.
 
 Rules:
-- It is made when this node becomes the active controller and dropped when it resigns; all unfenced brokers get one
-  session's time to be heard of.
+- The state is created when this node becomes the active controller and dropped when it resigns. All unfenced brokers
+  start with a fresh session.
 - A session belongs to a broker's epoch: an older incarnation cannot keep it alive.
-- What is noted here ahead of a record that then cannot be written does no harm: it is compared with the image.
+- State that is noted before its record is written is harmless if the write fails: it is compared with the image.
 
 Times are monotonic milliseconds.
 """
@@ -16,22 +16,22 @@ from ottla.metadata.index import PartitionIndex
 from ottla.settings.server.settings import ServerSettings
 
 _NEVER = 1 << 63
-#: The pause within one check that needs several batches (PeriodicTask.DEFAULT_IMMEDIATE_PERIOD_NS).
+#: The delay between the batches of one check (PeriodicTask.DEFAULT_IMMEDIATE_PERIOD_NS).
 _SOON_MS = 10
 
 
 class BrokerState:
-    """An incarnation of a broker."""
+    """The controller's view of one incarnation of a broker."""
 
     __slots__ = ("epoch", "metadata_offset", "registered_at", "shutdown_offset")
 
     def __init__(self, epoch: int, registered_at: int) -> None:
         self.epoch = epoch
-        #: The offset of its registration; it is not unfenced before it has read that.
+        #: The offset of its registration; it stays fenced until it has read that far.
         self.registered_at = registered_at
-        #: How far it had read at its last heartbeat; -1 again when its registration changes.
+        #: The metadata offset in its last heartbeat; -1 again when its registration changes.
         self.metadata_offset = -1
-        #: Where the records end that moved its leaders away; -1 when it does not stop.
+        #: The end of the records that moved its leaders away; -1 unless it is in controlled shutdown.
         self.shutdown_offset = -1
 
 
@@ -39,27 +39,27 @@ class Active:
     """Volatile state of the active controller."""
 
     def __init__(self, image: Image, settings: ServerSettings, now_ms: int) -> None:
-        #: This controller's own node. A broker in its process registers when the incarnation before has ended.
+        #: This controller's node. A broker in the same process registers only after its previous incarnation has ended.
         self.node_id = settings.node_id
         self._index: PartitionIndex | None = None
         self.sessions = BrokerSessions(settings.broker_session_timeout_ms)
-        #: Checks of all partitions: first replicas lead again; any replica leads where no broker does. 0 ms is never.
+        #: Periodic elections over all partitions: preferred leaders, and unclean leaders for leaderless partitions.
         self.preferred = Periodic(
             settings.auto_leader_rebalance_enable * settings.leader_imbalance_check_interval_seconds * 1000, now_ms
         )
         self.unclean = Periodic(settings.unclean_leader_election_interval_ms, now_ms)
-        #: Removing of delegation tokens that have ended; never where there are none.
+        #: The removal of expired delegation tokens; never without a secret key.
         token_ms = settings.delegation_token_expiry_check_interval_ms
         self.tokens = Periodic(token_ms if settings.delegation_token_secret_key else 0, now_ms)
         self._states: dict[int, BrokerState] = {}
-        #: Registrations that are older than this object stand at or before this offset.
+        #: Registrations older than this object are at or before this offset.
         self._since = image.offset
         for broker in image.brokers.values():
             if not broker.fenced:
                 self.sessions.touch(broker.broker_id, broker.epoch, now_ms)
 
     def index(self, image: Image) -> PartitionIndex:
-        """The partitions of this image by broker. It is made when it is first needed."""
+        """Return the partitions of this image by broker; the index is built when first needed."""
         if self._index is None:
             self._index = PartitionIndex(image)
         else:
@@ -67,14 +67,14 @@ class Active:
         return self._index
 
     def state(self, broker: BrokerImage) -> BrokerState:
-        """What is known of the registered incarnation."""
+        """Return the state of the registered incarnation."""
         state = self._states.get(broker.broker_id)
         if state is None or state.epoch != broker.epoch:
             state = self._states[broker.broker_id] = BrokerState(broker.epoch, self._since)
         return state
 
     def registered(self, broker_id: int, epoch: int, offset: int) -> None:
-        """A registration is about to stand at `offset`."""
+        """Note that a registration is about to be written at `offset`."""
         state = self._states.get(broker_id)
         if state is None or state.epoch != epoch:
             self._states[broker_id] = BrokerState(epoch, offset)
@@ -82,15 +82,15 @@ class Active:
             state.registered_at, state.metadata_offset = offset, -1
 
     def forget(self, broker_id: int) -> None:
-        """The broker is unregistered."""
+        """Drop the state of an unregistered broker."""
         self._states.pop(broker_id, None)
 
     def is_stopping(self, broker: BrokerImage) -> bool:
-        """Is it in a controlled shutdown that this controller has begun?"""
+        """Return True if the broker is in a controlled shutdown that this controller started."""
         return broker.in_controlled_shutdown and not broker.fenced and self.state(broker).shutdown_offset >= 0
 
     def lowest_offset(self, image: Image) -> int:
-        """How far every active broker has read the metadata at least."""
+        """Return the lowest metadata offset that the active brokers have read."""
         offsets = (
             self.state(broker).metadata_offset
             for broker in image.brokers.values()
@@ -100,60 +100,60 @@ class Active:
 
 
 class Periodic:
-    """Something that is due again and again."""
+    """A periodic task; an interval of 0 disables it."""
 
     def __init__(self, interval_ms: int, now_ms: int) -> None:
         self._interval_ms = interval_ms
-        #: None is never.
+        #: None if disabled.
         self.due_ms = now_ms + interval_ms if interval_ms else None
 
     def is_due(self, now_ms: int) -> bool:
         return self.due_ms is not None and self.due_ms <= now_ms
 
     def done(self, now_ms: int, *, soon: bool) -> None:
-        """Note that the check was done; `soon` when there is more to do."""
+        """Schedule the next run; `soon` if there is more to do."""
         self.due_ms = now_ms + (_SOON_MS if soon else self._interval_ms)
 
 
 class BrokerSessions:
-    """When each incarnation was heard of last, the longest silent one first."""
+    """The last contact of each incarnation, longest silent first."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._timeout_ms = timeout_ms
         self._heard: dict[tuple[int, int], int] = {}
-        #: Sessions that were expired already; they are looked at once more, should the record not have been written.
+        #: Expired sessions; they are checked once more in case the fencing record was not written.
         self._expired: set[tuple[int, int]] = set()
 
     def touch(self, broker_id: int, epoch: int, now_ms: int) -> None:
-        """The broker was heard of."""
+        """Renew the broker's session."""
         key = broker_id, epoch
         self._heard.pop(key, None)
         self._heard[key] = now_ms
         self._expired.discard(key)
 
     def end(self, broker_id: int, epoch: int) -> None:
-        """The broker stops and is not heard of again (0411)."""
+        """End the session of a broker that stops and sends no more heartbeats (0411)."""
         self._heard.pop((broker_id, epoch), None)
 
     def is_alive(self, broker_id: int, epoch: int, now_ms: int) -> bool:
-        """Was it heard of within the session's timeout?"""
+        """Return True if the session has not expired."""
         key = broker_id, epoch
         heard = self._heard.get(key)
         return heard is not None and key not in self._expired and now_ms <= heard + self._timeout_ms
 
     def deadline_ms(self) -> int | None:
-        """When the next one expires, None without any."""
+        """Return when the next session expires; None if there is none."""
         heard = next(iter(self._heard.values()), None)
         return None if heard is None else heard + self._timeout_ms + 1
 
     def expire_soon(self, broker: BrokerImage, now_ms: int) -> None:
-        """There is more to do before this silent broker is fenced: `expire` names it again next."""
+        """Make `expire` return this silent broker next: more work is due before it is fenced."""
         key = broker.broker_id, broker.epoch
         self._heard.pop(key, None)
         self._heard = {key: now_ms + _SOON_MS - self._timeout_ms - 1, **self._heard}
 
     def expire(self, image: Image, now_ms: int) -> BrokerImage | None:
-        """A broker that is to be fenced now because it was silent for too long."""
+        """Return a broker to fence now because its session expired; None if there is none."""
         while self._heard:
             key, heard = next(iter(self._heard.items()))
             if now_ms <= heard + self._timeout_ms:

@@ -1,11 +1,11 @@
 """AlterPartition (key 56): the leader of a partition changes its ISR (KIP-497, KIP-704, KIP-841, KIP-903).
 
 Rules:
-- A leader that knows less than the controller is told what is newer (FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION); one
-  that knows more asks a controller that is not the active one any more (NOT_CONTROLLER).
-- Only brokers that are registered, unfenced, not about to stop, and of the incarnation that fetched come into the ISR.
-- Until a leader has recovered from an unclean election it is the only one in sync.
-- A change may complete a reassignment, and with it the leader's term: NEW_LEADER_ELECTED.
+- A leader with stale metadata gets FENCED_LEADER_EPOCH or INVALID_UPDATE_VERSION. A leader with newer metadata than
+  the controller has reached a controller that is no longer active (NOT_CONTROLLER).
+- Only registered, unfenced brokers that are not shutting down, in the incarnation that fetched, may join the ISR.
+- A leader that is recovering from an unclean election is alone in the ISR.
+- A change can complete a reassignment and thereby replace the leader: NEW_LEADER_ELECTED.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _EPOCHS_FROM = 3
 
 
 def alter_partition(draft: Draft, request: api.AlterPartitionRequest, version: int) -> Decision:
-    """Each partition of the request for itself."""
+    """Decide each partition of the request separately."""
     check_broker_epoch(draft.image, request.broker_id, request.broker_epoch)
     response = api.AlterPartitionResponse()
     for wanted_topic in request.topics:
@@ -42,7 +42,7 @@ def alter_partition(draft: Draft, request: api.AlterPartitionRequest, version: i
 
 
 def _isr(wanted: api.RequestPartitionData, version: int) -> list[tuple[int, int]]:
-    """(broker, its epoch or -1) as the leader wants them in sync."""
+    """Return the requested ISR as (broker, its epoch or -1)."""
     if version < _EPOCHS_FROM:
         return [(broker_id, -1) for broker_id in wanted.new_isr]
     return [(each.broker_id, each.broker_epoch) for each in wanted.new_isr_with_epochs]

@@ -1,11 +1,12 @@
-"""How nodes come and go: ControllerRegistration (key 70), BrokerRegistration (key 62), UnregisterBroker (key 64).
+"""Registrations: ControllerRegistration (key 70), BrokerRegistration (key 62), UnregisterBroker (key 64).
 
 Rules:
 - A new incarnation of a broker is registered fenced; its epoch is the offset of its first record.
-- Unfencing it and giving it its partitions go together: no client sees a broker that serves and leads nothing.
-- A broker must run every feature at its finalized level.
+- Unfencing a broker and electing it for its partitions are one decision: no client sees a broker that serves but leads
+  nothing.
+- A broker must support every feature at its finalized level.
 
-KIPs: 631 registration, 858 directories, 919 controllers, 966 clean stops.
+KIPs: 631 registration, 858 directories, 919 controllers, 966 clean shutdowns.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 else:
     unregister = LazyModule("ottla.wire.api.unregister_broker")
 
-#: The first hundred ids are Kafka's own (DirectoryId).
+#: Kafka reserves the first hundred ids (DirectoryId).
 _RESERVED_BELOW = 100
 _UNFENCE = -1
-#: The version of BrokerRegistration that names the epoch of the last clean stop.
+#: The first version of BrokerRegistration that has the broker epoch of the last clean shutdown.
 _CLEAN_STOP_FROM = 3
 
 
 def register_controller(image: Image, request: ControllerRegistrationRequest) -> Decision:
-    """A controller tells where it is and what it can run."""
+    """Register a controller with its endpoints and supported features."""
     if image.metadata_version < CONTROLLER_REGISTRATIONS_FROM:
         why = "The current MetadataVersion is too old to support controller registrations."
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, why)
@@ -74,10 +75,10 @@ def registered(
     version: int,
     now_ms: int,
 ) -> Decision:
-    """A broker registers, and what its last incarnation left is cleaned up.
+    """Register a broker and clean up after its previous incarnation.
 
-    DUPLICATE_BROKER_REGISTRATION while another incarnation lives. An incarnation that did not stop cleanly may have
-    lost records, so it is no longer an eligible leader replica (KIP-966).
+    DUPLICATE_BROKER_REGISTRATION while another incarnation is alive. An incarnation that did not shut down cleanly may
+    have lost records, so it is no longer an eligible leader replica (KIP-966).
     """
     image, broker_id = draft.image, request.broker_id
     before = image.brokers.get(broker_id)
@@ -105,7 +106,7 @@ def registered(
 def register_broker(
     image: Image, cluster_id: str, request: BrokerRegistrationRequest, next_offset: int, *, kraft_version: int = 0
 ) -> Decision:
-    """A broker's new incarnation. `next_offset` is where its record will stand."""
+    """Register a broker's incarnation. `next_offset` is the offset that its record will get."""
     _check_cluster(cluster_id, request)
     if request.is_migrating_zk_broker:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
@@ -140,16 +141,16 @@ def register_broker(
 
 
 def unfence(image: Image, broker_id: int, *, crashed: bool) -> list[Any]:
-    """The records that let a registered broker serve. `crashed`: its last incarnation did not stop cleanly."""
+    """Return the records that unfence a broker. `crashed`: its last incarnation did not shut down cleanly."""
     broker = image.brokers[broker_id]
     change = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
     return [change, *take_over(image, broker_id, crashed=crashed)]
 
 
 def unregister_broker(draft: Draft, request: unregister.UnregisterBrokerRequest) -> Decision:
-    """Forget a broker that will not come back; others lead what it led, where one is in sync.
+    """Unregister a broker that will not come back; other in-sync replicas take over its partitions.
 
-    This node is refused: Apache Kafka takes it, and the broker is then of no use until it is started again.
+    This node rejects its own id. Apache Kafka accepts it, and the broker is then unusable until it is restarted.
     """
     broker_id, node_id = request.broker_id, draft.settings.node_id
     broker = draft.image.brokers.get(broker_id)
@@ -165,7 +166,7 @@ def unregister_broker(draft: Draft, request: unregister.UnregisterBrokerRequest)
 
 
 def check_broker_epoch(image: Image, broker_id: int, broker_epoch: int) -> None:
-    """STALE_BROKER_EPOCH unless the broker is registered with this epoch."""
+    """Raise STALE_BROKER_EPOCH unless the broker is registered with this epoch."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")

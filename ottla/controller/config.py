@@ -1,11 +1,11 @@
-"""Settings of topics, brokers, groups and client metrics: AlterConfigs (key 33), IncrementalAlterConfigs (key 44).
+"""Configs of topics, brokers, groups and client metrics: AlterConfigs (key 33), IncrementalAlterConfigs (key 44).
 
 Rules:
-- A resource fails alone and whole: one bad value, and nothing of it is changed.
-- What is checked is the resource as it would be after the change.
-- A broker's settings are written also when nothing changed: the record makes the broker read its files again
+- A resource fails alone and as a whole: one bad value leaves the whole resource unchanged.
+- The resource is checked as it would be after the change.
+- A broker's settings are written even if they do not change: the record makes the broker read its files again
   (KAFKA-14136).
-- With eligible leader replicas the cluster has a `min.insync.replicas`, and a single broker none of its own (KIP-966).
+- With eligible leader replicas, `min.insync.replicas` is set for the cluster and never for a single broker (KIP-966).
 
 KIPs: 133, 226 dynamic brokers, 339 incremental, 714 client metrics, 848 groups.
 """
@@ -36,17 +36,17 @@ from ottla.wire.record.metadata import ClearElrRecord, ConfigRecord
 if TYPE_CHECKING:
     from ottla.kernel.re2 import pattern as expression
 else:
-    # Only subscriptions of client metrics have expressions, and it takes 7 ms of a start.
+    # Only client metrics subscriptions use expressions, and the import costs 7 ms at startup.
     expression = LazyModule("ottla.kernel.re2.pattern")
 
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 _OPERATIONS = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
 _MIN_ISR = "min.insync.replicas"
 _CORDONED = "cordoned.log.dirs"
-#: A value is a string with an int16 length in old versions of the responses.
+#: Old versions of the responses encode a value as a string with an int16 length.
 _VALUE_LENGTH_MAX = 32767
 
-#: KIP-714. None is a list to APPEND and SUBTRACT.
+#: KIP-714. None of the client metrics configs is a list for APPEND and SUBTRACT.
 _CLIENT_METRICS_MATCH = (
     "client_instance_id",
     "client_id",
@@ -56,7 +56,7 @@ _CLIENT_METRICS_MATCH = (
     "client_source_port",
 )
 
-#: Pools of threads grow and shrink step by step (KIP-226).
+#: Thread pools, which may only grow or shrink by a factor of two at a time (KIP-226).
 _THREADS = (
     "background.threads",
     "log.cleaner.threads",
@@ -77,7 +77,7 @@ Changes = dict[str, tuple[int, str | None]]
 def incremental_alter_configs(
     image: Image, settings: ServerSettings, request: incremental.IncrementalAlterConfigsRequest
 ) -> Decision:
-    """Set, delete, append to and subtract from settings."""
+    """Set, delete, append to and subtract from the settings of resources."""
     records: list[Any] = []
     response = incremental.IncrementalAlterConfigsResponse()
     twice = _twice((each.resource_type, each.resource_name) for each in request.resources)
@@ -100,7 +100,7 @@ def incremental_alter_configs(
 
 
 def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterConfigsRequest) -> Decision:
-    """Replace all settings of a resource by those given."""
+    """Replace all settings of each resource."""
     records: list[Any] = []
     response = legacy.AlterConfigsResponse()
     twice = _twice((each.resource_type, each.resource_name) for each in request.resources)
@@ -145,7 +145,7 @@ def _check_values(missing: list[str]) -> None:
 
 
 def _changed(image: Image, settings: ServerSettings, resource: Resource, changes: Changes) -> list[ConfigRecord]:
-    """The records of one resource, after all checks."""
+    """Check the changes of one resource and return its records."""
     kind, name = resource
     before = image.config(kind, name)
     after = dict(before)
@@ -167,7 +167,7 @@ def _changed(image: Image, settings: ServerSettings, resource: Resource, changes
 def _result(
     kind: int, settings: ServerSettings, key: str, operation: int, given: str | None, old: str | None
 ) -> str | None:
-    """The value after one operation; None when it is deleted."""
+    """Return the value after one operation; None if it is deleted."""
     if operation == _SET:
         return given
     if operation == _DELETE:
@@ -184,7 +184,7 @@ def _result(
     if operation == _APPEND:
         there = set(parts)
         return ",".join([*parts, *(value for value in values if value not in there)])
-    # Each value goes as often as it is given, from the front.
+    # Remove each value as often as it is given, from the front.
     kept = []
     for part in parts:
         if values[part]:
@@ -198,7 +198,7 @@ def _result(
 
 
 def check_topic(configs: Mapping[str, str], settings: ServerSettings) -> None:
-    """Settings of a topic, all of them; INVALID_CONFIG for what cannot be."""
+    """Check the complete settings of a topic; raise INVALID_CONFIG for invalid ones."""
     if configs:
         for value in configs.values():
             _check_length(value)
@@ -243,7 +243,7 @@ def _check_length(value: str | None) -> None:
 
 
 def _check_levels(image: Image, resource: Resource, records: list[ConfigRecord]) -> None:
-    """What a broker may not have at the levels of the cluster's features."""
+    """Reject broker settings that the cluster's feature levels do not allow."""
     kind, name = resource
     if kind != BROKER:
         return
@@ -259,7 +259,7 @@ def _check_levels(image: Image, resource: Resource, records: list[ConfigRecord])
 
 
 def _check_node(image: Image, settings: ServerSettings, resource: Resource) -> None:
-    """A broker's own settings are those of a broker that there is."""
+    """Check that the settings of a single broker are for an existing broker."""
     kind, name = resource
     if kind == BROKER and name:
         node_id = whole_number(name, 32)
@@ -277,12 +277,12 @@ def _check_broker(settings: ServerSettings, name: str, changes: Mapping[str, str
             try:
                 ServerSettings.check(key, value, per_broker=bool(name))
             except KafkaError as error:
-                # Kafka says so of a bad value too (KAFKA-13609).
+                # Kafka answers INVALID_REQUEST for a bad value too (KAFKA-13609).
                 raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
 
 
 def _check_brokers_together(image: Image, settings: ServerSettings, name: str, after: Mapping[str, str]) -> None:
-    """The node's settings as they would be: what does not fit together must not come into force."""
+    """Check the node's settings as they would be: inconsistent settings must not take effect."""
     node = after if name else image.config(BROKER, str(settings.node_id))
     cluster = image.config(BROKER, "") if name else after
     now = settings.with_dynamic(image.config(BROKER, str(settings.node_id)), image.config(BROKER, ""))
@@ -334,7 +334,7 @@ def _check_match(pattern: str) -> None:
     raise KafkaError(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
 
 
-# ---- what is declared
+# ---- declarations
 
 
 def _declared(kind: int) -> Mapping[str, Setting[Any]]:
@@ -350,7 +350,7 @@ def _is_list(kind: int, key: str) -> bool:
 
 
 def _default(kind: int, settings: ServerSettings, key: str) -> str:
-    """The value of a list before anything was set on the resource."""
+    """Return the value of a list that is not set on the resource."""
     if kind == TOPIC:
         return TopicSettings.resolve({}, settings).text(key) or ""
     if kind == BROKER:
@@ -359,7 +359,7 @@ def _default(kind: int, settings: ServerSettings, key: str) -> str:
 
 
 def clear_elr(image: Image, records: list[Any]) -> list[Any]:
-    """A change of min.insync.replicas makes what is known of eligible leaders void."""
+    """Return the records that clear the eligible leader replicas after a change of min.insync.replicas."""
     if not image.has_elr:
         return []
     return [
@@ -370,7 +370,7 @@ def clear_elr(image: Image, records: list[Any]) -> list[Any]:
 
 
 class Effective(NamedTuple):
-    """A setting of a topic with where its value comes from."""
+    """A topic's setting with its effective value and source."""
 
     name: str
     value: str | None
@@ -379,11 +379,11 @@ class Effective(NamedTuple):
 
 
 def effective_topic_configs(configs: Mapping[str, str], image: Image, settings: ServerSettings) -> list[Effective]:
-    """Every setting of a topic with these of its own, by name."""
+    """Return the effective settings of a topic whose own settings are `configs`."""
     node, cluster = image.config(BROKER, str(settings.node_id)), image.config(BROKER, "")
     resolved = TopicSettings.resolve(configs, settings.with_dynamic(node, cluster) if node or cluster else settings)
     return [
-        # As it was written where the topic has it, `0.50` and not `0.5`: so Apache Kafka answers.
+        # Apache Kafka returns a topic's own value as it was written, `0.50` and not `0.5`.
         Effective(name, configs.get(name, resolved.text(name)), resolved.source_of(name), setting.sensitive)
         for name, setting in TopicSettings.declared().items()
         if not setting.internal or name in configs

@@ -1,12 +1,12 @@
-"""The controller: a request on wire classes -> the records that it means, and the response.
+"""The controller: a request on wire classes -> the records to write, and the response.
 
 Rules:
-- It decides on one image and changes nothing. The driver appends the records, replays them into the next image,
-  and lets the response leave when they are committed; then it may decide the next request.
-- The records of a decision stand right behind the image that it was made on, as one batch: a broker's epoch and the
-  offsets that brokers must have read are counted from there.
-- A whole request that fails raises KafkaError; what fails in part is in the response.
-- It reads no clock: `now_ms` is monotonic time. `deadline_ms` says when `time_passed` has something to do.
+- The controller decides on one image and changes nothing. The driver appends the records, replays them into the next
+  image, and sends the response when they are committed. The next request is decided on the next image.
+- The records of a decision directly follow the image that it was made on, as one batch: a broker's epoch and the
+  offsets that brokers must have read are computed from the image's offset.
+- A request that fails as a whole raises KafkaError; partial failures are in the response.
+- The controller reads no clock: `now_ms` is monotonic time. `deadline_ms` is when `time_passed` has work to do.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ else:
     scram = LazyModule("ottla.controller.scram")
     update_features = LazyModule("ottla.controller.update_features")
 
-#: A request without a named version is as new as this program knows.
+#: The version of a request without one: newer than any that this program knows.
 NEWEST = 32767
-#: The partitions that a silent broker loses in one step: some milliseconds.
+#: The number of partitions that a silent broker loses in one step, which takes a few milliseconds.
 FENCED_AT_ONCE = 1000
 
 
 class Ask(NamedTuple):
-    """A request and what it is decided on."""
+    """A request with the context for its decision."""
 
     image: Image
     request: Any
@@ -70,27 +70,27 @@ class Ask(NamedTuple):
 
 
 class Controller:
-    """Decides for a cluster. `settings` are those of the node that it runs on; `rng` gives ids and placement."""
+    """The decisions for a cluster. `settings` are those of the local node; `rng` is for ids and placement."""
 
     def __init__(self, settings: ServerSettings, rng: Rng, cluster_id: str) -> None:
         self._settings = settings
         self._rng = rng
         self._cluster_id = cluster_id
         self._active: Active | None = None
-        #: The quorum's level, which is no record of the metadata (KIP-853); the driver keeps it up to date.
+        #: The quorum's kraft.version, which is not a metadata record (KIP-853). The driver keeps it up to date.
         self.kraft_version = 1
-        #: The ids of the quorum's voters, kept up to date in the same way.
+        #: The ids of the quorum's voters. The driver keeps them up to date.
         self.voters: Sequence[int] = ()
-        #: Wall time, which tokens end by; kept up to date in the same way.
+        #: Wall-clock time, for the expiry of tokens. The driver keeps it up to date.
         self.wall_ms = 0
         self._tokens: delegation_token.TokenControl | None = None
 
     def activate(self, image: Image, now_ms: int) -> None:
-        """This is the active controller from now on; `image` is all that was appended."""
+        """Become the active controller; `image` covers everything that was appended."""
         self._active = Active(image, self._settings, now_ms)
 
     def resign(self) -> None:
-        """This is no longer the active controller: forget what no record says."""
+        """Stop being the active controller and drop the volatile state."""
         self._active = None
 
     @property
@@ -106,19 +106,19 @@ class Controller:
         *,
         now_ms: int,
     ) -> Decision:
-        """What a request comes to on this image. TypeError for a request that no controller takes."""
+        """Decide a request on this image. Raise TypeError for a request that no controller handles."""
         decide = _DECIDE.get(type(request).__name__)
         if decide is None:
             raise TypeError(f"the controller does not take {type(request).__name__}")
         return decide(self, Ask(image, request, version, charge, now_ms))
 
     def heard(self, broker: BrokerImage, now_ms: int) -> None:
-        """This broker lives; no heartbeat is needed to know it."""
+        """Renew the session of a broker that is known to be alive without a heartbeat."""
         if self._active is not None:
             self._active.sessions.touch(broker.broker_id, broker.epoch, now_ms)
 
     def deadline_ms(self) -> int | None:
-        """When `time_passed` has something to do, None while nothing waits for time."""
+        """Return when `time_passed` has work to do; None if no timer is running."""
         active = self._active
         if active is None:
             return None
@@ -126,11 +126,11 @@ class Controller:
         return min((each for each in due if each is not None), default=None)
 
     def tokens_due_ms(self) -> int | None:
-        """When tokens that have ended are to be removed: all that is due on a node without others."""
+        """Return when expired tokens are due for removal: the only timer of a single-node cluster."""
         return None if self._active is None else self._active.tokens.due_ms
 
     def time_passed(self, image: Image, now_ms: int) -> Decision:
-        """Do one thing that is due; its records may be none. Call it again while `deadline_ms` is not past `now_ms`."""
+        """Do one due task, possibly without records. Call it again until `deadline_ms` is after `now_ms`."""
         draft = self._draft(image)
         active = draft.active
         if active.tokens.is_due(now_ms):
@@ -153,7 +153,7 @@ class Controller:
         assert self._active is not None, "only an active controller decides about brokers"
         return Draft(image, self._settings, self._active)
 
-    # ---- requests, by name: what is rare is imported on its first use
+    # ---- requests, by name: rare commands are imported on first use
 
     def _create_topics(self, ask: Ask) -> Decision:
         return create_topics.create_topics(ask.image, self._settings, self._rng, ask.request, ask.charge)

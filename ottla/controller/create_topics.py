@@ -1,11 +1,11 @@
 """CreateTopics (key 19) and CreatePartitions (key 37).
 
 Rules:
-- A topic fails alone; the others of the request are made. What is made stands in the log as one batch.
-- The records of a topic are its name, its settings, its partitions, in this order.
+- A topic fails alone; the others of the request are created. All created topics are one batch in the log.
+- The records of a topic are its name, its settings and its partitions, in this order.
 - `validate_only` runs every check and writes nothing.
 
-KIPs: 4 admin, 195 more partitions, 464 defaults, 516 topic ids, 525 the response tells the settings.
+KIPs: 4 admin, 195 more partitions, 464 defaults, 516 topic ids, 525 settings in the response.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ottla.wire.api.create_topics import (
 )
 from ottla.wire.record.metadata import ConfigRecord, TopicRecord
 
-#: What one request may make (ReplicationControlManager).
+#: The maximum number of partitions that one request may create (ReplicationControlManager).
 PARTITIONS_MAX = 10_000
 _TOO_MANY = "Excessively large number of partitions per request."
 
@@ -45,7 +45,7 @@ _TOO_MANY = "Excessively large number of partitions per request."
 def create_topics(
     image: Image, settings: ServerSettings, rng: Rng, request: CreateTopicsRequest, charge: MutationQuota = unlimited
 ) -> Decision:
-    """Make the topics of a request."""
+    """Create the topics of a request."""
     names = [topic.name for topic in request.topics]
     twice = dict.fromkeys(name for name, times in Counter(names).items() if times > 1)
     wanted = [topic for topic in request.topics if topic.name not in twice and topic.name != METADATA_TOPIC]
@@ -86,7 +86,7 @@ def _create(
     image: Image, settings: ServerSettings, rng: Rng, topic: CreatableTopic, collisions: dict[str, str]
 ) -> tuple[list[Any], CreatableTopicResult]:
     check_name(topic.name)
-    # An existing topic weighs more than a collision: it collides with itself.
+    # Check for an existing topic first: it would collide with itself.
     if topic.name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     if may_collide(topic.name) and collision_name(topic.name) in collisions:
@@ -112,7 +112,7 @@ def _create(
         error_message=None,
         num_partitions=len(assigned),
         replication_factor=len(assigned[0][0]),
-        # A list in any case: Apache's Java Admin fails on null, which the schema allows.
+        # Always a list: the schema allows null, but Apache's Java Admin fails on it.
         configs=[
             CreatableTopicConfigs(
                 name=each.name,
@@ -136,7 +136,7 @@ def _configs(topic: CreatableTopic) -> dict[str, str]:
 
 
 def _assigned(image: Image, topic: CreatableTopic) -> list[tuple[list[int], list[int]]]:
-    """(replicas, ISR) of each partition as the user wants them."""
+    """Return (replicas, ISR) of each partition according to the manual assignment."""
     for given, what in ((topic.replication_factor, "replication factor"), (topic.num_partitions, "numPartitions")):
         if given != -1:
             why = f"A manual partition assignment was specified, but {what} was not set to -1."
@@ -171,7 +171,7 @@ def _active(image: Image, replicas: list[int], index: int) -> list[int]:
 def _placed(
     image: Image, settings: ServerSettings, rng: Rng, topic: CreatableTopic
 ) -> list[tuple[list[int], list[int]]]:
-    """(replicas, ISR) of each partition as the placement gives them."""
+    """Return (replicas, ISR) of each partition, placed automatically."""
     factor, count = topic.replication_factor, topic.num_partitions
     if factor < -1 or factor == 0:
         why = "Replication factor must be larger than 0, or -1 to use the default value."
@@ -190,13 +190,13 @@ def _placed(
 
 
 def _new_topic_id(image: Image, rng: Rng) -> Uuid:
-    """A random UUID (version 4) that is free; Kafka keeps the lowest hundred for itself, and none begins with `-`."""
+    """Return a random UUID (version 4) that is unused, is not one of Kafka's reserved ids and has no leading `-`."""
     while True:
         raw = bytearray(rng.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         topic_id = Uuid(bytes(raw))
-        # A text that begins with a dash would be taken for an option on a command line: 0b111110 is `-`.
+        # A command line would take a text with a leading dash for an option: 0b111110 is `-`.
         if raw[0] >> 2 != 0b111110 and topic_id not in image.topic_names:
             return topic_id
 
@@ -208,7 +208,7 @@ def _failed(name: str, code: ErrorCode, why: str | None) -> CreatableTopicResult
 def create_partitions(
     image: Image, rng: Rng, request: CreatePartitionsRequest, charge: MutationQuota = unlimited
 ) -> Decision:
-    """Give topics more partitions."""
+    """Add partitions to topics."""
     names = [topic.name for topic in request.topics]
     twice = {name for name, times in Counter(names).items() if times > 1}
     records: list[Any] = []

@@ -1,4 +1,4 @@
-"""What a command of the controller comes to: records to write and the response that may leave after."""
+"""The result of a controller command: the records to write and the response to send after their commit."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from ottla.kernel.named import NamedTuple
 
 
 class Decision(NamedTuple):
-    """What is written and what is answered; the response leaves when all records are committed."""
+    """The records to write and the response, which is sent when all records are committed."""
 
     records: list[Any]
     response: Any
-    #: The kraft.version that the quorum must have from now on; None leaves it. It goes into the log before `records`.
+    #: The new kraft.version of the quorum; None leaves it unchanged. It is written before `records`.
     kraft_version: int | None = None
-    #: The records stand in the log together or not at all. Otherwise each of them may stand there without those after
-    #: it: many are written as several batches (Apache Kafka's ControllerResult).
+    #: The records are written together or not at all. Otherwise a prefix of them may be written: many records are split
+    #: into several batches (Apache Kafka's ControllerResult).
     atomic: bool = True
 
 
-#: Told how many partitions a command makes or deletes, before it does; a KafkaError refuses them (KIP-599).
+#: Called with the number of partitions that a command is about to create or delete; raises KafkaError to reject them
+#: (KIP-599).
 MutationQuota = Callable[[int], None]
 
 
@@ -30,5 +31,5 @@ def unlimited(partitions: int) -> None:
 
 
 def message_or_none(error: KafkaError) -> str | None:
-    """The text that goes with an error, or None where the code says all."""
+    """Return the message of an error; None if it has none."""
     return error.message or None

@@ -1,12 +1,12 @@
-"""Delegation tokens in the metadata: Create-, Renew- and ExpireDelegationToken (keys 38 to 40), and tokens that end.
+"""Delegation tokens in the metadata: Create-, Renew- and ExpireDelegationToken (keys 38 to 40), and their expiry.
 
 Rules:
-- A token belongs to its owner, who may be another than the requester. Its owner and its renewers may renew and end it.
-- A token ends at its expiry timestamp, which renewing moves, and at the latest at its max timestamp. Tokens that have
-  ended are removed every `delegation.token.expiry.check.interval.ms`.
-- A principal has at most `TOKENS_MAX` tokens that it asked for, of `NAMES_LENGTH_MAX` characters of names each; more is
-  POLICY_VIOLATION. Apache Kafka has no bound: one client could fill the memory of every node.
-- Without `delegation.token.secret.key` every request is answered with DELEGATION_TOKEN_AUTH_DISABLED.
+- A token belongs to its owner, who can differ from the requester. Its owner and its renewers may renew and expire it.
+- A token expires at its expiry timestamp, which a renewal moves, and at the latest at its max timestamp. Expired tokens
+  are removed every `delegation.token.expiry.check.interval.ms`.
+- A principal may request at most `TOKENS_MAX` tokens, each with at most `NAMES_LENGTH_MAX` characters of names; beyond
+  that it gets POLICY_VIOLATION. Apache Kafka has no limit: one client could fill the memory of every node.
+- Without `delegation.token.secret.key` every request gets DELEGATION_TOKEN_AUTH_DISABLED.
 
 Timestamps are wall time in ms. KIPs: 48, 373, 900.
 """
@@ -31,16 +31,16 @@ from ottla.wire.record.security import DelegationTokenRecord, RemoveDelegationTo
 
 _INT64_MAX = (1 << 63) - 1
 _ID_BYTES = 16
-#: The version of Create- and DescribeDelegationToken that names the requester (KIP-373).
+#: The first version of Create- and DescribeDelegationToken that has the requester (KIP-373).
 REQUESTER_FROM = 3
-#: Tokens that one step removes.
+#: The maximum number of tokens that one step removes.
 REMOVED_AT_ONCE = 1000
 TOKENS_MAX = 10_000
 NAMES_LENGTH_MAX = 4096
 
 
 class TokenCommand(NamedTuple):
-    """A request about a token, the principal that asks (`User:ann`), and the request's version."""
+    """A request about a token, the requesting principal (`User:ann`), and the request's version."""
 
     request: Any
     requester: str
@@ -48,7 +48,7 @@ class TokenCommand(NamedTuple):
 
 
 class TokenControl:
-    """The tokens of a cluster. The controller makes it, and gives it the time in each call."""
+    """The token commands. The controller creates it and passes the time with each call."""
 
     def __init__(self, settings: ServerSettings, rng: Rng) -> None:
         self._settings = settings
@@ -57,7 +57,7 @@ class TokenControl:
         self._keys = TokenKeys(key) if key else None
 
     def decide(self, image: Image, command: TokenCommand, now_ms: int) -> Decision:
-        """The records that a request means."""
+        """Decide a request."""
         refusal = ErrorCode.NONE
         if self._keys is None:
             refusal = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
@@ -101,7 +101,7 @@ class TokenControl:
         return Decision([record], response)
 
     def _new_id(self) -> str:
-        """A random id that begins with no dash, as Apache Kafka's, so that no command takes it for an option."""
+        """Return a random id without a leading dash, as in Apache Kafka, so that no command takes it for an option."""
         while (found := uuid_text(self._rng.randbytes(_ID_BYTES))).startswith("-"):
             pass
         return found
@@ -109,7 +109,7 @@ class TokenControl:
     def _found(
         self, image: Image, secret: bytes, requester: str, now_ms: int
     ) -> tuple[DelegationTokenRecord | None, ErrorCode, bool]:
-        """The token, why it may not be changed by the requester, and whether it has ended."""
+        """Return the token, the error if the requester may not change it, and whether it has expired."""
         assert self._keys is not None
         token = self._keys.find(image.tokens, secret)
         if token is None:
@@ -156,7 +156,7 @@ class TokenControl:
 def create_response(
     request: create.CreateDelegationTokenRequest, requester: str, version: int
 ) -> create.CreateDelegationTokenResponse:
-    """What every answer to a request for a token says: whose it would be, and the principal that asks."""
+    """Build the part that every response to a token creation has: the owner and the requester."""
     kind, _, name = requester.partition(":")
     response = create.CreateDelegationTokenResponse(principal_type=kind, principal_name=name)
     if version >= REQUESTER_FROM:
@@ -184,7 +184,7 @@ def _is_too_much(
 
 
 def ended_tokens(image: Image, now_ms: int) -> list[Any]:
-    """The records that remove tokens which have ended, REMOVED_AT_ONCE at most."""
+    """Return the records that remove expired tokens, at most REMOVED_AT_ONCE."""
     ended = (each.token_id for each in image.tokens.values() if _has_ended(each, now_ms))
     return [RemoveDelegationTokenRecord(token_id=each) for each, _ in zip(ended, range(REMOVED_AT_ONCE), strict=False)]
 

@@ -23,7 +23,7 @@ def delete_topics(
     version: int,
     charge: MutationQuota = unlimited,
 ) -> Decision:
-    """Each topic of the request, once."""
+    """Delete the topics of a request."""
     if not settings.delete_topic_enable:
         return Decision([], DeleteTopicsResponse(responses=_disabled(request, version)))
     results: list[DeletableTopicResult] = []

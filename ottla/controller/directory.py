@@ -1,10 +1,10 @@
-"""Where replicas lie: AssignReplicasToDirs (key 73), and directories that are gone (KIP-858).
+"""The log directories of replicas: AssignReplicasToDirs (key 73), and failed directories (KIP-858).
 
 Rules:
-- A broker with several directories says after the fact where it put a replica; a partition in a directory that its
-  broker does not have (any more) is offline there.
-- A partition whose only replica is offline has no leader, and keeps its in-sync set: its records are still the truth
-  when the directory comes back.
+- A broker with several directories reports afterwards where it placed a replica. A replica in a directory that its
+  broker does not have, or has lost, is offline.
+- A partition whose only replica is offline has no leader and keeps its ISR: its records are still valid when the
+  directory comes back.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ else:
 
 
 def assign_replicas(draft: Draft, request: assign.AssignReplicasToDirsRequest) -> Decision:
-    """Note where a broker has put its replicas."""
+    """Record the directories in which a broker placed its replicas."""
     if draft.image.metadata_version < DIRECTORIES_FROM:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     check_broker_epoch(draft.image, request.broker_id, request.broker_epoch)
@@ -51,7 +51,7 @@ def assign_replicas(draft: Draft, request: assign.AssignReplicasToDirsRequest) -
                 parts.append(assign.ResponsePartitionData(partition_index=each.partition_index, error_code=code))
             topics.append(assign.ResponseTopicData(topic_id=topic.topic_id, partitions=parts))
         response.directories.append(assign.ResponseDirectoryData(id=directory.id, topics=topics))
-    # What was put into a directory that has failed since is offline.
+    # A replica in a directory that has failed since is offline.
     draft.update(list(offline), gone=request.broker_id)
     return Decision(draft.records, response, atomic=False)
 
@@ -71,7 +71,7 @@ def _assign(draft: Draft, broker_id: int, directory: Uuid, key: PartitionKey) ->
 
 
 def directories_offline(draft: Draft, broker: BrokerImage, offline: Sequence[Uuid]) -> None:
-    """These directories of a broker have failed: it leaves the ISR of what lies in them."""
+    """Remove a broker from the ISRs of the replicas in its failed directories."""
     failed = [directory for directory in broker.log_dirs if directory in offline]
     if not failed or draft.image.metadata_version < DIRECTORIES_FROM:
         return
@@ -84,7 +84,7 @@ def directories_offline(draft: Draft, broker: BrokerImage, offline: Sequence[Uui
 
 
 def directories_cordoned(draft: Draft, broker: BrokerImage, directories: Sequence[Uuid] | None) -> None:
-    """These directories of a broker, and no others, get no new replicas (KIP-1066); None says nothing."""
+    """Set a broker's cordoned directories, which get no new replicas (KIP-1066); None leaves them unchanged."""
     if directories is None or draft.image.metadata_version < CORDONED_DIRECTORIES_FROM:
         return
     if broker.cordoned_log_dirs is None or set(broker.cordoned_log_dirs) != set(directories):
@@ -96,9 +96,9 @@ def directories_cordoned(draft: Draft, broker: BrokerImage, directories: Sequenc
 
 
 def directories_left(image: Image, broker_id: int, online: Sequence[Uuid]) -> list[Any]:
-    """A broker has only these directories left: what it led in the others has no leader.
+    """Return the records after which a broker has only these directories, and leads nothing in any other.
 
-    Nothing at levels whose records know no directories.
+    Empty at a metadata.version without directories.
     """
     if image.metadata_version < DIRECTORIES_FROM:
         return []

@@ -1,4 +1,4 @@
-"""The records of one decision while it is made, and the partitions as they are with them."""
+"""The records of a decision in progress, and the partitions with these records applied."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOBODY = -1
 
 
 class Draft:
-    """Made for one decision: two changes of one partition in it build on each other."""
+    """A decision in progress: a second change of a partition builds on the first."""
 
     def __init__(self, image: Image, settings: ServerSettings, active: Active) -> None:
         self.image = image
@@ -31,18 +31,18 @@ class Draft:
 
     @property
     def index(self) -> PartitionIndex:
-        """The partitions of the image, without what was decided since."""
+        """The partitions of the image, without the draft's own changes."""
         return self.active.index(self.image)
 
     def rules(self, topic: TopicImage) -> TopicRules:
-        """What the topic's settings allow."""
+        """Return the topic's election rules."""
         found = self._rules.get(topic.name)
         if found is None:
             found = self._rules[topic.name] = rules_of(self.image, self.settings, topic)
         return found
 
     def partition(self, topic: TopicImage, index: int) -> PartitionImage:
-        """The partition with what was decided so far. IndexError when there is none."""
+        """Return the partition with the draft's changes applied. IndexError if it does not exist."""
         partition = topic.partitions[index]
         if self._changes:
             for record in self._changes.get(PartitionKey(topic.topic_id, index), ()):
@@ -50,11 +50,11 @@ class Draft:
         return partition
 
     def change(self, topic: TopicImage, index: int) -> PartitionChange:
-        """A change to fill in."""
+        """Start a change of the partition."""
         return PartitionChange(self.image, self.rules(topic), topic, index, self.partition(topic, index))
 
     def add(self, topic: TopicImage, index: int, record: PartitionChangeRecord | None) -> None:
-        """Take the record of a change, if there is one."""
+        """Add the record of a change, if there is one."""
         if record is not None:
             self.records.append(record)
             self._changes.setdefault(PartitionKey(topic.topic_id, index), []).append(record)
@@ -62,9 +62,9 @@ class Draft:
     def update(
         self, keys: list[PartitionKey], *, gone: int = NOBODY, back: int = NOBODY, crashed: int = NOBODY
     ) -> None:
-        """Leaders and in-sync sets of these partitions when a broker is `gone`, comes `back`, or has `crashed`.
+        """Update leaders and ISRs of these partitions after a broker is `gone`, comes `back`, or has `crashed`.
 
-        A crashed broker may have lost records: it is no eligible leader replica either.
+        A crashed broker may have lost records, so it is not an eligible leader replica either.
         """
         image = self.image
         for key in keys:

@@ -1,10 +1,10 @@
-"""Elections: ElectLeaders (key 43), and what a broker that comes back takes over.
+"""Elections: ElectLeaders (key 43), and the partitions that a returning broker takes over.
 
 Rules:
-- A leader is active, and the directory of its replica is online: in any other it would lead an empty log.
-- A clean leader is of the ISR or, with KIP-966, of the eligible leader replicas.
-- A broker that comes back after a crash may have lost what it had not synced, so each partition that it led begins a
-  new leader epoch: consumers that read past its new end find out by the epoch (KIP-101, KIP-320).
+- A leader is active, and the directory of its replica is online: otherwise it would lead an empty log.
+- A clean leader is in the ISR or, with KIP-966, one of the eligible leader replicas.
+- A broker that returns after a crash may have lost unsynced records, so each partition that it led starts a new leader
+  epoch: consumers that read past the new end detect the truncation by the epoch (KIP-101, KIP-320).
 
 KIPs: 460 elections, 704 recovery state, 966 eligible leader replicas.
 """
@@ -29,12 +29,12 @@ else:
     elect_api = LazyModule("ottla.wire.api.elect_leaders")
 
 _KINDS = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
-#: Elections that a check of all partitions makes in one batch (QuorumController.MAX_ELECTIONS_PER_IMBALANCE).
+#: The maximum elections in one batch of a periodic check (QuorumController.MAX_ELECTIONS_PER_IMBALANCE).
 AT_ONCE = 1000
 
 
 def elect_leaders(draft: Draft, request: elect_api.ElectLeadersRequest) -> Decision:
-    """Elect the first replica, or any when none in sync is left."""
+    """Elect the preferred leader, or with an unclean election any replica if none is in sync."""
     if request.topic_partitions == []:
         return Decision([], elect_api.ElectLeadersResponse())
     kind = _KINDS.get(request.election_type)
@@ -80,7 +80,7 @@ def _elect(draft: Draft, name: str, index: int, kind: ElectionKind) -> None:
 
 
 def elect(draft: Draft, topic: TopicImage, index: int, kind: ElectionKind) -> bool:
-    """Elect a leader of this kind; False when the partition stays as it is."""
+    """Run an election of this kind; return False if the partition does not change."""
     change = draft.change(topic, index)
     change.election = kind
     record = change.build()
@@ -89,7 +89,7 @@ def elect(draft: Draft, topic: TopicImage, index: int, kind: ElectionKind) -> bo
 
 
 def elect_preferred(draft: Draft) -> None:
-    """The first replicas that are in sync lead again, as many as one batch takes."""
+    """Elect preferred leaders, at most AT_ONCE."""
     for key in draft.index.unpreferred():
         if len(draft.records) >= AT_ONCE:
             return
@@ -99,7 +99,7 @@ def elect_preferred(draft: Draft) -> None:
 
 
 def elect_unclean(draft: Draft) -> None:
-    """Partitions without a leader get any replica, where their topics allow it; as many as one batch takes."""
+    """Elect any replica for leaderless partitions whose topics allow it, at most AT_ONCE."""
     for key in draft.index.leaderless():
         if len(draft.records) >= AT_ONCE:
             return
@@ -110,13 +110,13 @@ def elect_unclean(draft: Draft) -> None:
 
 
 def clean_leaders(partition: PartitionImage) -> tuple[int, ...]:
-    """The replicas that hold every committed record, in the order in which they would be asked to lead."""
+    """Return the replicas that have every committed record, in order of preference."""
     eligible = partition.isr + partition.eligible_leader_replicas
     return tuple(replica for replica in partition.replicas if replica in eligible)
 
 
 def elected(topic_id: Uuid, index: int, partition: PartitionImage, leader: int) -> PartitionChangeRecord:
-    """The record by which `leader` begins a leader epoch."""
+    """Return the record with which `leader` starts a leader epoch."""
     record = PartitionChangeRecord(topic_id=topic_id, partition_id=index, leader=leader)
     is_sole = len(partition.replicas) == 1
     if leader not in partition.isr:
@@ -129,14 +129,14 @@ def elected(topic_id: Uuid, index: int, partition: PartitionImage, leader: int) 
             record.last_known_elr = []
         if not clean and not is_sole and not partition.leader_recovery_state:
             record.leader_recovery_state = RECOVERING
-    # What an unclean leader lost is lost; a sole replica has no follower to tell, and is recovered at once.
+    # A sole replica has no followers to truncate, so after an unclean election it is recovered at once.
     if is_sole and partition.leader_recovery_state:
         record.leader_recovery_state = RECOVERED
     return record
 
 
 def take_over(image: Image, broker_id: int, *, crashed: bool) -> list[PartitionChangeRecord]:
-    """What a broker that was just unfenced leads: partitions without a leader and, after a crash, its own again."""
+    """Return the elections of a newly unfenced broker: leaderless partitions and, after a crash, those it led."""
     records = []
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
@@ -145,7 +145,7 @@ def take_over(image: Image, broker_id: int, *, crashed: bool) -> list[PartitionC
             elif partition.leader == broker_id:
                 takes = crashed
             elif partition.leader == NO_LEADER:
-                # The last leader known comes back as the leader when no other was left (KIP-966).
+                # The last known leader leads again if no other replica was left (KIP-966).
                 takes = broker_id in clean_leaders(partition) or (
                     not partition.isr and not partition.eligible_leader_replicas and broker_id in _last(partition)
                 )

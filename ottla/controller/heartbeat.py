@@ -1,11 +1,11 @@
-"""BrokerHeartbeat (key 63): a broker lives, and what it may do now; and what becomes of one that is silent.
+"""BrokerHeartbeat (key 63): grants a broker's requested state, and fences brokers that are silent.
 
 Rules:
-- A broker is unfenced when it wants it and has read its own registration.
-- A broker that wants to stop first loses its leaders (controlled shutdown); it may stop when every active broker has
-  read that. A broker that leads nothing, is fenced or wants to be fenced too may stop at once.
-- The controller fences one silent broker at a time. A broker in many in-sync sets leaves them in several steps first.
-- A broker that was told to stop has no session any more: it may start again at once (0411).
+- A broker is unfenced when it requests that and has read its own registration.
+- A broker that requests a shutdown first loses its leaderships (controlled shutdown). It may stop when every active
+  broker has read these changes. A broker that leads nothing, is fenced, or also requests fencing may stop at once.
+- The controller fences one silent broker at a time. A broker in many ISRs leaves them in several steps first.
+- A broker that was told to stop has no session any more, so that it can start again at once (0411).
 
 KIPs: 631 heartbeats, 858 directories, 1066 cordoned directories.
 """
@@ -29,13 +29,13 @@ _FENCE, _UNFENCE, _STOPPING = 1, -1, 1
 class _Next(Enum):
     FENCED = "fenced"
     UNFENCED = "unfenced"
-    #: The broker must not lead any more; it waits until everyone knows.
+    #: The broker no longer leads; it waits until every active broker has read that.
     STOPPING = "stopping"
     STOPPED = "stopped"
 
 
 def broker_heartbeat(draft: Draft, request: BrokerHeartbeatRequest, now_ms: int) -> Decision:
-    """Note that the broker lives and grant what it wants."""
+    """Renew the broker's session and grant the state it requests."""
     image, active = draft.image, draft.active
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     broker = image.brokers[request.broker_id]
@@ -72,10 +72,9 @@ def broker_heartbeat(draft: Draft, request: BrokerHeartbeatRequest, now_ms: int)
 
 
 def fence(draft: Draft, broker: BrokerImage, at_once: int | None = None) -> bool:
-    """The broker leads nothing any more and leaves every ISR; then it is fenced.
+    """Take the broker out of every leadership and ISR, then fence it.
 
-    At most `at_once` partitions are changed where that is given; False when there are others, and the broker is not
-    fenced yet.
+    With `at_once`, change at most that many partitions; return False if others remain and the broker is not yet fenced.
     """
     partitions = draft.index.in_isr(broker.broker_id)
     if at_once is not None:
@@ -90,7 +89,7 @@ def fence(draft: Draft, broker: BrokerImage, at_once: int | None = None) -> bool
 
 
 def _is_left(image: Image, key: PartitionKey, broker_id: int) -> bool:
-    """Nothing leads the partition, and the broker stays in its in-sync set as the last one."""
+    """Return True if the partition is leaderless and the broker remains as the only member of its ISR."""
     topic = image.topic(key.topic_id)
     assert topic is not None, key
     partition = topic.partitions[key.partition]
@@ -98,7 +97,7 @@ def _is_left(image: Image, key: PartitionKey, broker_id: int) -> bool:
 
 
 def unfence(draft: Draft, broker: BrokerImage) -> None:
-    """The broker serves; it leads what has no leader and may have it as one."""
+    """Unfence the broker and elect it for the leaderless partitions that it may lead."""
     draft.records.append(
         BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
     )

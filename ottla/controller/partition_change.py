@@ -1,15 +1,16 @@
-"""What a partition is to become -> the record that makes it so (Apache Kafka's PartitionChangeBuilder).
+"""The target state of a partition -> the record of the change (Apache Kafka's PartitionChangeBuilder).
 
 Rules, in this order:
-- A reassignment is completed when the ISR has every replica that is added and one that stays (0750).
-- Below its least ISR a partition keeps those that leave the ISR as eligible leader replicas (ELR): they hold every
-  committed record. At the least ISR there are none (KIP-966).
-- Only replicas are eligible: one that a reassignment drops stays behind, and may be added again later (0410).
-- A leader that is no longer right is replaced: by a member of the ISR, of the ELR when the ISR is empty, by the last
-  leader known when both are, and by any replica when that is allowed. Those two are unclean: the ISR is that leader
-  alone, and it recovers (KIP-704).
-- A leader epoch begins with a leader and when a replica leaves the partition, and until metadata.version 3.5 when one
-  leaves the ISR.
+- A reassignment completes when the ISR contains every added replica and one that stays (0750).
+- While its ISR is smaller than min.insync.replicas, a partition keeps replicas that leave the ISR as eligible leader
+  replicas (ELR): they have every committed record. With a sufficient ISR, the ELR is empty (KIP-966).
+- Only replicas of the partition are eligible: a replica that a reassignment removed falls behind, and may be added
+  again later (0410).
+- An unusable leader is replaced by a member of the ISR; by one of the ELR if the ISR is empty; by the last known leader
+  if both are empty; by any replica if the topic allows it. The last two are unclean: the new leader is alone in the
+  ISR and recovers (KIP-704).
+- A leader epoch starts with a new leader, when a replica leaves the partition, and up to metadata.version 3.5 when a
+  replica leaves the ISR.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from ottla.metadata.image import NO_LEADER, Image, PartitionImage, TopicImage
 from ottla.wire.record.metadata import PartitionChangeRecord
 
 RECOVERED, RECOVERING = 0, 1
-#: From 3.6 on an ISR that shrinks begins no leader epoch.
+#: From 3.6 on, a shrinking ISR starts no leader epoch.
 _NO_EPOCH_ON_SHRINK_FROM = 12
 
 
 class ElectionKind(IntEnum):
-    """Which leader is wanted."""
+    """The replicas that an election may choose."""
 
-    #: The one there is, or another in sync.
+    #: The current leader, or another in-sync replica.
     ONLINE = 0
-    #: The first replica, when it is in sync.
+    #: The first replica, if it is in sync.
     PREFERRED = 1
-    #: As ONLINE, and any replica when none is in sync.
+    #: As ONLINE, or any replica if none is in sync.
     UNCLEAN = 2
 
 
 class PartitionChange:
-    """A change of one partition; set what is wanted, then `build`. It is used once."""
+    """A change of one partition: set the target state, then call `build` once."""
 
     def __init__(
         self, image: Image, rules: TopicRules, topic: TopicImage, index: int, partition: PartitionImage
@@ -53,23 +54,23 @@ class PartitionChange:
         self._old = partition
         self._elr = image.has_elr
         self._min_isr = rules.min_isr
-        #: What the record will say.
+        #: The fields of the record.
         self._says: dict[str, Any] = {}
         self.isr = list(partition.isr)
         self.replicas = list(partition.replicas)
         self.removing = list(partition.removing_replicas)
         self.adding = list(partition.adding_replicas)
         self.recovery = partition.leader_recovery_state
-        #: Broker -> where its replica lies from now on, for those that move.
+        #: Broker -> the new directory of its replica, for replicas that move.
         self.directories: dict[int, Uuid] = {}
-        #: Replicas that may have lost committed records: they are no eligible leaders.
+        #: Replicas that may have lost committed records and are not eligible leaders.
         self.unclean: tuple[int, ...] = ()
         self.election = ElectionKind.ONLINE
         self.acceptable: Callable[[int], bool] = lambda broker_id: may_lead(image, partition, broker_id)
         self._eligible = list(partition.eligible_leader_replicas)
 
     def build(self) -> PartitionChangeRecord | None:
-        """The record, None when nothing changes."""
+        """Return the record; None if nothing changes."""
         old, says = self._old, self._says
         if self.removing or self.adding:
             self._complete_reassignment()
@@ -83,7 +84,7 @@ class PartitionChange:
             self._eligible = []
         if self._eligible != list(old.eligible_leader_replicas):
             says["eligible_leader_replicas"] = self._eligible
-        # Before KIP-966 the last of the ISR stays in it.
+        # Before KIP-966 the last member stays in the ISR.
         if "isr" not in says and (self.isr or self._elr) and self.isr != list(old.isr):
             says["isr"] = self.isr
         shrinks = "isr" in says and not set(old.isr) <= set(self.isr)
@@ -100,7 +101,7 @@ class PartitionChange:
     def _complete_reassignment(self) -> None:
         isr = _without(self.isr, self.removing)
         replicas = _without(self.replicas, self.removing)
-        # A later goal may drop a replica that is still being added.
+        # A later reassignment may remove a replica that is still being added.
         adding = _without(self.adding, self.removing)
         if not isr or not replicas or not set(adding) <= set(isr):
             return
@@ -129,7 +130,7 @@ class PartitionChange:
                 self._says["leader_recovery_state"] = RECOVERING
 
     def _leader(self) -> tuple[int, bool]:
-        """The leader, and whether it may lack committed records."""
+        """Return the leader, and whether its election is unclean."""
         candidates = [self._old.leader, *self.replicas]
         if self.election is ElectionKind.PREFERRED:
             candidates.insert(0, self.replicas[0])
@@ -150,7 +151,7 @@ class PartitionChange:
         return holds_all and self.acceptable(replica)
 
     def _note_last_leader(self) -> None:
-        """The last leader is known while there is none."""
+        """Record the last known leader while there is no leader."""
         leader = self._says.get("leader")
         if not self._elr or leader is None:
             return
@@ -180,7 +181,7 @@ class PartitionChange:
 
 
 def allowed_election(rules: TopicRules) -> ElectionKind:
-    """What the topic allows when a leader is gone."""
+    """Return the kind of election that the topic allows when its leader is gone."""
     return ElectionKind.UNCLEAN if rules.may_be_unclean else ElectionKind.ONLINE
 
 

@@ -1,8 +1,8 @@
-"""Which brokers carry the replicas of a new partition.
+"""The placement of new replicas on brokers and in directories.
 
 Rules:
-- Only active brokers lead; fenced ones may carry replicas when there are not enough active ones.
-- Without a choice of the user's, replicas are spread over racks and brokers (`Racks`).
+- Only active brokers lead; fenced brokers may get replicas if there are too few active ones.
+- Without a manual assignment, replicas are spread over racks and brokers (`Racks`).
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from ottla.metadata.feature import DIRECTORIES_FROM
 from ottla.metadata.image import BrokerImage, Image, PartitionImage
 from ottla.wire.record.metadata import PartitionRecord
 
-#: Ids that say where a replica lies without naming a directory (KIP-858): Uuid(0, 0), before directories had ids, and
-#: Uuid(0, 1), wherever the broker likes.
+#: Directory ids that do not identify a directory (KIP-858): Uuid(0, 0) from before directories had ids, and Uuid(0, 1)
+#: for any directory that the broker chooses.
 MIGRATING_DIRECTORY = Uuid(bytes(16))
 UNASSIGNED_DIRECTORY = Uuid(bytes(15) + b"\x01")
-#: Uuid(0, 2): it was lost.
+#: Uuid(0, 2): the directory was lost.
 LOST_DIRECTORY = Uuid(bytes(15) + b"\x02")
-#: Ids that do not say which directory it is; it counts as online.
+#: Ids of an unknown directory, which counts as online.
 _UNKNOWN = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 def place(image: Image, rng: Rng, count: int, replication_factor: int) -> list[list[int]]:
-    """Replicas for `count` partitions, leaders first. INVALID_REPLICATION_FACTOR when it cannot be."""
+    """Place the replicas of `count` partitions, leaders first. Raise INVALID_REPLICATION_FACTOR if impossible."""
     usable = [
         broker
         for broker_id, broker in sorted(image.brokers.items())
@@ -49,14 +49,14 @@ def place(image: Image, rng: Rng, count: int, replication_factor: int) -> list[l
 
 
 def _is_cordoned(broker: BrokerImage) -> bool:
-    """Has it no directory for new replicas?"""
+    """Return True if all directories of the broker are cordoned."""
     if not broker.log_dirs or broker.cordoned_log_dirs is None:
         return False
     return set(broker.log_dirs) <= set(broker.cordoned_log_dirs)
 
 
 def check_assignment(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """A user's choice of replicas; INVALID_REPLICA_ASSIGNMENT when it cannot be."""
+    """Check a manual assignment; raise INVALID_REPLICA_ASSIGNMENT if it is invalid."""
     if not replicas:
         raise _misplaced("The manual partition assignment includes an empty replica list.")
     before = None
@@ -76,12 +76,12 @@ def check_assignment(image: Image, replicas: Sequence[int], replication_factor: 
 
 
 def active_of(image: Image, replicas: Sequence[int]) -> list[int]:
-    """The brokers of `replicas` that may lead."""
+    """Return the active brokers of `replicas`."""
     return [broker_id for broker_id in replicas if image.brokers[broker_id].is_active]
 
 
 def partition_record(image: Image, topic_id: Uuid, index: int, replicas: Sequence[int], isr: Sequence[int]) -> Any:
-    """The record of a new partition, led by the first in `isr`."""
+    """Return the record of a new partition, led by the first broker in `isr`."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
@@ -95,14 +95,14 @@ def partition_record(image: Image, topic_id: Uuid, index: int, replicas: Sequenc
 
 
 def directories_of(image: Image, replicas: Sequence[int]) -> list[Uuid]:
-    """The directory of each replica: a broker that has only one has no choice."""
+    """Return the default directory of each new replica; empty at a metadata.version without directories."""
     if image.metadata_version < DIRECTORIES_FROM:
         return []
     return [default_directory(image, broker_id) for broker_id in replicas]
 
 
 def default_directory(image: Image, broker_id: int) -> Uuid:
-    """Where a new replica lies as far as the controller knows."""
+    """Return the directory of a new replica: the broker's only directory, or UNASSIGNED if it has several."""
     broker = image.brokers.get(broker_id)
     if broker is None:
         return UNASSIGNED_DIRECTORY
@@ -111,19 +111,19 @@ def default_directory(image: Image, broker_id: int) -> Uuid:
 
 
 def may_lead(image: Image, partition: PartitionImage, broker_id: int) -> bool:
-    """An active broker whose replica lies in a directory that it has may lead (Apache Kafka's LeaderAcceptor)."""
+    """Return True if the broker is active and its replica's directory is online (Apache Kafka's LeaderAcceptor)."""
     broker = image.brokers.get(broker_id)
     return broker is not None and broker.is_active and not lies_elsewhere(partition, broker_id, broker.log_dirs)
 
 
 def is_offline(image: Image, partition: PartitionImage, broker_id: int) -> bool:
-    """Does this replica lie in a directory that its broker does not have?"""
+    """Return True if this replica is in a directory that its broker does not have."""
     broker = image.brokers.get(broker_id)
     return broker is not None and lies_elsewhere(partition, broker_id, broker.log_dirs)
 
 
 def lies_elsewhere(partition: PartitionImage, broker_id: int, directories: Sequence[Uuid]) -> bool:
-    """Does the broker's replica lie in another directory than these?
+    """Return True if the broker's replica is in none of these directories.
 
     A broker that registered before directories had ids has none; its replicas count as online.
     """
@@ -132,14 +132,14 @@ def lies_elsewhere(partition: PartitionImage, broker_id: int, directories: Seque
 
 
 def directory_is_online(directory: Uuid, directories: Sequence[Uuid]) -> bool:
-    """Does a broker with these directories serve what lies in this one, as far as the controller knows?"""
+    """Return True if, as far as the controller knows, a broker with these directories serves this directory."""
     if directory == LOST_DIRECTORY:
         return False
     return directory in _UNKNOWN or not directories or directory in directories
 
 
 def directory_of(partition: PartitionImage, broker_id: int) -> Uuid | None:
-    """The directory of a broker's replica as the metadata names it, None where it does not."""
+    """Return the directory of a broker's replica; None if the metadata does not identify it."""
     if not partition.directories or broker_id not in partition.replicas:
         return None
     directory = partition.directories[partition.replicas.index(broker_id)]

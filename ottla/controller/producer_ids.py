@@ -1,4 +1,4 @@
-"""AllocateProducerIds (key 67): blocks of producer ids, each given once forever (KIP-730)."""
+"""AllocateProducerIds (key 67): blocks of producer ids; no id is ever allocated twice (KIP-730)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 def allocate_producer_ids(image: Image, request: allocate.AllocateProducerIdsRequest) -> Decision:
-    """The next block, for a broker that is registered with this epoch."""
+    """Allocate the next block to a registered broker."""
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     first = max(0, image.next_producer_id)
     if first > _INT64_MAX - BLOCK_SIZE:

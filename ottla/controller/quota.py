@@ -1,11 +1,11 @@
 """Client quotas in the metadata: AlterClientQuotas (key 49) and DescribeClientQuotas (key 48).
 
 Rules:
-- An entity is a user, a client id, both, or an ip; a name of None is the default of its kind.
-- An entity fails alone and whole, and nothing is written where nothing changes.
-- Rates of bytes and of connections are whole numbers, the two others are not; all are more than 0.
+- An entity is a user, a client id, both, or an IP; a name of None is the default of its kind.
+- An entity fails alone and as a whole. Unchanged quotas are not written.
+- Byte rates and connection rates are whole numbers; the other two are not. All must be greater than 0.
 
-KIPs: 13, 55 user and client quotas, 546 this API, 599 controller mutations, 612 connections by ip.
+KIPs: 13, 55 user and client quotas, 546 this API, 599 controller mutations, 612 connections by IP.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REQUEST_PERCENTAGE = UserQuotas.request_percentage.name
 CONTROLLER_MUTATION_RATE = UserQuotas.controller_mutation_rate.name
 CONNECTION_CREATION_RATE = AddressQuotas.connection_creation_rate.name
 
-#: Whole numbers: the largest value, and how its type is called.
+#: Whole numbers: the largest value, and the name of the type.
 _WHOLE = {ConfigType.LONG: (LONG_MAX, "a LONG"), ConfigType.INT: (INT_MAX, "an INT")}
 _FRACTION = 1e-6
 
@@ -90,7 +90,7 @@ def _changed(image: Image, entity: QuotaEntity, operations: list[alter.OpData]) 
 
 
 def _keys(entity: QuotaEntity) -> Mapping[str, Setting[Any]]:
-    """What may be set on this entity."""
+    """Return the quotas that may be set on this entity."""
     names = dict(entity)
     if not names:
         raise _invalid("Invalid empty client quota entity")
@@ -122,7 +122,7 @@ def _is_address(name: str) -> bool:
 def _check_value(keys: Mapping[str, Setting[Any]], key: str, value: float) -> None:
     if key not in keys:
         raise _invalid(f"Invalid configuration key {key}")
-    # Written so that what is not a number is refused too.
+    # This form also rejects NaN.
     if not value > 0:
         raise _invalid(f"Quota {key} must be greater than 0")
     if keys[key].type in _WHOLE:
@@ -136,7 +136,7 @@ def _check_value(keys: Mapping[str, Setting[Any]], key: str, value: float) -> No
 def describe_client_quotas(
     image: Image, request: describe.DescribeClientQuotasRequest
 ) -> describe.DescribeClientQuotasResponse:
-    """The entities that match every component of the filter; a strict filter wants no other kinds in them."""
+    """Return the entities that match every component; with a strict filter, those without any other kind."""
     exact, specified = _filter(request)
     entries = []
     for entity, quotas in image.quotas.items():
@@ -154,7 +154,7 @@ def describe_client_quotas(
 
 
 def _filter(request: describe.DescribeClientQuotasRequest) -> tuple[dict[str, str | None], set[str]]:
-    """(kind -> the name it must have, kinds of which any name will do)."""
+    """Return (kind -> the required name, kinds that match any name)."""
     exact: dict[str, str | None] = {}
     specified: set[str] = set()
     for each in request.components:

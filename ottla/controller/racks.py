@@ -1,10 +1,11 @@
-"""Replicas over racks and brokers, as Apache Kafka's StripedReplicaPlacer places them.
+"""Spreads replicas over racks and brokers like Apache Kafka's StripedReplicaPlacer.
 
 Rules:
-- The leader is an active broker of the rack whose turn it is; the other replicas go round the racks from there, so that
-  they are in as many racks as there are. Within a rack active brokers come before fenced ones.
-- Each partition begins one rack and one broker further than the last, so that leaders spread as well.
-- When every active broker has led, racks and brokers are shuffled: partitions do not all share the same followers.
+- The leader is an active broker of the next rack. The other replicas follow round-robin from there, so that they are in
+  as many racks as possible. Within a rack, active brokers come before fenced ones.
+- Each partition starts one rack and one broker after the previous one, so that leaders are spread as well.
+- When every active broker has led, racks and brokers are shuffled, so that partitions do not all share the same
+  followers.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from ottla.metadata.image import BrokerImage
 
 
 class _Stripe:
-    """Brokers that take turns."""
+    """Brokers chosen in rotation."""
 
     def __init__(self) -> None:
         self.brokers: list[int] = []
         self._index = self._offset = self._round = 0
 
     def begin(self, rng: Rng) -> None:
-        """Start anywhere."""
+        """Start at a random broker."""
         if len(self.brokers) > 1:
             self._offset = rng.randrange(len(self.brokers))
 
     def next(self, round_number: int) -> int | None:
-        """The next broker of this round, None when each was taken."""
+        """Return the next broker of this round; None if all were chosen."""
         if not self.brokers:
             return None
         if self._round != round_number:
@@ -52,10 +53,10 @@ class _Rack:
 
 
 class Racks:
-    """Made for one request; `place` gives one partition after the other."""
+    """The placement for one request; each call of `place` places one partition."""
 
     def __init__(self, brokers: Iterable[BrokerImage], rng: Rng) -> None:
-        """`brokers` by id, one of them active at least."""
+        """Take the brokers, sorted by id; at least one is active."""
         self._rng = rng
         racks: dict[str | None, _Rack] = {}
         self._active_count = 0
@@ -71,7 +72,7 @@ class Racks:
         self._offset = rng.randrange(len(self._racks)) if len(self._racks) > 1 else 0
 
     def place(self, replication_factor: int) -> list[int]:
-        """The replicas of the next partition; there are enough brokers."""
+        """Return the replicas of the next partition. There must be enough brokers."""
         if self._round == self._active_count > 1:
             self._shuffle()
             self._round = 0
@@ -83,7 +84,7 @@ class Racks:
         turn = self._offset % count
         led: int | None = first
         while len(replicas) < replication_factor:
-            # The leader's rack has had its turn.
+            # The leader already used its rack's turn.
             if turn == led:
                 led = None
             elif (broker := racks[turn].next(self._round)) is not None:

@@ -1,10 +1,10 @@
 """AlterPartitionReassignments (key 45) and ListPartitionReassignments (key 46) (KIP-455, KIP-860).
 
 Rules:
-- A reassignment adds the new replicas and keeps the old ones until the new are in sync; AlterPartition
-  then drops the old ones (`PartitionChange`). What needs no copying is done at once.
-- Taking a reassignment back drops the replicas that it added. Where only those are in sync, that loses records: it is
-  an unclean election, and refused unless the topic allows those.
+- A reassignment adds the new replicas and keeps the old ones until the new ones are in sync; AlterPartition then
+  removes the old ones (`PartitionChange`). A reassignment that needs no copying completes at once.
+- Cancelling a reassignment removes the replicas that it added. If only those are in sync, records would be lost: this
+  is an unclean election, and is rejected unless the topic allows it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.wire.api import list_partition_reassignments as listing
 
 
 def alter_reassignments(draft: Draft, request: alter.AlterPartitionReassignmentsRequest) -> Decision:
-    """Each partition of the request."""
+    """Start or cancel the reassignment of each partition of the request."""
     response = alter.AlterPartitionReassignmentsResponse(
         error_message=None,
         allow_replication_factor_change=not request.topics or request.allow_replication_factor_change,
@@ -92,7 +92,7 @@ def _revert(draft: Draft, topic: TopicImage, index: int, partition: PartitionIma
 
 
 def list_reassignments(image: Image, request: listing.ListPartitionReassignmentsRequest) -> Decision:
-    """The partitions that are being moved, all or those named."""
+    """List the ongoing reassignments, of all partitions or of the requested ones."""
     response = listing.ListPartitionReassignmentsResponse(error_message=None)
     wanted: dict[str, list[int] | None] = (
         dict.fromkeys(image.topics)

@@ -1,8 +1,8 @@
 """SCRAM credentials in the metadata: AlterUserScramCredentials (key 51), DescribeUserScramCredentials (key 50).
 
 Rules:
-- The client sends the salted password; what is kept are the two keys that follow from it, never the password.
-- A user appears once in a request; one that appears again fails and stays as it was.
+- The client sends the salted password; only the two keys derived from it are stored.
+- A user may appear once in a request; a duplicate fails and its credentials stay unchanged.
 
 KIP: 554.
 """
@@ -29,7 +29,7 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 
 
 def alter_user_scram_credentials(image: Image, request: alter.AlterUserScramCredentialsRequest) -> Decision:
-    """Remove and set credentials, user by user."""
+    """Delete and set credentials, user by user."""
     records: dict[str, Any] = {}
     errors: dict[str, KafkaError] = {}
     changes: list[alter.ScramCredentialDeletion | alter.ScramCredentialUpsertion]
@@ -84,7 +84,7 @@ def _set(upsertion: alter.ScramCredentialUpsertion) -> UserScramCredentialRecord
 def credential_record(
     user: str, mechanism: int, salt: bytes, salted_password: bytes, iterations: int
 ) -> UserScramCredentialRecord:
-    """What is kept of a credential."""
+    """Derive the stored keys of a credential."""
     name = _HASHES[mechanism]
     client_key = hmac.digest(salted_password, b"Client Key", name)
     return UserScramCredentialRecord(
@@ -107,7 +107,7 @@ def _check(user: str, mechanism: int) -> None:
 def describe_user_scram_credentials(
     image: Image, request: describe.DescribeUserScramCredentialsRequest
 ) -> describe.DescribeUserScramCredentialsResponse:
-    """The mechanisms and iterations of each user asked for, of all when none is; no keys and no salt."""
+    """Return the mechanisms and iterations of the requested users, or of all; neither keys nor salts."""
     asked = [each.name for each in request.users or ()] or sorted({user for user, _ in image.scram})
     results = []
     for user, times in Counter(asked).items():

@@ -1,8 +1,8 @@
-"""What a topic's settings say to the controller: its least ISR, and whether an unclean leader may be elected.
+"""The topic settings that the controller uses: min.insync.replicas, and whether unclean elections are allowed.
 
 Rules:
-- A topic's own setting comes first, then the one of the controller's node, the cluster's, the configuration file's.
-- The least ISR is never more than the replicas of partition 0: a topic of one replica is not without quorum forever.
+- Precedence: the topic's own setting, the controller node's, the cluster's, the configuration file's.
+- The minimum ISR is capped at the replica count of partition 0, so that a topic with one replica can reach it.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ _UNCLEAN = "unclean.leader.election.enable"
 
 
 class TopicRules(NamedTuple):
-    """What the settings of a topic allow."""
+    """The election rules of a topic."""
 
     min_isr: int
     may_be_unclean: bool
 
 
 def rules_of(image: Image, settings: ServerSettings, topic: TopicImage) -> TopicRules:
-    """Both of them, for who changes many partitions of a topic."""
+    """Return both rules, for callers that change many partitions of a topic."""
     return TopicRules(min_isr(image, settings, topic), may_be_unclean(image, settings, topic))
 
 
 def min_isr(image: Image, settings: ServerSettings, topic: TopicImage) -> int:
-    """The in-sync replicas without which a partition of this topic takes no acks=all."""
+    """Return the number of in-sync replicas that a partition needs to accept acks=all."""
     text = _dynamic(image, settings, topic.name, _MIN_ISR)
     wanted = settings.min_insync_replicas if text is None else int(text)
     return min(wanted, len(topic.partitions[0].replicas))
 
 
 def may_be_unclean(image: Image, settings: ServerSettings, topic: TopicImage) -> bool:
-    """May a replica lead that is not in sync when no other can?"""
+    """Return True if an out-of-sync replica may lead when no other can."""
     text = _dynamic(image, settings, topic.name, _UNCLEAN)
     return settings.unclean_leader_election_enable if text is None else text.strip().lower() == "true"
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures (key 57): what an upgrade or a downgrade of a feature's level may do (KIP-584, KIP-1022)."""
+"""UpdateFeatures (key 57): upgrades and downgrades of feature levels (KIP-584, KIP-1022)."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def update_features(
     request: UpdateFeaturesRequest,
     version: int,
 ) -> Decision:
-    """UpdateFeatures (key 57): all of them or none (KIP-1022).
+    """Update all features of the request, or none (KIP-1022).
 
-    `kraft_version` is the quorum's level now (KIP-853), `voters` are the ids of its voters.
+    `kraft_version` is the quorum's current level (KIP-853); `voters` are the ids of its voters.
     """
     cluster = _Cluster(image, settings, voters)
     proposed = dict(image.features)
@@ -70,7 +70,7 @@ def update_features(
 
 
 class _Cluster:
-    """What every node of the cluster can run."""
+    """The features that the nodes of the cluster support."""
 
     def __init__(self, image: Image, settings: ServerSettings, voters: Iterable[int]) -> None:
         own = settings.node_id
@@ -90,7 +90,7 @@ class _Cluster:
             self._silent = [voter for voter in voters if voter != own and voter not in others]
 
     def check(self, name: str, level: int) -> None:
-        """INVALID_UPDATE_VERSION unless every node can run the feature at this level."""
+        """Raise INVALID_UPDATE_VERSION unless every node supports the feature at this level."""
         for node, able in self._nodes:
             low, high = able.get(name, (0, 0))
             if not low <= level <= high:
@@ -103,7 +103,7 @@ class _Cluster:
 
 
 def _elr_safety(image: Image, settings: ServerSettings) -> list[Any]:
-    """Eligible leaders are counted by one least ISR for the whole cluster: make it, drop those of single brokers."""
+    """Return the records that set min.insync.replicas for the cluster, which ELR needs, and unset it for brokers."""
     records = []
     if _MIN_ISR not in image.config(BROKER, ""):
         value = str(settings.min_insync_replicas)
@@ -147,7 +147,7 @@ def _update(
         raise _invalid(name, new, "Can't downgrade to a newer version.")
     if name == KRAFT_VERSION:
         if upgrade_type == _UPGRADE:
-            return [NoOpRecord()]  # The level is a control record; what is asked for is done when this is committed.
+            return [NoOpRecord()]  # The level is a control record; the request completes when this record is committed.
         if new != current:
             raise _invalid(name, new, "Can't downgrade the version of this feature.")
         return []
