@@ -1,5 +1,5 @@
-"""The cluster's metadata as every node follows it: the immutable image, and how records change it. Pure.
+"""The cluster metadata that every node follows: the immutable image, and how records change it. Pure.
 
-Invariant: the image at an offset follows from the records before it alone. Read `image` first, then `delta` (replay),
-`snapshot` (the image as records again) and `feature` (levels, and what this program can run).
+Invariant: the image at an offset depends only on the records before it. Read `image` first, then `delta` (replay),
+`snapshot` (image -> records) and `feature` (feature levels, and the levels that this program supports).
 """

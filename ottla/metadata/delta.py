@@ -1,13 +1,13 @@
 """Records -> the next image.
 
 Rules:
-- `Delta.replay` is the only way that metadata changes. It takes every record type of 4.3 and 4.4.
-- A delta belongs to its maker and is used up by `image`. Maps are copied when a record first touches them, a
-  topic's partitions when a record first touches the topic: the cost of a batch is that of what it touches, plus one
-  copy of each map.
-- A record that cannot be right (a partition of no topic) is a ValueError: the log is damaged or this program is wrong,
-  and going on would hide it.
-- `Fold` adds metadata transactions (KIP-868): what is between Begin and End is seen as a whole or, after Abort, never.
+- `Delta.replay` is the only way to change metadata. It handles every record type of 4.3 and 4.4.
+- A delta belongs to its creator, and `image` consumes it. A map is copied when a record first touches it, and a topic's
+  partitions when a record first touches the topic: a batch costs what it touches, plus one copy of each touched map.
+- An impossible record (a partition without a topic) raises ValueError: the log is damaged or this program has a bug,
+  and continuing would hide it.
+- `Fold` adds metadata transactions (KIP-868): the records between Begin and End become visible together or, after
+  Abort, never.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ottla.metadata.image import BrokerEndpoint, BrokerImage, Image, PartitionIm
 from ottla.metadata.partition_change import changed
 from ottla.wire.record import metadata as record
 
-#: Never kept as a feature level: it lives in control records (KAFKA-18979).
+#: Not kept as a feature level: it is in the control records (KAFKA-18979).
 _KRAFT_VERSION = "kraft.version"
 
 
 class Delta:
-    """What a run of records changes. Made from an image; `image` ends it."""
+    """The changes of a sequence of records to an image; `image` completes it."""
 
     def __init__(self, base: Image) -> None:
         self._base = base
         self._changed: dict[str, Any] = {}
-        #: The partitions, by index, of each topic that was touched.
+        #: The partitions, by index, of each touched topic.
         self._partitions: dict[str, dict[int, PartitionImage]] = {}
         self._copied_configs: set[tuple[int, str]] = set()
-        #: In the order in which they were touched.
+        #: Ordered by the first touch.
         self._touched_topics: dict[str, None] = {}
         self._touched_configs: dict[tuple[int, str], None] = {}
         self._touched_acls: dict[Uuid, None] = {}
@@ -47,7 +47,7 @@ class Delta:
         replay(self, change)
 
     def image(self, offset: int, epoch: int, timestamp: int) -> Image:
-        """The image after all records, which end at `offset`. The delta must not be used after."""
+        """Return the image after all records, which end at `offset`. The delta must not be used afterwards."""
         base = self._base
         if self._partitions:
             topics = self._own("topics")
@@ -75,7 +75,7 @@ class Delta:
         )
 
     def _own(self, part: str) -> Any:
-        """The delta's own copy of one map of the image."""
+        """Return the delta's copy of one map of the image."""
         own = self._changed.get(part)
         if own is None:
             own = self._changed[part] = dict(getattr(self._base, part))
@@ -97,7 +97,7 @@ class Delta:
         del self._own("topics")[name]
         self._partitions.pop(name, None)
         self._touched_topics[name] = None
-        # Kafka's controller drops a topic's settings with the topic; it writes no records for that.
+        # Kafka's controller drops a topic's settings together with the topic, without records.
         if (2, name) in self._changed.get("configs", self._base.configs):
             del self._own("configs")[2, name]
             self._touched_configs[2, name] = None
@@ -262,7 +262,7 @@ class Delta:
         self._own("tokens").pop(change.token_id, None)
 
     def _nothing(self, change: object) -> None:
-        """NoOp says only that the log lives; the migration's state is history."""
+        """Ignore the record: a NoOp changes nothing, and the ZooKeeper migration is over."""
 
 
 _REPLAY: dict[type, Callable[[Delta, Any], None]] = {
@@ -294,17 +294,17 @@ _REPLAY: dict[type, Callable[[Delta, Any], None]] = {
 
 
 class Fold:
-    """The log as it is read, batch by batch, and the image that follows from it."""
+    """Replays the log, batch by batch, into the current image."""
 
     def __init__(self, image: Image) -> None:
         #: The metadata up to the last batch that ended outside a transaction.
         self.image = image
-        #: Where the open metadata transaction began, or -1.
+        #: The offset where the open metadata transaction began, or -1.
         self.transaction_offset = -1
         self._delta: Delta | None = None
 
     def replay(self, change: object, offset: int, epoch: int, timestamp: int) -> None:
-        """Take one record. It is seen when `publish` is called, and not while a transaction is open."""
+        """Apply one record. It becomes visible with `publish`, but not while a transaction is open."""
         kind = type(change)
         if kind is record.BeginTransactionRecord:
             if self.transaction_offset >= 0:
@@ -323,7 +323,7 @@ class Fold:
             self._delta.replay(change)
 
     def publish(self, offset: int, epoch: int, timestamp: int) -> Image:
-        """The image of everything up to `offset`, the last offset read."""
+        """Return the image up to `offset`, the last offset read."""
         if self.transaction_offset < 0:
             delta, self._delta = self._delta or Delta(self.image), None
             self.image = delta.image(offset, epoch, timestamp)
@@ -335,7 +335,7 @@ def _uuids(ids: list[Uuid] | None) -> tuple[Uuid, ...] | None:
 
 
 def _set(maps: MutableMapping[Any, Any], key: Any, name: str, value: Any) -> None:
-    """Set or, with None, delete one value of one map; an empty map goes."""
+    """Set one value of a map, or delete it if None; an empty map is removed."""
     if value is None:
         maps[key].pop(name, None)
         if not maps[key]:

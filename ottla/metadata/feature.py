@@ -1,10 +1,10 @@
-"""Features and their levels: what this program can run, what a new cluster gets, and what an upgrade may do (KIP-584).
+"""Features and their levels: those this program supports, those of a new cluster, and their dependencies (KIP-584).
 
 Rules:
-- `metadata.version` says which records and which of their versions may be written; the lowest is 3.3 and the highest is
-  what Apache Kafka 4.3.1 makes clusters with.
-- `kraft.version` is not a record: it lives in the control records of the metadata log (KIP-853).
-- A level goes down only when no record that the higher level may have written would be lost.
+- `metadata.version` determines which records may be written, and in which version. The lowest is 3.3; the highest is
+  the one with which Apache Kafka 4.3.1 creates clusters.
+- `kraft.version` is not a metadata record: it is in the control records of the metadata log (KIP-853).
+- A level may be lowered only if no record that the higher level may have written would be lost.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class Release(NamedTuple):
     """A level of `metadata.version`."""
 
     release: str
-    #: Its number within the release: 4.0-IV2.
+    #: Its number within the release, such as 2 in 4.0-IV2.
     step: int
-    #: May records be written at this level that the level below cannot read?
+    #: This level can write records that the level below cannot read.
     changes_records: bool
 
     @property
@@ -31,7 +31,7 @@ class Release(NamedTuple):
         return f"{self.release}-IV{self.step}"
 
 
-#: Level -> release, from 3.3 (the lowest that 4.x runs) to what 4.3.1 is.
+#: Level -> release, from 3.3 (the lowest that 4.x supports) to that of 4.3.1.
 METADATA_VERSIONS: dict[int, Release] = {
     7: Release("3.3", 3, True),
     8: Release("3.4", 0, True),
@@ -60,11 +60,11 @@ METADATA_VERSIONS: dict[int, Release] = {
 }
 METADATA_VERSION_LEAST = min(METADATA_VERSIONS)
 METADATA_VERSION_LATEST = max(METADATA_VERSIONS)
-#: Still being designed; only with `unstable.feature.versions.enable`. It brings nothing yet.
+#: Not yet final; only with `unstable.feature.versions.enable`. It has no changes yet.
 METADATA_VERSION_UNSTABLE = 31
 METADATA_VERSIONS[METADATA_VERSION_UNSTABLE] = Release("4.4", 0, False)
 
-#: Levels of `metadata.version` from which something may be written.
+#: The lowest level of `metadata.version` for each of these records or fields.
 SCRAM_FROM = 11
 TRANSACTIONS_FROM = 13
 TOKENS_FROM = 14
@@ -73,7 +73,7 @@ DIRECTORIES_FROM = 17
 ELR_FROM = 23
 CORDONED_DIRECTORIES_FROM = 30
 
-#: Feature -> (lowest, highest level) that this node can run.
+#: Feature -> (lowest, highest) supported level.
 SUPPORTED: dict[str, tuple[int, int]] = {
     "eligible.leader.replicas.version": (0, 1),
     "group.version": (0, 1),
@@ -84,7 +84,7 @@ SUPPORTED: dict[str, tuple[int, int]] = {
     "transaction.version": (0, 2),
 }
 
-#: Feature -> (its level, the metadata.version that brings it as the default), highest first.
+#: Feature -> (its default level, the metadata.version from which it is the default).
 _DEFAULTS: dict[str, tuple[int, int]] = {
     "eligible.leader.replicas.version": (1, 26),
     "group.version": (1, 22),
@@ -93,21 +93,21 @@ _DEFAULTS: dict[str, tuple[int, int]] = {
     "transaction.version": (2, 24),
 }
 
-#: The level of `metadata.version` that brings `kraft.version` 1 as the default.
+#: The level of `metadata.version` from which `kraft.version` 1 is the default.
 _KRAFT_VERSION_FROM = 21
-#: (feature, level) -> the metadata.version without which it cannot be.
+#: (feature, level) -> the metadata.version that it requires.
 _NEEDS: dict[tuple[str, int], int] = {("eligible.leader.replicas.version", 1): ELR_FROM}
 
 
 def supported(*, unstable: bool) -> dict[str, tuple[int, int]]:
-    """Feature -> (lowest, highest level) that a node runs; `unstable` is `unstable.feature.versions.enable`."""
+    """Return feature -> (lowest, highest) supported level; `unstable` is `unstable.feature.versions.enable`."""
     if not unstable:
         return SUPPORTED
     return SUPPORTED | {METADATA_VERSION: (METADATA_VERSION_LEAST, METADATA_VERSION_UNSTABLE)}
 
 
 def release_level(text: str, *, unstable: bool = False) -> int:
-    """The level of a release named as people name it: `4.3`, `4.3.1`, `4.0-IV2`. Raises OttlaError."""
+    """Return the level of a release such as `4.3`, `4.3.1` or `4.0-IV2`. Raise OttlaError if it is unknown."""
     key = ".".join(text.split(".")[:2])
     _, highest = supported(unstable=unstable)[METADATA_VERSION]
     releases = {level: release for level, release in METADATA_VERSIONS.items() if level <= highest}
@@ -119,7 +119,7 @@ def release_level(text: str, *, unstable: bool = False) -> int:
 
 
 def default_levels(metadata_version: int) -> dict[str, int]:
-    """Feature -> its level by default at a level of `metadata.version`, in the order of Kafka's tools."""
+    """Return feature -> its default level at a level of `metadata.version`, in the order of Kafka's tools."""
     levels = {METADATA_VERSION: metadata_version, KRAFT_VERSION: int(metadata_version >= _KRAFT_VERSION_FROM)}
     for feature in ("transaction.version", "group.version", "eligible.leader.replicas.version", "share.version"):
         levels[feature] = 0
@@ -129,13 +129,13 @@ def default_levels(metadata_version: int) -> dict[str, int]:
 
 
 def needed(feature: str, level: int) -> dict[str, int]:
-    """The levels of other features without which this one cannot be."""
+    """Return the levels of other features that this one requires."""
     least = _NEEDS.get((feature, level))
     return {} if least is None else {METADATA_VERSION: least}
 
 
 def new_cluster_levels(metadata_version: int, chosen: dict[str, int]) -> dict[str, int]:
-    """Feature -> level for a cluster that is made now, without kraft.version. Raises OttlaError."""
+    """Return feature -> level for a new cluster, without kraft.version. Raise OttlaError for an invalid choice."""
     levels = {METADATA_VERSION: metadata_version}
     for feature, (level, since) in _DEFAULTS.items():
         if metadata_version >= since:
@@ -156,13 +156,13 @@ def new_cluster_levels(metadata_version: int, chosen: dict[str, int]) -> dict[st
 
 
 def feature_records(levels: dict[str, int]) -> list[FeatureLevelRecord]:
-    """metadata.version first, since it says how what follows is to be read."""
+    """Return the records of the levels, metadata.version first: it determines how to read the others."""
     names = sorted(levels, key=lambda name: (name != METADATA_VERSION, name))
     return [FeatureLevelRecord(name=name, feature_level=levels[name]) for name in names]
 
 
 def missing_for(feature: str, level: int, metadata_version: int) -> str:
-    """What a feature's level lacks, or nothing."""
+    """Return why a feature's level cannot be set at this metadata.version; empty if it can."""
     needed = _NEEDS.get((feature, level), 0)
     if metadata_version < needed:
         return f"{feature} could not be set to {level} because it depends on metadata.version level {needed}"

@@ -1,11 +1,11 @@
-"""The metadata of a cluster at one offset of its log. Everything here is immutable.
+"""The metadata of a cluster at one offset of the metadata log. Everything here is immutable.
 
 Rules:
-- An image never changes. `ottla.metadata.delta` makes the next one from it; the parts that no record touched are the
-  same objects in both, so `old.topics is new.topics` says that no topic changed.
+- An image never changes. `ottla.metadata.delta` creates the next image from it. Both share the parts that no record
+  touched, so `old.topics is new.topics` means that no topic changed.
 - The maps are plain dicts behind a read-only type: reads run at full speed, and a map is copied once for each batch of
   records that touches it (docs/decisions/0030).
-- An image knows which topics and settings its last batch touched: who follows it step by step looks at no others.
+- An image knows which topics and settings its last batch touched, so that followers of each step check only those.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 class PartitionImage(NamedTuple):
-    """A partition, as the last record about it left it."""
+    """The current state of a partition."""
 
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    #: Grows with every change of the partition.
+    #: Incremented with every change of the partition.
     partition_epoch: int = 0
     removing_replicas: tuple[int, ...] = ()
     adding_replicas: tuple[int, ...] = ()
-    #: Where each replica lies, in the order of `replicas` (KIP-858).
+    #: The directory of each replica, in the order of `replicas` (KIP-858).
     directories: tuple[Uuid, ...] = ()
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class PartitionImage(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """A topic; its partitions by index."""
+    """A topic with its partitions, by index."""
 
     name: str
     topic_id: Uuid
@@ -62,7 +62,7 @@ class TopicImage(NamedTuple):
 
 
 class BrokerEndpoint(NamedTuple):
-    """An address of a broker on one listener."""
+    """A broker's address on one listener."""
 
     name: str
     host: str
@@ -78,24 +78,24 @@ class BrokerImage(NamedTuple):
     epoch: int
     incarnation_id: Uuid
     endpoints: tuple[BrokerEndpoint, ...]
-    #: (name, lowest level, highest level) of each feature, in the order in which it named them.
+    #: (name, lowest level, highest level) of each feature, in the broker's order.
     features: tuple[tuple[str, int, int], ...]
     rack: str | None
     fenced: bool
     in_controlled_shutdown: bool = False
     is_migrating_zk_broker: bool = False
     log_dirs: tuple[Uuid, ...] = ()
-    #: None when it never said (KIP-1066).
+    #: None if the broker never reported them (KIP-1066).
     cordoned_log_dirs: tuple[Uuid, ...] | None = None
 
     @property
     def is_active(self) -> bool:
-        """May it lead partitions?"""
+        """True if the broker may lead partitions."""
         return not (self.fenced or self.in_controlled_shutdown)
 
 
 class Step(NamedTuple):
-    """What one batch touched, and perhaps changed."""
+    """The parts of the image that one batch touched and possibly changed."""
 
     #: The offset of the image that it was applied to.
     since: int
@@ -111,14 +111,14 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 
 @frozen
 class Image:
-    """The metadata up to and with `offset`. `Image.empty()` is where every log begins."""
+    """The metadata up to and including `offset`. Every log starts from `Image.empty()`."""
 
-    #: The last offset it holds, -1 when it holds none.
+    #: The last offset included; -1 if empty.
     offset: int
     #: The leader epoch and timestamp of the batch with that offset.
     epoch: int
     timestamp: int
-    #: Finalized features; `metadata.version` among them from the first record on.
+    #: Finalized feature levels, including `metadata.version` from the first record on.
     features: Mapping[str, int]
     brokers: Mapping[int, BrokerImage]
     controllers: Mapping[int, RegisterControllerRecord]
@@ -126,49 +126,49 @@ class Image:
     topic_names: Mapping[Uuid, str]
     configs: Mapping[tuple[int, str], Mapping[str, str]]
     quotas: Mapping[QuotaEntity, Mapping[str, float]]
-    #: The first id of the next block of producer ids; -1 before the first was given.
+    #: The first id of the next block of producer ids; -1 before the first allocation.
     next_producer_id: int
     acls: Mapping[Uuid, AccessControlEntryRecord]
     scram: Mapping[tuple[str, int], UserScramCredentialRecord]
     tokens: Mapping[str, DelegationTokenRecord]
-    #: How it came from the image before it; None for the empty one.
+    #: The step from the previous image; None for the empty image.
     step: Step | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def empty(cls) -> Image:
-        """Nothing yet."""
+        """Return the image of an empty log."""
         return cls(-1, -1, -1, {}, {}, {}, {}, {}, {}, {}, -1, {}, {}, {})
 
     @property
     def metadata_version(self) -> int:
-        """The level of `metadata.version`, 0 before the bootstrap records."""
+        """The level of `metadata.version`; 0 before the bootstrap records."""
         return self.features.get(METADATA_VERSION, 0)
 
     @property
     def has_elr(self) -> bool:
-        """Are eligible leader replicas kept (KIP-966)?"""
+        """True if eligible leader replicas are enabled (KIP-966)."""
         return self.features.get("eligible.leader.replicas.version", 0) > 0
 
     def topic(self, topic_id: Uuid) -> TopicImage | None:
-        """A topic by its id."""
+        """Return a topic by its id; None if it does not exist."""
         name = self.topic_names.get(topic_id)
         return None if name is None else self.topics[name]
 
     def has(self, tp: TopicPartition) -> bool:
-        """Is there such a partition?"""
+        """Return True if the partition exists."""
         topic = self.topics.get(tp.topic)
         return topic is not None and 0 <= tp.partition < len(topic.partitions)
 
     def config(self, kind: int, name: str) -> Mapping[str, str]:
-        """What was set on one resource; empty when nothing was."""
+        """Return the settings of one resource; empty if none are set."""
         return self.configs.get((kind, name), _NOTHING)
 
     def config_names(self, kind: int) -> list[str]:
-        """The resources of a kind on which something was set."""
+        """Return the resources of a kind that have settings."""
         return [name for each, name in self.configs if each == kind]
 
     def changed_configs(self, old: Image, kind: int) -> list[str]:
-        """The resources of a kind whose settings differ from those in `old`."""
+        """Return the resources of a kind whose settings differ from those in `old`."""
         if self.configs is old.configs:
             return []
         step = self._step_from(old)
@@ -176,14 +176,14 @@ class Image:
         return [key[1] for key in keys if key[0] == kind and old.configs.get(key) != self.configs.get(key)]
 
     def touched_topics(self, old: Image) -> Iterable[str]:
-        """The names of all topics that may differ from those in `old`: made, changed or gone."""
+        """Return the names of all topics that may have been created, changed or deleted since `old`."""
         if self.topics is old.topics:
             return ()
         step = self._step_from(old)
         return step.topics if step is not None else dict.fromkeys([*self.topics, *old.topics])
 
     def touched_acls(self, old: Image) -> Iterable[Uuid]:
-        """The ids of all ACLs that may differ from those in `old`."""
+        """Return the ids of all ACLs that may differ from those in `old`."""
         if self.acls is old.acls:
             return ()
         step = self._step_from(old)
@@ -193,7 +193,7 @@ class Image:
         return self.step if self.step is not None and self.step.since == old.offset else None
 
     def validate(self) -> None:
-        """Assert every invariant. For tests: it walks everything."""
+        """Assert every invariant. For tests: it visits everything."""
         assert len(self.topics) == len(self.topic_names)
         for name, topic in self.topics.items():
             assert topic.name == name

@@ -1,10 +1,10 @@
-"""Which partitions a broker, a directory or a state concerns, so that a decision costs what it touches.
+"""The partitions by broker, directory and state, so that a decision costs only what it touches.
 
 Rules:
-- The index is beside the images, not in them: the active controller makes one and lets it `follow` the image
-  that it decides on. It is never stored.
-- Following costs what differs: topics that are the same object in both images are not looked into.
-- Iteration is sorted by (topic id, partition): the order does not depend on how the index came about.
+- The index is separate from the images: the active controller creates one and calls `follow` with the image that it
+  decides on. It is never stored.
+- `follow` costs what differs: topics that are the same object in both images are skipped.
+- Results are sorted by (topic id, partition), so that the order does not depend on the index's history.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _Sets = dict[_Key, set[PartitionKey]]
 
 
 class PartitionIndex:
-    """Broker -> partitions that have it in the ISR, in the ELR, as the leader; and more of the kind."""
+    """The partitions of one image by ISR member, ELR member, leader, directory and state."""
 
     def __init__(self, image: Image) -> None:
         self._image = Image.empty()
         self._isr: _Sets[int] = {}
         self._elr: _Sets[int] = {}
-        #: By leader, those without one under NO_LEADER.
+        #: By leader; leaderless partitions under NO_LEADER.
         self._led: _Sets[int] = {}
         self._directories: _Sets[Uuid] = {}
         self._unpreferred: set[PartitionKey] = set()
@@ -43,7 +43,7 @@ class PartitionIndex:
         self.follow(image)
 
     def follow(self, image: Image) -> None:
-        """Answer for this image from now on."""
+        """Update the index to this image."""
         old, self._image = self._image, image
         for name in image.touched_topics(old):
             before, after = old.topics.get(name), image.topics.get(name)
@@ -51,35 +51,35 @@ class PartitionIndex:
                 self._topic(before, after)
 
     def in_isr(self, broker_id: int) -> list[PartitionKey]:
-        """The partitions that have the broker in their ISR."""
+        """Return the partitions that have the broker in their ISR."""
         return sorted(self._isr.get(broker_id, ()))
 
     def in_elr(self, broker_id: int) -> list[PartitionKey]:
-        """The partitions that have the broker among their eligible leader replicas."""
+        """Return the partitions that have the broker among their eligible leader replicas."""
         return sorted(self._elr.get(broker_id, ()))
 
     def leaderless(self) -> list[PartitionKey]:
-        """The partitions without a leader."""
+        """Return the partitions without a leader."""
         return sorted(self._led.get(NO_LEADER, ()))
 
     def leads(self, broker_id: int) -> bool:
-        """Does the broker lead any partition?"""
+        """Return True if the broker leads any partition."""
         return bool(self._led.get(broker_id))
 
     def in_directory(self, directory: Uuid) -> list[PartitionKey]:
-        """The partitions with a replica in the directory."""
+        """Return the partitions with a replica in the directory."""
         return sorted(self._directories.get(directory, ()))
 
     def unpreferred(self) -> list[PartitionKey]:
-        """The partitions that another replica than the first leads, or none."""
+        """Return the partitions that their first replica does not lead."""
         return sorted(self._unpreferred)
 
     def reassigning(self) -> list[PartitionKey]:
-        """The partitions that are being moved."""
+        """Return the partitions with an ongoing reassignment."""
         return sorted(self._reassigning)
 
     def validate(self) -> None:
-        """Assert that the index is the one a new one would be. For tests: it walks everything."""
+        """Assert that the index equals a fresh one. For tests: it visits everything."""
         fresh = PartitionIndex(self._image)
         for name in ("_isr", "_elr", "_led", "_directories", "_unpreferred", "_reassigning"):
             assert getattr(fresh, name) == getattr(self, name), name

@@ -1,4 +1,4 @@
-"""A partition and a change of it -> the partition after it: the one place that says what PartitionChangeRecord does."""
+"""Applies a PartitionChangeRecord to a partition: the only definition of what the record does."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ NO_RECOVERY_CHANGE = -1
 
 
 def changed(old: PartitionImage, change: PartitionChangeRecord) -> PartitionImage:
-    """The partition after the record."""
+    """Return the partition after the record."""
     leads = change.leader != NO_LEADER_CHANGE
     recovery = change.leader_recovery_state
     return PartitionImage(
         leader=change.leader if leads else old.leader,
-        # Naming the leader begins a leader epoch, also when it is the same one.
+        # A record that names the leader starts a leader epoch, even if the leader is the same.
         leader_epoch=old.leader_epoch + leads,
         replicas=old.replicas if change.replicas is None else tuple(change.replicas),
         isr=old.isr if change.isr is None else tuple(change.isr),

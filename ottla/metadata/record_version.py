@@ -1,4 +1,4 @@
-"""In which version each metadata record is written, which the cluster's `metadata.version` decides."""
+"""The version in which each metadata record is written, as determined by the cluster's `metadata.version`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ZK_MIGRATION_FROM = 8
 
 
 def record_version(record: Any, metadata_version: int) -> int:
-    """The version of one record. A change of a registration takes the lowest that can say it, as Kafka does."""
+    """Return the version of one record. A registration change uses the lowest version that fits, as in Kafka."""
     kind = type(record)
     if kind is PartitionRecord or kind is PartitionChangeRecord:
         return (metadata_version >= DIRECTORIES_FROM) + (metadata_version >= ELR_FROM)

@@ -1,4 +1,4 @@
-"""An image as the records that make it, in Kafka's order: first metadata.version, which says how to read the rest."""
+"""Image -> records, in Kafka's order: metadata.version first, because it determines how to read the rest."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.wire.record.registration import BrokerEndpoint, BrokerFeature
 
 
 def snapshot_records(image: Image) -> Iterator[Any]:
-    """Records whose replay gives an image equal to this one, but for its offset."""
+    """Yield records whose replay gives an image equal to this one, except for its offset."""
     yield from feature_records(dict(image.features))
     for broker in image.brokers.values():
         yield _broker(image, broker)
