@@ -1,5 +1,5 @@
-"""What everything else stands on: ids, the error table, checks of values, frozen values, and the ports to the world.
+"""The base of everything else: ids, the error table, validators, frozen values, and the ports to the outside world.
 
 Invariant: standard library only, and no import of anything that touches the machine (no clock, file, socket or
-random number). Read `ports` first: it is all that a node needs from the world.
+random number). Read `ports` first: it is everything that a node needs from outside.
 """

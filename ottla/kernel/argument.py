@@ -1,8 +1,8 @@
-"""What callers give to the public calls, checked before anything is done with it.
+"""Checks of the arguments of public calls, before anything is done with them.
 
 Rules:
-- A wrong type is a TypeError, a wrong value a ValueError or OttlaError; the sentence shows the value.
-- A str is never taken for a list of its letters.
+- A wrong type raises TypeError, a wrong value ValueError or OttlaError; the message shows the value.
+- A str is never treated as a list of its characters.
 - A partition is a `TopicPartition` or a plain (topic, number) pair.
 """
 
@@ -25,13 +25,13 @@ _INT64, _INT32 = 1 << 63, 1 << 31
 
 
 def shown(value: object) -> str:
-    """A value in an error: short."""
+    """Return a value's repr for an error message, shortened to 60 characters."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def topic_fault(name: str) -> str | None:
-    """Why no topic can have this name; None if one can."""
+    """Return why a topic cannot have this name; None if it can."""
     if not is_legal_name(name):
         return (
             f"{shown(name)} cannot be a topic's name: it takes 1 to 249 letters, digits, dots, _ and -, "
@@ -41,7 +41,7 @@ def topic_fault(name: str) -> str | None:
 
 
 def topic_name(value: object) -> str:
-    """A topic's name. TypeError for anything but a str; INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+    """Check a topic name. TypeError unless it is a str; INVALID_TOPIC_EXCEPTION if no topic can have this name."""
     if not isinstance(value, str):
         raise TypeError(f"a topic is a str, not {type(value).__name__}: {shown(value)}")
     if fault := topic_fault(value):
@@ -50,14 +50,14 @@ def topic_name(value: object) -> str:
 
 
 def text_of(value: object, what: str) -> str:
-    """A str; `what` names it in the TypeError."""
+    """Check for a str; `what` names the argument in the TypeError."""
     if not isinstance(value, str):
         raise TypeError(f"{what} is a str, not {type(value).__name__}: {shown(value)}")
     return value
 
 
 def each_of(values: object, what: str) -> list[Any]:
-    """The members of a collection. TypeError for a str or bytes, which are collections of letters, too."""
+    """Return the members of a collection. TypeError for a str or bytes, although they are iterable."""
     if isinstance(values, (str, bytes, bytearray, memoryview, TopicPartition)) or not isinstance(values, Iterable):
         one = isinstance(values, (str, bytes, TopicPartition))
         hint = f": put it into a list, [{shown(values)}]" if one else f": {shown(values)}"
@@ -66,17 +66,17 @@ def each_of(values: object, what: str) -> list[Any]:
 
 
 def texts(values: object, what: str) -> list[str]:
-    """Several str; see `each_of`."""
+    """Check for a collection of str; see `each_of`."""
     return [text_of(one, what.removesuffix("s")) for one in each_of(values, what)]
 
 
 def topic_names(values: object) -> list[str]:
-    """Topics to read: one str, or several. INVALID_TOPIC_EXCEPTION for a name that no topic can have."""
+    """Check topic names: one str, or a collection. INVALID_TOPIC_EXCEPTION if no topic can have a name."""
     return [topic_name(one) for one in ([values] if isinstance(values, str) else each_of(values, "topics"))]
 
 
 def partition_of(value: object) -> TopicPartition:
-    """A partition from a TopicPartition or a pair. TypeError for anything else."""
+    """Return a partition from a TopicPartition or a pair. TypeError for anything else."""
     if isinstance(value, tuple) and len(value) == 2:
         topic, number = value
         if isinstance(topic, str) and isinstance(number, int) and not isinstance(number, bool):
@@ -90,24 +90,24 @@ def partition_of(value: object) -> TopicPartition:
 
 
 def partitions_of(values: object) -> list[TopicPartition]:
-    """Several partitions. TypeError for a single one, or anything that is none."""
+    """Return several partitions. TypeError for a single partition or anything else."""
     return [partition_of(one) for one in each_of(values, "partitions")]
 
 
 def map_of(values: object, what: str) -> Mapping[Any, Any]:
-    """A mapping; `what` says from what to what."""
+    """Check for a mapping; `what` describes it, such as "partitions to offsets"."""
     if not isinstance(values, Mapping):
         raise TypeError(f"expected a mapping of {what}, not {type(values).__name__}: {shown(values)}")
     return values
 
 
 def by_partition(values: object, what: str) -> dict[TopicPartition, Any]:
-    """A mapping whose keys are partitions."""
+    """Return a mapping with its keys as partitions."""
     return {partition_of(one): value for one, value in map_of(values, f"partitions to {what}").items()}
 
 
 def whole(value: object, what: str, at_least: int = -_INT64, below: int = _INT64) -> int:
-    """A whole number. TypeError for a float or bool, ValueError beyond the bounds."""
+    """Return a whole number. TypeError for a float or bool, ValueError outside the bounds."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
         hint = f" (int({shown(value)}) cuts it)" if isinstance(value, float) else ""
         raise TypeError(f"{what} is a whole number (int), not {type(value).__name__}: {shown(value)}{hint}")
@@ -119,7 +119,7 @@ def whole(value: object, what: str, at_least: int = -_INT64, below: int = _INT64
 
 
 def seconds(value: object, what: str = "timeout") -> float:
-    """A time to wait, in seconds. TypeError for anything that is no number, ValueError for a negative one or NaN."""
+    """Return a time to wait, in seconds. TypeError unless it is a number, ValueError if negative or NaN."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{what} is a number of seconds, not {type(value).__name__}: {shown(value)}")
     if not value >= 0:
@@ -128,16 +128,16 @@ def seconds(value: object, what: str = "timeout") -> float:
 
 
 def optional_seconds(value: object) -> float | None:
-    """A timeout as `seconds` takes it, or None for no limit."""
+    """Return a timeout as `seconds` does, or None for no limit."""
     return None if value is None else seconds(value)
 
 
-#: From here on a whole number of seconds is more likely meant as milliseconds.
+#: From this value on, a whole number of seconds is more likely meant as milliseconds.
 _LONG_S = 100
 
 
 def wait_ms(timeout: object) -> int:
-    """A poll's timeout in seconds as ms. A whole number that looks like milliseconds (Java's, kafka-python's) warns."""
+    """Convert a poll timeout from seconds to ms. Warn about an int that looks like ms, as in Java or kafka-python."""
     waits_s = seconds(timeout)
     if isinstance(timeout, int) and timeout >= _LONG_S:
         warnings.warn(
@@ -148,19 +148,19 @@ def wait_ms(timeout: object) -> int:
 
 
 def needs_arrow(what: str) -> None:
-    """OttlaError where the extra ottla[arrow] is not installed."""
+    """Raise OttlaError if the extra ottla[arrow] is not installed."""
     if any(importlib.util.find_spec(name) is None for name in ("numpy", "pyarrow")):
         raise OttlaError(f"{what} needs pyarrow and numpy: pip install 'ottla[arrow]'")
 
 
 def serde_of(value: object, what: str) -> None:
-    """TypeError for a serde that is none."""
+    """Raise TypeError unless the value is a serde or None."""
     if value is not None and not (hasattr(value, "type") and hasattr(value, "decode")):
         raise TypeError(f"{what} is a serde (ottla.serde.serde), not {type(value).__name__}: {shown(value)}")
 
 
 def config_text(value: object, name: object) -> str | None:
-    """A setting's value as it travels: text; numbers and booleans become Kafka's text for them."""
+    """Return a setting's value as text; numbers, booleans and lists become Kafka's text form."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -173,7 +173,7 @@ def config_text(value: object, name: object) -> str | None:
 
 
 def config_texts(values: object) -> dict[str, str | None]:
-    """A mapping of settings; see `config_text`."""
+    """Return a mapping of settings as text; see `config_text`."""
     return {
         text_of(name, "a setting's name"): config_text(value, name)
         for name, value in map_of(values, "settings' names to values").items()

@@ -1,7 +1,7 @@
-"""The client's own errors. What a broker answers is a `KafkaError` with Kafka's code; these say what the client met.
+"""The client's errors: classes for some of Kafka's codes, and for failures that the client detects itself.
 
-All are OttlaErrors (a sentence that says how to mend it), and each that stands for one of Kafka's codes is a KafkaError
-with that code too, so that `except KafkaError` and `error.code` work for both.
+An error with a Kafka code is a KafkaError, so that `except KafkaError` and `error.code` work for it. An error without
+one is an OttlaError, whose message says how to fix the problem.
 """
 
 from __future__ import annotations
@@ -16,57 +16,57 @@ T = TypeVar("T")
 
 
 class ClientClosed(OttlaError):
-    """The client was closed before, or while, it was used."""
+    """The client was closed before or during the call."""
 
 
 class NotReachable(OttlaError):
-    """No broker, or not the needed one, could be reached."""
+    """No broker, or not the required one, could be reached."""
 
 
 class ConnectionLost(KafkaError):
-    """The connection broke, or was given up, before the answer came. Whether the broker acted is not known."""
+    """The connection was lost or closed before the response arrived. Whether the broker acted is unknown."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 class RequestTimedOut(KafkaError):
-    """The answer, or what was waited for, did not come in time."""
+    """The response, or the awaited condition, did not arrive in time."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 class Unsupported(KafkaError):
-    """The broker does not know this request, or no version of it that can carry what was asked."""
+    """The broker does not support this request, or no version of it that can express the call."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
 class AuthenticationFailed(KafkaError):
-    """The broker does not take this client's name and password, or its token. Trying again would not help."""
+    """The broker rejected this client's credentials. A retry does not help."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
 
 
 class TlsFailed(OttlaError):
-    """The two ends do not trust each other, or cannot agree on TLS. Trying again would not help."""
+    """The TLS handshake failed: one side does not trust the other, or they share no protocol. A retry does not help."""
 
 
 class BufferFull(KafkaError):
-    """`buffer.memory` stayed full for `max.block.ms`: records come faster than the cluster takes them."""
+    """`buffer.memory` stayed full for `max.block.ms`: records are produced faster than the cluster accepts them."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 class RecordDeserializationError(OttlaError):
-    """A record whose key or value its deserializer (or serde) cannot read. The consumer's position stays at it.
+    """A record whose key or value the deserializer (or serde) cannot read. The consumer's position stays at the record.
 
-    `consumer.seek(error.topic_partition, error.offset + 1)` goes on behind it. The settings `on.decode.error` and
-    `dead.letter.topic` do without the error. The deserializer's own exception is `__cause__`.
+    `consumer.seek(error.topic_partition, error.offset + 1)` skips it. The settings `on.decode.error` and
+    `dead.letter.topic` avoid the error. The deserializer's own exception is `__cause__`.
     """
 
     def __init__(self, record: Sequence[Any], part: str, reason: str) -> None:
@@ -80,11 +80,11 @@ class RecordDeserializationError(OttlaError):
         self.value: bytes | None
         self.headers: Sequence[tuple[str, bytes | None]]
         self.topic, self.partition, self.offset, self.timestamp, self.key, self.value, self.headers = record
-        #: "key" or "value": the first of them that could not be read.
+        #: "key" or "value": the first part that could not be read.
         self.part = part
-        #: What the deserializer said.
+        #: The deserializer's message.
         self.reason = reason
-        #: The error without what to do about it.
+        #: The message without the advice.
         self.summary = f"{self.topic}-{self.partition} at offset {self.offset}: the {part} cannot be read ({reason})"
         super().__init__(f"{self.summary}; seek past it to go on, or set on.decode.error=skip, or a dead.letter.topic")
 
@@ -95,10 +95,10 @@ class RecordDeserializationError(OttlaError):
 
 
 class LogTruncation(KafkaError):
-    """Records that this consumer has read are gone, or others are in their place: an unclean election cut the log.
+    """Records that this consumer has read were lost or replaced: an unclean election truncated the log.
 
-    Without a reset policy (auto.offset.reset=none) polls raise it until the program seeks: to the offset of
-    `divergent`, the first one that may differ from what was read, or elsewhere. Java: LogTruncationException.
+    Without a reset policy (auto.offset.reset=none), polls raise it until the program seeks: to the offset of
+    `divergent`, the first that may differ from what was read, or elsewhere. Java: LogTruncationException.
     """
 
     def __init__(
@@ -122,41 +122,41 @@ class LogTruncation(KafkaError):
 
 
 class Fenced(KafkaError):
-    """Another producer or member took this one's place. It cannot go on: close it."""
+    """Another producer or member has replaced this one. It cannot continue: close it."""
 
 
 class ProducerFenced(Fenced):
-    """A newer producer has this transactional id. Close this one; whatever it had open was aborted."""
+    """A newer producer uses this transactional id. Close this one; its open transaction was aborted."""
 
 
 class InvalidProducerEpoch(KafkaError):
-    """A partition has seen a newer epoch of this producer: abort, and the coordinator says whether it may go on."""
+    """A partition has seen a newer epoch of this producer: abort; the coordinator decides whether it can continue."""
 
 
 class TransactionAbortable(KafkaError):
-    """The transaction cannot be committed any more. Abort it; the producer can go on with the next one."""
+    """The transaction can no longer be committed. Abort it; the producer can continue with the next one."""
 
 
 class TransactionAborted(KafkaError):
-    """The record was not sent, because its transaction was aborted before."""
+    """The record was not sent because its transaction was aborted first."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OPERATION_NOT_ATTEMPTED, message)
 
 
 class InvalidTxnState(KafkaError):
-    """The coordinator has the transaction in a state in which this cannot be done."""
+    """The transaction is in a state that does not allow this operation."""
 
 
 class ConcurrentTransactions(KafkaError):
-    """The coordinator is still busy with the end of the last transaction. It passes; it was waited for in vain."""
+    """The coordinator is still completing the previous transaction, and did not finish within the timeout."""
 
 
 class InvalidProducerIdMapping(KafkaError):
-    """The coordinator has forgotten this transactional id's producer id (transactional.id.expiration.ms). Close it."""
+    """The producer id of this transactional id has expired (transactional.id.expiration.ms). Close the producer."""
 
 
-#: The codes that are a class of their own.
+#: The codes that have their own class.
 _KINDS: dict[ErrorCode, type[KafkaError]] = {
     ErrorCode.FENCED_INSTANCE_ID: Fenced,
     ErrorCode.FENCED_MEMBER_EPOCH: Fenced,
@@ -171,7 +171,7 @@ _KINDS: dict[ErrorCode, type[KafkaError]] = {
 
 
 def error_of(code: int, message: str | None = None) -> KafkaError | None:
-    """The error that a response's code stands for; None for NONE."""
+    """Return the error for a response's code; None for NONE."""
     if code == 0:
         return None
     try:
@@ -182,7 +182,7 @@ def error_of(code: int, message: str | None = None) -> KafkaError | None:
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raise what a response's code stands for, if it is not NONE."""
+    """Raise the error for a response's code unless it is NONE."""
     if code:
         error = error_of(code, message)
         assert error is not None
@@ -190,12 +190,12 @@ def check(code: int, message: str | None = None) -> None:
 
 
 def left_out(key: object) -> KafkaError:
-    """The error of what was asked for and does not appear in the answer."""
+    """Return the error for a requested item that is missing in the response."""
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker's answer leaves out {key}")
 
 
 def only(answers: Sequence[T], key: object) -> T:
-    """The answer of a request about one thing."""
+    """Return the result of a request about one item."""
     if not answers:
         raise left_out(key)
     return answers[0]

@@ -1,7 +1,7 @@
-"""Kafka's error table: the one place where a code, its name and whether a client may try again are written.
+"""Kafka's error table: the only definition of each code, its name, and whether it is retriable.
 
 Rules:
-- What a peer is told is an `ErrorCode`. A whole request fails by raising `KafkaError`; what fails per partition is a
+- A peer gets an `ErrorCode`. A request that fails as a whole raises `KafkaError`; the failure of one partition is a
   value in the response.
 - The numbers and names are Apache Kafka 4.4.0's (`org.apache.kafka.common.protocol.Errors`).
 """
@@ -11,7 +11,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """A Kafka error code as it stands on the wire (int16)."""
+    """A Kafka error code as on the wire (int16)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -154,14 +154,14 @@ class ErrorCode(IntEnum):
 
     @property
     def retriable(self) -> bool:
-        """May the same request succeed when it is sent again?"""
+        """True if the same request may succeed when it is sent again."""
         return self in _RETRIABLE
 
 
 class KafkaError(Exception):
-    """A request, or a part of it, that fails with one of Kafka's codes.
+    """A request, or a part of one, that failed with one of Kafka's codes.
 
-    `message` is for people; it travels where the response has a field for it.
+    `message` is for people; it is sent if the response has a field for it.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
@@ -171,16 +171,16 @@ class KafkaError(Exception):
 
 
 class RefusedBatch(KafkaError):
-    """A batch in good form that does not fit into its log: its producer is also told where that log begins."""
+    """A well-formed batch that its log rejects: the response also has the log's start offset."""
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(code, message)
-        #: If it is for some of its records: their indexes, and what is wrong with each (KIP-467).
+        #: The invalid records, if only some are: (index, reason) of each (KIP-467).
         self.records = records
 
 
 class OttlaError(Exception):
-    """What a person did or met, in one sentence that says how to mend it. Tools print it without a traceback."""
+    """A user-facing error whose message says how to fix the problem. Tools print it without a traceback."""
 
 
 _RETRIABLE = frozenset(

@@ -1,7 +1,7 @@
-"""What Apache Kafka says of each error code where nothing better is known, word for word: scripts look for it.
+"""Apache Kafka's standard message of each error code, word for word, because scripts search for it.
 
-A broker sends it in `error_message`, a tool shows it for a code that came without words. The texts are those of
-`org.apache.kafka.common.protocol.Errors`.
+A broker sends it in `error_message` if it has no better message; a tool shows it for a code that came without one. The
+texts are those of `org.apache.kafka.common.protocol.Errors`.
 """
 
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -10,12 +10,12 @@ __all__ = ["STANDARD", "standard", "words"]
 
 
 def words(error: KafkaError) -> str:
-    """What the error says itself; otherwise what is always said of its code."""
+    """Return the error's own message, or the standard message of its code."""
     return error.message or standard(error.code)
 
 
 def standard(code: ErrorCode) -> str:
-    """What is always said of a code."""
+    """Return the standard message of a code."""
     return STANDARD.get(code, code.name)
 
 

@@ -1,4 +1,4 @@
-"""Prometheus' text format (version 0.0.4): families of samples as lines."""
+"""The Prometheus text format (version 0.0.4): metric families as lines."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]) -> list[str]:
-    """The lines of a family: (labels, value) of each sample; none where there is no sample.
+    """Return the lines of a family; `samples` are (labels, value). Without samples there are no lines.
 
-    `kind` is counter, gauge, histogram or summary. The labels may begin with a suffix of the name (`_count{...}`).
+    `kind` is counter, gauge, histogram or summary. The labels may start with a suffix of the name (`_count{...}`).
     """
     found = [f"{name}{labelled} {value!r}" for labelled, value in samples]
     return [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *found] if found else []
 
 
 def labels(**values: object) -> str:
-    """`{name="value",...}`, values escaped."""
+    """Return `{name="value",...}` with escaped values."""
     return "{" + ",".join(f'{name}="{_escaped(str(value))}"' for name, value in values.items()) + "}"
 
 

@@ -1,4 +1,4 @@
-"""`@frozen`: a frozen dataclass with slots that costs nothing until it is used; `@mutable` for fields that change.
+"""`@frozen`: a frozen dataclass with slots that is compiled on first use; `@mutable` for fields that change.
 
     @frozen
     class Moved:
@@ -8,12 +8,12 @@
 Rules:
 - `dataclasses.replace` and `fields`, `match` and mypy treat a `@frozen` class as `@dataclass(frozen=True, slots=True)`
   and a `@mutable` class, which has no hash, as `@dataclass(slots=True)`.
-- `__eq__`, `__hash__` and `__repr__` are compiled when they are first called, `__init__` at the third call:
-  most of what a start makes it makes once or twice, and to compile takes a hundred times as long as to call.
-- mypy sees that no field is assigned; at run time nothing prevents it, and nothing slows `__init__`.
+- `__eq__`, `__hash__` and `__repr__` are compiled on the first call, `__init__` on the third: at startup most classes
+  are instantiated once or twice, and compiling takes a hundred times as long as a call.
+- mypy rejects assignments to fields. At run time nothing prevents them, so that `__init__` stays fast.
 
-Not obvious: the standard decorator compiles seven functions for every class at import, 0.4 ms, and a node has a hundred
-of them (docs/decisions/0123-values-are-compiled-on-first-use.md).
+Not obvious: the standard decorator compiles seven functions for each class at import, which takes 0.4 ms, and a node
+has a hundred such classes (docs/decisions/0123-values-are-compiled-on-first-use.md).
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from typing import Any, TypeVar, dataclass_transform
 
 _T = TypeVar("_T")
 _MISSING = dataclasses.MISSING
-#: The call of `__init__` that compiles it.
+#: The number of the call of `__init__` that compiles it.
 _COMPILED_AT = 3
-#: The default of what a factory makes.
+#: The placeholder default of a field with a factory.
 _BY_FACTORY = object()
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def frozen(cls: type[_T]) -> type[_T]:
-    """Make the class. Its annotated names are its fields, in their order, behind those that it inherits."""
+    """Create the class. Its fields are its annotated names in order, after the inherited fields."""
     return _made(cls, {})
 
 
 @dataclass_transform(field_specifiers=(dataclasses.field,))
 def mutable(cls: type[_T]) -> type[_T]:
-    """The same for fields that change."""
+    """Create a class whose fields may change."""
     return _made(cls, {"__hash__": None})
 
 
@@ -68,7 +68,7 @@ def _made(cls: type[_T], fixed: dict[str, Any]) -> type[_T]:
 
 
 class _Fields:
-    """`__dataclass_fields__`, made on first use."""
+    """`__dataclass_fields__`, created on first use."""
 
     def __get__(self, instance: object, cls: Any) -> dict[str, dataclasses.Field[Any]]:
         kinds = _annotations(cls)
@@ -87,7 +87,7 @@ def _field(default: Any) -> Any:
 
 
 if sys.version_info >= (3, 14):
-    # They are evaluated when they are asked for (PEP 749); names that are not there yet should not matter.
+    # Annotations are evaluated on access (PEP 749); names that are not defined yet must not fail.
     from annotationlib import Format, get_annotations
 
     def _annotations(cls: type) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def _is_class_var(kind: Any) -> bool:
 
 
 def _stub(name: str, owner: list[Any]) -> Callable[..., Any]:
-    """The method before its first call: it puts the real one in its place, and calls that."""
+    """Return the method's stub, which compiles the real method, replaces itself with it, and calls it."""
     calls = 0
 
     def call(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -125,7 +125,7 @@ def _stub(name: str, owner: list[Any]) -> Callable[..., Any]:
 
 
 def _assign(cls: Any, made: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> bool:
-    """What `__init__` does. False if the arguments do not fit: the compiled one says why."""
+    """Do the work of `__init__` uncompiled. Return False if the arguments do not fit: the compiled one raises."""
     values = dict(zip(cls.__value_defaults__, arguments, strict=False))
     if len(arguments) > len(cls.__value_defaults__) or values.keys() & keywords.keys():
         return False
@@ -180,7 +180,7 @@ def _init(cls: Any, scope: dict[str, Any]) -> list[str]:
 
 
 def _names(cls: Any, said: str) -> list[str]:
-    """The fields that are not kept out of `repr` or `compare`."""
+    """Return the fields that take part in `repr` or `compare`."""
     return [
         name
         for name, declared in cls.__value_defaults__.items()

@@ -1,6 +1,6 @@
-"""The names of things: partitions and ids.
+"""Topic partitions and ids.
 
-A UUID is its 16 bytes (`Uuid`), as on the wire; people see Kafka's text form of it, base64url without padding.
+A UUID is its 16 bytes (`Uuid`), as on the wire. People see Kafka's text form: base64url without padding.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -32,12 +32,12 @@ class TopicPartition(NamedTuple):
 
 
 def uuid_text(uuid: bytes) -> str:
-    """Kafka's text form: base64url, 22 characters, no padding."""
+    """Return Kafka's text form: base64url, 22 characters, no padding."""
     return urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
 
 
 def parse_uuid(text: str) -> Uuid:
-    """The reverse of `uuid_text`. Raises ValueError on anything that is not 16 bytes of base64url."""
+    """Parse Kafka's text form. Raise ValueError unless it is 16 bytes of base64url."""
     try:
         raw = urlsafe_b64decode(text + "==")
     except ValueError as error:
@@ -48,7 +48,7 @@ def parse_uuid(text: str) -> Uuid:
 
 
 def java_string_hash(text: str) -> int:
-    """`String.hashCode` of Java, as a signed 32-bit number: it places groups and transactions on partitions."""
+    """Return Java's `String.hashCode` as a signed 32-bit number: it maps groups and transactions to partitions."""
     units = text.encode("utf-16-be")
     value = 0
     for index in range(0, len(units), 2):
@@ -57,9 +57,9 @@ def java_string_hash(text: str) -> int:
 
 
 def coordinator_partition(name: str, partitions: int) -> int:
-    """Which partition of `__consumer_offsets` or `__transaction_state` holds this group or transactional id.
+    """Return the partition of `__consumer_offsets` or `__transaction_state` for this group or transactional id.
 
-    As Kafka's `Utils.abs`: the absolute value, not the low 31 bits; the one number that has none (-2^31) counts as 0.
+    As Kafka's `Utils.abs`: the absolute value, not the low 31 bits; -2^31, which has no absolute value, counts as 0.
     """
     value = java_string_hash(name)
     return 0 if value == -(1 << 31) else abs(value) % partitions

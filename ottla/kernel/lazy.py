@@ -1,4 +1,4 @@
-"""Modules that are imported when something of them is first used: what a node need not have to serve.
+"""Modules that are imported on first use, because a node can serve without them.
 
     if TYPE_CHECKING:
         from ottla.broker.coordinators import group_driver
@@ -6,9 +6,9 @@
         group_driver = LazyModule("ottla.broker.coordinators.group_driver")
 
 Rules:
-- It is for whole parts that most nodes start without (the machines of groups and transactions, rare handlers, rare
-  decisions of the controller), not for single names: a module takes 0.2 ms, those of a group coordinator 20.
-- `load_all` imports the rest, for a node that has started and would rather pay now than at the first request.
+- Use it for whole parts that most nodes start without (the machines of groups and transactions, rare handlers, rare
+  controller commands), not for single names: a module takes 0.2 ms, those of a group coordinator 20 ms.
+- `load_all` imports the rest, so that a started node pays for the imports before the first request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _made: list[LazyModule] = []
 
 
 class LazyModule:
-    """Stands for a module; its first attribute that is asked for imports it."""
+    """A stand-in for a module; the first attribute access imports it."""
 
     __slots__ = ("__name__",)
 
@@ -33,13 +33,13 @@ class LazyModule:
         return getattr(import_module(self.__name__), name)
 
     def load(self) -> None:
-        """Import it now."""
+        """Import the module now."""
         import_module(self.__name__)
 
 
 def load_all() -> Iterator[None]:
-    """Import every module that a `LazyModule` stands for, and what these stand ready to need, one a step."""
-    # The list grows while modules are imported that have lazy ones of their own.
+    """Import every lazy module, including those that the imported modules declare, one per step."""
+    # The list grows during the loop: imported modules can declare lazy modules of their own.
     for module in _made:
         module.load()
         yield

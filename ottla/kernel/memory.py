@@ -1,36 +1,36 @@
-"""Memory for long answers and for batches of tables, used again when nothing refers to it any more.
+"""Buffers for large responses and table batches, which are reused once nothing refers to them.
 
-A fetch's answer has megabytes. New memory for each of them is zeroed twice (by the kernel, and by Python) and faulted
-in page by page: as dear as receiving what it is for. So a few frames are kept.
+A fetch response has megabytes. New memory for each would be zeroed twice (by the kernel and by Python) and faulted in
+page by page, which costs as much as receiving the data. So a few frames are kept.
 
-Not obvious: whether views of a frame are left is what a bytearray knows by itself. It refuses to change its size while
-there are any, and a table of views (`serde.binary(view=True)`) keeps them as long as it lives.
+Not obvious: a bytearray knows whether views of it exist, because it refuses to change its size while any do. A table of
+views (`serde.binary(view=True)`) holds them as long as it lives.
 """
 
 from __future__ import annotations
 
-#: Smaller frames are not worth it.
+#: Smaller frames are not worth keeping.
 _KEPT_FROM_BYTES = 256 * 1024
-#: Three frames: received into, decoded, and in between.
+#: Three frames: one being received, one being decoded, and one in between.
 _KEPT_MAX = 3
 _KEPT_BYTES_MAX = 64 * 1024 * 1024
-#: Frames are a little longer than they need be, so that what comes next fits too.
+#: Frame sizes are rounded up, so that the next response fits too.
 _STEP_BYTES = 64 * 1024
 
 
 class Frames:
-    """The frames of one connection, or of one table on its way out. Not for several threads at once."""
+    """The frames of one connection, or of one table being sent. Not thread-safe."""
 
     __slots__ = ("_bytes_max", "_most", "kept")
 
     def __init__(self, most: int = _KEPT_MAX, bytes_max: int = _KEPT_BYTES_MAX) -> None:
         self._most = most
         self._bytes_max = bytes_max
-        #: The one that was used last stands last.
+        #: Ordered by the last use, most recent last.
         self.kept: list[bytearray] = []
 
     def take(self, size: int) -> memoryview:
-        """A free frame of so many bytes; their content is arbitrary."""
+        """Return a free frame of `size` bytes; its content is arbitrary."""
         if size < _KEPT_FROM_BYTES:
             return new_memory(size)
         for frame in self.kept:
@@ -46,13 +46,13 @@ class Frames:
 
 
 def new_memory(size: int) -> memoryview:
-    """So many bytes that are never used again."""
+    """Return `size` bytes that are not reused."""
     return memoryview(bytearray(size))
 
 
 def _unused(frame: bytearray) -> bool:
     try:
-        # Neither moves anything: a bytearray that shrinks by a byte keeps its memory.
+        # Neither call reallocates: a bytearray that shrinks by one byte keeps its memory.
         frame.append(frame.pop())
     except BufferError:
         return False

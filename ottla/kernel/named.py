@@ -1,16 +1,16 @@
-"""`NamedTuple`: typing's, for a sixth of the time that the class takes to make.
+"""`NamedTuple`: like typing's, but creating the class takes a sixth of the time.
 
     class Appended(NamedTuple):
         base_offset: int
         duplicate: bool = False
 
 Rules:
-- A class made with it is what typing makes: a tuple with `_fields`, `_make`, `_replace`, `_asdict`, getters in C, the
-  same repr, equality, pickle and `match`. mypy sees `typing.NamedTuple`.
+- The classes behave like typing's: a tuple with `_fields`, `_make`, `_replace`, `_asdict`, getters in C, the same repr,
+  equality, pickle and `match`. mypy sees `typing.NamedTuple`.
 - `__new__` is compiled when the class is first called.
 
-Not obvious: typing compiles `__new__` for every class at import, 0.19 ms, and a node that starts imports fifty of them
-(docs/decisions/0540-named-tuples-are-compiled-on-first-use.md).
+Not obvious: typing compiles `__new__` for each class at import, which takes 0.19 ms, and a starting node imports fifty
+of them (docs/decisions/0540-named-tuples-are-compiled-on-first-use.md).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING or sys.version_info >= (3, 14):
-    # From 3.14 on annotations are no part of a class's namespace (PEP 749).
+    # From 3.14 on, annotations are not in the class namespace (PEP 749).
     from typing import NamedTuple as NamedTuple
 else:
     from _collections import _tuplegetter
@@ -28,7 +28,7 @@ else:
     _new_tuple = tuple.__new__
 
     def _make_new(owner):
-        """`__new__` as collections.namedtuple makes it."""
+        """Compile `__new__` as collections.namedtuple does."""
         names = ", ".join(owner._fields)
         source = f"lambda _cls, {names}: _new_tuple(_cls, ({names},))" if names else "lambda _cls: _new_tuple(_cls, ())"
         made = eval(source, {"_new_tuple": _new_tuple, "__name__": owner.__module__})
@@ -39,7 +39,7 @@ else:
         return made
 
     def _first_new(owners):
-        """The `__new__` before the first call: it puts the real one in its place, and calls that."""
+        """Return a stub of `__new__`, which compiles the real one, replaces itself with it, and calls it."""
 
         def __new__(_cls, /, *arguments, **keywords):  # noqa: N807
             return _make_new(owners[0])(_cls, *arguments, **keywords)
@@ -47,7 +47,7 @@ else:
         return __new__
 
     class _Signature:
-        """`__signature__`, which the stub cannot tell."""
+        """`__signature__`, which the stub cannot provide."""
 
         def __get__(self, instance, owner):
             found = signature(_make_new(next(each for each in owner.__mro__ if "_fields" in each.__dict__)))
@@ -62,7 +62,7 @@ else:
     def _replace(self, /, **changes):
         made = self._make(map(changes.pop, self._fields, self))
         if changes:
-            # As typing's: it changed with Python 3.13.
+            # As in typing, where the type changed with Python 3.13.
             kind = TypeError if sys.version_info >= (3, 13) else ValueError
             raise kind(f"Got unexpected field names: {list(changes)!r}")
         return made

@@ -1,10 +1,9 @@
-"""What time it is, by both clocks.
+"""The current time on both clocks.
 
 Rules:
-- A deadline is a monotonic time: a session, a lock, a delay. The wall clock may be set, and no client may be hurt by
-  that.
-- A timestamp is a wall time: it stands in a record or is shown to people. What is counted from such a timestamp (the
-  expiry of offsets and ids, a transaction's timeout as in Apache Kafka, retention) goes by the wall clock, too.
+- A deadline is monotonic: sessions, locks, delays. Setting the wall clock must not affect clients.
+- A timestamp is wall-clock time: it is in records or shown to people. Durations from such a timestamp (the expiry of
+  offsets and ids, a transaction's timeout as in Apache Kafka, retention) also use the wall clock.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from ottla.kernel.ports import Clock
 
 
 class Now(NamedTuple):
-    """A moment, in whole milliseconds."""
+    """A point in time, in whole milliseconds."""
 
     #: Since 1970-01-01 UTC. It may jump.
     wall_ms: int
-    #: Never goes back; only differences mean something.
+    #: Never decreases; only differences are meaningful.
     monotonic_ms: int
 
     @classmethod
     def of(cls, clock: Clock) -> Now:
-        """The clock's."""
+        """Read both clocks."""
         return cls(clock.now_ms(), clock.monotonic_ms())

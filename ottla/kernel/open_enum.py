@@ -1,4 +1,4 @@
-"""Enums for numbers of the protocol that newer brokers may know more of."""
+"""Enums for protocol numbers that newer brokers may extend."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Self
 
 
 class OpenEnum(IntEnum):
-    """An IntEnum that takes every int: a number without a member is named UNKNOWN and stays itself.
+    """An IntEnum that accepts every int: a number without a member is named UNKNOWN and keeps its value.
 
-    One new value in an answer must not end the whole answer. Iteration and `__members__` have the members alone.
+    One new value must not make a whole response unreadable. Iteration and `__members__` have the declared members only.
     """
 
     @classmethod

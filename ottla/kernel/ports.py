@@ -1,18 +1,18 @@
-"""The ports: all that a node needs from the world, so that the machine and the simulator can both give it.
+"""The ports: everything that a node needs from outside, which both the host and the simulator can provide.
 
-`host` has the real ones, `sim` the simulated. There are four: Clock, Disk (with File), Rng, and the loop, which is
-asyncio's own interface.
+`host` has the real ones, `sim` the simulated ones. There are four: Clock, Disk (with File), Rng, and the loop, which
+has asyncio's interface.
 
 Rules:
-- Everything on a path that must survive a crash says so by `sync`; what was not synced may be lost, torn or kept.
+- Data that must survive a crash is made durable by `sync`; unsynced data may be lost, torn or kept.
 - A rename is durable only after `sync_directory` of the parent.
-- A fault of the world is an OSError, on every disk alike.
+- A failure is an OSError on every disk.
 """
 
 from collections.abc import Sequence
 from typing import Protocol
 
-#: Bytes of another owner; a memoryview is valid only as long as its owner says.
+#: Bytes that another object may own; a memoryview is valid only as long as its owner allows.
 Buffer = bytes | bytearray | memoryview
 
 
@@ -23,7 +23,7 @@ class Clock(Protocol):
         """Wall-clock time since 1970-01-01 UTC. It may jump."""
 
     def monotonic_ms(self) -> int:
-        """Time that never goes back; only differences mean something."""
+        """Time that never decreases; only differences are meaningful."""
 
 
 class Rng(Protocol):
@@ -40,13 +40,13 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def read(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; shorter at the end of the file, empty past it."""
+        """Read up to `size` bytes from `position`; fewer at the end of the file, none past it."""
 
     def write(self, data: Buffer, position: int) -> None:
-        """All of `data` at `position`, or OSError."""
+        """Write all of `data` at `position`, or raise OSError."""
 
     def write_many(self, pieces: Sequence[Buffer], position: int) -> None:
-        """The pieces one after another from `position`, in one system call where the disk has one."""
+        """Write the pieces in sequence from `position`, in one system call if the disk has one."""
 
     def truncate(self, size: int) -> None: ...
 
@@ -54,7 +54,7 @@ class File(Protocol):
         """Return when the file's bytes and size survive a power failure."""
 
     def descriptor(self) -> int | None:
-        """The file descriptor for sendfile, or None on a disk that has none."""
+        """Return the file descriptor for sendfile; None on a disk without one."""
 
     def close(self) -> None: ...
 
@@ -63,27 +63,27 @@ class Disk(Protocol):
     """A file system. Paths are absolute strings with `/`."""
 
     def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. FileNotFoundError if it is not there and `create` is False."""
+        """Open for reading and writing. FileNotFoundError if the file does not exist and `create` is False."""
 
     def exists(self, path: str) -> bool: ...
     def is_directory(self, path: str) -> bool: ...
     def list(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def make_directory(self, path: str) -> None:
-        """With its parents; no error if it is there."""
+        """Create a directory and its parents; no error if it exists."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces a file that is there."""
+        """Rename atomically; an existing file is replaced."""
 
     def remove(self, path: str) -> None:
-        """A file; FileNotFoundError if it is not there."""
+        """Remove a file; FileNotFoundError if it does not exist."""
 
     def remove_tree(self, path: str) -> None:
-        """A directory with all that is in it; no error if it is not there."""
+        """Remove a directory with its content; no error if it does not exist."""
 
     def sync_directory(self, path: str) -> None:
         """Return when the names in this directory survive a power failure."""
 
     def free_bytes(self, path: str) -> tuple[int, int]:
-        """(total, usable) bytes of the volume that holds `path`."""
+        """Return (total, usable) bytes of the volume that holds `path`."""

@@ -1,12 +1,10 @@
-"""How fast something goes: rates over windows and buckets of tokens, as Kafka's quotas measure them. Pure.
+"""Rates over windows and token buckets, as Kafka's quotas measure them. Pure.
 
 Rules:
-- A rate is what came in the last windows, by the time that they cover; a young rate counts as if it had nearly all of
-  its windows behind it, so that the first request of a client is no burst. A window is forgotten by the last that came
-  in it.
-- What is over its bound waits as long as it takes for the average to come down: the share that is too much, times the
-  time that was measured over.
-- A bucket has room for all windows at once, and may be overdrawn by one request.
+- A rate is the sum of the last windows, divided by the time that they cover. A young rate is divided by all but one of
+  its windows, so that a client's first request is no burst. A window expires by the time of its last sample.
+- A rate above its bound is throttled until the average is down to the bound: the excess share times the measured time.
+- A bucket holds the tokens of all windows, and one request may overdraw it.
 
 KIPs: 13, 124 (rates), 599 (buckets).
 """
@@ -17,41 +15,41 @@ from collections import deque
 
 
 class Rate:
-    """Units a second over `windows` windows of `window_ms`."""
+    """Units per second over `windows` windows of `window_ms`."""
 
     __slots__ = ("_samples", "window_ms", "windows")
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self.windows = windows
         self.window_ms = window_ms
-        #: [when the window began, what came in it, when the last of it came], the oldest first.
+        #: [start of the window, sum, time of the last sample], oldest first.
         self._samples: deque[list[float]] = deque()
 
     def record(self, value: float, now_ms: int) -> None:
-        """So much came now."""
+        """Record a value at this time."""
         if not self._samples or now_ms - self._samples[-1][0] >= self.window_ms:
             self._samples.append([now_ms, 0.0, now_ms])
         self._samples[-1][1] += value
         self._samples[-1][2] = now_ms
 
     def per_second(self, now_ms: int) -> float:
-        """What came, by the time that it is measured over."""
+        """Return the rate: the sum of the windows over the measured time."""
         self._forget(now_ms)
         return sum(value for _, value, _ in self._samples) * 1000 / self.measured_ms(now_ms)
 
     def measured_ms(self, now_ms: int) -> float:
-        """The time that the windows cover, at least all but one of them."""
+        """Return the time that the windows cover, but at least all windows except one."""
         elapsed_ms = now_ms - self._samples[0][0] if self._samples else 0
         missing = self.windows - 1 - elapsed_ms // self.window_ms
         return max(elapsed_ms + max(0, missing) * self.window_ms, self.window_ms)
 
     def throttle_ms(self, bound: float, now_ms: int) -> int:
-        """How long to wait until the rate is down at `bound`; 0 where it is not above it."""
+        """Return how long to wait until the rate is down to `bound`; 0 if it is not above it."""
         rate = self.per_second(now_ms)
         return round((rate - bound) / bound * self.measured_ms(now_ms)) if rate > bound else 0
 
     def is_idle(self, now_ms: int) -> bool:
-        """Did nothing come in any window?"""
+        """Return True if no window has a sample."""
         self._forget(now_ms)
         return not self._samples
 
@@ -62,18 +60,18 @@ class Rate:
 
 
 class TokenBucket:
-    """Tokens that come at a rate and are taken by what is done. It begins full."""
+    """Tokens that accrue at a rate and are taken by operations. The bucket starts full."""
 
     __slots__ = ("_tokens", "_updated_ms", "burst_seconds")
 
     def __init__(self, burst_seconds: float) -> None:
-        #: The bucket holds what comes in this time.
+        #: The bucket's capacity, as the time in which it fills.
         self.burst_seconds = burst_seconds
         self._tokens: float | None = None
         self._updated_ms = 0
 
     def tokens(self, per_second: float, now_ms: int) -> float:
-        """What is there, below 0 when it is overdrawn."""
+        """Return the available tokens; negative if overdrawn."""
         burst = per_second * self.burst_seconds
         if self._tokens is None:
             self._tokens = burst
@@ -83,14 +81,14 @@ class TokenBucket:
         return self._tokens
 
     def take(self, count: float, per_second: float, now_ms: int) -> None:
-        """Take tokens, also those that are not there yet."""
+        """Take tokens, even more than are available."""
         self._tokens = self.tokens(per_second, now_ms) - count
 
     def throttle_ms(self, per_second: float, now_ms: int) -> int:
-        """How long until nothing is overdrawn any more."""
+        """Return how long until the bucket is no longer overdrawn."""
         tokens = self.tokens(per_second, now_ms)
         return round(-tokens / per_second * 1000) if tokens < 0 else 0
 
     def is_full(self, per_second: float, now_ms: int) -> bool:
-        """Is it as it was in the beginning?"""
+        """Return True if the bucket is full, as it is at the start."""
         return self.tokens(per_second, now_ms) >= per_second * self.burst_seconds

@@ -1,4 +1,4 @@
-"""Which names a topic may bear."""
+"""The rules for topic names."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def is_legal_name(name: str) -> bool:
-    """May a topic bear this name?"""
+    """Return True if a topic may have this name."""
     return not _fault(name)
 
 
 def check_name(name: str) -> None:
-    """INVALID_TOPIC_EXCEPTION for a name that no topic may bear."""
+    """Raise INVALID_TOPIC_EXCEPTION if no topic may have this name."""
     fault = _fault(name)
     if fault:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
 
 
 def may_collide(name: str) -> bool:
-    """Could another name be the same in metrics, where `.` becomes `_`?"""
+    """Return True if another name could collide in metrics, where `.` becomes `_`."""
     return "." in name or "_" in name
 
 
 def collision_name(name: str) -> str:
-    """What all names that collide have in common."""
+    """Return the form that all colliding names share."""
     return name.replace(".", "_")
 
 

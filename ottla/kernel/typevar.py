@@ -1,11 +1,11 @@
-"""The type variables of keys and values. Both are Any by default: `Consumer(...)` is `Consumer[Any, Any]`."""
+"""The type variables of keys and values. Both default to Any: `Consumer(...)` is `Consumer[Any, Any]`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    # Type checkers bring it; at run time defaults are not needed, and typing has them from Python 3.13 on.
+    # Type checkers provide it; at run time the defaults are not needed. typing has them from Python 3.13 on.
     from typing_extensions import TypeVar
 
     K = TypeVar("K", default=Any)

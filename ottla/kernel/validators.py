@@ -1,6 +1,6 @@
-"""What a setting's value must be: each check says whether a value fits, and in words what would.
+"""Validators of setting values: each checks a value and describes the valid values.
 
-The text of a check (`str`) is the one that Apache Kafka gives it; the words are ours.
+`str` of a validator is Apache Kafka's text for it; `takes` is our description.
 """
 
 import re
@@ -16,9 +16,9 @@ _DURATION = re.compile(
 
 
 def whole_number(text: str, bits: int = 64) -> int | None:
-    """The number in a text of decimal digits; None when it is no such text, or does not fit into so many bits.
+    """Parse decimal digits; None if the text is no number or does not fit into `bits` bits.
 
-    `int` raises for a text of more than 4,300 digits, and a client may send one.
+    `int` raises for a text of more than 4,300 digits, which a client may send.
     """
     match = _WHOLE_NUMBER.fullmatch(text)
     if match is None:
@@ -29,9 +29,9 @@ def whole_number(text: str, bits: int = 64) -> int | None:
 
 
 def duration_ms(text: str) -> int:
-    """Java's text form of a duration (ISO 8601: P1DT2H3M4.5S) in milliseconds.
+    """Parse Java's text form of a duration (ISO 8601: P1DT2H3M4.5S) into milliseconds.
 
-    ValueError when it is none, or one of more than 64 bits.
+    ValueError if it is not a duration or exceeds 64 bits.
     """
     match = _DURATION.fullmatch(text)
     if match is None:
@@ -44,7 +44,7 @@ def duration_ms(text: str) -> int:
 
 
 def _is_below(digits: str, bits: int) -> bool:
-    """Is this a number without a sign that fits into so many bits, the one of its sign included?"""
+    """Return True if this is an unsigned number that fits into `bits` bits, including a sign bit."""
     return digits.isdecimal() and whole_number(digits, bits) is not None
 
 
@@ -57,17 +57,17 @@ def _is_duration(text: str) -> bool:
 
 
 class Check(Protocol):
-    """Decides about a typed value; None stands for a setting without one."""
+    """Checks a typed value; None is a setting without a value."""
 
     @property
     def takes(self) -> str:
-        """What it takes, in words that follow "it takes"."""
+        """The valid values, as a phrase that follows "expected"."""
 
     def accepts(self, value: Any) -> bool: ...
 
 
 class AtLeast:
-    """Numbers from a lower bound."""
+    """Numbers with a lower bound."""
 
     __slots__ = ("low",)
 
@@ -86,7 +86,7 @@ class AtLeast:
 
 
 class Between:
-    """Numbers between two bounds, both included, and one more if it is given."""
+    """Numbers between two bounds, both inclusive, plus `other` if given."""
 
     __slots__ = ("high", "low", "other")
 
@@ -107,7 +107,7 @@ class Between:
 
 
 class OneOf:
-    """A word out of a list; `any_case` takes them in small and large letters alike."""
+    """A word of a list; with `any_case`, case-insensitive."""
 
     __slots__ = ("any_case", "words")
 
@@ -129,7 +129,7 @@ class OneOf:
 
 
 class ListOf:
-    """A list without repetitions and without empty entries, of the given words if there are any."""
+    """A list without duplicates and empty entries, restricted to `words` if given."""
 
     __slots__ = ("empty", "null", "words")
 
@@ -157,7 +157,7 @@ class ListOf:
 
 
 class Addresses:
-    """host:port entries, or id@host:port entries: how a node finds the quorum."""
+    """The addresses of the quorum: host:port or id@host:port entries."""
 
     __slots__ = ("with_id",)
 
@@ -183,7 +183,7 @@ class Addresses:
 
 
 class TextCheck:
-    """Any text; `empty` says whether none at all is text too, `null` whether the setting may have no value."""
+    """Any text; `empty` allows the empty text, `null` a setting without a value."""
 
     __slots__ = ("empty", "null")
 
@@ -215,7 +215,7 @@ class ThrottledReplicas:
 
 
 class OffsetReset:
-    """Where a share group begins (KIP-932)."""
+    """The position where a share group starts (KIP-932)."""
 
     takes = "latest, earliest, or by_duration: and a duration such as PT1H"
 
@@ -231,7 +231,7 @@ class OffsetReset:
         return "[latest, earliest, by_duration:PnDTnHnMn.nS]"
 
 
-#: The bounds that many settings share.
+#: Validators that many settings share.
 POSITIVE = AtLeast(1)
 NOT_NEGATIVE = AtLeast(0)
 EVERY_REPLICA = ThrottledReplicas()

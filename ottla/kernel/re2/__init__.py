@@ -1,5 +1,5 @@
-r"""Regular expressions in RE2's language, matched in linear time.
+r"""Regular expressions in RE2's syntax, matched in linear time.
 
-A pattern never backtracks: the time to match is the name's length times the pattern's, whatever a client sends. Read
-`pattern` (the language) first, then `automaton` (the matching); `unicode_class` is the table behind `\p{Name}`.
+Matching never backtracks: it takes at most the length of the name times the length of the pattern, whatever a client
+sends. Read `pattern` (the syntax) first, then `automaton` (the matching); `unicode_class` is the table for `\p{Name}`.
 """

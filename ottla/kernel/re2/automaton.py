@@ -1,52 +1,52 @@
-"""A nondeterministic automaton over the characters of a name, walked in linear time.
+"""A nondeterministic automaton over the characters of a name, simulated in linear time. Built by `pattern`.
 
-Matching walks it with a set of states and remembers each step, so that the thousandth topic costs a dictionary look-up
-a character. What is remembered took work, and all the work that one expression may cost is bounded. Built by `pattern`.
+Matching tracks the set of states and caches each step, so that later names cost one dictionary lookup per character.
+The total work to compute steps is bounded for each expression, which also bounds the cache.
 """
 
 from collections.abc import Iterable, Iterator
 
 from ottla.kernel.named import NamedTuple
 
-#: How large an automaton may get; counted repetitions multiply.
+#: The maximum number of states; counted repetitions multiply them.
 _STATES_MAX = 20_000
-#: How many states the steps of one expression may visit, all names together: some 40 ms, some megabytes.
+#: The maximum number of states that all steps of one expression may visit: about 40 ms and a few megabytes.
 WORK_MAX = 100_000
-#: What a word boundary is between.
+#: The word characters; a word boundary separates them from others.
 WORD = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 
 
 class TooLarge(ValueError):
-    """The automaton would have too many states, or walking it would be too much work."""
+    """The automaton has too many states, or matching takes too much work."""
 
 
 class _Edge(NamedTuple):
-    """A step that takes no character; `condition` is "", or a zero-width assertion."""
+    """A transition without a character; `condition` is "" or a zero-width assertion."""
 
     target: int
     condition: str
 
 
 class Automaton:
-    """Its states are numbers. `pattern` makes it, sets `start` and `accept`, and then only `matches` is called."""
+    """An automaton whose states are numbers. `pattern` builds it, and sets `start` and `accept`."""
 
     def __init__(self) -> None:
-        #: What each state takes and where that leads; None takes nothing.
+        #: For each state, (accepted characters, next state), or None.
         self._takes: list[tuple[frozenset[str], int] | None] = []
         self._edges: list[list[_Edge]] = []
         self.start = self.accept = 0
-        #: State -> twice the number of the group that begins there, or one more for one that ends.
+        #: State -> 2 * number of the group that starts there, or 2 * number + 1 of the group that ends there.
         self.marks: dict[int, int] = {}
         self._next: dict[tuple[frozenset[int], str, str], frozenset[int]] = {}
         self._ends: dict[tuple[frozenset[int], str], bool] = {}
-        #: Equal sets of characters are one.
+        #: Interned character sets.
         self._sets: dict[frozenset[str], frozenset[str]] = {}
         self._work_left = WORK_MAX
 
     # -- building
 
     def state(self) -> int:
-        """A new state that takes nothing and leads nowhere."""
+        """Add a state without transitions."""
         if len(self._takes) == _STATES_MAX:
             raise TooLarge("expression too large")
         self._takes.append(None)
@@ -54,29 +54,30 @@ class Automaton:
         return len(self._takes) - 1
 
     def taking(self, characters: frozenset[str]) -> tuple[int, int]:
-        """Two new states; one of the characters leads from the first to the second."""
+        """Add two states; each of the characters leads from the first to the second."""
         start, end = self.state(), self.state()
         self._takes[start] = (self._sets.setdefault(characters, characters), end)
         return start, end
 
     def connect(self, source: int, target: int, condition: str = "") -> None:
-        """Let `source` lead to `target` without taking a character, where the condition holds: ^ $ b B, and
-        ^ and $ of lines as (^ and )$.
+        """Add a transition from `source` to `target` without a character, if the condition holds.
+
+        Conditions: ^ $ b B, and for lines (^ and )$.
         """
         self._edges[source].append(_Edge(target, condition))
 
     def marked(self, piece: tuple[int, int], number: int) -> tuple[int, int]:
-        """The piece between marks of a group's begin and end."""
+        """Enclose the piece in marks of a group's start and end."""
         start, end = self.state(), self.state()
         self.connect(start, piece[0])
         self.connect(piece[1], end)
         self.marks[start], self.marks[end] = 2 * number, 2 * number + 1
         return start, end
 
-    # -- walking
+    # -- matching
 
     def matches(self, name: str) -> bool:
-        """Does it match the whole of the name? TooLarge when that is too much work."""
+        """Return True if the whole name matches. TooLarge if that takes too much work."""
         states = frozenset({self.start})
         before = ""
         for character in name:
@@ -94,7 +95,7 @@ class Automaton:
         return found
 
     def ways(self, state: int, text: str, at: int) -> Iterator[tuple[int, int]]:
-        """Where a state leads with the text that is left: (state, place in the text), the preferred way last."""
+        """Yield the transitions of a state at a position: (state, position), the preferred one last."""
         before, after = text[at - 1 : at] if at else "", text[at : at + 1]
         for edge in reversed(self._edges[state]):
             if _holds(edge.condition, before, after):
@@ -112,7 +113,7 @@ class Automaton:
         return frozenset(found)
 
     def _closure(self, states: Iterable[int], before: str, after: str) -> set[int]:
-        """The states reachable without taking a character, between these two characters."""
+        """Return the states reachable without a character, between these two characters."""
         reached = set(states)
         pending = list(reached)
         while pending:

@@ -1,11 +1,11 @@
-r"""Regular expressions over names: RE2's language, matched in bounded time (KIP-848, KIP-1152, KIP-714).
+r"""Regular expressions over names: RE2's syntax, matched in bounded time (KIP-848, KIP-1152, KIP-714).
 
 Rules:
 - An expression must match a whole name.
-- The language is RE2's, in which Apache Kafka's brokers read it: no back-references, no lookaround, no possessive
-  quantifiers. Python's `re` has these, and can take exponential time over a name that a client chose; this cannot.
-- Topic names are ASCII. Where names are of other characters, too, the expression is told which, and classes hold those.
-- An expression whose walk would be too much work (`WORK_MAX`) is refused when that shows (docs/decisions/0340).
+- The syntax is RE2's, as in Apache Kafka's brokers: no back-references, no lookaround, no possessive quantifiers.
+  Python's `re` has these, but can take exponential time on a name that a client chose.
+- Topic names are ASCII. For other names the caller passes their non-ASCII characters, which classes then include.
+- An expression that takes too much work (`WORK_MAX`) is rejected when the limit is reached (docs/decisions/0340).
 
     >>> expression = Expression("orders-(eu|us)-[0-9]{2,}")
     >>> expression.matches("orders-eu-07"), expression.matches("orders-eu-7")
@@ -19,7 +19,7 @@ from ottla.kernel.re2.unicode_class import CLASSES, others_of
 
 #: RE2's limit on a counted repetition, {n,m}.
 _REPEAT_MAX = 1000
-#: How deep groups may nest. RE2 takes 1000; Python's stack is shorter.
+#: The maximum nesting depth of groups. RE2 allows 1000; Python's stack is smaller.
 _DEPTH_MAX = 100
 
 _DIGITS = frozenset("0123456789")
@@ -49,14 +49,14 @@ _POSIX = {
 
 
 class InvalidExpression(ValueError):
-    """The text is not an expression of RE2. Says what is wrong with it."""
+    """The text is not a valid RE2 expression; the message says why."""
 
 
 class Expression:
-    """A compiled expression. Compiling raises InvalidExpression, and so does matching when it is too much work."""
+    """A compiled expression. Compiling an invalid one raises InvalidExpression; so does matching with too much work."""
 
     def __init__(self, text: str, others: Iterable[str] = ()) -> None:
-        """`others` are the characters beyond ASCII that names may have; names with more are not matched rightly."""
+        """`others` are all non-ASCII characters that names may have; names with more are not matched correctly."""
         self.text = text
         self._automaton = Automaton()
         try:
@@ -65,7 +65,7 @@ class Expression:
             raise InvalidExpression(str(error)) from error
 
     def matches(self, name: str) -> bool:
-        """Does it match the whole of the name?"""
+        """Return True if the whole name matches."""
         try:
             return self._automaton.matches(name)
         except TooLarge as error:
@@ -83,10 +83,10 @@ def _is_count(text: str) -> bool:
 
 
 class Parser:
-    """Recursive descent over the text. A counted repetition parses its operand again for each copy.
+    """A recursive descent parser. A counted repetition parses its operand again for each copy.
 
-    With `captures` the automaton has marks where groups begin and end, for `ottla.kernel.re2.search`, and only letters
-    of ASCII have two cases, as in Java.
+    With `captures`, the automaton marks the start and end of groups for `ottla.kernel.re2.search`, and case folding
+    applies to ASCII letters only, as in Java.
     """
 
     def __init__(self, text: str, automaton: Automaton, others: Iterable[str], *, captures: bool = False) -> None:
@@ -97,10 +97,10 @@ class Parser:
         self.at = 0
         self.depth = 0
         self.fold_case = self.dot_all = self.by_lines = False
-        #: The groups that have names, and where each stands: copies of a repetition read it again.
+        #: Named groups and their positions: the copies of a repetition parse the same group again.
         self.names: dict[str, int] = {}
         self.captures = captures
-        #: Where a group stands -> its number, and name -> number.
+        #: Position of a group -> its number, and name -> number.
         self.groups: dict[int, int] = {}
         self.numbers: dict[str, int] = {}
 
@@ -194,7 +194,7 @@ class Parser:
         if high is None:
             first, finish = pieces[-1]
             goes_on.append((finish, first))
-        # A search tries the ways out of a state in their order.
+        # A search tries the transitions of a state in order.
         for source, target in (*ends, *goes_on) if lazy else (*goes_on, *ends):
             self.automaton.connect(source, target)
         return start, end
@@ -208,7 +208,7 @@ class Parser:
             return None
         low, comma, high = self.text[self.at + 1 : closing].partition(",")
         if not _is_count(low) or (high and not _is_count(high)):
-            # As in RE2, braces that hold something else are characters.
+            # As in RE2, braces with any other content are literals.
             return None
         self.at = closing + 1
         at_least = int(low)
@@ -238,7 +238,7 @@ class Parser:
                 self.at += 1
                 begin = self.at
                 if self._quantifier() is not None:
-                    # As in RE2J, a brace that is a character is no operand.
+                    # As in RE2J, a literal brace cannot be repeated.
                     raise InvalidExpression("invalid nested repetition operator")
                 self.at = begin
             case "*" | "+" | "?":
@@ -263,7 +263,7 @@ class Parser:
             return characters.union(map(str.lower, ascii_letters), map(str.upper, ascii_letters))
         found = {form for one in characters for form in (one.lower(), one.upper()) if len(form) == 1}
         if self.others:
-            # Some letters have a third form: Greek's final sigma, the signs of kelvin and angstrom.
+            # Some letters have a third form: the Greek final sigma, the kelvin and angstrom signs.
             folded = {one.casefold() for one in characters}
             found.update(one for one in self.others if one.casefold() in folded)
             found.update(chr(code) for code in range(128) if any(chr(code) == each for each in folded))
@@ -293,7 +293,7 @@ class Parser:
         return self.automaton.marked(piece, number) if captures and self.captures else piece
 
     def _flags(self) -> bool:
-        """Read flags up to the colon or the end of the group; does a group follow?"""
+        """Read flags up to the colon or the end of the group; return True if a group follows."""
         value = flagged = True
         while True:
             flag = self._next("missing closing )")
@@ -311,7 +311,7 @@ class Parser:
                 case "m":
                     self.by_lines = value
                 case "U":
-                    # What a group takes does not matter to a whole match.
+                    # Greediness does not affect a whole match.
                     pass
                 case "-":
                     value = False
@@ -324,7 +324,7 @@ class Parser:
 
     def _escape(self) -> _Piece | None:
         if self._eat("Q"):
-            # Each character as if it were escaped by itself, so that a quantifier after it takes only the last.
+            # Escape each character by itself, so that a following quantifier applies only to the last.
             start = self.at - 2
             quoted, _, rest = self.text[self.at :].partition("\\E")
             escaped = "".join(one if one in WORD or not one.isascii() else f"\\{one}" for one in quoted)
@@ -337,7 +337,7 @@ class Parser:
         return self.automaton.taking(self._cased(found) if len(found) == 1 else found)
 
     def _escaped(self) -> frozenset[str]:
-        """The characters that an escape means, in a class or outside."""
+        """Return the characters of an escape, inside or outside a class."""
         letter = self._next("trailing backslash at end of expression")
         if letter in _PERL:
             return _PERL[letter]
@@ -403,7 +403,7 @@ class Parser:
                 first_one, last_one = min(low), min(high)
                 low = frozenset(one for one in self.every if first_one <= one <= last_one)
             found |= low
-        # Cases are folded before the class is turned round: (?i)[^a] takes neither form.
+        # Fold case before negating the class: (?i)[^a] matches neither form.
         every = self._cased(frozenset(found))
         return self.every - every if negated else every
 

@@ -1,15 +1,15 @@
-r"""Search and replacement with groups, in bounded time: which part of a name each group of an expression takes.
+r"""Search and replacement with capturing groups, in bounded time.
 
     >>> search = Search("CN=(.*?),.*")
     >>> search.matches("CN=ann,O=x"), search.replace("CN=ann,O=x", lambda found: found.text(1) or "")
     (True, 'ann')
 
 Rules:
-- The language is that of `ottla.kernel.re2.pattern`, with Java's cases: (?i) is about letters of ASCII.
-- Of several ways to match, the one that Perl, Java and Python find counts: alternatives from the left, greedy or
+- The syntax is that of `ottla.kernel.re2.pattern`, with Java's case folding: (?i) applies to ASCII letters only.
+- If several matches are possible, the result is that of Perl, Java and Python: leftmost alternatives first, greedy or
   lazy repetitions.
-- A state is tried once at each place of a name, so the time is that of states times characters. A call that tries more
-  than `WORK_MAX` raises InvalidExpression.
+- Each state is tried once at each position of a name, so the time is at most states times characters. A call that tries
+  more than `WORK_MAX` raises InvalidExpression.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Found:
     def __init__(self, text: str, spans: list[int], numbers: dict[str, int]) -> None:
         self._text, self._spans, self._numbers = text, spans, numbers
         self.start, self.end = spans[0], spans[1]
-        #: How many groups the expression has.
+        #: The number of groups in the expression.
         self.groups = len(spans) // 2 - 1
 
     def text(self, group: int | str) -> str | None:
-        """What a group took, by its number or name; None if it took nothing. IndexError for one that there is not."""
+        """Return a group's text by number or name; None if it did not match. IndexError if there is no such group."""
         number = self._numbers.get(group, self.groups + 1) if isinstance(group, str) else group
         if number > self.groups:
             raise IndexError(f"there is no group {group}")
@@ -39,14 +39,14 @@ class Found:
 
 
 class Search:
-    """A compiled expression. InvalidExpression."""
+    """A compiled expression. Compiling an invalid one raises InvalidExpression."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._ascii = self._compiled("")
 
     def _compiled(self, name: str) -> tuple[Automaton, Parser]:
-        """For names of ASCII, and of the other characters of `name`."""
+        """Compile the expression for ASCII and the non-ASCII characters of `name`."""
         automaton = Automaton()
         parser = Parser(self._text, automaton, name, captures=True)
         try:
@@ -56,13 +56,13 @@ class Search:
         return automaton, parser
 
     def matches(self, name: str) -> bool:
-        """Does it match the whole of the name? InvalidExpression if that is too much work."""
+        """Return True if the whole name matches. InvalidExpression if that takes too much work."""
         return _Walk(name, *self._for(name)).find(0, whole=True) is not None
 
     def replace(self, name: str, make: Callable[[Found], str], count: int = 0) -> str:
-        """The name with what `make` says in the place of each match, or of the first `count`.
+        """Replace each match, or the first `count` matches, by the result of `make`.
 
-        InvalidExpression if that is too much work.
+        InvalidExpression if that takes too much work.
         """
         walk = _Walk(name, *self._for(name))
         parts, at, last, found = [], 0, 0, 0
@@ -81,14 +81,14 @@ class Search:
 
 
 class _Walk:
-    """The matches of one name. The work of all of them is bounded together."""
+    """The matches in one name, with one work limit for all of them."""
 
     def __init__(self, name: str, automaton: Automaton, parser: Parser) -> None:
         self._name, self._automaton, self._parser = name, automaton, parser
         self._work_left = WORK_MAX
 
     def find(self, at: int, *, whole: bool) -> Found | None:
-        """The first match that begins at `at` or, unless it is to be the whole name, behind it."""
+        """Return the first match that starts at `at` or, unless `whole`, after it."""
         tried: set[tuple[int, int]] = set()
         for start in (at,) if whole else range(at, len(self._name) + 1):
             spans = self._from(start, tried, whole=whole)
@@ -97,10 +97,10 @@ class _Walk:
         return None
 
     def _from(self, start: int, tried: set[tuple[int, int]], *, whole: bool) -> list[int] | None:
-        """The spans of the whole match and of the groups. What was tried from an earlier start leads nowhere."""
+        """Return the spans of the match and its groups. States tried from an earlier start lead to no match."""
         automaton, name = self._automaton, self._name
         spans = [start, -1] + [-1, -1] * len(self._parser.groups)
-        # (state, place), or (the complement of a span's index, what it was before this way was tried).
+        # (state, position), or (the complement of a span's index, its value to restore on backtracking).
         pending = [(automaton.start, start)]
         while pending:
             state, at = pending.pop()

@@ -1,7 +1,7 @@
-r"""What RE2 calls `\p{Name}`: Unicode's general categories and scripts.
+r"""RE2's `\p{Name}`: Unicode general categories and scripts.
 
-`CLASSES` is as far as they are in ASCII: topic names are, so most classes are empty there. `others_of` is for names of
-other characters; Python has the categories of these, and their scripts only by the beginning of their names.
+`CLASSES` has the ASCII characters of each class: topic names are ASCII, so most classes are empty. `others_of` handles
+other characters: Python knows their categories, but their scripts only by the prefix of their names.
 """
 
 from collections.abc import Mapping
@@ -55,7 +55,7 @@ CLASSES: Mapping[str, frozenset[str]] = {
 
 
 def others_of(class_name: str, characters: frozenset[str]) -> frozenset[str]:
-    """The characters beyond ASCII, of those given, that belong to the class."""
+    """Return those of the given non-ASCII characters that belong to the class."""
     if class_name == "Any" or not characters:
         return characters
     if class_name in _CATEGORIES or len(class_name) == 1:
