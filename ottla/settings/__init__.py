@@ -1,5 +1,5 @@
-"""Settings: how each is declared, what a file, a topic, a group or a client program may say, and what follows from it.
+"""Settings: their declarations, and the typed values of servers, topics, groups and clients.
 
-Invariant: one declaration gives a setting's text form, checks, default, dynamic mode and documentation; nothing else
-knows its default. Read `schema` first, then `server.settings`. Only values: nothing here opens, connects or waits.
+Invariant: one declaration defines a setting's text form, checks, default, dynamic mode and documentation; no default is
+written anywhere else. Read `schema` first, then `server.settings`. Values only: nothing here opens, connects or waits.
 """

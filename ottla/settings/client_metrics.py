@@ -1,6 +1,6 @@
-"""The settings of a client-metrics subscription (KIP-714): which clients push which metrics, and how often.
+"""The settings of a client metrics subscription (KIP-714): which clients push which metrics, and how often.
 
-Errors of wrong values are in Kafka's words, which differ from those of other settings: `ottla.controller.config`.
+`ottla.controller.config` checks the values, with Kafka's messages, which differ from those of other settings.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from ottla.settings.schema import Settings, integer, listing
 
 
 class ClientMetricsSettings(Settings):
-    """What one subscription may say; a setting that it does not have is its default."""
+    """The settings of one subscription; a setting without a value has its default."""
 
     kind = "client metrics setting"
 

@@ -1,9 +1,9 @@
-"""Listeners: where a node listens and what it tells others, from `NAME://host:port` and the protocol map.
+"""Listeners: the addresses that a node listens on and advertises, from `NAME://host:port` and the protocol map.
 
 Rules:
-- Names are large letters whatever the file has. Each name is there once, and each port once on one kind of address.
-- Without a `listener.security.protocol.map` the names of the protocols mean themselves, and the controllers' listeners
-  are PLAINTEXT as long as nothing else uses TLS or SASL (KIP-1001).
+- Names are converted to upper case. Names are unique, and so are ports on one kind of address.
+- Without a `listener.security.protocol.map`, each protocol's name maps to itself, and controller listeners are
+  PLAINTEXT unless another listener uses TLS or SASL (KIP-1001).
 """
 
 import re
@@ -19,7 +19,7 @@ _ENTRY = re.compile(r"([^/:]+)://\[?([0-9a-zA-Z\-%._:]*?)\]?:(-?[0-9]+)")
 
 
 class Listener(NamedTuple):
-    """An address: NAME://host:port. An empty host means all addresses of the machine."""
+    """An address, NAME://host:port. An empty host means all addresses of the machine."""
 
     name: str
     host: str
@@ -32,7 +32,7 @@ class Listener(NamedTuple):
 
 
 class VoterAddress(NamedTuple):
-    """A controller of a fixed quorum."""
+    """A controller in a static quorum."""
 
     id: int
     host: str
@@ -40,7 +40,7 @@ class VoterAddress(NamedTuple):
 
 
 def parse_protocol_map(text: str, *, given: bool, names: Sequence[str], controllers: Sequence[str]) -> dict[str, str]:
-    """Listener name to protocol. `names` are those in use; `given` says whether the file has a map at all."""
+    """Parse listener name -> protocol. `names` are the listeners in use; `given` is whether the file has a map."""
     key = "listener.security.protocol.map"
     found: dict[str, str] = {}
     for entry in filter(None, (each.strip() for each in text.split(","))):
@@ -54,14 +54,14 @@ def parse_protocol_map(text: str, *, given: bool, names: Sequence[str], controll
 
 
 def listener_names(entries: Iterable[str]) -> list[str]:
-    """The names in `NAME://host:port` entries, as they stand."""
+    """Return the names in `NAME://host:port` entries, unchanged."""
     return [entry.partition(":")[0] for entry in entries]
 
 
 def parse_listeners(
     key: str, entries: Sequence[str], protocols: Mapping[str, str], *, distinct_ports: bool
 ) -> tuple[Listener, ...]:
-    """Typed listeners. Raises OttlaError naming `key` and the entry."""
+    """Parse listeners. Raise OttlaError with `key` and the invalid entry."""
     found = tuple(_parse(key, entry, protocols) for entry in entries)
     names = [each.name for each in found]
     for name in names:
@@ -92,7 +92,7 @@ def _check_ports(key: str, listeners: Sequence[Listener]) -> None:
     for each in listeners:
         if not each.port:
             continue
-        # A port may serve IPv4 and IPv6, each with an address of its own.
+        # A port may be used for IPv4 and IPv6, each with its own address.
         kind = "6" if ":" in each.host else "4" if re.fullmatch(r"[0-9.]+", each.host) else "all"
         for other in ("all",) if kind != "all" else ("4", "6"):
             if (each.port, other) in taken:
@@ -103,7 +103,7 @@ def _check_ports(key: str, listeners: Sequence[Listener]) -> None:
 
 
 def parse_voters(entries: Iterable[str]) -> tuple[VoterAddress, ...]:
-    """The fixed quorum of `controller.quorum.voters`, whose form its check has seen to."""
+    """Parse the static quorum of `controller.quorum.voters`, whose form was checked before."""
     found = []
     for entry in entries:
         identity, _, address = entry.rpartition("@")

@@ -1,9 +1,9 @@
-"""Settings of a thing of the cluster, a topic or a group: what it says itself, and behind it what the server says.
+"""Settings of a resource, a topic or a group: its own values, with the server's as the fallback.
 
 Rules:
-- A setting that the thing does not have is the server's, by the name in its `broker`.
-- Unknown names are passed over when they are read (a later release may have set them), and refused when
-  they are asked for.
+- A setting without its own value has the value of the server setting named in `broker`.
+- Unknown names are skipped when reading stored settings (a later release may have set them), and rejected when a user
+  sets them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ottla.settings.server.settings import ServerSettings
 
 
 class OverrideSettings(Settings):
-    """A thing's settings as they hold on one node."""
+    """A resource's settings in effect on one node."""
 
-    #: Where its own values come from.
+    #: The source of its own values.
     source: ClassVar[SettingSource]
 
     _server: ServerSettings
@@ -36,7 +36,7 @@ class OverrideSettings(Settings):
 
     @classmethod
     def check(cls, name: str, value: str | None) -> None:
-        """Raise KafkaError(INVALID_CONFIG) when none of these things can have this."""
+        """Raise KafkaError(INVALID_CONFIG) if the name or the value is invalid."""
         setting = cls.declared().get(name)
         if setting is None:
             why = f"Unknown {cls.kind.partition(' ')[0]} config name: {name}{nearest(name, cls.declared())}"

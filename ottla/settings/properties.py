@@ -1,9 +1,9 @@
-"""Java's .properties files, as `server.properties` is one: read and written as java.util.Properties does it.
+"""Java's .properties files, such as `server.properties`, read and written like java.util.Properties.
 
 Rules:
-- `=`, `:` or white space ends a key; a backslash makes any of these part of it.
-- `#` or `!` at the start of a line makes it a comment; a backslash at the end of a line joins the next one to it.
-- A key that comes twice has its last value.
+- `=`, `:` or white space ends a key; a backslash makes any of these part of the key.
+- `#` or `!` at the start of a line makes it a comment; a backslash at the end of a line continues it on the next line.
+- The last value of a repeated key wins.
 """
 
 import re
@@ -19,7 +19,7 @@ _KEY_END = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
 
 
 def read(text: str) -> dict[str, str]:
-    """Keys and values of a file. Raises OttlaError on an escape that Java does not take."""
+    """Parse the keys and values of a file. Raise OttlaError for an escape that Java rejects."""
     found: dict[str, str] = {}
     for number, line in _logical_lines(text):
         match = _KEY_END.match(line)
@@ -33,7 +33,7 @@ def read(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """(number of its first line, the line with what continues it), without comments and blank lines."""
+    """Yield (number of the first line, the line with its continuations), without comments and blank lines."""
     joined: str | None = None
     first = 0
     for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
@@ -43,7 +43,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
                 continue
             first, joined = number, ""
         joined += line
-        # An odd number of backslashes ends with one that escapes the end of the line.
+        # The last of an odd number of backslashes escapes the end of the line.
         if (len(line) - len(line.rstrip("\\"))) % 2:
             joined = joined[:-1]
             continue
@@ -64,12 +64,12 @@ def _plain(text: str, number: int) -> str:
         return chr(int(code, 16)) if code else _ESCAPES.get(other, other)
 
     plain = _ESCAPE.sub(unescape, text)
-    # A character outside the basic plane is written as two halves.
+    # A character outside the basic multilingual plane is written as a surrogate pair.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def write(settings: Mapping[str, str], comment: str = "") -> str:
-    """A file that `read` and Java read back as the same."""
+    """Write a file that `read` and Java read back unchanged."""
     lines = [f"# {line}" for line in comment.splitlines()]
     lines += [f"{_escaped(key, key=True)}={_escaped(value, key=False)}" for key, value in settings.items()]
     return "".join(f"{line}\n" for line in lines)

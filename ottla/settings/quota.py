@@ -1,6 +1,6 @@
-"""Quotas: what users, clients and addresses may have (KIP-13, 124, 599, 612), and the rates of replication (KIP-73).
+"""Quotas of users, clients and addresses (KIP-13, 124, 599, 612), and replication rates (KIP-73).
 
-Names are Kafka's, with underscores for users and dots for nodes; without a quota nothing bounds what is done.
+The names are Kafka's, with underscores for users and dots for nodes. Without a quota there is no limit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AddressQuotas(Settings):
 
 
 class ReplicationRates(Settings):
-    """Bytes a second for throttled replicas and for moves: set while nodes run and nowhere else."""
+    """The byte rates of throttled replicas and of moves between directories; only set dynamically."""
 
     kind = "replication rate"
 

@@ -1,7 +1,7 @@
-"""The settings of a cluster as people look them up: `reference` writes all of them as Markdown.
+"""The settings reference: `reference` returns all settings of a cluster as Markdown.
 
-All of it comes from the declarations. Tests hold docs/reference/settings.md equal to it, and every declaration to what
-Apache Kafka says of the setting.
+It is generated from the declarations. Tests keep docs/reference/settings.md equal to it, and each declaration equal to
+Apache Kafka's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ and modes are Kafka's; a test compares each. Settings of clients are in [client-
 
 
 def reference() -> str:
-    """docs/reference/settings.md."""
+    """Return the content of docs/reference/settings.md."""
     return "\n".join(
         [
             _HEAD,
@@ -53,7 +53,7 @@ def reference() -> str:
 
 
 def table(*head: str, rows: Iterable[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
+    """Return a Markdown table."""
     lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines]
 

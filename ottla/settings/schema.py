@@ -1,13 +1,13 @@
-"""Settings: one declaration gives the text form, the checks, the default, the dynamic mode and the documentation.
+"""Settings: one declaration defines the text form, the checks, the default, the dynamic mode and the documentation.
 
     class TopicSettings(Settings):
         retention_ms = long("retention.ms", 604_800_000, "How long segments are kept.", AtLeast(-1))
 
 Rules:
-- A class of settings declares; an instance holds values, typed, under the attributes' names, and never changes.
-- Text becomes values exactly as Apache Kafka's ConfigDef does it: blanks around a value go, numbers keep their width.
-- What a person wrote wrongly is an OttlaError that names the setting, the value and what it takes.
-- Access costs one look into the instance's dict: a declaration is a non-data descriptor.
+- A settings class declares; an instance holds the typed values as attributes and is immutable.
+- Text is parsed exactly as in Apache Kafka's ConfigDef: white space around a value is removed, numbers have a width.
+- An invalid value raises OttlaError with the setting's name, the value and what is expected.
+- Access costs one lookup in the instance's dict: a declaration is a non-data descriptor.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ HIGH: Final = "HIGH"
 MEDIUM: Final = "MEDIUM"
 LOW: Final = "LOW"
 
-#: When a setting may change: only in the file, for one node while it runs, or for all nodes at once too (KIP-226).
+#: How a setting can change: only in the file, dynamically for one node, or also for all nodes at once (KIP-226).
 Mode = Literal["read-only", "per-broker", "cluster-wide"]
 READ_ONLY: Final = "read-only"
 PER_BROKER: Final = "per-broker"
 CLUSTER_WIDE: Final = "cluster-wide"
 
-#: What Java's regular expressions call white space.
+#: White space in Java's regular expressions.
 _SPACE = " \t\n\v\f\r"
-#: No digit is given back: `[0-9]+\.?[0-9]*` could divide thousands of them in as many ways, before it refuses them.
+#: Possessive quantifiers: `[0-9]+\.?[0-9]*` could split thousands of digits in as many ways before it rejects them.
 _NUMBER = re.compile(r"[+-]?(NaN|Infinity|([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?)[dDfF]?")
 
 
 class ConfigType(IntEnum):
-    """The types of Kafka's ConfigDef, by their numbers in DescribeConfigs (KIP-569)."""
+    """The types of Kafka's ConfigDef, with their numbers in DescribeConfigs (KIP-569)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -56,7 +56,7 @@ class ConfigType(IntEnum):
 
 
 class SettingSource(IntEnum):
-    """Where a value comes from, by the numbers of DescribeConfigs."""
+    """The source of a value, with its number in DescribeConfigs."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -68,16 +68,16 @@ class SettingSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A place that gives a setting its value, or would if nothing stood before it."""
+    """A source of a setting's value: the one in effect, or one that it overrides."""
 
     name: str
-    #: None where it is a secret.
+    #: None for a secret.
     text: str | None
     source: SettingSource
 
 
 class Password(str):
-    """A secret; it does not show when it is printed in a structure."""
+    """A secret; its repr is hidden."""
 
     __slots__ = ()
 
@@ -105,10 +105,10 @@ _TAKES = {
 
 
 class Setting(Generic[T]):
-    """A setting: its Kafka name, type, default, check, and what a person should know.
+    """A setting: its Kafka name, type, default, check and documentation.
 
-    Made by the functions below, in the body of a class of settings; it lives as long as that class. A default that is a
-    server's setting is that setting's default, and the setting is what a topic or group without a value falls back to.
+    Created by the functions below in the body of a settings class. If the default is a server setting, a topic or group
+    without a value falls back to that setting.
     """
 
     #: The name in the class: Kafka's, with `_` for `.`.
@@ -138,15 +138,15 @@ class Setting(Generic[T]):
         self.check = check
         self.importance = importance
         self.mode = mode
-        #: For a topic's or group's setting: the server setting it falls back to.
+        #: For a topic's or group's setting: the server setting that it falls back to.
         self.broker = broker
-        #: Does a node do anything with it today?
+        #: False if a node reads the setting but does nothing with it.
         self.served = served
-        #: Is the value of an instance worked out from this and other settings?
+        #: True if an instance's value is computed from this and other settings.
         self.derived = False
-        #: Kafka keeps it out of its documentation.
+        #: True if Kafka's documentation omits it.
         self.internal = internal
-        #: What differs from Apache Kafka's setting of this name; empty: nothing.
+        #: The difference from Apache Kafka's setting of this name; empty if none.
         self.differs = differs
 
     def __set_name__(self, owner: type, attribute: str) -> None:
@@ -159,22 +159,22 @@ class Setting(Generic[T]):
     def __get__(self, instance: object | None, owner: type) -> Setting[T] | T:
         if instance is None:
             return self
-        # An instance's own dict goes before a descriptor without __set__, so this is a class that holds no values.
+        # An instance's dict takes precedence over a descriptor without __set__, so this instance has no value.
         raise AttributeError(f"{owner.__name__} has no value for {self.name}")
 
     @property
     def sensitive(self) -> bool:
-        """Is its value a secret, never to be told?"""
+        """True if the value is a secret, which is never shown."""
         return self.type is ConfigType.PASSWORD
 
     @property
     def documentation(self) -> str:
-        """What it means, and honestly whether this node does anything with it."""
+        """The description, and a note if this node does nothing with the setting."""
         return self.doc if self.served else f"{self.doc} This node reads it and does nothing with it yet."
 
     @property
     def takes(self) -> str:
-        """What values it takes, in words."""
+        """The valid values, as a phrase."""
         kind = _TAKES.get(self.type, "")
         if self.check is None:
             return kind or "text"
@@ -182,18 +182,18 @@ class Setting(Generic[T]):
 
     @property
     def default_text(self) -> str | None:
-        """The default as Kafka writes it, or None where there is none."""
+        """The default as Kafka writes it; None if there is none."""
         return None if self.default is REQUIRED else self.write(self.default)
 
     def parse(self, text: str | None) -> T:
-        """The typed value. Raises OttlaError when it is of another type or outside what the check takes."""
+        """Parse a value. Raise OttlaError if it has another type or fails the check."""
         value = None if text is None else self._typed(text.strip())
         if not self.accepts(value):
             self.reject(text)
         return cast(T, value)
 
     def accepts(self, value: object) -> bool:
-        """Is this typed value inside of what the check takes?"""
+        """Return True if this typed value passes the check."""
         return self.check is None or self.check.accepts(value)
 
     def _typed(self, text: str) -> Any:
@@ -211,12 +211,12 @@ class Setting(Generic[T]):
         return Password(text) if kind is ConfigType.PASSWORD else text
 
     def reject(self, text: str | None) -> NoReturn:
-        """Say what is wrong with a value and what would be right."""
+        """Raise the error for an invalid value."""
         shown = "[hidden]" if self.sensitive else text
         raise OttlaError(f"{self.name}={'' if shown is None else shown}: it takes {self.takes}")
 
     def write(self, value: object) -> str | None:
-        """A typed value as Kafka writes it; `parse` reads it back."""
+        """Return a typed value as Kafka writes it; `parse` reads it back."""
         if value is None:
             return None
         if value is True or value is False:
@@ -232,7 +232,7 @@ class Setting(Generic[T]):
 
 
 def _java_double(value: float) -> str:
-    """`Double.toString`: 0.5, 1.0E10, 1.7976931348623157E308."""
+    """Return Java's `Double.toString`: 0.5, 1.0E10, 1.7976931348623157E308."""
     if value != value or value in (float("inf"), float("-inf")):
         return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[repr(value)]
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -240,7 +240,7 @@ def _java_double(value: float) -> str:
     mantissa, _, exponent = repr(abs(value)).partition("e")
     whole, _, fraction = mantissa.partition(".")
     digits = (whole + fraction).lstrip("0")
-    # Where the point stands, counted from in front of the first digit that is not 0.
+    # The position of the point, relative to the first digit that is not 0.
     point = len(whole) - (len(whole + fraction) - len(digits)) + int(exponent or 0)
     digits = digits.rstrip("0")
     return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
@@ -251,7 +251,7 @@ def boolean(name: str, default: bool | Setting[bool], doc: str, *rest: Any, **mo
 @overload
 def boolean(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[bool | None]: ...
 def boolean(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
-    """true or false."""
+    """Declare a true or false setting."""
     return Setting(ConfigType.BOOLEAN, name, default, doc, *rest, **more)
 
 
@@ -260,12 +260,12 @@ def integer(name: str, default: int | Setting[int], doc: str, *rest: Any, **more
 @overload
 def integer(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[int | None]: ...
 def integer(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
-    """A whole number of 32 bits."""
+    """Declare a setting with a 32-bit integer."""
     return Setting(ConfigType.INT, name, default, doc, *rest, **more)
 
 
 def short(name: str, default: int, doc: str, *rest: Any, **more: Any) -> Setting[int]:
-    """A whole number of 16 bits."""
+    """Declare a setting with a 16-bit integer."""
     return Setting(ConfigType.SHORT, name, default, doc, *rest, **more)
 
 
@@ -274,12 +274,12 @@ def long(name: str, default: int | Setting[int], doc: str, *rest: Any, **more: A
 @overload
 def long(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[int | None]: ...
 def long(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
-    """A whole number of 64 bits."""
+    """Declare a setting with a 64-bit integer."""
     return Setting(ConfigType.LONG, name, default, doc, *rest, **more)
 
 
 def double(name: str, default: float | Setting[float], doc: str, *rest: Any, **more: Any) -> Setting[float]:
-    """A floating number."""
+    """Declare a setting with a floating-point number."""
     return Setting(ConfigType.DOUBLE, name, default, doc, *rest, **more)
 
 
@@ -288,7 +288,7 @@ def string(name: str, default: str | Setting[str], doc: str, *rest: Any, **more:
 @overload
 def string(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[str | None]: ...
 def string(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
-    """Text."""
+    """Declare a text setting."""
     return Setting(ConfigType.STRING, name, default, doc, *rest, **more)
 
 
@@ -297,12 +297,12 @@ def class_name(name: str, default: str, doc: str, *rest: Any, **more: Any) -> Se
 @overload
 def class_name(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[str | None]: ...
 def class_name(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
-    """The name of a Java class."""
+    """Declare a setting with the name of a Java class."""
     return Setting(ConfigType.CLASS, name, default, doc, *rest, **more)
 
 
 def password(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[Password | None]:
-    """A secret."""
+    """Declare a secret."""
     return Setting(ConfigType.PASSWORD, name, default, doc, *rest, **more)
 
 
@@ -313,35 +313,35 @@ def listing(
 @overload
 def listing(name: str, default: None, doc: str, *rest: Any, **more: Any) -> Setting[tuple[str, ...] | None]: ...
 def listing(name: str, default: Any, doc: str, *rest: Any, **more: Any) -> Setting[Any]:
-    """Texts separated by commas."""
+    """Declare a list, separated by commas."""
     return Setting(ConfigType.LIST, name, default, doc, *rest, **more)
 
 
 def derived(setting: Setting[Any]) -> Any:
-    """A setting whose value on an instance is worked out: its type there is what the class says."""
+    """Mark a setting whose value on an instance is computed; its type is that of the class annotation."""
     setting.derived = True
     return setting
 
 
 class Layer(NamedTuple):
-    """Values as text from one source."""
+    """The text values of one source."""
 
     source: SettingSource
     texts: Mapping[str, str]
 
 
 class Settings:
-    """Values for what the class declares. Made by a class method of the subclass; never changes."""
+    """Immutable values of the declared settings. Created by a class method of the subclass."""
 
-    #: What an unknown name is called in an error.
+    #: The name for these settings in error messages.
     kind: ClassVar[str] = "setting"
 
     _declared: ClassVar[Mapping[str, Setting[Any]]]
     _defaults: ClassVar[Mapping[str, Any]]
 
-    #: The layers of text, the one that goes first first; defaults stand behind them all.
+    #: The layers of text, highest precedence first; defaults come last.
     _layers: tuple[Layer, ...]
-    #: By Kafka's name, the typed value before anything was derived from it.
+    #: Kafka's name -> the typed value before derivation.
     _given: dict[str, Any]
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
@@ -360,7 +360,7 @@ class Settings:
 
     @classmethod
     def declared(cls) -> Mapping[str, Setting[Any]]:
-        """All settings by Kafka's names, in the order of their names."""
+        """Return all settings by Kafka's name, sorted by name."""
         if "_declared" not in cls.__dict__:
             cls._declared = _collect(cls)
         return cls._declared
@@ -372,12 +372,12 @@ class Settings:
         return cls._defaults
 
     def source_of(self, name: str) -> SettingSource:
-        """Which layer gives this setting its value."""
+        """Return the source of this setting's value."""
         synonyms = self.synonyms(name)
         return synonyms[0].source if synonyms else SettingSource.DEFAULT
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """All places that give a value, the one that counts first; empty when there is no value at all."""
+        """Return all sources with a value, the one in effect first; empty if there is no value."""
         setting = self.declared()[name]
         layers = [layer for layer in self._layers if name in layer.texts]
         found = [Synonym(name, None if setting.sensitive else layer.texts[name], layer.source) for layer in layers]
@@ -385,11 +385,11 @@ class Settings:
         return found if default is None else [*found, Synonym(name, default, SettingSource.DEFAULT)]
 
     def given(self, name: str) -> bool:
-        """Was it written somewhere, or is it the default?"""
+        """Return True if the setting was set, False if it has its default."""
         return name in self._given
 
     def text(self, name: str) -> str | None:
-        """The value in force as Kafka writes it; None for a secret or a setting without value."""
+        """Return the value in effect as Kafka writes it; None for a secret or a setting without a value."""
         setting = self.declared()[name]
         if setting.sensitive:
             return None
@@ -414,12 +414,12 @@ def _collect(cls: type[Settings]) -> Mapping[str, Setting[Any]]:
 
 
 def refusal(name: str, value: str | None, error: OttlaError) -> str:
-    """What a setting has against a value, behind the words with which Kafka begins."""
+    """Return the message for an invalid value, which begins like Kafka's."""
     return f"Invalid value {value} for configuration {name}: {str(error).removeprefix(f'{name}={value}: ')}"
 
 
 def nearest(name: str, names: Mapping[str, Any]) -> str:
-    """What an error adds when one of `names` is close to a name that is not among them; nothing otherwise."""
+    """Return a suggestion to append to the error for an unknown name, if one of `names` is close; empty otherwise."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, names, n=1, cutoff=0.75)
@@ -427,7 +427,7 @@ def nearest(name: str, names: Mapping[str, Any]) -> str:
 
 
 def _split(text: str) -> tuple[str, ...]:
-    r"""Split at `\s*,\s*` as Java does, but in linear time: clients send these texts."""
+    r"""Split at `\s*,\s*` like Java, but in linear time, because clients send these texts."""
     first, *rest = text.split(",")
     if not rest:
         return (text,)

@@ -1,7 +1,7 @@
-"""Since which release of Apache Kafka a setting is there: the first whose documentation has it.
+"""The release of Apache Kafka that introduced each setting: the first whose documentation has it.
 
-The oldest documentation with all of them is that of 0.9, of topics that of 0.10.1: what stands there may be older.
-Settings that Kafka keeps out of its documentation are not listed.
+The oldest documentation used is that of 0.9 (0.10.1 for topics), so the settings listed there may be older. Settings
+that Kafka's documentation omits are not listed.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ _RELEASES: Mapping[str, Mapping[str, str]] = {
         """,
         "4.2": "share.acquire.mode",
     },
-    # Apache Kafka has none of them.
+    # Apache Kafka has none of these.
     "own": {},
     "client-metrics": {
         "3.7": "interval.ms match metrics",
@@ -279,10 +279,10 @@ def _since(scope: str) -> Mapping[str, str]:
 
 
 def since(scope: str, name: str) -> str:
-    """The release for a setting of "server", "topic", "group", "client", "client-metrics" or "quota"; or nothing."""
+    """Return the release; empty if unknown. `scope` is server, topic, group, client, client-metrics, quota or own."""
     return _since(scope).get(name, "")
 
 
 def listed(scope: str) -> set[str]:
-    """The names of all settings that have a release."""
+    """Return the names of all settings that have a release."""
     return set(_since(scope))

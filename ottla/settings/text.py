@@ -1,10 +1,10 @@
-"""Python values as the text of Kafka's settings."""
+"""Python values in the text form of Kafka's settings."""
 
 from __future__ import annotations
 
 
 def text_of_value(value: object) -> str:
-    """A Python value as Kafka's settings write it."""
+    """Return a Python value in the text form of Kafka's settings."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list | tuple):

@@ -1,8 +1,8 @@
-"""The settings that one machine needs, as plain values: names and defaults are those of the server's declarations.
+"""The settings that one machine needs, as plain values, with the names and defaults of the server's declarations.
 
 @frozen
 class TransactionSettings(SettingsView, of=(TransactionDeclaration,)):
-transaction_max_timeout_ms: int = AS_DECLARED
+    transaction_max_timeout_ms: int = AS_DECLARED
 
 TransactionSettings.of(server), TransactionSettings(), TransactionSettings(transaction_max_timeout_ms=1000)
 """
@@ -14,12 +14,12 @@ from typing import Any, ClassVar, TypeVar
 
 V = TypeVar("V", bound="SettingsView")
 
-#: The default that the setting's declaration has.
+#: The default of the setting's declaration.
 AS_DECLARED: Any = object()
 
 
 class SettingsView:
-    """Base of the views. `of` names the classes that declare, `prefix` what a setting's name has before the field's."""
+    """The base of the views. `of` are the declaring classes; a setting's name is `prefix` plus the field's name."""
 
     __slots__ = ()
 
@@ -35,5 +35,5 @@ class SettingsView:
 
     @classmethod
     def of(cls: type[V], server: Any) -> V:
-        """The values in force, from an object that has all of the server's settings."""
+        """Return the values in effect from an object with all server settings."""
         return cls(**{each.name: getattr(server, cls._prefix + each.name) for each in fields(cls)})  # type: ignore[arg-type]

@@ -1,6 +1,5 @@
-"""What can be set on any client: `schema` reads and refuses values, `client` and `security` are the settings all
-clients share.
+"""Client settings: `schema` parses and rejects values; `client` and `security` are the settings that all clients share.
 
-Invariant: names and defaults are Kafka's (librdkafka's names are taken too). The settings of the producer, consumer and
-share consumer stand with what they need, in `ottla.client.settings`.
+Invariant: names and defaults are Kafka's (some of librdkafka's names work too). The settings of the producer, consumer
+and share consumer are in `ottla.client.settings`.
 """

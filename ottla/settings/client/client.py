@@ -1,4 +1,4 @@
-"""The settings that producer, consumer and admin share, and those of admin, with Kafka's names and defaults."""
+"""The settings shared by producer, consumer and admin, and those of admin, with Kafka's names and defaults."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.settings.client.security import SecuritySettings
 
 
 class ClientSettings(SecuritySettings):
-    """What producer, consumer and admin have in common."""
+    """The settings shared by producer, consumer and admin."""
 
     bootstrap_servers: list[tuple[str, int]] = setting(
         "bootstrap.servers", None, addresses, "Brokers to ask first, host:port; the others are learnt from them."
@@ -77,7 +77,7 @@ class ClientSettings(SecuritySettings):
     )
 
     def check(self, given: frozenset[str]) -> None:
-        """Without brokers there is nothing to ask."""
+        """Require bootstrap servers, and raise the maximum backoff to a longer first backoff."""
         super().check(given)
         if self.bootstrap_servers is None:
             raise OttlaError("bootstrap.servers is missing: name at least one broker, for example 127.0.0.1:9092")

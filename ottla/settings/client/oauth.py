@@ -1,4 +1,4 @@
-"""Where a client's tokens come from, with `sasl.mechanism=OAUTHBEARER`. KIPs: 342, 768, 1139."""
+"""The source of a client's tokens, for `sasl.mechanism=OAUTHBEARER`. KIPs: 342, 768, 1139."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _token(value: object) -> object:
 
 
 class OauthSettings(DeclaredSettings):
-    """What every client can be told of its tokens."""
+    """The token settings of every client."""
 
     sasl_oauthbearer_token: Any = setting(
         "sasl.oauthbearer.token",

@@ -1,11 +1,11 @@
-"""How a client setting is declared, read and refused. What all clients share is in `client`, the rest in
+"""Declaring, parsing and rejecting client settings. Shared settings are in `client`, the rest in
 `ottla.client.settings`.
 
 Rules:
-- A setting carries Kafka's name (`bootstrap.servers`); as a keyword argument and attribute, its snake_case.
-- A value may be what Kafka's properties files hold (text) or the Python value itself.
-- An unknown name is refused with the nearest right one; a bad value with what the setting takes.
-- Settings are immutable once read.
+- A setting has Kafka's name (`bootstrap.servers`); as a keyword argument and attribute, the same in snake_case.
+- A value is text, as in Kafka's properties files, or the Python value itself.
+- The error for an unknown name suggests the closest one; the error for an invalid value says what is expected.
+- Settings are immutable.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 from ottla.kernel.error import OttlaError
 from ottla.settings.schema import ConfigType, Setting
 
-#: What the constructor of a client takes first: `"host:9092"`, `["a:9092", "b:9092"]` or `{"bootstrap.servers": ...}`.
+#: The first argument of a client: `"host:9092"`, `["a:9092", "b:9092"]` or `{"bootstrap.servers": ...}`.
 Given = str | Sequence[str] | Mapping[str, object] | None
 
 
 class Reader:
-    """What makes a typed value of what a caller gave: text, as in Kafka's properties files, or the value itself.
+    """Converts a caller's value to the typed value: text, as in Kafka's properties files, or the value itself.
 
-    Called with a value; raises ValueError or TypeError, with what it takes as the message.
+    Called with a value; raises ValueError or TypeError, whose message is what is expected.
     """
 
     __slots__ = ("read", "type")
@@ -38,12 +38,12 @@ class Reader:
 
 
 def reads(type: ConfigType) -> Callable[[Callable[[object], Any]], Reader]:
-    """Make a reader of a function, for settings of this type."""
+    """Turn a function into a reader for settings of this type."""
     return lambda read: Reader(type, read)
 
 
 class ClientSetting(Setting[Any]):
-    """A client's setting: like a server's, with a reader in place of the check, and read from Python values, too."""
+    """A client's setting: like a server's, but with a reader, which also accepts Python values, for the check."""
 
     def __init__(self, name: str, default: object, reader: Reader, doc: str, differs: str) -> None:
         super().__init__(reader.type, name, default, doc, differs=differs)
@@ -52,7 +52,7 @@ class ClientSetting(Setting[Any]):
 
     @property
     def takes(self) -> str:
-        """What a value may be, in the words of the error for one that may not."""
+        """The valid values, as in the error for an invalid one."""
         try:
             self.read(_Nothing())
         except (ValueError, TypeError) as error:
@@ -61,11 +61,11 @@ class ClientSetting(Setting[Any]):
 
 
 class _Nothing:
-    """A value that no setting takes."""
+    """A value that no setting accepts."""
 
 
 def setting(name: str, default: object, reader: Reader, doc: str, *, differs: str = "") -> Any:
-    """Declare one; the annotation beside it says the type that is read."""
+    """Declare a setting; its annotation is the type of the parsed value."""
     return ClientSetting(name, default, reader, doc, differs)
 
 
@@ -73,10 +73,10 @@ S = TypeVar("S", bound="DeclaredSettings")
 
 
 class DeclaredSettings:
-    """Declared settings with the values a caller gave. Subclasses declare and may override `check`."""
+    """The values of declared settings. Subclasses declare settings and may override `check`."""
 
     declared: Mapping[str, ClientSetting] = {}
-    #: What the caller gave, by attribute.
+    #: The caller's values, by attribute.
     given: Mapping[str, object] = {}
 
     def __init_subclass__(cls) -> None:
@@ -89,7 +89,7 @@ class DeclaredSettings:
 
     @classmethod
     def read(cls: type[S], given: Given, keywords: Mapping[str, object]) -> S:
-        """From a client's arguments. Raises OttlaError for an unknown name or a bad value."""
+        """Parse a client's arguments. Raise OttlaError for an unknown name or an invalid value."""
         merged: dict[str, object] = {}
         if isinstance(given, (str, list, tuple)):
             merged["bootstrap_servers"] = given
@@ -119,7 +119,7 @@ class DeclaredSettings:
         return settings
 
     def check(self, given: frozenset[str]) -> None:
-        """What must hold between settings; `given` are the attributes that the caller named."""
+        """Check constraints between settings; `given` are the attributes that the caller set."""
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"settings do not change once read ({name})")
@@ -143,12 +143,12 @@ def _unknown(attribute: str, cls: type[DeclaredSettings]) -> str:
 
 
 def integer(at_least: int | None = None, at_most: int | None = None) -> Reader:
-    """A whole number of 32 bits."""
+    """Return a reader of 32-bit integers."""
     return _whole(ConfigType.INT, at_least, at_most)
 
 
 def long(at_least: int | None = None, at_most: int | None = None) -> Reader:
-    """A whole number of 64 bits."""
+    """Return a reader of 64-bit integers."""
     return _whole(ConfigType.LONG, at_least, at_most)
 
 
@@ -175,7 +175,7 @@ def _whole(type: ConfigType, at_least: int | None, at_most: int | None) -> Reade
 
 @reads(ConfigType.BOOLEAN)
 def flag(value: object) -> bool:
-    """true or false."""
+    """Read true or false."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -185,7 +185,7 @@ def flag(value: object) -> bool:
 
 @reads(ConfigType.STRING)
 def text(value: object) -> str:
-    """Any text."""
+    """Read text."""
     if not isinstance(value, str):
         raise ValueError("text")
     return value
@@ -193,18 +193,18 @@ def text(value: object) -> str:
 
 @reads(ConfigType.STRING)
 def optional_text(value: object) -> Any:
-    """Text, or None for none."""
+    """Read text or None."""
     return None if value is None else text(value)
 
 
-#: Text that is not shown: a password, a key, a token.
+#: Text that is never shown: a password, a key, a token.
 secret = Reader(ConfigType.PASSWORD, optional_text)
-#: A Python object that is used as it is.
+#: A Python object, used as is.
 anything = Reader(ConfigType.CLASS, lambda value: value)
 
 
 def one_of(*names: str) -> Reader:
-    """A check for one of these words; case does not count."""
+    """Return a reader of one of these words, case-insensitive."""
 
     def read(value: object) -> str:
         for name in names:
@@ -217,7 +217,7 @@ def one_of(*names: str) -> Reader:
 
 @reads(ConfigType.LIST)
 def addresses(value: object) -> list[tuple[str, int]]:
-    """`host:port`, several with commas or as a list. An IPv6 address stands in brackets."""
+    """Read `host:port`, several separated by commas or as a list. IPv6 addresses are in brackets."""
     takes = "host:port, several separated by commas"
     parts = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else []
     found = []

@@ -1,9 +1,9 @@
-"""How a client proves who it is and protects what it says: the settings `security.protocol`, `ssl.*` and `sasl.*`.
+"""A client's authentication and encryption: the settings `security.protocol`, `ssl.*` and `sasl.*`.
 
 Rules:
-- Kafka's names; where they do not fit outside of Java (key stores, JAAS), librdkafka's names work as well.
-- Certificates and keys are PEM, in files or as text, or in Java's stores (PKCS12, JKS).
-- A setting without effect under the security.protocol at hand is refused: it must not give a false sense of safety.
+- The names are Kafka's. Where they fit only Java (key stores, JAAS), librdkafka's names work as well.
+- Certificates and keys are PEM, in files or as text, or in Java key stores (PKCS12, JKS).
+- A setting without effect under the chosen security.protocol is rejected: it would give a false sense of security.
 
 KIP: 651 (PEM).
 """
@@ -32,7 +32,7 @@ def _versions(value: object) -> tuple[str, ...]:
 
 
 class SecuritySettings(OauthSettings):
-    """What every client can be told of its security."""
+    """The security settings of every client."""
 
     security_protocol: str = setting(
         "security.protocol",
@@ -155,23 +155,23 @@ class SecuritySettings(OauthSettings):
 
     @property
     def tls(self) -> bool:
-        """Are connections encrypted?"""
+        """True if connections are encrypted."""
         return self.security_protocol.endswith("SSL")
 
     @property
     def sasl(self) -> bool:
-        """Does the client sign in?"""
+        """True if the client authenticates."""
         return self.security_protocol.startswith("SASL")
 
     @property
     def jaas_options(self) -> dict[str, str]:
-        """What stands in quotes in the JAAS line, by name."""
+        """The quoted options of the JAAS configuration, by name."""
         jaas = _JAAS.findall(self.sasl_jaas_config or "")
         return {name: re.sub(r"\\(.)", r"\1", value) for name, value in jaas}
 
     @property
     def user(self) -> tuple[str, str, bool]:
-        """Name, password, and whether these are of a delegation token."""
+        """(name, password, whether they are those of a delegation token)."""
         jaas = self.jaas_options
         name = self.sasl_username if self.sasl_username is not None else jaas.get("username", "")
         password = self.sasl_password if self.sasl_password is not None else jaas.get("password", "")
@@ -179,7 +179,7 @@ class SecuritySettings(OauthSettings):
         return name, password, token
 
     def check(self, given: frozenset[str]) -> None:
-        """What was given must take effect, and be enough."""
+        """Check that the given settings have an effect and are complete."""
         super().check(given)
         for word, on in (("ssl", self.tls), ("sasl", self.sasl)):
             useless = sorted(name for name in given if name.startswith(f"{word}_"))

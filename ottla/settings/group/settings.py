@@ -1,8 +1,8 @@
-"""A group's settings (KIP-848, KIP-932, KIP-1071): what the group says, and behind it what the server says.
+"""A group's settings (KIP-848, KIP-932, KIP-1071): the group's own values, with the server's as the fallback.
 
 Rules:
-- A value lies between the server's bounds (`group.consumer.min.session.timeout.ms` and the like): `check_together`
-  refuses one that does not, and `resolve` brings one that was agreed on under other bounds back between them.
+- A value is within the server's limits (such as `group.consumer.min.session.timeout.ms`): `check_together` rejects
+  values outside, and `resolve` clamps values that were set under other limits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.settings.override import OverrideSettings
 from ottla.settings.schema import SettingSource, Synonym
 from ottla.settings.server.settings import ServerSettings
 
-#: In the order in which Kafka looks at them.
+#: In the order of Kafka's checks.
 BOUNDED = (
     "consumer.heartbeat.interval.ms",
     "consumer.session.timeout.ms",
@@ -34,7 +34,7 @@ _STANDBYS, _STANDBYS_MAX = "streams.num.standby.replicas", "group.streams.max.st
 
 
 class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
-    """A group's settings as they hold on one node; made by `resolve`."""
+    """A group's settings in effect on one node; created by `resolve`."""
 
     kind = "group setting"
 
@@ -42,7 +42,7 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
 
     @classmethod
     def resolve(cls, overrides: Mapping[str, str], server: ServerSettings) -> GroupSettings:
-        """The settings in force, each between the server's bounds."""
+        """Return the settings in effect, each clamped to the server's limits."""
         known = cls.declared()
         settings = cls(overrides, server)
         for name in BOUNDED:
@@ -55,7 +55,7 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
 
     @classmethod
     def check_together(cls, overrides: Mapping[str, str], server: ServerSettings) -> None:
-        """Check every value, the server's bounds, and what must fit together. Raises KafkaError(INVALID_CONFIG)."""
+        """Check each value, the server's limits, and their constraints. Raise KafkaError(INVALID_CONFIG)."""
         for name, value in overrides.items():
             cls.check(name, value)
         settings = cls(overrides, server)
@@ -63,7 +63,7 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
             low, high = _bounds(name, server)
             value = getattr(settings, cls.declared()[name].attribute)
             if name not in overrides and "assignment" in name:
-                continue  # An interval that the group does not set is the server's own affair.
+                continue  # An interval that the group does not set is not checked here: it is the server's.
             kind, _, rest = name.partition(".")
             if value < low:
                 raise _refused(f"{name} must be greater than or equal to group.{kind}.min.{rest}", value, low, high)
@@ -80,12 +80,12 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"{why}; they are {session} and {heartbeat}")
 
     def text(self, name: str) -> str | None:
-        """The value in force as Kafka writes it."""
+        """Return the value in effect as Kafka writes it."""
         setting = self.declared()[name]
         return setting.write(getattr(self, setting.attribute))
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """The group's own value, then the server's."""
+        """Return the group's own value, then the server's."""
         own = [Synonym(name, layer.texts[name], layer.source) for layer in self._layers if name in layer.texts]
         setting = self.declared()[name]
         if setting.broker is not None:
@@ -95,7 +95,7 @@ class GroupSettings(GroupOverrideDeclaration, OverrideSettings):
 
 
 def _refused(why: str, value: int, low: int, high: int) -> KafkaError:
-    """Kafka's words, and behind them what would be right."""
+    """Return the error: Kafka's message, followed by the value and the limits."""
     return KafkaError(ErrorCode.INVALID_CONFIG, f"{why}; it is {value}, and this cluster takes {low} to {high}")
 
 

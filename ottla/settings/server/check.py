@@ -1,4 +1,4 @@
-"""What must fit together in a server's settings: each rule is Apache Kafka's, each sentence says how to mend it."""
+"""Constraints between a server's settings: the rules are Apache Kafka's, and each message says how to fix it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MEBIBYTE = 1 << 20
 
 
 def check_together(settings: ServerSettings) -> None:
-    """Raise OttlaError at the first rule that is broken."""
+    """Raise OttlaError for the first violated rule."""
     _check_node(settings)
     _check_quorum(settings)
     if settings.is_broker:

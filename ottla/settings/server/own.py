@@ -1,6 +1,6 @@
-"""Settings of a server that Ottla has and Apache Kafka does not declare. They are checked and shown as Kafka's own are.
+"""Ottla's own server settings, which Apache Kafka does not declare. They are checked and shown like Kafka's.
 
-Kafka takes any undeclared name and hides its value, since it may be a plug-in's secret; these are known.
+Kafka accepts any undeclared name and hides its value, because it may be a plug-in's secret; these are not hidden.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _DAY_MS = 24 * 3_600_000
 
 
 class OwnSettings(Settings):
-    """Declared for their checks and their documentation; a node reads the text where it needs it."""
+    """Declared for checks and documentation; a node reads the text where it needs it."""
 
     kind = "server setting"
 

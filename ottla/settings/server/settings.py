@@ -1,14 +1,14 @@
-"""A server's settings: from the text of a file to typed values that fit together.
+"""A server's settings: from the text of a file to consistent typed values.
 
     settings = ServerSettings.parse({"process.roles": "broker,controller", "node.id": "1", ...})
     settings.num_partitions, settings.log_dirs, settings.listeners, settings.log_retention_ms
 
 Rules:
-- Attributes hold the value in force: `log_retention_ms` knows `log.retention.hours`, `log_dirs` knows `log.dir`,
-  `listeners` are typed. `text(name)` and `synonyms(name)` tell what was written, for DescribeConfigs.
-- What does not fit together is found here, before anything starts: an OttlaError names the setting and how to mend it.
-- What changed while the node runs (KIP-226) goes before the file: `with_dynamic` makes new settings, it changes none.
-- `listener.name.X.NAME` is NAME for the listener X alone, and is checked as NAME is; `connection_limits` are in force.
+- Attributes hold the value in effect: `log_retention_ms` includes `log.retention.hours`, `log_dirs` includes `log.dir`,
+  `listeners` are parsed. `text(name)` and `synonyms(name)` return the given text, for DescribeConfigs.
+- Inconsistent settings are detected here, before anything starts: an OttlaError names the setting and the fix.
+- Dynamic settings (KIP-226) take precedence over the file: `with_dynamic` returns new settings.
+- `listener.name.X.NAME` is NAME for the listener X only, and is checked like NAME; `connection_limits` are served.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ __all__ = ["Listener", "ServerSettings", "VoterAddress"]
 _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
-#: As Kafka begins.
+#: The beginnings of Kafka's messages.
 _FIXED = "Cannot update these configs dynamically"
 _OF_ONE_NODE = "Cannot update these configs at default cluster level, broker id must be specified"
 _OF_ONE_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
 
-#: Where a listener has its key and whom it trusts: while nodes run they change for one listener at a time (KIP-226).
+#: Key stores and trust stores, which can be changed dynamically for one listener at a time only (KIP-226).
 _TLS_STORES = frozenset(
     {
         "ssl.key.password",
@@ -79,10 +79,10 @@ _TLS_STORES = frozenset(
         "ssl.truststore.type",
     }
 )
-#: A listener's own settings that may be set for all nodes at once.
+#: Listener settings that may be set for all nodes at once.
 _OF_ALL_NODES = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 
-#: Several names for one thing; the first one that is given counts.
+#: Several names for one setting; the first name that is given takes effect.
 _TOGETHER = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),
@@ -92,14 +92,14 @@ _SYNONYMS = {name: names for names in _TOGETHER for name in names} | {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 }
 
-#: Settings that Kafka takes without declaring them: an authorizer's, a plug-in's, a listener's own.
+#: Settings that Kafka accepts without declaring them: those of authorizers, plug-ins and listeners.
 _UNDECLARED = frozenset(
     {
         "super.users",
         "allow.everyone.if.no.acl.found",
         "cluster.id",
         "auto.include.jmx.reporter",
-        # Kafka's system properties: where keys and tokens may be had, and what may be read for them.
+        # Kafka's system properties: the allowed URLs and files for keys and tokens.
         "org.apache.kafka.sasl.oauthbearer.allowed.files",
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",
     }
@@ -114,7 +114,7 @@ _UNDECLARED_PREFIXES = (
     "metrics.",
 )
 
-#: A listener's own setting: the name behind the listener's, which may stand behind that of a SASL mechanism.
+#: A listener's own setting: the setting's name follows the listener's name and possibly a SASL mechanism.
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.+)")
 _OF_MECHANISM = (
     "sasl.jaas.config",
@@ -152,10 +152,10 @@ _OF_MECHANISM = (
 
 
 class ConnectionLimits(NamedTuple):
-    """What one listener takes, unless the node's own limits are lower."""
+    """The limits of one listener; lower limits of the node take precedence."""
 
     max_connections: int
-    #: a second
+    #: Per second.
     max_connection_creation_rate: int
 
 
@@ -172,18 +172,18 @@ class ServerSettings(
     RemoteDeclaration,
     Settings,
 ):
-    """A node's settings; made by `parse` from what a person wrote, by `with_dynamic` from what the cluster says."""
+    """A node's settings; created by `parse` from a file, and by `with_dynamic` with the dynamic settings."""
 
     kind = "server setting"
 
-    #: Listener name to security protocol.
+    #: Listener name -> security protocol.
     protocols: Mapping[str, str]
-    #: By the name of a listener for brokers and clients.
+    #: Listener name -> limits.
     connection_limits: Mapping[str, ConnectionLimits]
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> ServerSettings:
-        """Typed and checked. Raises OttlaError in one sentence that names the setting and what it takes."""
+        """Parse and check the settings of a file. Raise OttlaError with the setting's name and what is expected."""
         texts = _with_node_id(texts)
         for setting in cls.declared().values():
             if setting.default is REQUIRED and setting.name not in texts:
@@ -198,7 +198,7 @@ class ServerSettings(
         check_together(self)
 
     def with_dynamic(self, node: Mapping[str, str], cluster: Mapping[str, str] | None = None) -> ServerSettings:
-        """The same file with what was set while nodes run: for this node, and for all of them."""
+        """Return these static settings with other dynamic ones: this node's, and the cluster's."""
         static = self._layers[-1]
         own, everyones = (
             Layer(SettingSource.DYNAMIC_BROKER, node),
@@ -208,10 +208,10 @@ class ServerSettings(
 
     @classmethod
     def check(cls, name: str, value: str | None, *, per_broker: bool) -> None:
-        """May this be set while nodes run? Raises KafkaError(INVALID_REQUEST or INVALID_CONFIG) when it may not."""
+        """Raise KafkaError(INVALID_REQUEST or INVALID_CONFIG) unless this may be set dynamically."""
         setting = cls.known(name) or ReplicationRates.declared().get(name)
         own = _OF_LISTENER.fullmatch(name)
-        if setting is not None:  # What Kafka does not know may belong to a plug-in.
+        if setting is not None:  # An unknown name may belong to a plug-in.
             if setting.name == name and setting.mode == READ_ONLY:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_FIXED}: [{name}]; it stands in the files of the nodes")
             if name in _TLS_STORES:
@@ -226,7 +226,7 @@ class ServerSettings(
 
     @classmethod
     def behind(cls, name: str) -> Setting[Any] | None:
-        """The declared setting of this name; of a listener's own, the one that it stands for."""
+        """Return the declared setting of this name, or the one that a listener's own setting overrides."""
         declared = cls.declared()
         if name in declared or not (own := _OF_LISTENER.fullmatch(name)):
             return declared.get(name)
@@ -234,44 +234,44 @@ class ServerSettings(
 
     @classmethod
     def known(cls, name: str) -> Setting[Any] | None:
-        """The same, or Ottla's own setting of this name. None: the setting may be a plug-in's."""
+        """Return `behind(name)` or Ottla's own setting of this name; None if it may be a plug-in's."""
         return cls.behind(name) or OwnSettings.declared().get(name)
 
     def undeclared(self) -> list[str]:
-        """The names that were given and not declared: listeners' own settings, those of plug-ins."""
+        """Return the given but undeclared names: those of listeners and plug-ins."""
         return sorted({name for layer in self._layers for name in layer.texts} - self.declared().keys())
 
     def plain_text(self, name: str) -> str | None:
-        """What was written of a setting that is not declared: an authorizer's."""
+        """Return the text of an undeclared setting, such as an authorizer's."""
         return next((layer.texts[name] for layer in self._layers if name in layer.texts), None)
 
     def unknown(self) -> list[str]:
-        """The names that were given and that belong to nothing Kafka knows: it takes them and does nothing."""
+        """Return the given names that Kafka does not know: it accepts and ignores them."""
         given = [name for name in self.undeclared() if name not in _UNDECLARED and self.known(name) is None]
         return [name for name in given if not name.startswith(_UNDECLARED_PREFIXES) or nearest(name, self.declared())]
 
     def of_listener(self, listener: str, name: str) -> Any:
-        """The value of a setting for one listener: its own goes before the node's, wherever each was given."""
+        """Return a setting's value for one listener: its own, whatever the source, takes precedence over the node's."""
         own = f"listener.name.{listener.lower()}.{name}"
         setting = self.declared()[name]
         text = next((layer.texts[own] for layer in self._layers if own in layer.texts), None)
         return self._given.get(name, setting.default) if text is None else setting.parse(text)
 
     def has_own(self, listener: str, name: str) -> bool:
-        """Was the setting given for this listener alone?"""
+        """Return True if the setting was given for this listener."""
         own = f"listener.name.{listener.lower()}.{name}"
         return any(own in layer.texts for layer in self._layers)
 
     def of_mechanism(self, listener: str, mechanism: str, name: str) -> Any:
-        """The same for one SASL mechanism of a listener: `listener.name.X.plain.NAME` goes before all others."""
+        """Return a setting's value for a SASL mechanism of a listener: `listener.name.X.plain.NAME` wins."""
         own = f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"
         text = next((layer.texts[own] for layer in self._layers if own in layer.texts), None)
         return self.of_listener(listener, name) if text is None else self.declared()[name].parse(text)
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """All places that give a value, names that mean the same included, the one that counts first.
+        """Return all sources with a value, including synonymous names, the one in effect first.
 
-        As Kafka does it, what stands before this name's own first value is left out: it belongs to another name.
+        Like Kafka, omit the sources before the first value of this name itself: they belong to another name.
         """
         setting = self.known(name)
         hidden = name not in ReplicationRates.declared() and (setting is None or setting.sensitive)
@@ -290,26 +290,26 @@ class ServerSettings(
         return found[start:]
 
     def between(self) -> set[str]:
-        """The listeners on which this node goes to others."""
+        """Return the listeners on which this node connects to other nodes."""
         own = {self.inter_broker_listener_name} if self.is_broker else set()
         return own | set(self.controller_listener_names[:1])
 
     def in_use(self) -> dict[str, str]:
-        """The protocol of each listener that this node serves, or meets at other nodes."""
+        """Return the protocol of each listener that this node serves or connects to."""
         return {name: self.protocols[name] for name in [*(each.name for each in self.listeners), *self.between()]}
 
     @property
     def is_broker(self) -> bool:
-        """Does this node hold partitions?"""
+        """True if this node has the broker role."""
         return "broker" in self.process_roles
 
     @property
     def is_controller(self) -> bool:
-        """Does this node belong to the quorum?"""
+        """True if this node has the controller role."""
         return "controller" in self.process_roles
 
 
-#: The settings of `ConnectionLimits`, in its order.
+#: The settings of `ConnectionLimits`, in the order of its fields.
 CONNECTION_LIMITS = ("max.connections", "max.connection.creation.rate")
 
 _ZOOKEEPER = "zookeeper.connect"
@@ -321,7 +321,7 @@ _HOW_TO_GIVE = {
 
 
 def _with_node_id(texts: Mapping[str, str]) -> Mapping[str, str]:
-    """`broker.id` and `node.id` are two names for one number."""
+    """Set `broker.id` and `node.id` from each other: they are two names for one number."""
     if "node.id" in texts and "broker.id" not in texts:
         return {**texts, "broker.id": texts["node.id"]}
     if "broker.id" in texts and "node.id" not in texts:
@@ -330,7 +330,7 @@ def _with_node_id(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _derive(settings: ServerSettings) -> dict[str, Any]:
-    """The values that follow from several settings; what was written is in `_given`."""
+    """Compute the values that depend on several settings; the given values are in `_given`."""
     given = settings._given
     protocols = parse_protocol_map(
         settings.listener_security_protocol_map,
@@ -361,7 +361,7 @@ def _derive(settings: ServerSettings) -> dict[str, Any]:
 
 
 def _connection_limits(settings: ServerSettings, listeners: list[str]) -> dict[str, ConnectionLimits]:
-    """The limits of each listener, after a look at all that listeners have of their own."""
+    """Check all listener settings and return the limits of each listener."""
     for name in settings.undeclared():
         setting = settings.behind(name)
         for layer in settings._layers:
@@ -376,7 +376,7 @@ def _connection_limits(settings: ServerSettings, listeners: list[str]) -> dict[s
 
 
 def _times(settings: ServerSettings, given: Mapping[str, Any]) -> dict[str, int]:
-    """Milliseconds go before minutes, minutes before hours."""
+    """Compute durations: milliseconds take precedence over minutes, minutes over hours."""
     retention = given.get("log.retention.ms")
     if retention is None:
         minutes = settings.log_retention_minutes

@@ -1,11 +1,11 @@
-"""The settings of a node that is a cluster of its own: `ottla start` without a file, and `ottla.Node`.
+"""The settings of a single-node cluster: `ottla start` without a file, and `ottla.Node`.
 
-One replica of everything, and no waiting for members that will not come.
+Internal topics have one replica, and groups do not wait for more members.
 """
 
 
 def single_node(directory: str, host: str, port: int, controller_port: int = 0) -> dict[str, str]:
-    """Settings by Kafka's names. Port 0 takes a free one."""
+    """Return the settings by Kafka's names. Port 0 means a free port."""
     return {
         "process.roles": "broker,controller",
         "node.id": "1",

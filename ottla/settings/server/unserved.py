@@ -1,9 +1,9 @@
-"""What a node was told and does not do: what stops its start, and what it names in a line.
+"""Settings that a node does not implement: those that prevent its start, and those that it reports and ignores.
 
 Rules:
-- A setting without which the node is less safe than it was meant to be, or loses what should be kept, stops the start.
-- Other settings without effect, and names that no release of Kafka knows, are named: Apache Kafka goes on as well.
-- Only names are told; a value may be a secret.
+- A setting prevents the start if ignoring it would make the node less secure than intended or lose data.
+- Other settings without effect, and names that no release of Kafka knows, are reported; Apache Kafka starts as well.
+- Only names are reported, because a value may be a secret.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
-#: Setting -> what a node that ignored it would do.
+#: Setting -> the consequence of ignoring it.
 STOPS = {
     "create.topic.policy.class.name": "it runs no Java policy and would make topics that the policy forbids",
     "alter.config.policy.class.name": "it runs no Java policy and would take settings that the policy forbids",
@@ -29,12 +29,12 @@ STOPS = {
     "remote.log.storage.system.enable": "it has no tiered storage and would keep or delete everything here",
 }
 
-#: Kafka takes these without declaring them: an authorizer's.
+#: Authorizer settings, which Kafka accepts without declaring them.
 _OF_AUTHORIZERS = ("super.users", "allow.everyone.if.no.acl.found")
-#: A controller is pushed nothing by clients.
+#: Broker-only settings: clients do not push metrics to controllers.
 _OF_BROKERS = ("client.metrics.otlp.url",)
 
-#: What Kafka 4 no longer has.
+#: Settings that Kafka 4 removed, and what to do instead.
 REMOVED = {
     "zookeeper.connect": "ZooKeeper is gone; give process.roles and controller.quorum.bootstrap.servers instead",
     "inter.broker.protocol.version": "the metadata version took its place; remove the line",
@@ -62,7 +62,7 @@ def check_served(settings: ServerSettings) -> None:
 
 
 def _check_listeners(settings: ServerSettings) -> None:
-    """Controllers elect before there is metadata, so the users of SCRAM are not known yet."""
+    """Reject SCRAM between several controllers: they elect a leader before they know the SCRAM users."""
     name = settings.controller_listener_names[0]
     by_sasl = settings.protocols[name].startswith("SASL")
     mechanism = settings.sasl_mechanism_controller_protocol
@@ -75,7 +75,7 @@ def _check_listeners(settings: ServerSettings) -> None:
 
 
 def notices(settings: ServerSettings) -> list[str]:
-    """What a node says at its start of settings that change nothing; at most one line for each kind."""
+    """Return the lines that a node logs at startup about ignored settings."""
     lines = [f"{name}: Kafka 4 does not have it any more; {REMOVED[name]}" for name in _unknown(settings, removed=True)]
     unknown = _unknown(settings, removed=False)
     if unknown:
@@ -88,7 +88,7 @@ def notices(settings: ServerSettings) -> list[str]:
 
 
 def is_of_many(settings: ServerSettings) -> bool:
-    """Do the settings speak of other nodes?"""
+    """Return True if the settings refer to other nodes."""
     voters, addresses = settings.controller_quorum_voters or (), settings.controller_quorum_bootstrap_servers
     return not settings.is_controller or len(voters) > 1 or len(addresses) > 1
 

@@ -1,4 +1,4 @@
-"""What can be set on a topic (34 settings): `declaration` says what there is, `settings` gives the typed values.
+"""The 34 settings of a topic: their `declaration`, and the typed values in `settings`.
 
-Invariant: each setting names the server setting it falls back to; the topic's own value wins.
+Invariant: each setting names the server setting that it falls back to; the topic's own value takes precedence.
 """

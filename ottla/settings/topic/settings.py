@@ -1,11 +1,11 @@
-"""A topic's settings: what the topic says, and behind it what the server says.
+"""A topic's settings: the topic's own values, with the server's as the fallback.
 
     settings = TopicSettings.resolve({"retention.ms": "1000"}, server)
     settings.retention_ms, settings.segment_bytes, settings.cleanup_policy
 
 Rules:
-- A setting that the topic does not have is the server's, by the name in its `broker`.
-- `check` and `check_together` are for what people ask for; `resolve` reads what the cluster has agreed on.
+- A setting without its own value has the value of the server setting named in `broker`.
+- `check` and `check_together` are for values from users; `resolve` reads the committed values.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.settings.topic.declaration import TopicDeclaration
 
 
 class TopicSettings(TopicDeclaration, OverrideSettings):
-    """A topic's settings as they hold on one node; made by `resolve`."""
+    """A topic's settings in effect on one node; created by `resolve`."""
 
     kind = "topic setting"
 
@@ -28,12 +28,12 @@ class TopicSettings(TopicDeclaration, OverrideSettings):
 
     @classmethod
     def resolve(cls, overrides: Mapping[str, str], server: ServerSettings) -> TopicSettings:
-        """The settings in force. Unknown names are passed over: a later release may have set them."""
+        """Return the settings in effect. Unknown names are skipped: a later release may have set them."""
         return cls(overrides, server)
 
     @classmethod
     def check_together(cls, overrides: Mapping[str, str], server: ServerSettings) -> None:
-        """Check every value, and what must fit together. Raises KafkaError(INVALID_CONFIG)."""
+        """Check each value and the constraints between values. Raise KafkaError(INVALID_CONFIG)."""
         for name, value in overrides.items():
             cls.check(name, value)
         settings = cls.resolve(overrides, server)
@@ -50,14 +50,14 @@ class TopicSettings(TopicDeclaration, OverrideSettings):
             )
 
     def text(self, name: str) -> str | None:
-        """The value in force as Kafka writes it."""
+        """Return the value in effect as Kafka writes it."""
         setting = self.declared()[name]
         if name in self._given or setting.broker is None:
             return super().text(name)
         return setting.write(getattr(self, setting.attribute))
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """The topic's own value, then what the server has under its names for it."""
+        """Return the topic's own value, then the server's."""
         own = [Synonym(name, layer.texts[name], layer.source) for layer in self._layers if name in layer.texts]
         broker = self.declared()[name].broker
         return own if broker is None else own + self._server.synonyms(broker)
