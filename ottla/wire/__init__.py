@@ -1,8 +1,7 @@
-"""Bytes to messages and back, without any I/O: Kafka's requests, responses, record batches and internal records.
+"""Encodes and decodes Kafka's requests, responses, record batches and internal records. No I/O.
 
-Invariant: a reader answers any bytes at all with a value or with `Malformed`, and needs memory only in proportion to
-the bytes that it was given.
+Invariant: a reader returns a value or raises `Malformed` for any bytes, and its memory is proportional to its input.
 
-Read `schema` first (how a message is declared), then `api/produce.py` (a declaration) and `compile` (what becomes of
-it). `batch` and `codec` are the record batches; `frame` and `header` are what stands before each message.
+Read `schema` first (the declarations), then `api/produce.py` (an example) and `compile` (the generated functions).
+`batch` and `codec` are the record batches; `header` is the header of each message.
 """

@@ -1,12 +1,12 @@
-"""Record batches, format v2: the bytes in a produce request, in a segment and in a fetch response alike.
+"""Record batches, format v2: the same bytes in produce requests, segments and fetch responses.
 
 Rules:
-- A batch is 61 bytes of header and then its records, compressed as one or not at all. The header's CRC-32C covers all
-  from the attributes (byte 21) to the end; base offset, length, leader epoch and magic lie outside it, so that the
-  broker stamps its own without a new CRC (`stamp`).
-- Reading stops quietly at a batch that is cut off at the end of its input: a fetch may end in one.
-- Bad bytes are KafkaError: CORRUPT_MESSAGE (lengths, CRC), INVALID_RECORD (records), UNSUPPORTED_FOR_MESSAGE_FORMAT
-  (magic 0 and 1).
+- A batch is a header of 61 bytes, then its records, compressed as a whole or not at all. The CRC-32C covers everything
+  from the attributes (byte 21) to the end. It excludes base offset, length, leader epoch and magic, so that the broker
+  sets its own without a new CRC (`stamp`).
+- Reading stops silently at a truncated batch at the end of the input, because a fetch may end in one.
+- Invalid bytes raise KafkaError: CORRUPT_MESSAGE (lengths, CRC), INVALID_RECORD (records),
+  UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1).
 
 KIPs: 98 (the format, producers, transactions), 110 (zstd), 32 (timestamps), 82 (headers).
 """
@@ -22,9 +22,9 @@ from ottla.wire.codec import PLAIN_BYTES_MAX, Codec, codec_of, compress, decompr
 from ottla.wire.varint import decode_varint, encode_varint
 
 HEADER_BYTES = 61
-#: Bytes before and in the length field; the length counts what follows it.
+#: The end of the length field; the length counts the bytes after it.
 LENGTH_END = 12
-#: Where the bytes that the CRC covers begin.
+#: The start of the bytes that the CRC covers.
 CRC_START = 21
 #: The attributes are an int16 at byte 21.
 _ATTRIBUTES_LOW = 22
@@ -44,22 +44,22 @@ NO_LEADER_EPOCH = -1
 #: baseOffset, length, partitionLeaderEpoch, magic, crc, attributes, lastOffsetDelta, baseTimestamp, maxTimestamp,
 #: producerId, producerEpoch, baseSequence, count.
 HEADER = struct.Struct(">qiibIhiqqqhii")
-#: baseOffset, length, partitionLeaderEpoch: what lies before the magic.
+#: baseOffset, length, partitionLeaderEpoch: the fields before the magic.
 PREFIX = struct.Struct(">qii")
 _OFFSET_LENGTH = struct.Struct(">qi")
 _CRC = struct.Struct(">I")
-#: attributes .. count: what the CRC covers of the header.
+#: attributes .. count: the part of the header that the CRC covers.
 CHECKED = struct.Struct(">hiqqqhii")
 _BASE_OFFSET = struct.Struct(">q")
 _LEADER_EPOCH = struct.Struct(">i")
 
 Header = tuple[str, bytes | None]
-#: What `build` takes: (timestamp, key, value, headers).
+#: A record for `build`: (timestamp, key, value, headers).
 NewRecord = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 
 
 class Record(NamedTuple):
-    """A record as a consumer sees it: its own offset and timestamp, not deltas."""
+    """A record as a consumer sees it, with absolute offset and timestamp instead of deltas."""
 
     offset: int
     timestamp: int
@@ -69,7 +69,7 @@ class Record(NamedTuple):
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes, decoded."""
+    """The decoded header."""
 
     base_offset: int
     length: int
@@ -83,11 +83,11 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # the field of Kafka, not the method of tuple
+    count: int  # type: ignore[assignment]  # Kafka's field, not the method of tuple
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """The size of the whole batch in bytes, including the header."""
         return self.length + LENGTH_END
 
     @property
@@ -119,22 +119,22 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Is the base timestamp the time from which on the cleaner may drop tombstones and markers (KIP-534)?"""
+        """True if the base timestamp is the time from which the cleaner may drop tombstones and markers (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON)
 
 
 class Batch:
-    """A whole batch: its header, and its records on demand."""
+    """A complete batch: its header, and its records on demand."""
 
     __slots__ = ("data", "header")
 
     def __init__(self, header: BatchHeader, data: memoryview) -> None:
         self.header = header
-        #: The batch's bytes, header included; a view into what `read` was given.
+        #: The bytes of the batch, including the header; a view into the input of `read`.
         self.data = data
 
     def records(self) -> list[Record]:
-        """All records, decompressed if need be. The CRC is not looked at; `check` does that."""
+        """Decode all records, decompressing them if needed. The CRC is not verified; `check` does that."""
         header = self.header
         body = decompress(header.codec, self.data[HEADER_BYTES:])
         fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None
@@ -142,7 +142,7 @@ class Batch:
 
 
 def header_at(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`. CORRUPT_MESSAGE if there are not 61 bytes of it."""
+    """Decode the header at `position`. CORRUPT_MESSAGE if it is shorter than 61 bytes."""
     try:
         return BatchHeader._make(HEADER.unpack_from(data, position))
     except struct.error:
@@ -150,17 +150,17 @@ def header_at(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def attributes_of(data: Buffer) -> int:
-    """The low byte of a first batch's attributes, which has all of them; 0 if there are not 61 bytes of a header."""
+    """Return the low byte of the first batch's attributes, which has all of them; 0 if the header is incomplete."""
     return data[_ATTRIBUTES_LOW] if len(data) >= HEADER_BYTES else 0
 
 
 def is_transactional(data: Buffer | None) -> bool:
-    """Does the first batch say that it belongs to a transaction?"""
+    """Return True if the first batch belongs to a transaction."""
     return data is not None and bool(attributes_of(data) & TRANSACTIONAL)
 
 
 def headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every whole batch in `data`."""
+    """Yield (position, header) of each complete batch in `data`."""
     position = 0
     end = len(data)
     while end - position >= HEADER_BYTES:
@@ -176,14 +176,14 @@ def headers(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def read(data: Buffer) -> Iterator[Batch]:
-    """Every whole batch in `data`."""
+    """Yield each complete batch in `data`."""
     view = memoryview(data)
     for position, header in headers(view):
         yield Batch(header, view[position : position + header.size])
 
 
 def check(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position` after its length, magic and CRC have been found right; KafkaError if they are not."""
+    """Verify the length, magic and CRC of the batch at `position`, and return its header. KafkaError if invalid."""
     header = header_at(data, position)
     if header.magic != MAGIC:
         raise _old_magic(header.magic)
@@ -197,7 +197,7 @@ def check(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def stamp(buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Write base offset and leader epoch into a batch, in place. Both lie outside the CRC."""
+    """Write the base offset and leader epoch into a batch in place. The CRC covers neither."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + LENGTH_END, leader_epoch)
 
@@ -215,7 +215,7 @@ def build(
     transactional: bool = False,
     control: bool = False,
 ) -> bytes:
-    """A batch of these records, at least one. Offsets count up from `base_offset`."""
+    """Build a batch of these records, at least one. Offsets count up from `base_offset`."""
     parts: list[bytes] = []
     delta = -1
     base_timestamp = max_timestamp = NO_TIMESTAMP
@@ -239,7 +239,7 @@ def build(
 
 
 def assemble(base_offset: int, leader_epoch: int, checked: bytes, body: Buffer) -> bytes:
-    """A batch from the part of its header that the CRC covers, and its (compressed) records."""
+    """Build a batch from the header part that the CRC covers and the (compressed) records."""
     crc = crc32c(body, crc32c(checked))
     length = HEADER_BYTES - LENGTH_END + len(body)
     prefix = PREFIX.pack(base_offset, length, leader_epoch)
@@ -247,7 +247,7 @@ def assemble(base_offset: int, leader_epoch: int, checked: bytes, body: Buffer) 
 
 
 def seal(data: memoryview, base_offset: int, leader_epoch: int, checked: bytes) -> memoryview:
-    """The same for records that stand in `data` already, behind room for the header: nothing is moved."""
+    """Complete a batch in place: `data` has room for the header, followed by the records."""
     with data[HEADER_BYTES:] as body:
         crc = crc32c(body, crc32c(checked))
     prefix = PREFIX.pack(base_offset, len(data) - LENGTH_END, leader_epoch)
@@ -265,9 +265,9 @@ def rewrite(
     level: int | None = None,
     bytes_max: int = PLAIN_BYTES_MAX,
 ) -> bytes:
-    """The same records under other attributes and another maximum timestamp, recompressed if `codec` is not None.
+    """Return the batch with other attributes and another maximum timestamp, recompressed if `codec` is not None.
 
-    Records hold deltas only, so nothing in them changes with their codec.
+    The records contain only deltas, so they do not change.
     """
     body: Buffer = memoryview(data)[HEADER_BYTES : header.size]
     if codec is not None:
@@ -280,7 +280,7 @@ def rewrite(
 def decode_records(
     body: bytes, count: int, base_offset: int, base_timestamp: int, fixed_timestamp: int | None = None
 ) -> list[Record]:
-    """`count` records from the uncompressed `body`. `fixed_timestamp` is LogAppendTime's: all records bear it."""
+    """Decode `count` records from the uncompressed `body`. With LogAppendTime, all records get `fixed_timestamp`."""
     records: list[Record] = []
     position = 0
     end = len(body)
@@ -291,7 +291,7 @@ def decode_records(
             record_end = position + length
             if length < 0 or record_end > end:
                 raise KafkaError(ErrorCode.INVALID_RECORD, f"a record of {length} bytes with {end - position} left")
-            # Most of these are one byte; a call for each would double the time.
+            # Most of these varints have one byte; a call for each would double the time.
             byte = body[position + 1]
             if byte < 128:
                 timestamp = (byte >> 1) ^ -(byte & 1)
@@ -331,13 +331,13 @@ def _decode_bytes(body: bytes, position: int) -> tuple[bytes | None, int]:
         size, position = decode_varint(body, position)
     if size < 0:
         return None, position
-    # A slice past the end comes back short; the record's length, checked by the caller, shows it.
+    # A slice past the end is short; the caller detects it by checking the record's length.
     return body[position : position + size], position + size
 
 
 def _decode_headers(body: bytes, position: int) -> tuple[list[Header], int]:
     count, position = decode_varint(body, position)
-    # A header takes at least two bytes: a count that cannot be is refused before anything is allocated for it.
+    # A header has at least two bytes: an impossible count is rejected before anything is allocated for it.
     if count < 0 or count > (len(body) - position) // 2:
         raise ValueError(f"{count} headers in {len(body) - position} bytes")
     found: list[Header] = []

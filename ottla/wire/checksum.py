@@ -1,7 +1,7 @@
-"""CRC-32C, as every record batch and log snapshot has it: `crc32c(data, value=0)` of the package of that name.
+"""CRC-32C, the checksum of record batches and log snapshots: `crc32c(data, value=0)` of the package `crc32c`.
 
-Not obvious: its extension module is loaded past the package's own `__init__`, which imports importlib.metadata, email
-and argparse to learn its version: 15 of the 160 ms that a node takes to start.
+Not obvious: the extension module is loaded directly, because the package's `__init__` imports importlib.metadata, email
+and argparse to find its version, which takes 15 of the 160 ms that a node needs to start.
 """
 
 from importlib.machinery import PathFinder
@@ -14,7 +14,7 @@ def _load() -> Any:
     places = package.submodule_search_locations if package is not None else None
     spec = PathFinder.find_spec("crc32c._crc32c", places) if places else None
     if spec is None or spec.loader is None:
-        # Another version of the package, laid out in another way.
+        # A version of the package with another layout.
         import crc32c
 
         return crc32c

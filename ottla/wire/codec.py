@@ -1,11 +1,11 @@
-"""The compression codecs of record batches, by Kafka's ids, through cramjam.
+"""The compression codecs of record batches, with Kafka's ids, implemented by cramjam.
 
 Rules:
-- What we write, every client reads: snappy in the xerial framing that Java writes, lz4 frames with independent blocks
-  (Java's reader refuses dependent ones), gzip and zstd plain.
-- What a client may send, we read: snappy with or without that framing.
-- What comes out is bounded: a few kilobytes can claim to be gigabytes (docs/decisions/0342).
-- cramjam is imported on first use: a broker that only passes batches on never loads it.
+- Every client can read our output: snappy in Java's xerial framing, lz4 frames with independent blocks (Java rejects
+  dependent ones), plain gzip and zstd.
+- We read whatever clients send: snappy with or without that framing.
+- The decompressed size is limited: a few kilobytes can expand to gigabytes (docs/decisions/0342).
+- cramjam is imported on first use: a broker that only passes batches through never loads it.
 
 KIPs: 57 (lz4 framing), 110 (zstd), 390 (levels).
 """
@@ -18,17 +18,17 @@ from enum import IntEnum
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Buffer
 
-#: The head of a xerial (snappy-java) stream: magic, version 1, compatible from 1.
+#: The header of a xerial (snappy-java) stream: magic, version 1, compatible from 1.
 _XERIAL_HEAD = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 #: snappy-java's default block.
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT32 = struct.Struct(">i")
-#: The most that comes out of a batch: what fits uncompressed into the largest request (100 MiB by default), and some.
+#: The maximum decompressed size of a batch: a little more than the largest request (100 MiB by default).
 PLAIN_BYTES_MAX = 128 << 20
-#: The first guess at what comes out, and how it grows.
+#: The first estimate of the decompressed size, and its growth factor.
 _RATIO_FIRST, _PLAIN_BYTES_FIRST, _GROWTH = 4, 4096, 8
-#: What cramjam says when a buffer is too small.
+#: cramjam's error message for a buffer that is too small.
 _OUT_OF_ROOM = "failed to write whole buffer"
 
 
@@ -42,7 +42,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-#: Kafka's names of `compression.type` (`uncompressed` is a topic's name for NONE, `none` a producer's).
+#: Kafka's names in `compression.type`; NONE is `uncompressed` for topics and `none` for producers.
 CODEC_BY_NAME = {
     "none": Codec.NONE,
     "uncompressed": Codec.NONE,
@@ -57,7 +57,7 @@ _LEVEL_DEFAULT = {Codec.GZIP: 6, Codec.LZ4: 9, Codec.ZSTD: 3}
 
 
 def codec_of(attributes: int) -> Codec:
-    """The codec in a batch's attributes. KafkaError UNSUPPORTED_COMPRESSION_TYPE for an id without a codec."""
+    """Return the codec in a batch's attributes. KafkaError UNSUPPORTED_COMPRESSION_TYPE for an unknown id."""
     try:
         return Codec(attributes & 7)
     except ValueError:
@@ -67,7 +67,7 @@ def codec_of(attributes: int) -> Codec:
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """`data` compressed; the level is the codec's own scale, None or -1 (gzip) is Kafka's default."""
+    """Compress `data`. `level` is on the codec's own scale; None or -1 (gzip) is Kafka's default."""
     if codec is Codec.NONE:
         return bytes(data)
     import cramjam
@@ -86,8 +86,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: Codec, data: Buffer, bytes_max: int = PLAIN_BYTES_MAX) -> bytes:
-    """The reverse. KafkaError CORRUPT_MESSAGE if `data` is not a stream of that codec, MESSAGE_TOO_LARGE if more than
-    `bytes_max` would come out.
+    """Decompress `data`.
+
+    KafkaError CORRUPT_MESSAGE if it is not a stream of that codec, MESSAGE_TOO_LARGE for more than `bytes_max`.
     """
     if codec is Codec.NONE:
         return bytes(data)
@@ -103,7 +104,7 @@ def decompress(codec: Codec, data: Buffer, bytes_max: int = PLAIN_BYTES_MAX) -> 
 
 
 def decompress_some(codec: Codec, data: Buffer, room: int) -> tuple[Buffer, bool]:
-    """(about the first `room` bytes of what comes out, or less; is that all?), for the work of that many bytes."""
+    """Decompress about the first `room` bytes, and no more; return (bytes, whether that is everything)."""
     if codec is Codec.NONE:
         return bytes(data), True
     import cramjam
@@ -120,7 +121,7 @@ def decompress_some(codec: Codec, data: Buffer, room: int) -> tuple[Buffer, bool
         written = module.decompress_into(data, out)
     except (cramjam.DecompressionError, struct.error, ValueError, OverflowError, MemoryError) as error:
         if _OUT_OF_ROOM in str(error):
-            # What was written until then stays.
+            # The output up to the limit is valid.
             return out, False
         raise _not_valid(codec, error) from error
     del out[written:]
@@ -128,9 +129,9 @@ def decompress_some(codec: Codec, data: Buffer, room: int) -> tuple[Buffer, bool
 
 
 def decompress_beside(codec: Codec, data: Buffer, bytes_max: int) -> Buffer:
-    """`decompress` for a thread beside the loop: it holds the interpreter's lock for no part that grows with the batch.
+    """Decompress in a worker thread: the time with the GIL held does not depend on the size of the batch.
 
-    The memory is the operating system's own, `bytes_max` of addresses, of which what is written to is taken.
+    The output is an anonymous mapping of `bytes_max`, whose pages are only allocated when written.
     """
     import cramjam
 
@@ -168,7 +169,7 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 
 def _decompress_into(decompress_into: Callable[[Buffer, bytearray], int], data: Buffer, bytes_max: int) -> bytes:
-    """Into a buffer that grows until it is enough, or would be too much."""
+    """Decompress into a buffer that grows until it is large enough or exceeds `bytes_max`."""
     import cramjam
 
     size = min(bytes_max, _RATIO_FIRST * len(data) + _PLAIN_BYTES_FIRST)
@@ -196,7 +197,7 @@ def _snappy_blocks(data: bytes, bytes_max: int) -> Iterator[bytes]:
 
     left = bytes_max
     for packed in _snappy_packed(data):
-        # Its length stands before it, and is what it is given room for.
+        # The block starts with its decompressed length, which determines the buffer's size.
         if left < cramjam.snappy.decompress_raw_len(packed):
             raise _too_large(bytes_max)
         plain = bytes(cramjam.snappy.decompress_raw(packed))
@@ -218,7 +219,7 @@ def _snappy_into(data: bytes, out: mmap.mmap) -> int:
 
 
 def _snappy_packed(data: bytes) -> Iterator[bytes]:
-    """The blocks, each compressed by itself: one if the stream has no framing."""
+    """Yield the compressed blocks; a stream without framing is one block."""
     if not data.startswith(_XERIAL_MAGIC):
         yield data
         return

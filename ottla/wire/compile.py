@@ -1,9 +1,9 @@
-"""Encode and decode: each (class, version) is compiled to a function on its first use, and kept.
+"""Encode and decode: each (class, version) is compiled to a function on first use and cached.
 
 Rules:
-- `decode` gives a message or raises `Malformed`, nothing else, whatever the bytes are.
-- Bytes after the message are the caller's business: `decode` says where it ended.
-- Unknown tagged fields are kept, and written again.
+- `decode` returns a message or raises `Malformed`, whatever the bytes are.
+- The caller handles bytes after the message: `decode` returns its end.
+- Unknown tagged fields are kept and written back.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 Decoder = Callable[..., tuple[Any, int]]
 Encoder = Callable[[Any], list[Any]]
 
-#: For messages with records: up to this size a copy costs less than to read through a memoryview.
+#: For messages with records: below this size, a copy costs less than reading through a memoryview.
 _COPY_BYTES_MAX = 8192
 
 _decoders: dict[tuple[type, int], Decoder] = {}
@@ -34,13 +34,13 @@ _step_encoders: dict[tuple[type, int], Any] = {}
 
 
 def decode(cls: type[_T], version: int, data: Buffer, position: int = 0) -> tuple[_T, int]:
-    """(message, where it ended). Records are views into `data`; everything else is copied out of it."""
+    """Return (message, its end). Records are views into `data`; everything else is copied."""
     read = _decoders.get((cls, version)) or decoder(cls, version)
     return read(data, position)
 
 
 def encode(message: Any, version: int) -> bytes:
-    """The bytes of a message."""
+    """Return the bytes of a message."""
     write = _encoders.get((type(message), version)) or encoder(type(message), version)
     parts = write(message)
     if len(parts) == 1:
@@ -49,7 +49,7 @@ def encode(message: Any, version: int) -> bytes:
 
 
 def decoder(cls: type[_T], version: int) -> Callable[..., tuple[_T, int]]:
-    """The function (data, position=0) -> (message, where it ended) of this class and version."""
+    """Return the function (data, position=0) -> (message, its end) of this class and version."""
     key = (cls, version)
     read = _decoders.get(key)
     if read is None:
@@ -59,7 +59,7 @@ def decoder(cls: type[_T], version: int) -> Callable[..., tuple[_T, int]]:
 
 
 def encoder(cls: type, version: int) -> Encoder:
-    """The function message -> parts: bytes, and where a field of type Records holds something else, that."""
+    """Return the function message -> parts: bytes, or the object in a field of type Records."""
     key = (cls, version)
     write = _encoders.get(key)
     if write is None:
@@ -70,7 +70,7 @@ def encoder(cls: type, version: int) -> Encoder:
 
 
 def step_decoder(cls: type[_T], version: int) -> Callable[..., Generator[None, None, tuple[_T, int]]]:
-    """As `decoder`, a generator: it yields now and then, since a message of megabytes takes long."""
+    """Return `decoder` as a generator that yields between steps, because a message of megabytes takes long."""
     key = (cls, version)
     read = _step_decoders.get(key)
     if read is None:
@@ -80,7 +80,7 @@ def step_decoder(cls: type[_T], version: int) -> Callable[..., Generator[None, N
 
 
 def step_encoder(cls: type, version: int) -> Callable[[Any], Generator[None, None, list[Any]]]:
-    """As `encoder`, a generator. Arrays may be `Deferred`."""
+    """Return `encoder` as a generator. Arrays may be `Deferred`."""
     key = (cls, version)
     write = _step_encoders.get(key)
     if write is None:
@@ -92,7 +92,7 @@ def step_encoder(cls: type, version: int) -> Callable[[Any], Generator[None, Non
 
 
 class Deferred(list[_T]):
-    """An array of a long response whose elements are made when they are written, one by one."""
+    """An array of a long response whose elements are created one by one while it is written."""
 
     __slots__ = ("_count", "_make")
 
@@ -115,10 +115,10 @@ def _check(cls: type, version: int) -> None:
 
 
 def _guarded(cls: type, source: SchemaSource, version: int) -> Decoder:
-    """The decoder around the lines of the source: it takes any buffer and lets no error out but Malformed."""
+    """Wrap the lines of the source in a decoder that accepts any buffer and raises only Malformed."""
     source.names |= {"Malformed": Malformed, "Broken": (IndexError, ValueError, struct.error)}
     body = ["    try:", *("    " + line for line in source.lines)]
-    # Bytes are indexed and sliced faster than a view, so the input is copied where no record views are given out.
+    # Indexing and slicing bytes is faster than a view, so the input is copied unless the message has record views.
     source.lines = []
     if not has_records(cls):
         source.add("if type(data) is not bytes:", "    data = bytes(data)")

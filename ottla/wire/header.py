@@ -1,11 +1,12 @@
-"""The headers before every request and response, and which version of them stands there.
+"""The headers of requests and responses, and the header version for each API version.
 
 Rules:
-- A flexible request has header 2, a flexible response header 1; the others 1 and 0.
-- ApiVersions responses have header 0 always: a client reads one before it knows what the broker can do (KIP-511).
-- The client id keeps its int16 length in header 2, so that a broker can read the header of any version.
+- A flexible request has header version 2, a flexible response version 1; others have 1 and 0.
+- ApiVersions responses always have header version 0: a client reads one before it knows the broker's versions
+  (KIP-511).
+- The client id keeps its int16 length in header version 2, so that a broker can read the header of any version.
 
-Version 0 of the request header was ControlledShutdown's alone, and went with it in 4.0.
+Version 0 of the request header was only used by ControlledShutdown; both were removed in 4.0.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["RequestHeader", "ResponseHeader", "request_header_version", "respons
 
 @wire(versions="1-2", flexible="2+")
 class RequestHeader:
-    """The head of a request: the API, its version, the correlation id, and the client's id."""
+    """The header of a request: the API, its version, the correlation id, and the client id."""
 
     request_api_key: Int16 = on("0+", default=0)
     request_api_version: Int16 = on("0+", default=0)
@@ -29,18 +30,18 @@ class RequestHeader:
 
 @wire(versions="0-1", flexible="1+")
 class ResponseHeader:
-    """By which number the request was known."""
+    """The header of a response: the correlation id of its request."""
 
     correlation_id: Int32 = on("0+", default=0)
 
 
 def request_header_version(key: int, version: int) -> int:
-    """The header version of a request. KeyError for a key that Kafka does not have."""
+    """Return the header version of a request. KeyError for an unknown API key."""
     flexible_from = API[key].flexible_from
     return 2 if flexible_from is not None and version >= flexible_from else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """The header version of a response. KeyError for a key that Kafka does not have."""
+    """Return the header version of a response. KeyError for an unknown API key."""
     flexible_from = API[key].flexible_from
     return 1 if flexible_from is not None and version >= flexible_from and key != ApiKey.API_VERSIONS else 0

@@ -1,10 +1,10 @@
-"""The source of a decoder: straight-line Python for one class in one version, its structs and loops inlined.
+"""Generates a decoder: straight-line Python for one class in one version, with inlined structs and loops.
 
 Rules:
-- Neighbouring fields of a fixed size, and the lengths that follow them, are read by one `unpack_from`.
-- A slice past the end of the input is short, not an error. So positions may run past the end for a while; every read
-  of a single value there raises, and what is left is caught by the check at the end.
-- A count is never larger than the bytes that are left allow, before anything is made.
+- Adjacent fixed-size fields, and the lengths that follow them, are read by one `unpack_from`.
+- A slice past the end of the input is short, not an error, so positions can run past the end. Reading a single value
+  there raises; the check at the end catches the rest.
+- A count is checked against the remaining bytes before anything is allocated.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Any
 from ottla.wire.schema import SchemaSource, WireField, emit_default, fields, schema
 from ottla.wire.type import FIXED, Malformed
 
-#: A compact string of Kafka holds at most this many bytes.
+#: The maximum size of a compact string.
 _STRING_BYTES_MAX = 32767
 
-#: A long message is read and written in steps of so many elements: about half a millisecond.
+#: The number of elements in one step of a long message, which takes about half a millisecond.
 ELEMENTS_A_STEP = 256
-#: An element of a byte or two becomes an object of a hundred: what a long message may hold.
+#: The maximum number of elements in a long message: an element of two bytes becomes an object of a hundred.
 ELEMENTS_MAX = 500_000
-#: Arrays of numbers shorter than this have their layouts ready: replicas, ISRs.
+#: Number arrays shorter than this (replicas, ISRs) have prepared layouts.
 RUN_LAYOUTS = 8
 
 
 @cache
 def run_layouts(code: str) -> tuple[Format, ...]:
-    """The layouts of 0, 1, 2, ... numbers of one kind."""
+    """Return the layouts of 0, 1, 2, ... numbers of one type."""
     return tuple(Format(f">{count}{code}") for count in range(RUN_LAYOUTS))
 
 
 def varint_rest(data: Any, byte: int, position: int) -> tuple[int, int]:
-    """The rest of an unsigned varint (uint32) whose first byte had its high bit set."""
+    """Read the rest of an unsigned varint (uint32) whose first byte has its high bit set."""
     value = byte & 127
     for shift in (7, 14, 21, 28):
         byte = data[position]
@@ -49,7 +49,7 @@ def varint_rest(data: Any, byte: int, position: int) -> tuple[int, int]:
 
 
 def long_string(data: Any, byte: int, position: int) -> tuple[int, int]:
-    """As `varint_rest`, for a string's length."""
+    """Read the rest of a string's length, as `varint_rest`."""
     value, position = varint_rest(data, byte, position)
     if value > _STRING_BYTES_MAX + 1:
         raise Malformed(f"a string of {value - 1} bytes at byte {position}")
@@ -57,7 +57,7 @@ def long_string(data: Any, byte: int, position: int) -> tuple[int, int]:
 
 
 def unknown_tags(data: Any, count: int, position: int, end: int) -> tuple[dict[int, bytes], int]:
-    """The tagged fields of a struct that knows none."""
+    """Read the tagged fields of a struct that declares none."""
     if count > 127:
         count, position = varint_rest(data, count, position)
     if count * 2 > end - position:
@@ -79,17 +79,17 @@ def _varint(data: Any, position: int) -> tuple[int, int]:
 
 
 def refuse(what: str, position: int) -> Malformed:
-    """The error of the generated code."""
+    """Return the error that the generated code raises."""
     return Malformed(f"{what} at byte {position}")
 
 
 def has_records(cls: type) -> bool:
-    """Does a message carry record batches, itself or in a struct?"""
+    """Return True if a message contains record batches, directly or in a struct."""
     return any(f.type == "Records" or (f.struct is not None and has_records(f.struct)) for f in fields(cls))
 
 
 def decoder_source(cls: type, version: int, *, steps: bool = False) -> SchemaSource:
-    """The body of `read(data, position)`; with `steps` it yields after every `ELEMENTS_A_STEP` elements of arrays."""
+    """Generate the body of `read(data, position)`; with `steps` it yields after every `ELEMENTS_A_STEP` elements."""
     names = {
         "new": object.__new__,
         "unpack_from": unpack_from,
@@ -109,7 +109,7 @@ class _Reader:
         self.flexible = version in schema(cls).flexible
         self.source = source
         self.views = has_records(cls)
-        #: The run of fixed values that is not yet read: formats and targets.
+        #: The pending run of fixed-size values: formats and targets.
         self.run: list[tuple[str, str]] = []
         source.add("p = position", "end = len(data)")
         if steps:
@@ -121,7 +121,7 @@ class _Reader:
         source.add("if p > end:", "    raise refuse('the input ends inside the message', end)", "return m, p")
 
     def flush(self) -> None:
-        """Read the run."""
+        """Generate the read of the pending run."""
         if not self.run:
             return
         formats, targets = zip(*self.run, strict=True)
@@ -165,7 +165,7 @@ class _Reader:
             self.bytes_like(field, target, nullable)
 
     def length(self, short: bool, compact: bool, stem: str = "n") -> str:
-        """Read a length into a new variable: below 0 for null, or if compact: 0 for null, else one more than it is."""
+        """Read a length into a new variable: negative for null; if compact, 0 for null and otherwise length + 1."""
         n = self.source.fresh(stem)
         self.run.append(("B" if compact else "h" if short else "i", n))
         self.flush()
@@ -175,7 +175,7 @@ class _Reader:
         return n
 
     def present(self, n: str, compact: bool, target: str, nullable: bool) -> None:
-        """Begin the block of a value that is there, after having dealt with one that is null."""
+        """Handle null and start the block of a value that is present."""
         source = self.source
         absent = f"not {n}" if compact else f"{n} < 0"
         if nullable:
@@ -249,7 +249,7 @@ class _Reader:
         source.indent -= 1
 
     def nested(self, cls: type, target: str, nullable: bool, *, tagged: bool) -> None:
-        """A struct in a field. A nullable one has a byte before it: -1 or 1, in a tagged field 0 or 1."""
+        """Read a struct in a field. A nullable one has a byte before it: -1 or 1, in a tagged field 0 or 1."""
         source = self.source
         if nullable:
             n = source.fresh("n")
@@ -258,7 +258,7 @@ class _Reader:
             source.add(f"if {n} {'<=' if tagged else '<'} 0:", f"    {target} = None", "else:")
             source.indent += 1
         inner = source.fresh("s")
-        # The fields before it are still in the run; making the object first does not disturb them.
+        # Earlier fields are still in the pending run; creating the object first does not affect them.
         source.add(f"{inner} = {target} = new({source.constant('C', cls)})")
         self.struct(cls, inner)
         if nullable:

@@ -1,20 +1,19 @@
-"""How a message is declared: one annotated class for all its versions.
+"""Message declarations: one annotated class for all versions of a message.
 
     @wire(versions="3-13", flexible="9+")
     class ProduceRequest:
         transactional_id: String | None = on("0+", default=None)
 
 Rules:
-- Names are Kafka's, fields in snake_case. A struct inside a message is a class of its own, declared with a bare
-  `@wire`; it takes its versions from the field that holds it.
-- A field is present in the versions of its `on`. Where it is absent a reader gives it its default, and a writer
-  refuses any other value unless the field is `ignorable`.
-- `| None` means nullable in all of the field's versions, unless `nullable` says in which.
-- A field with a `tag` is written only when it differs from its default (KIP-482). Where that is a struct of plain
-  values, all messages share one that refuses to be changed: to say something else, give the field another struct.
+- Names are Kafka's, fields in snake_case. A struct inside a message is a separate class, declared with a bare `@wire`;
+  the field that contains it determines its versions.
+- A field exists in the versions of its `on`. In other versions, a reader sets its default, and a writer rejects any
+  other value unless the field is `ignorable`.
+- `| None` means nullable in all versions of the field, unless `nullable` restricts them.
+- A field with a `tag` is written only if it differs from its default (KIP-482). If the default is a struct of plain
+  values, all messages share one immutable instance: assign a new struct instead of modifying it.
 
-A declaration costs little at import: annotations stay text, and `__init__` is compiled when a class is called for the
-third time.
+A declaration costs little at import: annotations stay text, and `__init__` is compiled on the third call.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ _T = TypeVar("_T")
 LAST = 32767
 _ANNOTATION = re.compile(r"(list\[)?(\w+)\]?( \| None)?")
 _UNSET: Any = type("Unset", (), {"__repr__": lambda self: "default"})()
-#: The call of `__init__` that compiles it.
+#: The number of the call of `__init__` that compiles it.
 _COMPILED_AT = 3
 _SIMPLE = {*FIXED, "String", "Bytes", "Records"}
 
 
 @cache
 def span(text: str) -> range:
-    """The versions that Kafka's notation means: "3", "0-12", "9+" or "none"."""
+    """Parse Kafka's notation of versions: "3", "0-12", "9+" or "none"."""
     if text == "none":
         return range(0)
     first, dash, last = text.removesuffix("+").partition("-")
@@ -50,7 +49,7 @@ def span(text: str) -> range:
 
 
 class WireField:
-    """A field of a class. `name` and `annotation` come with `@wire`, the rest of the type on first use."""
+    """A field of a class. `@wire` sets `name` and `annotation`; the type is resolved on first use."""
 
     __slots__ = (
         "annotation",
@@ -70,10 +69,10 @@ class WireField:
     def __init__(self, versions: str, default: Any, factory: Any, nullable: str, tag: int, rest: tuple[bool, bool]):
         self.versions = span(versions)
         self.default = default
-        #: Makes the default where that is mutable: `list` or a struct's class.
+        #: Creates a mutable default: `list` or a struct's class.
         self.factory = factory
         self.nullable: str | range = nullable
-        #: -1: no tag.
+        #: -1 if the field has no tag.
         self.tag = tag
         self.ignorable, self.compact = rest
         self.name = self.annotation = ""
@@ -83,13 +82,13 @@ class WireField:
         self.struct: type | None = None
 
     def resolve(self, module: str) -> None:
-        """Read the annotation, once the module that holds the class is complete."""
+        """Parse the annotation, once the class's module is complete."""
         match = _ANNOTATION.fullmatch(self.annotation)
         assert match, f"{self.name}: {self.annotation}"
         self.is_array, self.type = bool(match[1]), match[2]
         if self.type not in _SIMPLE:
             self.struct = getattr(sys.modules[module], self.type)
-        # Asserted here because the annotation and the versions of null are two ways of saying one thing.
+        # The annotation and `nullable` are redundant, so assert that they agree.
         assert not (self.nullable and not match[3]), f"{self.name} is nullable, its annotation says no"
         self.nullable = span(str(self.nullable)) if self.nullable else self.versions if match[3] else range(0)
 
@@ -99,7 +98,7 @@ class WireField:
 
     @property
     def shared_default(self) -> Any:
-        """The struct that all messages share as this field's default, or None: a default of another kind."""
+        """The struct that all messages share as this field's default; None if the default is of another kind."""
         cls = self.factory
         if self.tag < 0 or cls in (None, list) or any(each.factory is not None for each in fields(cls)):
             return None
@@ -116,25 +115,25 @@ def on(
     ignorable: bool = False,
     compact: bool = True,
 ) -> Any:
-    """Declare a field: the versions that have it, its default, where it may be null, its tag.
+    """Declare a field: its versions, its default, the versions in which it is nullable, its tag.
 
-    `compact=False` keeps the old form of a string in flexible versions (the request header's client id alone).
+    `compact=False` keeps the old form of a string in flexible versions (only for the request header's client id).
     """
     return WireField(versions, default, factory, nullable, tag, (ignorable, compact))
 
 
 class Schema:
-    """What `@wire` knows of a class."""
+    """The declaration of a wire class."""
 
     __slots__ = ("_resolved", "calls", "fields", "flexible", "module", "versions")
 
     def __init__(self, fields: list[WireField], module: str, versions: range | None, flexible: range) -> None:
         self.fields = fields
         self.module = module
-        #: None for a struct: it has those of the message around it.
+        #: None for a struct, which has the versions of its message.
         self.versions = versions
         self.flexible = flexible
-        #: How often `__init__` was called before it was compiled.
+        #: The number of calls of `__init__` before it was compiled.
         self.calls = 0
         self._resolved = False
 
@@ -147,9 +146,9 @@ class Schema:
 
 
 class Struct:
-    """What every wire class is beneath: slots, keyword arguments, Kafka's defaults, equality, repr.
+    """The base of every wire class: slots, keyword arguments, Kafka's defaults, equality, repr.
 
-    `unknown_tagged_fields` holds the tags that this schema does not know, None when there were none.
+    `unknown_tagged_fields` has the tags that this schema does not know; None if there were none.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -177,14 +176,14 @@ class Struct:
 
 @cache
 def _shared(cls: Any) -> Any:
-    """A struct of defaults that cannot be changed."""
+    """Return an immutable struct of defaults."""
 
     def refuse(made: Any, name: str, value: object) -> None:
         raise AttributeError(f"{name} = {value!r} in the default of a field; give the field a new {cls.__name__}")
 
     namespace = {"__slots__": (), "__module__": cls.__module__, "__setattr__": refuse}
     kind: Any = type(cls.__name__, (cls,), namespace)
-    kind.__slots__ = cls.__slots__  # comparison and repr go by them
+    kind.__slots__ = cls.__slots__  # used by comparison and repr
     made = object.__new__(kind)
     for field in fields(cls):
         object.__setattr__(made, field.name, field.default)
@@ -193,13 +192,13 @@ def _shared(cls: Any) -> Any:
 
 
 def schema(cls: type) -> Schema:
-    """The declaration of a wire class, its types resolved."""
+    """Return the declaration of a wire class with resolved types."""
     found: Schema = cls.__wire__.resolved()  # type: ignore[attr-defined]
     return found
 
 
 def fields(cls: type) -> list[WireField]:
-    """The fields of a wire class in their order."""
+    """Return the fields of a wire class in order."""
     return schema(cls).fields
 
 
@@ -211,7 +210,7 @@ def wire(cls: type[_T], /) -> type[_T]: ...
 def wire(*, versions: str, flexible: str) -> Callable[[type[_T]], type[_T]]: ...
 @dataclass_transform(kw_only_default=True, field_specifiers=(on,))
 def wire(cls: type | None = None, /, *, versions: str = "", flexible: str = "none") -> Any:
-    """Make a wire class: bare for a struct, with its versions for a message."""
+    """Declare a wire class: bare for a struct, with its versions for a message."""
     if cls is not None:
         return _build(cls, None, range(0))
     return lambda cls: _build(cls, span(versions), span(flexible))
@@ -232,7 +231,7 @@ def _build(cls: type, versions: range | None, flexible: range) -> type:
 
 
 class SchemaSource:
-    """Python source as it grows, and the names it may use."""
+    """Generated Python source, and the names that it may use."""
 
     __slots__ = ("_count", "indent", "lines", "names")
 
@@ -247,12 +246,12 @@ class SchemaSource:
             self.lines.append("    " * self.indent + line)
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else has."""
+        """Return an unused name."""
         self._count += 1
         return f"{stem}{self._count}"
 
     def constant(self, stem: str, value: Any) -> str:
-        """The name under which the source finds `value`."""
+        """Return the name of `value` in the source."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -261,14 +260,14 @@ class SchemaSource:
         return name
 
     def function(self, head: str, name: str, file: str) -> Any:
-        """Compile `head` with the lines as its body, and give the function of that name."""
+        """Compile `head` with the lines as its body, and return the function of that name."""
         text = "\n".join([head, *self.lines])
         exec(compile(text, file, "exec"), self.names)
         return self.names[name]
 
 
 def literal(field: WireField, source: SchemaSource) -> str | None:
-    """The default of a field in the source; None where it must be made again each time."""
+    """Return the default of a field as source; None if a new instance is needed each time."""
     if field.factory is None:
         return repr(field.default)
     shared = field.shared_default
@@ -276,7 +275,7 @@ def literal(field: WireField, source: SchemaSource) -> str | None:
 
 
 def emit_default(source: SchemaSource, target: str, field: WireField) -> None:
-    """Add the lines that give `target` the default of `field`."""
+    """Add the lines that set `target` to the default of `field`."""
     text = literal(field, source)
     if text is not None:
         source.add(f"{target} = {text}")
@@ -287,7 +286,7 @@ def emit_default(source: SchemaSource, target: str, field: WireField) -> None:
 
 
 def emit_struct(source: SchemaSource, target: str, cls: Any) -> None:
-    """Add the lines that make a struct full of defaults, without the cost of a call."""
+    """Add the lines that create a struct with its defaults, without the cost of a call."""
     made = source.fresh("d")
     source.add(f"{made} = {target} = new({source.constant('C', cls)})")
     for field in fields(cls):
@@ -296,7 +295,7 @@ def emit_struct(source: SchemaSource, target: str, cls: Any) -> None:
 
 
 def _assign(cls: Any, made: Any, values: dict[str, Any]) -> None:
-    """What `__init__` does, for the first few calls: to compile takes much longer than to do it once."""
+    """Do the work of `__init__` for the first calls: compiling takes much longer than one call."""
     for field in fields(cls):
         if field.name in values:
             value = values[field.name]

@@ -1,9 +1,9 @@
-"""The wire's types, as they stand in the annotations of messages, and the two ways in which bytes can be wrong.
+"""The wire types for the annotations of messages, and the two errors of encoding and decoding.
 
 Rules:
 - Integers are big-endian. `Uuid` is 16 bytes, `Boolean` one byte.
-- Up to a message's flexible version a string has an int16 length, bytes and arrays an int32; from there on they are
-  compact: an unsigned varint of length + 1, so that 0 is null (KIP-482).
+- Before a message's first flexible version a string has an int16 length, bytes and arrays an int32. In flexible
+  versions they are compact: an unsigned varint of length + 1, with 0 for null (KIP-482).
 """
 
 from typing import Any, TypeAlias
@@ -39,11 +39,11 @@ Uint32: TypeAlias = int
 Float64: TypeAlias = float
 String: TypeAlias = str
 Bytes: TypeAlias = bytes
-#: Record batches, unparsed. Read: a memoryview into the input. Written: any bytes, or an object with a length that
-#: the sender understands (a slice of a file), which then is a part of its own.
+#: Unparsed record batches. When read: a memoryview into the input. When written: any bytes, or an object with a length
+#: that the sender understands (a slice of a file), which becomes a separate part.
 Records: TypeAlias = Any
 
-#: The types of a fixed size: their format for `struct` and that size.
+#: The fixed-size types: their `struct` format and size.
 FIXED = {
     "Boolean": ("?", 1),
     "Int8": ("b", 1),
@@ -58,8 +58,8 @@ FIXED = {
 
 
 class Malformed(ValueError):
-    """These bytes are not what they should be. The peer's fault (or the disk's)."""
+    """The bytes are invalid, because of the peer or the disk."""
 
 
 class UnsupportedVersion(ValueError):
-    """The message has no such version, or a field holds what this version cannot say. Our own fault, or the user's."""
+    """The message has no such version, or the version cannot express a field's value: our bug or a user error."""

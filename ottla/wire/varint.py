@@ -1,8 +1,8 @@
-"""Variable-length integers as record batches hold them: 7 bits a byte, low bits first, zig-zag for signed values.
+"""The variable-length integers of record batches: 7 bits per byte, low bits first, zig-zag for signed values.
 
 Rules:
-- A reader never runs past the end of its input: it raises IndexError, which callers turn into their own error.
-- A varint has at most 5 bytes and a varlong at most 10; a longer one is refused with ValueError.
+- A reader does not read past the end of its input: it raises IndexError, which callers convert to their own error.
+- A varint has at most 5 bytes and a varlong at most 10; a longer one raises ValueError.
 """
 
 from ottla.kernel.ports import Buffer
@@ -15,7 +15,7 @@ _cache: dict[int, bytes] = {}
 
 
 def encode_varint(value: int) -> bytes:
-    """The zig-zag form of a signed value (int32 or int64: both look alike)."""
+    """Return the zig-zag encoding of a signed value, which is the same for int32 and int64."""
     cached = _cache.get(value)
     if cached is not None:
         return cached
@@ -32,7 +32,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """(value, position after it) of a zig-zag value at `position`. IndexError past the end, ValueError if too long."""
+    """Read a zig-zag value; return (value, its end). IndexError past the end of the data, ValueError if too long."""
     byte = data[position]
     if byte < 128:
         return (byte >> 1) ^ -(byte & 1), position + 1

@@ -1,9 +1,9 @@
-"""The records of a batch one by one, without making them: what the node looks at when it looks into a batch.
+"""Iterates over the records of a batch without creating them: for checks inside a batch.
 
 Rules:
-- A walk costs what was walked: a compressed batch is decompressed as far as the walk has come, in pieces that grow.
-- `bytes_max` bounds what is decompressed. More is MESSAGE_TOO_LARGE.
-- Records that are cut off, do not add up or do not count up are INVALID_RECORD.
+- A walk costs only the part that it covers: a compressed batch is decompressed as far as needed, in growing pieces.
+- `bytes_max` limits the decompressed size. More is MESSAGE_TOO_LARGE.
+- Truncated records, inconsistent lengths and non-consecutive offsets are INVALID_RECORD.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ottla.wire.batch import HEADER_BYTES, BatchHeader
 from ottla.wire.codec import Codec, decompress_some
 from ottla.wire.varint import decode_varint
 
-#: The most of a batch, uncompressed, that the node walks through.
+#: The maximum decompressed size that a node walks.
 WALK_BYTES_MAX = 64 << 20
-#: Lengths of record, key and value, attributes, deltas of time and offset, count of headers: a byte each.
+#: One byte each: lengths of record, key and value, attributes, timestamp and offset deltas, header count.
 RECORD_BYTES_MIN = 7
 _PIECE_BYTES_FIRST = 64 << 10
 _GROWTH = 8
 
-#: Offset delta, timestamp delta, has it a key?
+#: (offset delta, timestamp delta, whether the record has a key).
 Step = tuple[int, int, bool]
 
 
@@ -35,9 +35,9 @@ def walk(
     bytes_max: int = WALK_BYTES_MAX,
     plain: Buffer | None = None,
 ) -> Iterator[Step]:
-    """The records of a batch whose bytes `data` begins with; `plain` are its records if they are decompressed already.
+    """Yield the records of the batch at the start of `data`; `plain` are its records if already decompressed.
 
-    With `whole_records` their offsets must count up from 0, and all their fields be in order, though none is read.
+    With `whole_records`, offsets must count up from 0, and all fields are checked.
     """
     packed = memoryview(data)[HEADER_BYTES : header.size]
     if header.count < 0:
@@ -47,7 +47,7 @@ def walk(
     position, index, count = 0, 0, header.count
     while index < count:
         try:
-            # Most of these numbers are one byte; a call for each would double the time.
+            # Most of these varints have one byte; a call for each would double the time.
             byte = body[position]
             length, at = (byte >> 1, position + 1) if byte < 128 and not byte & 1 else decode_varint(body, position)
             end = at + length
@@ -67,15 +67,15 @@ def walk(
                 at = at + 1 + (0 if byte & 1 else byte >> 1) if byte < 128 else _behind(body, at)
                 byte = body[at]
                 at = at + 1 + (0 if byte & 1 else byte >> 1) if byte < 128 else _behind(body, at)
-                # Nearly always no headers.
+                # Records rarely have headers.
                 if at != end - 1 or body[at]:
                     _check_headers(body, at, end)
         except IndexError as error:
             if whole:
                 raise _invalid(f"a record is cut off: {error}") from error
-            # The piece ends within this record: get more, and look at it again.
+            # The piece ends within this record: decompress more and read the record again.
             room = _more(room, bytes_max)
-            body = b""  # the two pieces are never there at the same time
+            body = b""  # free the old piece before the new one is allocated
             body, whole = decompress_some(header.codec, packed, room)
             continue
         except ValueError as error:
@@ -90,7 +90,7 @@ def walk(
 
 
 def _more(room: int, bytes_max: int) -> int:
-    """The room for the next piece. KafkaError MESSAGE_TOO_LARGE if it had all that it may have."""
+    """Return the size of the next piece. KafkaError MESSAGE_TOO_LARGE if the limit is reached."""
     if room >= bytes_max:
         why = f"the batch has more than {bytes_max} bytes when it is decompressed"
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
@@ -98,7 +98,7 @@ def _more(room: int, bytes_max: int) -> int:
 
 
 def record_end(body: Buffer, position: int) -> int:
-    """Where the record at `position` ends, all of whose fields are in order. IndexError or ValueError if not."""
+    """Check all fields of the record at `position` and return its end. IndexError or ValueError if invalid."""
     length, at = decode_varint(body, position)
     end = at + length
     if length < RECORD_BYTES_MIN - 1:
@@ -112,13 +112,13 @@ def record_end(body: Buffer, position: int) -> int:
 
 
 def _behind(body: Buffer, at: int) -> int:
-    """Where a key or value ends whose length stands at `at`."""
+    """Return the end of the key or value whose length is at `at`."""
     size, at = decode_varint(body, at)
     return at + max(0, size)
 
 
 def _check_headers(body: Buffer, at: int, end: int) -> None:
-    """The headers are whole, and the rest of the record that ends at `end`. ValueError."""
+    """Check that the headers are complete and end at `end`; ValueError if not."""
     if at >= end:
         raise ValueError("its fields do not fit into its length")
     count, at = decode_varint(body, at)

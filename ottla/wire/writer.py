@@ -1,10 +1,10 @@
-"""The source of an encoder: straight-line Python for one class in one version, its structs and loops inlined.
+"""Generates an encoder: straight-line Python for one class in one version, with inlined structs and loops.
 
 Rules:
-- Neighbouring fields of a fixed size, and the lengths that follow them, are written by one `pack`.
-- A field that the version lacks must hold its default, unless it is ignorable.
-- Tags are written in ascending order, those that the schema does not know among them.
-- Records are never copied when they are long or not bytes: they become a part of their own.
+- Adjacent fixed-size fields, and the lengths that follow them, are written by one `pack`.
+- A field that the version lacks must have its default, unless it is ignorable.
+- Tags are written in ascending order, including unknown ones.
+- Records that are long or not bytes are not copied: they become a separate part.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ottla.wire.reader import ELEMENTS_A_STEP, RUN_LAYOUTS, has_records, run_lay
 from ottla.wire.schema import SchemaSource, WireField, fields, schema
 from ottla.wire.type import FIXED, UnsupportedVersion
 
-#: Bytes shorter than this are cheaper to copy than to send as a piece of their own.
+#: Bytes shorter than this are cheaper to copy than to send as a separate part.
 _OWN_PART_BYTES_MIN = 8192
 _BYTES = frozenset({bytes, memoryview, bytearray})
 _SMALL = tuple(bytes([value]) for value in range(128))
 
 
 def varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 128:
         return _SMALL[value]
     if value < 16384:
@@ -37,7 +37,7 @@ def varint(value: int) -> bytes:
 
 
 def tag_section(known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None) -> bytes:
-    """A struct's tagged fields, its own and the others, with their count before them."""
+    """Encode the count of a struct's tagged fields and the fields, known and unknown."""
     pairs = sorted([*known, *unknown.items()]) if unknown else sorted(known)
     out = [varint(len(pairs))]
     for tag, body in pairs:
@@ -46,12 +46,12 @@ def tag_section(known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None
 
 
 def lacks(cls: str, version: int, name: str) -> UnsupportedVersion:
-    """The error of the generated code."""
+    """Return the error that the generated code raises."""
     return UnsupportedVersion(f"version {version} of {cls} cannot say {name}")
 
 
 def encoder_source(cls: type, version: int, *, steps: bool = False) -> SchemaSource:
-    """The body of `write(m)`, which gives a list of parts; with `steps` it yields between elements of arrays."""
+    """Generate the body of `write(m)`, which returns a list of parts; with `steps` it yields between elements."""
     names = {
         "varint": varint,
         "SMALL": _SMALL,
@@ -71,9 +71,9 @@ class _Writer:
         self.version = version
         self.flexible = version in schema(cls).flexible
         self.source = source
-        #: The run of fixed values that is not yet written: formats and expressions.
+        #: The pending run of fixed-size values: formats and expressions.
         self.run: list[tuple[str, str]] = []
-        #: How the source calls `append` of the list it writes to.
+        #: The source's name for `append` of the current output list.
         self.out = "add"
         parts = has_records(cls) or steps
         if steps:
@@ -86,7 +86,7 @@ class _Writer:
         source.add("parts.append(join(out))" if parts else "parts = [join(out)]", "return parts")
 
     def flush(self) -> None:
-        """Write the run."""
+        """Generate the write of the pending run."""
         if not self.run:
             return
         formats, values = zip(*self.run, strict=True)
@@ -124,7 +124,7 @@ class _Writer:
             self.bytes_like(field, value, nullable)
 
     def length(self, compact: bool, short: bool, expression: str) -> None:
-        """Write a length; `expression` is it."""
+        """Write a length, given as an expression."""
         if not compact:
             self.run.append(("h" if short else "i", expression))
             self.flush()
@@ -156,7 +156,7 @@ class _Writer:
         source.indent -= nullable
 
     def counted(self, x: str, compact: bool, short: bool) -> None:
-        """Write the bytes in variable `x` after their length."""
+        """Write the length and the bytes of variable `x`."""
         source = self.source
         if not compact:
             self.length(compact, short, f"len({x})")
@@ -261,7 +261,7 @@ class _Writer:
 
 
 def differs(source: SchemaSource, field: WireField, value: str) -> str:
-    """An expression: is the value of a field another than its default?"""
+    """Return an expression that is true if a field's value differs from its default."""
     if field.factory is list:
         return f"{value} or {value} is None"
     if field.factory is not None:

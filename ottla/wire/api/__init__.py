@@ -1,10 +1,10 @@
-"""Every API of Kafka: one module an API, request beside response, and here the table of them all.
+"""Every API of Kafka: one module per API with its request and response, and the table of all APIs.
 
-Invariant: the table says what Apache Kafka 4.3.1 serves; what 4.4.0 adds is in `preview`.
+Invariant: the table has the versions that Apache Kafka 4.3.1 serves; those of 4.4.0 are in `preview`.
 
-A module is imported when its request or response is first asked for. Read `produce` first. Structs have Kafka's names;
-where request and response use one name for two different things, these are called Request... and Response...
-Keys 4 to 7 (LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown) went with ZooKeeper in 4.0.
+A module is imported when its request or response is first used. Read `produce` first. Structs have Kafka's names; where
+request and response use one name for two different structs, they are called Request... and Response...
+Keys 4 to 7 (LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown) were removed with ZooKeeper in 4.0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ BOTH = BROKER | CONTROLLER
 
 
 class ApiKey(IntEnum):
-    """An API's number, as it stands in the request header."""
+    """An API's number in the request header."""
 
     PRODUCE = 0
     FETCH = 1
@@ -120,7 +120,7 @@ class ApiKey(IntEnum):
 
 
 class Api:
-    """An API: its versions, where it is served, its classes."""
+    """An API: its versions, the listeners that serve it, its classes."""
 
     __slots__ = (
         "_request",
@@ -148,13 +148,13 @@ class Api:
         self.key = ApiKey(key)
         #: Kafka's name, without Request or Response.
         self.name = name
-        #: What Apache Kafka 4.3.1 serves; empty for what came later. Produce is advertised from 0 (see `produce`).
+        #: The versions of Apache Kafka 4.3.1; empty for later APIs. Produce is advertised from 0 (see `produce`).
         self.versions = versions
         #: The first version with compact lengths and tags; None if there is none.
         self.flexible_from = flexible_from
         #: "broker", "controller": the kinds of listener that serve it.
         self.listeners = listeners
-        #: What Apache Kafka 4.4.0 serves.
+        #: The versions of Apache Kafka 4.4.0.
         self.preview = preview
         #: The last version is advertised only with `unstable.api.versions.enable`.
         self.latest_unstable = latest_unstable
@@ -168,7 +168,7 @@ class Api:
         return self.versions[:-1] if self.latest_unstable else self.versions
 
     def offered(self, *, unstable: bool) -> range:
-        """The versions that a node serves; those still being designed with `unstable.api.versions.enable`."""
+        """The versions that a node serves; unstable ones only with `unstable.api.versions.enable`."""
         return self.versions if unstable else self.stable_versions
 
     @property
@@ -302,5 +302,5 @@ _ROWS = (
     _row(94, "UnregisterController", "none", 0, BOTH, preview="0"),
 )
 
-#: The APIs by their keys, those of 4.4.0 among them.
+#: All APIs by key, including those of 4.4.0.
 API: dict[int, Api] = {int(api.key): api for api in _ROWS}

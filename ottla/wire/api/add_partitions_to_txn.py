@@ -1,7 +1,7 @@
 """AddPartitionsToTxn (key 24): partitions join a transaction (KIP-98).
 
-Up to version 3 a producer asks, for one transaction. From version 4 on brokers ask, for many, and may only verify that
-a partition is part of one (KIP-890).
+Up to version 3, producers send it for one transaction. From version 4 on, brokers send it for many, and may only verify
+that a partition is part of one (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AddRaftVoter (key 80): a controller joins the voters (KIP-853).
 
-Version 1: answer when the leader has appended the change, or when it is committed (KIP-1186).
+Version 1: the response is sent when the change is appended, or when it is committed (KIP-1186).
 """
 
 from __future__ import annotations

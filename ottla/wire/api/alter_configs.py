@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33): replace all settings of resources. IncrementalAlterConfigs has taken its place."""
+"""AlterConfigs (key 33): replace all settings of resources. Superseded by IncrementalAlterConfigs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""AlterPartition (key 56): a partition's leader asks the controller for another ISR (KIP-497).
+"""AlterPartition (key 56): a partition's leader requests a new ISR from the controller (KIP-497).
 
-Version 2: topic ids; 3 the ISR with broker epochs, so that a replica that was restarted is not let in (KIP-903).
+Version 2: topic ids; 3 the ISR with broker epochs, so that a restarted replica is rejected (KIP-903).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """AlterPartitionReassignments (key 45): start and cancel reassignments of partitions (KIP-455).
 
-Version 1: may the replication factor change (KIP-860).
+Version 1: whether the replication factor may change (KIP-860).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ApiVersions (key 18): which versions a node speaks, and which features are finalized.
+"""ApiVersions (key 18): the API versions that a node supports, and the finalized features.
 
-The first request of a connection; a version that the node does not know is answered with version 0 and
-UNSUPPORTED_VERSION (KIP-511). Version 3: the client's software, features (KIP-584); 4 features that start at 0 are
-listed too; 5 (4.4) the client says which node of which cluster it means to reach (KIP-1242).
+The first request of a connection. A node answers an unknown version with version 0 and UNSUPPORTED_VERSION (KIP-511).
+Version 3: the client's software, features (KIP-584); 4 includes features that start at 0; 5 (4.4) the node and cluster
+that the client expects to reach (KIP-1242).
 """
 
 from __future__ import annotations

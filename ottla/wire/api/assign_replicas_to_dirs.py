@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (key 73): a broker says in which log directory each replica is (KIP-858)."""
+"""AssignReplicasToDirs (key 73): a broker reports the log directory of each replica (KIP-858)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BeginQuorumEpoch (key 53): a new quorum leader makes itself known to a voter (KIP-595).
+"""BeginQuorumEpoch (key 53): a new quorum leader announces itself to a voter (KIP-595).
 
 Version 1: directory ids and endpoints, flexible (KIP-853).
 """

@@ -1,8 +1,8 @@
-"""BrokerHeartbeat (key 63): a broker lives, how far it has read the metadata, and what it wants (KIP-631).
+"""BrokerHeartbeat (key 63): a broker is alive, how far it has read the metadata, and the state it requests (KIP-631).
 
-It wants to be unfenced, or to stop.
+It can request to be fenced or unfenced, or to shut down.
 
-Version 1: directories that have failed (KIP-858); 2 directories that are cordoned (KIP-1066).
+Version 1: failed directories (KIP-858); 2 cordoned directories (KIP-1066).
 """
 
 from __future__ import annotations

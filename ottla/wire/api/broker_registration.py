@@ -1,7 +1,7 @@
 """BrokerRegistration (key 62): a broker registers its incarnation with the controller (KIP-631).
 
 Version 1: migration from ZooKeeper; 2 log directories (KIP-858); 3 the epoch of the previous incarnation, after a clean
-stop (KIP-966); 4 features that start at 0 (KIP-1022).
+shutdown (KIP-966); 4 features that start at 0 (KIP-1022).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ConsumerGroupDescribe (key 69): state, members and assignments of consumer groups (KIP-848).
 
-Version 1: is a member of the classic protocol (KIP-1099).
+Version 1: whether a member uses the classic protocol (KIP-1099).
 """
 
 from __future__ import annotations

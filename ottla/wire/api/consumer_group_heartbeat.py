@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat (key 68): all that a member of a consumer group says and is told (KIP-848).
+"""ConsumerGroupHeartbeat (key 68): the whole protocol between a consumer group's member and coordinator (KIP-848).
 
-Member epoch 0 joins, -1 leaves, -2 leaves for a while (static). Version 1: a subscription by pattern, and the member
-id is the client's own choice (KIP-1082).
+Member epoch 0 joins, -1 leaves, -2 leaves temporarily (static). Version 1: subscriptions by pattern, and the client
+chooses the member id (KIP-1082).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""CreateDelegationToken (key 38): make a delegation token (KIP-48). Version 3: for another principal (KIP-373)."""
+"""CreateDelegationToken (key 38): create a delegation token (KIP-48). Version 3: for another principal (KIP-373)."""
 
 from __future__ import annotations
 

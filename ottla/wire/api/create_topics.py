@@ -1,7 +1,7 @@
 """CreateTopics (key 19): create topics.
 
-Version 4: partition count and replication factor by the broker's defaults (KIP-464); 5 the topic as it was made
-(KIP-525); 6 THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 topic ids (KIP-516).
+Version 4: the broker's defaults for partition count and replication factor (KIP-464); 5 the created topic in the
+response (KIP-525); 6 THROTTLING_QUOTA_EXCEEDED (KIP-599); 7 topic ids (KIP-516).
 """
 
 from __future__ import annotations

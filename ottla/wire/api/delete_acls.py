@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31): remove the ACLs that match filters, and say which these were.
+"""DeleteAcls (key 31): remove the ACLs that match filters, and return them.
 
 Version 1: pattern types (KIP-290); 3 users as a resource (KIP-373).
 """

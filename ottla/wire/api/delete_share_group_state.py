@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (key 86): the group coordinator ends the stored state of share partitions (KIP-932)."""
+"""DeleteShareGroupState (key 86): the group coordinator deletes the stored state of share partitions (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """DeleteTopics (key 20): delete topics.
 
-Version 5: a message with the error, and THROTTLING_QUOTA_EXCEEDED (KIP-599); 6 by id (KIP-516).
+Version 5: error messages, and THROTTLING_QUOTA_EXCEEDED (KIP-599); 6 topic ids (KIP-516).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeCluster (key 60): the cluster's id, controller and nodes (KIP-700).
 
-Version 1: brokers or controllers (KIP-919); 2 fenced brokers too (KIP-1073).
+Version 1: brokers or controllers (KIP-919); 2 fenced brokers (KIP-1073).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeConfigs (key 32): settings of topics, brokers, loggers, groups and client metrics.
 
-Version 1: synonyms and where a value comes from (KIP-226); 3 documentation and type (KIP-569).
+Version 1: synonyms and sources of values (KIP-226); 3 documentation and type (KIP-569).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeDelegationToken (key 41): the delegation tokens of owners (KIP-48).
 
-Version 3: who asked for each (KIP-373).
+Version 3: the requester of each (KIP-373).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """DescribeGroups (key 15): state and members of classic groups.
 
-Version 3: authorized operations; 4 static members; 6 GROUP_ID_NOT_FOUND with a message instead of a dead group
+Version 3: authorized operations; 4 static members; 6 GROUP_ID_NOT_FOUND with a message in place of a dead group
 (KIP-1043).
 """
 

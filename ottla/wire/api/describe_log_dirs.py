@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35): log directories, the replicas in them and their sizes (KIP-113).
 
-Version 4: size of the volume (KIP-827); 5 is a directory cordoned (KIP-1066).
+Version 4: size of the volume (KIP-827); 5 whether a directory is cordoned (KIP-1066).
 """
 
 from __future__ import annotations

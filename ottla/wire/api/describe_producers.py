@@ -1,4 +1,4 @@
-"""DescribeProducers (key 61): the producers that a partition's leader knows (KIP-664)."""
+"""DescribeProducers (key 61): the active producers of partitions, from their leaders (KIP-664)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""DescribeQuorum (key 55): leader, voters and observers of the metadata quorum, and how far each has come (KIP-595).
+"""DescribeQuorum (key 55): leader, voters and observers of the metadata quorum, with their progress (KIP-595).
 
-Version 1: when each was heard and caught up (KIP-836); 2 directory ids, endpoints, messages (KIP-853).
+Version 1: when each last fetched and caught up (KIP-836); 2 directory ids, endpoints, messages (KIP-853).
 """
 
 from __future__ import annotations

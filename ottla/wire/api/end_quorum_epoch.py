@@ -1,4 +1,4 @@
-"""EndQuorumEpoch (key 54): a quorum leader resigns and says who should follow it (KIP-595).
+"""EndQuorumEpoch (key 54): a quorum leader resigns and names its preferred successors (KIP-595).
 
 Version 1: directory ids and endpoints, flexible (KIP-853).
 """

@@ -1,6 +1,6 @@
 """EndTxn (key 26): commit or abort a transaction (KIP-98).
 
-Version 5 answers with the producer id and the epoch to use next: each transaction has its own epoch (KIP-890).
+Version 5 returns the next producer id and epoch: each transaction has its own epoch (KIP-890).
 """
 
 from __future__ import annotations

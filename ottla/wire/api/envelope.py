@@ -1,4 +1,4 @@
-"""Envelope (key 58): a request that a broker forwards to the controller with the principal who made it (KIP-590)."""
+"""Envelope (key 58): a request that a broker forwards to the controller, with the requesting principal (KIP-590)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (key 40): change the expiry of a delegation token, or end it now (KIP-48)."""
+"""ExpireDelegationToken (key 40): change the expiry of a delegation token, or expire it now (KIP-48)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FetchSnapshot (key 59): a piece of a snapshot of the metadata log (KIP-630).
+"""FetchSnapshot (key 59): a chunk of a snapshot of the metadata log (KIP-630).
 
 Version 1: the replica's directory id, endpoints in the response (KIP-853).
 """

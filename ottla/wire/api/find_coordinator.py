@@ -1,7 +1,7 @@
-"""FindCoordinator (key 10): which broker coordinates a group, a transactional id or a share partition.
+"""FindCoordinator (key 10): the broker that coordinates a group, a transactional id or a share partition.
 
-Key types: 0 group, 1 transaction, 2 share (version 6, key `group:topicId:partition`, KIP-932). Version 4 asks for
-many at once (KIP-699).
+Key types: 0 group, 1 transaction, 2 share (version 6, key `group:topicId:partition`, KIP-932). Version 4 has many keys
+in one request (KIP-699).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (key 71): which of its metrics a client should push (KIP-714)."""
+"""GetTelemetrySubscriptions (key 71): the metrics that a client should push (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """InitProducerId (key 22): a producer id and epoch, for idempotence or for a transactional id (KIP-98).
 
-Version 3: a producer may ask to bump its own epoch (KIP-360); 4 PRODUCER_FENCED (KIP-588); 5 TRANSACTION_ABORTABLE
-(KIP-890); 6 two-phase commit (KIP-939), not yet stable.
+Version 3: a producer may bump its epoch (KIP-360); 4 PRODUCER_FENCED (KIP-588); 5 TRANSACTION_ABORTABLE (KIP-890); 6
+two-phase commit (KIP-939), not yet stable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (key 83): the group coordinator begins the stored state of share partitions (KIP-932)."""
+"""InitializeShareGroupState (key 83): the group coordinator creates the stored state of share partitions (KIP-932)."""
 
 from __future__ import annotations
 

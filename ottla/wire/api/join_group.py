@@ -1,7 +1,7 @@
-"""JoinGroup (key 11): take part in the next generation of a classic group.
+"""JoinGroup (key 11): join the next generation of a classic group.
 
 Versions: 4 a new member first gets its id, with MEMBER_ID_REQUIRED (KIP-394); 5 static members (KIP-345); 7 the
-protocol type in the response (KIP-559); 8 the reason (KIP-800); 9 the leader may be told not to assign (KIP-814).
+protocol type in the response (KIP-559); 8 the reason (KIP-800); 9 the leader can skip the assignment (KIP-814).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """LeaveGroup (key 13): members leave a classic group.
 
-Version 3: many members at once, by instance id too (KIP-345); 5 the reason (KIP-800).
+Version 3: many members in one request, also by instance id (KIP-345); 5 the reason (KIP-800).
 """
 
 from __future__ import annotations

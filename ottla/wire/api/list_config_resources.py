@@ -1,6 +1,6 @@
 """ListConfigResources (key 74): the resources that have settings (KIP-1142).
 
-Version 0 knew client metrics alone (KIP-714).
+Version 0 lists client metrics only (KIP-714).
 """
 
 from __future__ import annotations

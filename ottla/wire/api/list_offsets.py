@@ -1,7 +1,7 @@
-"""ListOffsets (key 2): the offset that belongs to a timestamp, or to one of the marks below 0.
+"""ListOffsets (key 2): the offset for a timestamp, or for one of the special values below 0.
 
-Marks: -1 latest, -2 earliest, -3 largest timestamp (version 7, KIP-734), -4 earliest local (8, KIP-405), -5 last tiered
-(9, KIP-1005), -6 earliest pending upload (11, KIP-1023). Version 10 lets the client bound the time spent remotely.
+Special values: -1 latest, -2 earliest, -3 max timestamp (version 7, KIP-734), -4 earliest local (8, KIP-405), -5 latest
+tiered (9, KIP-1005), -6 earliest pending upload (11, KIP-1023). Version 10: a timeout for remote storage.
 """
 
 from __future__ import annotations

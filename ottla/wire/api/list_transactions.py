@@ -1,6 +1,6 @@
 """ListTransactions (key 66): the transactions of this coordinator (KIP-664).
 
-Version 1: filter by duration (KIP-994); 2 filter by a pattern of the id (KIP-1152).
+Version 1: filter by duration (KIP-994); 2 filter by a pattern for the id (KIP-1152).
 """
 
 from __future__ import annotations

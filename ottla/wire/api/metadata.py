@@ -1,8 +1,8 @@
 """Metadata (key 3): brokers, topics, partitions and their leaders.
 
-No list of topics (null, from version 1 on; before, an empty one) asks for all. Version 4: may a topic be made by
-asking; 8 authorized operations (KIP-430); 10 topic ids in both directions (KIP-516); 12 a topic by id alone, its name
-null; 13 an error for the whole request, by which a client is told to bootstrap again (KIP-1102).
+A null list of topics (in version 0, an empty one) requests all. Version 4: whether the request may create topics; 8
+authorized operations (KIP-430); 10 topic ids in request and response (KIP-516); 12 topics by id only, with a null name;
+13 a top-level error, which tells a client to bootstrap again (KIP-1102).
 """
 
 from __future__ import annotations

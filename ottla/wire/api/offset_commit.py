@@ -1,7 +1,7 @@
-"""OffsetCommit (key 8): store a group's offsets.
+"""OffsetCommit (key 8): commit a group's offsets.
 
 Versions: 6 the leader epoch; 7 static members; 8 flexible; 9 members of consumer groups, by epoch (KIP-848); 10 topic
-ids (KIP-848). The retention time of versions 2 to 4 is accepted and kept as an expiry time.
+ids (KIP-848). The retention time of versions 2 to 4 is accepted and stored as an expiry time.
 """
 
 from __future__ import annotations

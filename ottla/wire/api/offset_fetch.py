@@ -1,6 +1,6 @@
 """OffsetFetch (key 9): a group's committed offsets.
 
-Versions: 2 all partitions by a null list; 5 leader epochs; 7 only stable offsets (KIP-447); 8 many groups in one
+Versions: 2 all partitions with a null list; 5 leader epochs; 7 stable offsets only (KIP-447); 8 many groups in one
 request (KIP-709); 9 member id and epoch (KIP-848); 10 topic ids.
 """
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (key 23): where a leader epoch ended, to find where logs diverge (KIP-101, KIP-320).
+"""OffsetForLeaderEpoch (key 23): the end of a leader epoch, to find where logs diverge (KIP-101, KIP-320).
 
 Replica id -1 is a consumer, -2 a debugger.
 """

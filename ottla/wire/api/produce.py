@@ -1,11 +1,11 @@
 """Produce (key 0): append record batches to partitions.
 
-Versions: 3 transactional id; 7 zstd; 8 which record was wrong and why; 9 flexible; 10 the new leader and its
-endpoint in the response (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 partitions join a transaction by being
-written to (KIP-890); 13 topic ids instead of names (KIP-516).
-A broker advertises 0 as the lowest version though it serves 3 and up: librdkafka does not compress for a broker whose
-range starts higher (KAFKA-18659). The range here is what is served.
-With acks=0 there is no response at all.
+Versions: 3 transactional id; 7 zstd; 8 the invalid records and the reasons; 9 flexible; 10 the new leader and its
+endpoint in the response (KIP-951); 11 TRANSACTION_ABORTABLE (KIP-890); 12 a write adds its partition to the transaction
+(KIP-890); 13 topic ids instead of names (KIP-516).
+A broker advertises 0 as the lowest version although it serves 3 and up: librdkafka does not compress for a broker whose
+range starts higher (KAFKA-18659). The range here is the served one.
+With acks=0 there is no response.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ReadShareGroupStateSummary (key 87): start offset and epochs of share partitions, without their batches (KIP-932).
 
-Version 1: how many deliveries are complete (KIP-1226).
+Version 1: the number of completed deliveries (KIP-1226).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""RenewDelegationToken (key 39): put off the expiry of a delegation token (KIP-48)."""
+"""RenewDelegationToken (key 39): extend the expiry of a delegation token (KIP-48)."""
 
 from __future__ import annotations
 

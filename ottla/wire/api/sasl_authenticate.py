@@ -1,6 +1,6 @@
 """SaslAuthenticate (key 36): one token of a SASL exchange (KIP-152).
 
-Version 1: how long the session lives before the client must authenticate again (KIP-368).
+Version 1: the session lifetime, after which the client must authenticate again (KIP-368).
 """
 
 from __future__ import annotations

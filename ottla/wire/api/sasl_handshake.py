@@ -1,6 +1,6 @@
 """SaslHandshake (key 17): choose a SASL mechanism.
 
-In version 0 the tokens follow as bare frames, in version 1 inside SaslAuthenticate (KIP-152). Never flexible.
+With version 0 the tokens follow as raw frames, with version 1 inside SaslAuthenticate (KIP-152). Never flexible.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ShareAcknowledge (key 79): acknowledge records of a share group without reading more (KIP-932).
+"""ShareAcknowledge (key 79): acknowledge records of a share group without fetching more (KIP-932).
 
-Version 2: a lock can be renewed (KIP-1222).
+Version 2: locks can be renewed (KIP-1222).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""ShareFetch (key 78): acquire and read records of a share group, and acknowledge earlier ones (KIP-932).
+"""ShareFetch (key 78): acquire and fetch records of a share group, and acknowledge earlier ones (KIP-932).
 
-Version 2: how many are acquired is strict or by batch (KIP-1206), and a lock can be renewed (KIP-1222).
+Version 2: strict or batch-aligned acquisition (KIP-1206), and locks can be renewed (KIP-1222).
 Acknowledgements: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
 """
 

@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (key 76): all that a member of a share group says and is told (KIP-932).
+"""ShareGroupHeartbeat (key 76): the whole protocol between a share group's member and coordinator (KIP-932).
 
 Member epoch 0 joins, -1 leaves.
 """

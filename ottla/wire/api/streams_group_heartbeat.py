@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat (key 88): all that a member of a streams group says and is told (KIP-1071).
+"""StreamsGroupHeartbeat (key 88): the whole protocol between a streams group's member and coordinator (KIP-1071).
 
 Version 1 (4.4): topology descriptions (KIP-1331) and the group's own settings (KIP-1357).
 """

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): hand out (the leader) and fetch (all) the assignment of a classic group's generation.
+"""SyncGroup (key 14): distribute (the leader) and fetch (all members) the assignment of a classic group's generation.
 
 Version 3: static members (KIP-345); 5 protocol type and name are checked (KIP-559).
 """

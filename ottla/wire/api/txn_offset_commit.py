@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (key 28): store a group's offsets as part of a transaction (KIP-98).
+"""TxnOffsetCommit (key 28): commit a group's offsets as part of a transaction (KIP-98).
 
-Version 3: the member is checked (KIP-447); 5 offsets partitions join by being written to (KIP-890); 6 (4.4) topic ids
-(KIP-1319).
+Version 3: the member is checked (KIP-447); 5 the write adds the offsets partition to the transaction (KIP-890); 6 (4.4)
+topic ids (KIP-1319).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UnregisterBroker (key 64): forget a broker (KIP-631)."""
+"""UnregisterBroker (key 64): remove a broker's registration (KIP-631)."""
 
 from __future__ import annotations
 

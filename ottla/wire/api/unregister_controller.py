@@ -1,4 +1,4 @@
-"""UnregisterController (key 94): forget a controller (4.4)."""
+"""UnregisterController (key 94): remove a controller's registration (4.4)."""
 
 from __future__ import annotations
 

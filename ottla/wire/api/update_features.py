@@ -1,6 +1,6 @@
 """UpdateFeatures (key 57): finalize feature levels (KIP-584).
 
-Version 1: dry runs, and kinds of downgrade (KIP-778); 2 all or nothing, one error for all (KIP-1022).
+Version 1: dry runs, and types of downgrade (KIP-778); 2 all or nothing, with one top-level error (KIP-1022).
 """
 
 from __future__ import annotations

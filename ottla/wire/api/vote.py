@@ -1,6 +1,6 @@
-"""Vote (key 52): a candidate asks a voter for its vote (KIP-595).
+"""Vote (key 52): a candidate requests a voter's vote (KIP-595).
 
-Version 1: directory ids (KIP-853); 2 the question before the vote, which raises no epoch (KIP-996).
+Version 1: directory ids (KIP-853); 2 pre-votes, which do not raise the epoch (KIP-996).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """WriteShareGroupState (key 85): the leader of share partitions stores their state (KIP-932).
 
-Version 1: how many deliveries are complete, from which a group's lag follows (KIP-1226).
+Version 1: the number of completed deliveries, from which a group's lag is computed (KIP-1226).
 """
 
 from __future__ import annotations

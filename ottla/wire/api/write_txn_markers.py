@@ -1,6 +1,6 @@
 """WriteTxnMarkers (key 27): a transaction coordinator writes commit or abort markers through partition leaders.
 
-Version 2: the transaction version, by which a leader checks epochs strictly (KIP-1228).
+Version 2: the transaction version, which makes a leader check epochs strictly (KIP-1228).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Records of consumer groups in `__consumer_offsets` (KIP-848). How they stand there is in `offset`.
+"""Records of consumer groups in `__consumer_offsets` (KIP-848). `offset` has their framing.
 
-ConsumerGroupPartitionMetadata is no longer written: the metadata hash has taken its place. It is still replayed.
+ConsumerGroupPartitionMetadata is no longer written: the metadata hash replaced it. It is still replayed.
 """
 
 from __future__ import annotations

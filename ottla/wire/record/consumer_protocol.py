@@ -1,6 +1,6 @@
-"""What consumers say to each other through a classic group: the blobs in JoinGroup and SyncGroup.
+"""The consumer protocol of classic groups: the blobs in JoinGroup and SyncGroup.
 
-An int16 version stands before each. A reader takes newer versions as the newest that it knows. Version 1 has the owned
+An int16 version precedes each. A reader decodes a newer version as the newest that it knows. Version 1 adds the owned
 partitions (KIP-429), 2 the generation (KIP-792), 3 the rack (KIP-881). Never flexible.
 """
 
@@ -11,7 +11,7 @@ from ottla.wire.compile import decode, encode
 from ottla.wire.schema import on, wire
 from ottla.wire.type import Bytes, Int32, Malformed, String
 
-#: The newest version that is known.
+#: The newest known version.
 NEWEST = 3
 
 
@@ -43,17 +43,17 @@ class ConsumerProtocolAssignment:
 
 
 def pack(message: ConsumerProtocolSubscription | ConsumerProtocolAssignment, version: int = NEWEST) -> bytes:
-    """The blob: the version, then the message."""
+    """Encode the version and the message."""
     return version.to_bytes(2, "big") + encode(message, version)
 
 
 def parse_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """What a member wants. Malformed if it is not a subscription; other protocol types have blobs of their own."""
+    """Decode a member's subscription. Malformed if it is not one; other protocol types have their own blobs."""
     return decode(ConsumerProtocolSubscription, _version(data), data, 2)[0]
 
 
 def parse_assignment(data: Buffer) -> ConsumerProtocolAssignment:
-    """What a member was given. Malformed if it is not an assignment."""
+    """Decode a member's assignment. Malformed if it is not one."""
     return decode(ConsumerProtocolAssignment, _version(data), data, 2)[0]
 
 

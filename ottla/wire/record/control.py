@@ -1,7 +1,7 @@
-"""Control records: what brokers and the quorum's leader write among the records of a log.
+"""Control records: written by brokers and the quorum's leader between the records of a log.
 
-The key is an int16 version (0), then an int16 type. The value of an end of a transaction is an int16 version, then the
-message; the quorum's messages (flexible) stand alone, their first field is their version.
+The key is an int16 version (0), then an int16 type. The value of a transaction marker is an int16 version, then the
+message. The quorum's messages (flexible) have no prefix; their first field is the version.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ControlRecordTypeSchema:
 
 @wire(versions="0", flexible="none")
 class EndTxnMarker:
-    """The end of a transaction in a partition; commit or abort is in the key."""
+    """The end of a transaction in a partition; the key says commit or abort."""
 
     coordinator_epoch: Int32 = on("0+", default=0)
 
@@ -38,7 +38,7 @@ class Voter:
 
 @wire(versions="0-1", flexible="0+")
 class LeaderChangeMessage:
-    """The first record of a quorum epoch. Version 1: directory ids of the voters."""
+    """The first record of a quorum epoch. Version 1 adds the voters' directory ids."""
 
     version: Int16 = on("0+", default=0)
     leader_id: Int32 = on("0+", default=0)
@@ -92,7 +92,7 @@ class VotersRecordVoter:
 
 @wire(versions="0", flexible="0+")
 class VotersRecord:
-    """The voters, all of them (KIP-853)."""
+    """The complete set of voters (KIP-853)."""
 
     version: Int16 = on("0+", default=0)
     voters: list[VotersRecordVoter] = on("0+", factory=list)
@@ -123,12 +123,12 @@ _INT16 = Format(">h")
 
 
 def key_bytes(kind: ControlRecordType) -> bytes:
-    """The key of a control record."""
+    """Encode the key of a control record."""
     return _INT16.pack(0) + _INT16.pack(kind)
 
 
 def value_bytes(value: Any, version: int = 0) -> bytes:
-    """The value of a control record. The version within a quorum's message is set to the one it is written in."""
+    """Encode the value of a control record. The version field of a quorum message is set to `version`."""
     if isinstance(value, EndTxnMarker):
         return _INT16.pack(version) + encode(value, version)
     value.version = version
@@ -136,14 +136,14 @@ def value_bytes(value: Any, version: int = 0) -> bytes:
 
 
 def kind_of(key: Buffer) -> int:
-    """The type in a control record's key; those that we do not know are to be passed over."""
+    """Return the type in a control record's key. Callers must skip unknown types."""
     if len(key) < 4 or _INT16.unpack_from(key)[0] < 0:
         raise Malformed(f"a control record's key of {len(key)} bytes")
     return int(_INT16.unpack_from(key, 2)[0])
 
 
 def parse(key: Buffer, value: Buffer) -> tuple[ControlRecordType, Any]:
-    """(type, message) of a control record. Malformed for a type that we do not know."""
+    """Return (type, message) of a control record. Malformed for an unknown type."""
     kind = kind_of(key)
     if kind not in _VALUES:
         raise Malformed(f"there is no control record {kind}")
@@ -153,7 +153,7 @@ def parse(key: Buffer, value: Buffer) -> tuple[ControlRecordType, Any]:
     cls: Any = _VALUES[ControlRecordType(kind)]
     versions = schema(cls).versions
     assert versions is not None
-    # A newer version only adds; Kafka too reads what it knows of it.
+    # A newer version only adds fields; like Kafka, decode the known ones.
     if version < 0:
         raise Malformed(f"{cls.__name__} version {version}")
     message, _ = decode(cls, min(version, versions.stop - 1), value, 2 if cls is EndTxnMarker else 0)

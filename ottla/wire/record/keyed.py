@@ -1,6 +1,6 @@
-"""How a coordinator's record stands in its log: an int16 and a message in the key, the same in the value.
+"""The framing of coordinator records: key and value are each an int16 and a message.
 
-The int16 of the key is the type of the record, that of the value its version. A null value (tombstone) removes.
+The int16 of the key is the record's type, that of the value its version. A null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -19,29 +19,28 @@ _INT16 = Format(">h")
 
 
 class UnknownRecord(Malformed):
-    """A record of a type that we do not know: a newer broker wrote it, and it is to be passed over."""
+    """A record of an unknown type, written by a newer broker; callers skip it."""
 
 
 class Keyed:
-    """The records of one log: the classes of key and value by type."""
+    """The record types of one log: type -> classes of key and value."""
 
     def __init__(self, types: Mapping[int, tuple[type, type]]) -> None:
         self.types = types
         self._prefix = {key: _INT16.pack(type_id) for type_id, (key, _) in types.items()}
 
     def key_bytes(self, key: Any) -> bytes:
-        """The key of the log's record."""
+        """Encode the key of a record."""
         return self._prefix[type(key)] + encode(key, 0)
 
     def value_bytes(self, value: Any, version: int = 0) -> bytes | None:
-        """The value of the log's record; None, a tombstone, for None."""
+        """Encode the value of a record; None stays None, a tombstone."""
         return None if value is None else _INT16.pack(version) + encode(value, version)
 
     def parse(self, key: Buffer, value: Buffer | None) -> tuple[Any, Any]:
-        """(key, value) as messages, the value None if it is a tombstone.
+        """Decode (key, value); the value is None for a tombstone.
 
-        UnknownRecord for a type that is not ours, Malformed for anything else that is wrong. Bytes that follow are let
-        be, as Kafka does.
+        UnknownRecord for an unknown type, Malformed for any other error. Trailing bytes are ignored, as in Kafka.
         """
         type_id = _int16(key)
         types = self.types.get(type_id)

@@ -1,8 +1,8 @@
-"""The records of `__cluster_metadata`, and how each stands in the log.
+"""The records of `__cluster_metadata`, and their framing.
 
-A record's value is a frame version (1), the record's key, its version, each an unsigned varint, then the message; the
-batch's key is null. All are flexible. Records of brokers and controllers are in `registration`, those of security in
-`security`; all can be imported from here. Keys 6, 13 and 16 are not used.
+The log record's key is null. Its value is a frame version (1), the API key of the record and its version, each an
+unsigned varint, then the message. All are flexible. Records of brokers and controllers are in `registration`, those of
+security in `security`; all can be imported from here. Keys 6, 13 and 16 are unused.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ __all__ = [
 
 @wire(versions="0", flexible="0+")
 class TopicRecord:
-    """A topic and its id. Its partitions follow."""
+    """A topic and its id; its partitions follow."""
 
     name: String = on("0+", default="")
     topic_id: Uuid = on("0+", default=NO_UUID)
@@ -89,7 +89,7 @@ class TopicRecord:
 
 @wire(versions="0-2", flexible="0+")
 class PartitionRecord:
-    """A partition, whole."""
+    """The complete state of a partition."""
 
     partition_id: Int32 = on("0+", default=-1)
     topic_id: Uuid = on("0+", default=NO_UUID)
@@ -118,7 +118,7 @@ class ConfigRecord:
 
 @wire(versions="0-2", flexible="0+")
 class PartitionChangeRecord:
-    """What changes of a partition: only what is given. `leader` -2 is no change, -1 no leader."""
+    """A change of the given fields of a partition. `leader` -2 means no change, -1 no leader."""
 
     partition_id: Int32 = on("0+", default=-1)
     topic_id: Uuid = on("0+", default=NO_UUID)
@@ -135,7 +135,7 @@ class PartitionChangeRecord:
 
 @wire(versions="0", flexible="0+")
 class RemoveTopicRecord:
-    """A topic is deleted, with its partitions and settings."""
+    """The deletion of a topic, with its partitions and settings."""
 
     topic_id: Uuid = on("0+", default=NO_UUID)
 
@@ -166,7 +166,7 @@ class ClientQuotaRecord:
 
 @wire(versions="0", flexible="0+")
 class ProducerIdsRecord:
-    """The first producer id that no broker has been given."""
+    """The next producer id to allocate."""
 
     broker_id: Int32 = on("0+", default=0)
     broker_epoch: Int64 = on("0+", default=-1)
@@ -175,43 +175,43 @@ class ProducerIdsRecord:
 
 @wire(versions="0", flexible="0+")
 class NoOpRecord:
-    """Nothing, so that the high watermark moves."""
+    """An empty record, written to advance the high watermark."""
 
 
 @wire(versions="0", flexible="0+")
 class ZkMigrationStateRecord:
-    """How far a migration from ZooKeeper was. Historical, still replayed."""
+    """The state of a migration from ZooKeeper. Historical, but still replayed."""
 
     zk_migration_state: Int8 = on("0+", default=0)
 
 
 @wire(versions="0", flexible="0+")
 class BeginTransactionRecord:
-    """What follows counts only with the end record (KIP-868)."""
+    """The start of a metadata transaction: the next records take effect with the end record (KIP-868)."""
 
     name: String | None = on("0+", default=None, tag=0)
 
 
 @wire(versions="0", flexible="0+")
 class EndTransactionRecord:
-    """What came since the begin record counts (KIP-868)."""
+    """The commit of a metadata transaction (KIP-868)."""
 
 
 @wire(versions="0", flexible="0+")
 class AbortTransactionRecord:
-    """What came since the begin record never was (KIP-868)."""
+    """The abort of a metadata transaction (KIP-868)."""
 
     reason: String | None = on("0+", default=None, tag=0)
 
 
 @wire(versions="0", flexible="0+")
 class ClearElrRecord:
-    """Forget the eligible leader replicas of a topic, of all topics if the name is empty (KIP-966)."""
+    """Clears the eligible leader replicas of a topic, or of all topics if the name is empty (KIP-966)."""
 
     topic_name: String = on("0+", default="")
 
 
-#: Every metadata record by its key.
+#: All metadata records by key.
 RECORDS: dict[int, type] = {
     0: RegisterBrokerRecord,
     1: UnregisterBrokerRecord,
@@ -246,12 +246,12 @@ _FRAME_VERSION = 1
 
 
 def pack(record: Any, version: int = 0) -> bytes:
-    """The value of a log record that holds `record`."""
+    """Encode the value of a log record that contains `record`."""
     return b"".join((varint(_FRAME_VERSION), varint(_KEYS[type(record)]), varint(version), encode(record, version)))
 
 
 def parse(value: Buffer) -> tuple[Any, int]:
-    """(record, its version) of a log record's value. Malformed if it is not one that we know, whole."""
+    """Decode (record, its version) from a log record's value. Malformed if it is unknown or incomplete."""
     data = bytes(value)
     frame_version, position = _varint(data, 0)
     key, position = _varint(data, position)

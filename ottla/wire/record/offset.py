@@ -1,9 +1,8 @@
 """The records of `__consumer_offsets`: committed offsets, and groups of every kind.
 
 A key is an int16, the type of the record, then the message; a value is an int16, the version, then the message. A null
-value (tombstone) removes. Types 0 and 1 have the same key: 0 was written by old versions with a value of its own.
-Records of newer kinds of groups are in `consumer_group`, `share_group` and `streams_group`; all can be imported from
-here.
+value is a tombstone. Types 0 and 1 have the same key: old versions wrote type 0, with another value. Records of newer
+kinds of groups are in `consumer_group`, `share_group` and `streams_group`; all can be imported from here.
 """
 
 from __future__ import annotations
@@ -132,7 +131,7 @@ class OffsetCommitKey:
 
 @wire(versions="0-4", flexible="4+")
 class OffsetCommitValue:
-    """Version 4 has the topic id; version 1 is written when a client asked for an expiry time."""
+    """A committed offset. Version 4 has the topic id; version 1 is written if the client set an expiry time."""
 
     offset: Int64 = on("0+", default=0)
     leader_epoch: Int32 = on("3+", default=-1, ignorable=True)

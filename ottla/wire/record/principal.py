@@ -1,4 +1,4 @@
-"""A principal inside an Envelope (KIP-590). An int16 version stands before it."""
+"""A principal inside an Envelope (KIP-590), preceded by an int16 version."""
 
 from __future__ import annotations
 

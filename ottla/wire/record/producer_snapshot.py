@@ -1,6 +1,6 @@
 """The producer state of a partition at an offset: the `.snapshot` file beside a segment.
 
-An int16 version (1) stands before it; `crc` is CRC-32C of all bytes after itself.
+An int16 version (1) precedes it; `crc` is the CRC-32C of all bytes after the field.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The `quorum-state` file: what a voter must not forget. Kafka keeps it as one line of JSON with `data_version`.
+"""The `quorum-state` file with a voter's election state. Kafka stores it as one line of JSON with `data_version`.
 
-Version 0 is that of kraft.version 0, with the voters; version 1 has the directory voted for (KIP-853).
+Version 0 belongs to kraft.version 0 and has the voters; version 1 has the directory voted for (KIP-853).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Metadata records of brokers and controllers: who they are, where they are, whether they serve.
+"""Metadata records of brokers and controllers: identity, endpoints, and fencing.
 
-The rest of the metadata records, and how a record stands in the log, is in `metadata`.
+The other metadata records, and the framing, are in `metadata`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class BrokerFeature:
 
 @wire(versions="0-4", flexible="0+")
 class RegisterBrokerRecord:
-    """An incarnation of a broker, fenced at first. Its epoch is the offset of this record."""
+    """The registration of a broker's incarnation, fenced at first. Its epoch is the offset of this record."""
 
     broker_id: Int32 = on("0+", default=0)
     is_migrating_zk_broker: Boolean = on("2+", default=False)
@@ -43,7 +43,7 @@ class RegisterBrokerRecord:
 
 @wire(versions="0", flexible="0+")
 class UnregisterBrokerRecord:
-    """A broker is forgotten."""
+    """The removal of a broker's registration."""
 
     broker_id: Int32 = on("0+", default=0)
     broker_epoch: Int64 = on("0+", default=0)
@@ -51,7 +51,7 @@ class UnregisterBrokerRecord:
 
 @wire(versions="0", flexible="0+")
 class FenceBrokerRecord:
-    """A broker is fenced. No longer written (BrokerRegistrationChangeRecord), still replayed."""
+    """The fencing of a broker. Replaced by BrokerRegistrationChangeRecord, but still replayed."""
 
     id: Int32 = on("0+", default=0)
     epoch: Int64 = on("0+", default=0)
@@ -59,7 +59,7 @@ class FenceBrokerRecord:
 
 @wire(versions="0", flexible="0+")
 class UnfenceBrokerRecord:
-    """A broker is unfenced. No longer written (BrokerRegistrationChangeRecord), still replayed."""
+    """The unfencing of a broker. Replaced by BrokerRegistrationChangeRecord, but still replayed."""
 
     id: Int32 = on("0+", default=0)
     epoch: Int64 = on("0+", default=0)
@@ -67,7 +67,7 @@ class UnfenceBrokerRecord:
 
 @wire(versions="0-3", flexible="0+")
 class BrokerRegistrationChangeRecord:
-    """What changes of a registration. `fenced`: -1 unfenced, 0 as before, 1 fenced; so too `in_controlled_shutdown`."""
+    """A change of a registration. `fenced` and `in_controlled_shutdown`: 1 sets, -1 clears, 0 leaves unchanged."""
 
     broker_id: Int32 = on("0+", default=0)
     broker_epoch: Int64 = on("0+", default=0)
@@ -105,6 +105,6 @@ class RegisterControllerRecord:
 
 @wire(versions="0", flexible="0+")
 class UnregisterControllerRecord:
-    """A controller is forgotten (4.4)."""
+    """The removal of a controller's registration (4.4)."""
 
     controller_id: Int32 = on("0+", default=0)

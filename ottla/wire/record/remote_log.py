@@ -1,4 +1,4 @@
-"""The records of `__remote_log_metadata` (KIP-405). Framed as metadata records are, without the frame version."""
+"""The records of `__remote_log_metadata` (KIP-405). Framed like metadata records, without the frame version."""
 
 from __future__ import annotations
 

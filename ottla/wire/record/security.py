@@ -1,7 +1,4 @@
-"""Metadata records of security: tokens, SCRAM credentials and ACLs.
-
-How a record stands in the log is in `metadata`.
-"""
+"""Metadata records of security: tokens, SCRAM credentials and ACLs. `metadata` has their framing."""
 
 from __future__ import annotations
 
@@ -50,14 +47,14 @@ class AccessControlEntryRecord:
 
 @wire(versions="0", flexible="0+")
 class RemoveAccessControlEntryRecord:
-    """An ACL is gone."""
+    """The removal of an ACL."""
 
     id: Uuid = on("0+", default=NO_UUID)
 
 
 @wire(versions="0", flexible="0+")
 class RemoveUserScramCredentialRecord:
-    """A user's SCRAM credential is gone."""
+    """The removal of a user's SCRAM credential."""
 
     name: String = on("0+", default="")
     mechanism: Int8 = on("0+", default=0)
@@ -65,6 +62,6 @@ class RemoveUserScramCredentialRecord:
 
 @wire(versions="0", flexible="0+")
 class RemoveDelegationTokenRecord:
-    """A delegation token is gone."""
+    """The removal of a delegation token."""
 
     token_id: String = on("0+", default="")

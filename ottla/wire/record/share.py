@@ -1,6 +1,6 @@
-"""The records of `__share_group_state`: snapshots of share partitions and what changed since (KIP-932).
+"""The records of `__share_group_state`: snapshots of share partitions, and updates since (KIP-932).
 
-Key and value have an int16 before them, the type and the version.
+An int16 precedes key and value: the type and the version.
 """
 
 from __future__ import annotations

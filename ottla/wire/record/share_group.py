@@ -1,6 +1,6 @@
-"""Records of share groups in `__consumer_offsets` (KIP-932). How they stand there is in `offset`.
+"""Records of share groups in `__consumer_offsets` (KIP-932). `offset` has their framing.
 
-The state of share partitions is elsewhere: in `share`.
+The state of share partitions is in `share`.
 """
 
 from __future__ import annotations

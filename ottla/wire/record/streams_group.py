@@ -1,4 +1,4 @@
-"""Records of streams groups in `__consumer_offsets` (KIP-1071). How they stand there is in `offset`."""
+"""Records of streams groups in `__consumer_offsets` (KIP-1071). `offset` has their framing."""
 
 from __future__ import annotations
 

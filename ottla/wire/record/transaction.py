@@ -1,6 +1,6 @@
-"""The records of `__transaction_state`: one transactional id, its producer and its transaction.
+"""The records of `__transaction_state`: a transactional id, its producer and its transaction.
 
-Key and value have an int16 before them, the type and the version. Version 1 of the value, with tags, is written from
+An int16 precedes key and value: the type and the version. Version 1 of the value, with tags, is written from
 transaction.version 1 on (KIP-890).
 """
 
@@ -24,8 +24,10 @@ class PartitionsSchema:
 
 @wire(versions="0-1", flexible="1+")
 class TransactionLogValue:
-    """Status: 0 empty, 1 ongoing, 2 prepare commit, 3 prepare abort, 4 complete commit,
-    5 complete abort, 6 dead, 7 epoch fence.
+    """The state of a transactional id.
+
+    Status: 0 empty, 1 ongoing, 2 prepare commit, 3 prepare abort, 4 complete commit, 5 complete abort, 6 dead, 7 epoch
+    fence.
     """
 
     producer_id: Int64 = on("0+", default=0)
