@@ -18,7 +18,7 @@ from ottla.wire.varint import decode_varint
 
 #: The maximum decompressed size that a node walks.
 WALK_BYTES_MAX = 64 << 20
-#: One byte each: lengths of record, key and value, attributes, timestamp and offset deltas, header count.
+#: At least one byte each: lengths of record, key and value, attributes, timestamp and offset deltas, header count.
 RECORD_BYTES_MIN = 7
 _PIECE_BYTES_FIRST = 64 << 10
 _GROWTH = 8
