@@ -1,4 +1,4 @@
-"""The shape of every coordinator: what its machine is told, and what it wants done. Read `contract`.
+"""The common interface of all coordinators: the events and effects of their machines. Read `contract`.
 
-Invariant: a machine changes its durable state by `replay` alone; `step` only decides.
+Invariant: only `replay` changes a machine's durable state; `step` decides.
 """

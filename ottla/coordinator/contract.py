@@ -1,15 +1,15 @@
-"""What comes into every coordinator (events, in the past tense) and what it wants done (effects, imperative).
+"""The events (in the past tense) and effects (imperative) that all coordinators have in common.
 
-A coordinator is a machine for one partition of an internal topic. Its runtime, `ottla.broker.coordinators.driver`:
+A coordinator is a state machine for one partition of an internal topic. Its driver, `ottla.broker.coordinators.driver`:
 
 1. replays the partition's log: `replay` for each record (and a group coordinator's `replay_marker` for each marker);
-2. sends `Loaded`, and from then on requests (`Called`), `TimePassed` when `deadline_ms()` is reached, and the events
-   of this kind of coordinator;
-3. carries out the effects of each `step` in their order, before the next step: an `Append` is appended as one batch
-   and its records are replayed at once. An `Answer`, and whatever a kind of coordinator asks others to do, leaves when
-   everything appended so far is committed. What the others answer comes as an event of that kind;
-4. answers all open requests with NOT_COORDINATOR and throws the machine away when an append fails or the node no longer
-   leads the partition.
+2. sends `Loaded`, and after that requests (`Called`), `TimePassed` when `deadline_ms()` is reached, and the events of
+   this kind of coordinator;
+3. carries out the effects of each `step` in order, before the next step: an `Append` is appended as one batch and its
+   records are replayed at once. An `Answer`, or a request to another component, is sent when everything appended so far
+   is committed; the component's reply comes back as an event;
+4. answers all open requests with NOT_COORDINATOR and drops the machine when an append fails or the node no longer leads
+   the partition.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
 from ottla.kernel.now import Now
 
-#: The key and value of a record as they stand in the log. A value of None is a tombstone.
+#: The encoded key and value of a record. A value of None is a tombstone.
 Entry = tuple[bytes, bytes | None]
 
 
@@ -33,40 +33,40 @@ class CoordinatorMachine(Protocol):
         """Take in a record, on load or right after its append; `producer_id`: of an open transaction."""
 
     def deadline_ms(self) -> int | None:
-        """When `TimePassed` is due, in monotonic time; None when nothing can become due."""
+        """When `TimePassed` is due, in monotonic time; None if nothing can become due."""
 
 
 @frozen
 class Called:
-    """A request arrived. It is answered exactly once, in this step or a later one."""
+    """A request arrived. The machine answers it exactly once, in this step or a later one."""
 
-    #: The runtime's own number for the request; it comes back in the `Answer`.
+    #: The driver's number for the request, which the `Answer` carries.
     ticket: int
     request: Any
     version: int = 0
     client_id: str = ""
-    #: As Kafka records it: the address with a slash before it, `/127.0.0.1`.
+    #: The client's address as Kafka records it, with a slash in front: `/127.0.0.1`.
     client_host: str = ""
     principal: str = "User:ANONYMOUS"
-    #: May the client describe the topic of this name? None: every topic.
+    #: May the client describe the topic of this name? None allows every topic.
     may_describe: Callable[[str], bool] | None = None
 
 
 @frozen
 class Loaded:
-    """Every record of the log was replayed and this node leads the partition: timers start, requests may come."""
+    """Every record of the log was replayed and this node leads the partition: timers start, requests may arrive."""
 
 
 @frozen
 class TimePassed:
-    """`deadline_ms()` was reached."""
+    """The time `deadline_ms()` was reached."""
 
 
 @frozen
 class Append:
     """Append these records as one batch, stamped with this step's time, and replay them at once.
 
-    With a producer id the batch is transactional.
+    The batch is transactional if there is a producer id.
     """
 
     entries: Sequence[Entry]
@@ -89,7 +89,7 @@ class Continue:
     event: Any
 
 
-#: What an error of the log means to a client of the coordinator.
+#: Error of the log -> error for a client of the coordinator.
 _APPEND_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -104,5 +104,5 @@ _APPEND_ERRORS = {
 
 
 def append_error(code: ErrorCode) -> ErrorCode:
-    """The answer to requests whose records could not be appended or committed because of `code`."""
+    """The error for requests whose records could not be appended or committed because of `code`."""
     return _APPEND_ERRORS.get(code, code)

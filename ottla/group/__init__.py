@@ -1,20 +1,20 @@
-"""The group coordinator: classic, consumer, share and streams groups and the offsets they commit. Pure.
+"""The group coordinator: classic, consumer, share and streams groups, and their committed offsets. Pure.
 
 One `GroupCoordinator` holds one partition of `__consumer_offsets`: `step(event, now) -> [effect]`, `replay(record)`.
-Read `coordinator` and `ottla.coordinator.contract` first (what the driver does), then `event`, then the room you need:
+Read `coordinator` and `ottla.coordinator.contract` (the driver's part) first, then `event`, then the room you need:
 
-    state                     what the partition holds: the four kinds of groups, committed offsets, `Shard`
-    records                   bytes to state and back, and what each record does to the state
+    state                     the state of a partition: the four kinds of groups, committed offsets, `Shard`
+    records                   encoding of records, and replay into the state
     classic, rebalance        the classic protocol: join, sync; the phases of a rebalance
     consumer                  KIP-848: heartbeat, membership, group epoch, target, reconciliation, assignors
-    share                     KIP-932: heartbeat, assignor, and what the share coordinator is asked to hold
+    share                     KIP-932: heartbeat, assignor, and the state kept by the share coordinator
     streams, topology         KIP-1071: heartbeat, target, assignor, reconciliation; subtopologies and tasks
-    conversion                a group changes its kind while it lives
-    offsets, deletion         committed offsets: commit, fetch; what makes groups and offsets go
-    description, failure      what people see; what a failed request is answered
+    conversion                the online conversion between classic and consumer groups
+    offsets, deletion         commit and fetch of offsets; deletion and expiration of groups and offsets
+    description, failure      describe and list; error responses
     timer, topic, setting     deadlines; the port to the metadata image; a coordinator's settings
 
-Invariant: what is durable changes by `replay` only, on the leader as on load, so that replaying the log into an empty
-coordinator gives the same groups. What is not durable, joins that wait and deadlines, is the leader's own and is lost
-with it; members then join again.
+Invariant: only `replay` changes durable state, both on the leader and on load, so replaying the log into an empty
+coordinator gives the same groups. Waiting joins and deadlines are not durable: they are lost with the leader, and the
+members join again.
 """

@@ -1,11 +1,11 @@
-"""A live group changes its kind: classic to consumer when the first member of the new protocol joins, and back when
-the last one leaves (KIP-848, online migration).
+"""Convert a live group: to a consumer group when the first member of the consumer protocol joins, and back to a
+classic group when the last one leaves (KIP-848, online migration).
 
 Rules:
-- Only records are made here, and timers set; replay takes the old group out and puts the new one in.
-- No member loses what it has: the last classic assignment becomes the target and the current assignment of the consumer
+- The functions here only write records and set timers; replay replaces the group.
+- No member loses its partitions: the last classic assignment becomes the target and current assignment of the consumer
   group; the target of the consumer group becomes the classic assignment.
-- Members that wait in a classic rebalance are told to join again.
+- Members that wait in a classic rebalance are told to rejoin.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,12 +33,12 @@ from ottla.kernel.ids import Uuid
 from ottla.wire.record.consumer_protocol import AssignedTopicPartition, ConsumerProtocolAssignment
 from ottla.wire.type import Malformed
 
-#: Kafka answers an upgrade that cannot be with "there is no such consumer group".
+#: Kafka answers an impossible upgrade with this code.
 _NO_UPGRADE = ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def upgrade(turn: CommandContext, classic: ClassicGroup) -> ConsumerGroup:
-    """The consumer group that a classic group becomes, its records written. Raises if it cannot become one."""
+    """Write the records of the consumer group that a classic group becomes, and return it. Raises KafkaError if not."""
     group_id = classic.group_id
     cannot = f"Cannot upgrade classic group {group_id} to consumer group because"
     if not turn.settings.may_upgrade:
@@ -65,7 +65,7 @@ def _as_consumer_group(classic: ClassicGroup, topics: TopicView) -> ConsumerGrou
     group = ConsumerGroup(classic.group_id, epoch=classic.generation, assignment_epoch=classic.generation)
     protocol = classic.protocol_name
     if protocol is None or classic.protocol_counts.get(protocol) != len(classic.members):
-        # In the middle of its first rebalance, or of one to another protocol.
+        # The group is in its first rebalance, or in one to another protocol.
         protocol = classic.choose_protocol()
     taken: set[tuple[Uuid, int]] = set()
     for one in classic.members.values():
@@ -115,7 +115,7 @@ def _target_of(classic: ClassicGroup, member: ClassicMember, topics: TopicView) 
 
 
 def finish_upgrade(turn: CommandContext, classic: ClassicGroup, group: ConsumerGroup) -> None:
-    """The upgrade goes through: who waits must join again, and sessions go on."""
+    """Complete an upgrade: waiting members must rejoin, and sessions continue."""
     for member_id in list(classic.joins):
         answer_join_error(turn, classic, member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
     for member_id in list(classic.syncs):
@@ -128,11 +128,11 @@ def finish_upgrade(turn: CommandContext, classic: ClassicGroup, group: ConsumerG
         turn.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member.member_id))
 
 
-# -- and back
+# -- downgrade
 
 
 def may_downgrade(turn: CommandContext, group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> bool:
-    """Are all who stay classic members, and may the group become a classic one?"""
+    """Are all remaining members classic ones, and may the group become a classic group?"""
     gone = {member.member_id for member in leaving}
     staying = [member for member in group.members.values() if member.member_id not in gone]
     return (
@@ -151,9 +151,9 @@ def downgrade(
     joining: ConsumerMember | None = None,
     rebalance: bool,
 ) -> None:
-    """Write the classic group that a consumer group becomes without the members that leave.
+    """Write the classic group that a consumer group becomes without the leaving members.
 
-    `joining` is a static member that takes its predecessor's place in this same step.
+    `joining` is a static member that replaces its predecessor in the same step.
     """
     replaced = None if joining is None else group.static_member(joining.instance_id)
     gone = {member.member_id for member in leaving} | ({replaced.member_id} if replaced is not None else set())
@@ -173,7 +173,7 @@ def downgrade(
     for one in classic.members.values():
         keep_alive(turn, classic, one)
     if rebalance:
-        # The group is there once the records are replayed; then its members must learn of it.
+        # The classic group exists once the records are replayed; then its members must be told to rejoin.
         turn.alarm_in(TimerKey(Alarm.CLASSIC_REBALANCE, group.group_id), 0)
 
 
@@ -208,7 +208,7 @@ def _as_classic_group(
 
 
 def assignment_bytes(target: Mapping[Uuid, Iterable[int]], version: int, topics: TopicView) -> bytes:
-    """An assignment as a classic consumer reads it."""
+    """The encoded assignment for a classic consumer."""
     assigned = []
     for topic_id, partitions in target.items():
         name = topics.topic_name(topic_id)

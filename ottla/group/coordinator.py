@@ -1,6 +1,6 @@
-"""The coordinator of one partition of `__consumer_offsets`: one door for requests, one for records, one for time.
+"""The coordinator of one partition of `__consumer_offsets`: the entry points for events, records and time.
 
-What its driver does stands in `ottla.coordinator.contract`.
+The driver works as `ottla.coordinator.contract` says.
 
 Invariants: each `Called` is answered exactly once; replaying the log into an empty coordinator gives the same durable
 state; `validate` checks the rest.
@@ -75,7 +75,7 @@ from ottla.wire.api.sync_group import SyncGroupRequest
 from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.record.offset import GroupMetadataKey, LegacyOffsetCommitKey, OffsetCommitKey, parse
 
-#: What a `Called` may bring.
+#: The handler of each request that a `Called` may carry.
 REQUESTS: dict[type, Callable[[CommandContext, Called], None]] = {
     JoinGroupRequest: join_group,
     SyncGroupRequest: sync_group,
@@ -98,29 +98,29 @@ REQUESTS: dict[type, Callable[[CommandContext, Called], None]] = {
     StreamsGroupDescribeRequest: describe_streams_groups,
 }
 
-#: What records of the groups do for which the server assigns.
+#: The replay functions of the records of consumer, share and streams groups, by key class.
 _FOLDS = {**CONSUMER_RECORDS, **SHARE_RECORDS, **STREAMS_RECORDS}
 
 
 class GroupCoordinator:
-    """A partition's coordinator. Its driver makes it, fills it from the log, and drops it."""
+    """The groups of one partition. The driver creates it, replays the log into it, and drops it."""
 
     def __init__(self, partition: int, settings: CoordinatorSettings, rng: Rng, topics: TopicView) -> None:
         self.partition = partition
         self.shard = Shard(settings, rng, topics)
-        #: The log is replayed and this node leads: joins in memory are authoritative.
+        #: Is the log replayed and does this node lead? Then the joins in memory are authoritative.
         self.leading = False
-        #: Version of each request that was not answered yet, by ticket.
+        #: Ticket -> version of each request that is not answered yet.
         self.open: dict[int, int] = {}
 
     # -- time and events
 
     def deadline_ms(self) -> int | None:
-        """When `TimePassed` must be sent at the latest, in monotonic time; None if there is nothing to wait for."""
+        """When `TimePassed` is due, in monotonic time; None without deadlines."""
         return self.shard.timers.next_ms() if self.leading else None
 
     def step(self, event: Event, now: Now) -> list[Effect]:
-        """Take an event in; what comes out must be carried out in order before the next step."""
+        """The effects of an event, to be carried out in order before the next step."""
         effects = self._handle(event, now)
         for index, effect in enumerate(effects):
             if isinstance(effect, Answer):
@@ -161,14 +161,14 @@ class GroupCoordinator:
         try:
             REQUESTS[type(call.request)](turn, call)
         except KafkaError as error:
-            # Handlers raise before they change anything in memory; what they wanted written is dropped.
+            # Handlers raise before they change anything in memory; their records are dropped.
             turn = CommandContext(self.shard, now)
             turn.answer(call.ticket, failure(call.request, call.version, error))
         return turn.effects()
 
     def _time_passed(self, now: Now) -> list[Effect]:
-        # A deadline a step: the records of one must be replayed before the next is looked at. What else is due
-        # leaves `deadline_ms` in the past.
+        # Handle one deadline per step: its records must be replayed before the next one. Further due deadlines leave
+        # `deadline_ms` in the past.
         key = self.shard.timers.take_due(now.monotonic_ms)
         if key is None:
             return []
@@ -215,7 +215,7 @@ class GroupCoordinator:
         notice_topics(self.shard, [*event.created, *event.changed, *(name for name, _ in event.deleted)])
         effects: list[Effect] = []
         if event.deleted:
-            # Every group with offsets is there: the first offset makes it.
+            # Every group with offsets is in `groups`: its first offset creates it.
             for group_id in self.shard.groups:
                 turn = CommandContext(self.shard, now)
                 forget_topics(turn, group_id, event.deleted)
@@ -244,14 +244,14 @@ class GroupCoordinator:
             for member in group.members.values():
                 keep_alive(turn, group, member)
             if len(group.members) > shard.settings.group_max_size:
-                # The limit was lowered: let them join again and keep out the last ones.
+                # The limit was lowered: have the members rejoin and refuse the last ones.
                 prepare_rebalance(turn, group)
         return turn.effects()
 
     # -- records
 
     def replay(self, key: bytes, value: bytes | None, *, offset: int, producer_id: int = -1) -> None:
-        """Take a record of the log in. With a producer id it is of a transaction that has not ended."""
+        """Apply a record of the log. With a producer id it belongs to a transaction that has not ended."""
         record_key, record_value = parse(key, value)
         match record_key:
             case OffsetCommitKey() | LegacyOffsetCommitKey():
@@ -264,10 +264,10 @@ class GroupCoordinator:
                     fold(self.shard, record_key, record_value)
 
     def replay_marker(self, producer_id: int, *, committed: bool) -> None:
-        """Take the marker that ends a transaction in: its offsets count now, or never."""
+        """Apply the marker that ends a transaction: its offsets become visible or are dropped."""
         self.shard.offsets.end_transaction(producer_id, committed)
 
-    # -- looking in
+    # -- invariants
 
     def validate(self) -> None:
         """Raise AssertionError if an invariant is broken."""
@@ -298,7 +298,7 @@ def _classic_deadline(turn: CommandContext, group: ClassicGroup, key: TimerKey) 
             if group.state is ClassicState.STABLE:
                 prepare_rebalance(turn, group)
         case _:
-            # The deadline of a member of the consumer group that this was.
+            # A deadline from before the group was converted from a consumer group.
             return
 
 

@@ -1,12 +1,12 @@
-"""What makes groups and offsets go: DeleteGroups (0-2), expiry, and topics that are deleted.
+"""Delete groups and offsets: DeleteGroups (0-2), expiration, and the deletion of topics.
 
 Rules:
-- Only a group without members can be deleted; its offsets go with it, those of open transactions too.
-- The offsets of a group without members expire `offsets.retention.minutes` after its last member left; those of a
-  group that never had members, and those of topics that a group no longer subscribes to, so long after their commit.
-- A group without members whose last offset is gone is deleted.
+- Only a group without members can be deleted; its offsets are deleted with it, including those of open transactions.
+- The offsets of a group without members expire `offsets.retention.minutes` after its last member left. Offsets of a
+  group that never had members, and of topics that a group no longer subscribes to, expire that long after their commit.
+- A group without members is deleted with its last offset.
 
-KIPs: 211 expiry.
+KIPs: 211 (expiration).
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from ottla.wire.api.delete_groups import DeletableGroupResult, DeleteGroupsReque
 
 
 def group_tombstones(group: Group) -> list[Entry]:
-    """What removes the group itself; its offsets stay."""
+    """The tombstones of the group itself; its offsets stay."""
     if isinstance(group, ConsumerGroup):
         return consumer_group_tombstones(group)
     if isinstance(group, ShareGroup):
@@ -39,7 +39,7 @@ def group_tombstones(group: Group) -> list[Entry]:
 
 
 def delete_groups(turn: CommandContext, call: Called) -> None:
-    """Delete groups that have no members; one request is of one group where that is a share group."""
+    """Handle DeleteGroups: delete groups without members. A share group comes in a request of its own."""
     request: DeleteGroupsRequest = call.request
     names = list(dict.fromkeys(request.groups_names))
     group = turn.shard.groups.get(names[0]) if len(names) == 1 else None
@@ -51,7 +51,7 @@ def delete_groups(turn: CommandContext, call: Called) -> None:
 
 
 def _delete_share_group(turn: CommandContext, call: Called, group_id: str, error: ErrorCode) -> None:
-    """The share coordinator has forgotten the group's state, or could not: then the group stays."""
+    """Delete the group after its state at the share coordinator; after an error the group stays."""
     error = error or _delete(turn, group_id)
     turn.answer(call.ticket, DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error)]))
 
@@ -63,7 +63,7 @@ def _delete(turn: CommandContext, group_id: str) -> ErrorCode:
     if not group.is_empty:
         return ErrorCode.NON_EMPTY_GROUP
     if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
-        # Made again meanwhile.
+        # The state was created again meanwhile.
         return ErrorCode.GROUP_DELETION_FAILED
     for topic, partition in turn.shard.offsets.all_partitions(group_id):
         turn.append(offset_tombstone(group_id, topic, partition))
@@ -73,9 +73,9 @@ def _delete(turn: CommandContext, group_id: str) -> ErrorCode:
 
 
 def expire_group(turn: CommandContext, group: Group) -> None:
-    """Delete a group's offsets whose time is over, and the group if it holds nothing any more."""
+    """Delete a group's expired offsets, and the group if nothing is left."""
     if isinstance(group, ShareGroup):
-        # The group has no offsets here, and stays until it is deleted.
+        # A share group has no offsets here, and lives until it is deleted.
         return
     promised = isinstance(group, ClassicGroup) and bool(group.promised)
     if _expire_offsets(turn, group) and group.is_empty and not promised:
@@ -84,7 +84,7 @@ def expire_group(turn: CommandContext, group: Group) -> None:
 
 
 def _expire_offsets(turn: CommandContext, group: ClassicGroup | ConsumerGroup | StreamsGroup) -> bool:
-    """Delete expired offsets; is nothing left, pending ones included?"""
+    """Delete expired offsets; True if no offset is left, pending ones included."""
     offsets = turn.shard.offsets
     nothing_left = not offsets.pending_partitions(group.group_id)
     for topic, partitions in offsets.of_group(group.group_id).items():
@@ -112,7 +112,7 @@ def _is_expired(turn: CommandContext, group: ClassicGroup | ConsumerGroup | Stre
 
 
 def forget_topics(turn: CommandContext, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> None:
-    """Delete a group's offsets of topics that are gone, unless they are of a later topic of the same name."""
+    """Delete a group's offsets of deleted topics, except those of a later topic of the same name."""
     offsets = turn.shard.offsets
     held = [offsets.of_group(group_id), *(groups.get(group_id, {}) for groups in offsets.pending.values())]
     gone: dict[tuple[str, int], None] = {}

@@ -1,11 +1,11 @@
-"""DescribeGroups (0-6), ConsumerGroupDescribe (0-1) and ListGroups (0-5): what people and tools see.
+"""Handlers of DescribeGroups (0-6), ConsumerGroupDescribe (0-1) and ListGroups (0-5).
 
 Rules:
-- Each kind of group has its own Describe; for the other kind, and for no group, the answer is a group that is Dead
-  (classic) or GROUP_ID_NOT_FOUND.
-- Filters of states and types do not mind case.
+- Each kind of group has its own Describe. For a missing group or one of another kind the response is a group in state
+  Dead (classic) or GROUP_ID_NOT_FOUND.
+- State and type filters ignore case.
 
-KIPs: 518 states filter, 848, 1043 error for a missing group, 1099 member type.
+KIPs: 518 (states filter), 848, 1043 (error for a missing group), 1099 (member type).
 """
 
 import re
@@ -38,7 +38,7 @@ from ottla.wire.api.describe_groups import (
 )
 from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-#: From this version on a group that is not there is an error.
+#: From this version on a missing group is an error.
 _NOT_FOUND_FROM = 6
 
 
@@ -97,7 +97,7 @@ def list_groups(turn: CommandContext, call: Called) -> None:
 
 
 def _names_of(state: str) -> set[str]:
-    """How a filter may write a state: the brokers of Apache Kafka know NotReady as not_ready, its clients do not."""
+    """The spellings of a state in a filter: Apache Kafka's brokers accept not_ready for NotReady."""
     return {state.lower(), re.sub(r"(?<=[a-z])(?=[A-Z])", "_", state).lower()}
 
 

@@ -1,4 +1,4 @@
-"""What only a group coordinator is told and wants done; the rest is in `ottla.coordinator.contract`."""
+"""The events and effects of a group coordinator, besides those of `ottla.coordinator.contract`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -18,17 +18,17 @@ class TopicsChanged:
     """The metadata image changed in a way that may concern groups."""
 
     topics: TopicView
-    #: Names of the topics that are new.
+    #: The names of the new topics.
     created: Sequence[str] = ()
-    #: Names of the topics that have more partitions, or whose replicas moved.
+    #: The names of the topics that gained partitions or whose replicas moved.
     changed: Sequence[str] = ()
-    #: Name and id of the topics that are gone.
+    #: (name, id) of the deleted topics.
     deleted: Sequence[tuple[str, Uuid]] = ()
 
 
 @frozen
 class SettingsChanged:
-    """The broker's settings, or those of single groups, changed."""
+    """The settings of the broker or of single groups changed."""
 
     settings: CoordinatorSettings
     overrides: Mapping[str, GroupOverride]
@@ -39,13 +39,13 @@ class ShareStateAnswered:
     """The share coordinator has answered `InitializeShareState` or `DeleteShareState`."""
 
     call_id: int
-    #: What failed, by topic id and partition.
+    #: The errors, by topic id and partition.
     errors: Mapping[tuple[Uuid, int], KafkaError] = field(default_factory=dict)
 
 
 @frozen
 class HeldHeartbeat:
-    """A share group's heartbeat that waited for state to be begun; `response` is what it would have been told."""
+    """A share group's heartbeat that waited for state to be created; `response` is the one without that state."""
 
     call: Called
     response: Any
@@ -53,7 +53,7 @@ class HeldHeartbeat:
 
 @frozen
 class Hurry:
-    """The client has sent more behind this request, or has gone: a heartbeat that is held is answered now."""
+    """The client has sent another request or disconnected: answer its held heartbeat now."""
 
     ticket: int
 
@@ -63,9 +63,9 @@ Event = Called | Loaded | TimePassed | TopicsChanged | SettingsChanged | ShareSt
 
 @frozen
 class StreamsHeartbeat:
-    """The answer to a streams group's heartbeat, and the internal topics that its application lacks.
+    """The response to a streams group's heartbeat, and the application's missing internal topics.
 
-    The driver has them made in the client's name, when the answer leaves.
+    The driver creates them in the client's name when it sends the response.
     """
 
     response: Any
@@ -74,7 +74,7 @@ class StreamsHeartbeat:
 
 @frozen
 class InitializeShareState:
-    """Have the share coordinator begin the state of partitions; its answer comes as `ShareStateAnswered`."""
+    """Ask the share coordinator to create the state of partitions; it answers with `ShareStateAnswered`."""
 
     call_id: int
     group_id: str
@@ -85,7 +85,7 @@ class InitializeShareState:
 
 @frozen
 class DeleteShareState:
-    """Have the share coordinator forget the state of partitions; its answer comes as `ShareStateAnswered`."""
+    """Ask the share coordinator to delete the state of partitions; it answers with `ShareStateAnswered`."""
 
     call_id: int
     group_id: str

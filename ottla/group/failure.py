@@ -1,4 +1,4 @@
-"""How a request that fails as a whole is answered, and what a response looks like in old versions."""
+"""Build the response to a request that fails as a whole, and adapt responses to old versions."""
 
 from typing import Any
 
@@ -38,12 +38,12 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-#: From this version on JoinGroup says by null that there is no protocol, before by an empty string.
+#: From this version on JoinGroup has null for no protocol, before that an empty string.
 _NULL_PROTOCOL_FROM = 7
 
 
 def fit(response: Any, version: int) -> Any:
-    """The response as its version can say it."""
+    """Adapt the response to its version."""
     if isinstance(response, JoinGroupResponse):
         response.protocol_name = response.protocol_name or (None if version >= _NULL_PROTOCOL_FROM else "")
     return response
@@ -54,7 +54,7 @@ def failure(request: Any, version: int, error: KafkaError) -> Any:
     code = error.code
     match request:
         case JoinGroupRequest():
-            # A member that was kept out must not come back under the id it had.
+            # A member that was refused must not return under the same id.
             full = code is ErrorCode.GROUP_MAX_SIZE_REACHED
             return JoinGroupResponse(error_code=code, member_id="" if full else request.member_id)
         case SyncGroupRequest():
@@ -85,7 +85,7 @@ def failure(request: Any, version: int, error: KafkaError) -> Any:
 
 
 def _failure_by_part(request: Any, code: ErrorCode) -> Any:
-    """These responses have no error but in their parts."""
+    """Build a response that has errors only in its parts."""
     match request:
         case OffsetCommitRequest():
             return OffsetCommitResponse(

@@ -1,7 +1,7 @@
-"""A number for all that a group's assignment depends on in its topics: it changes when they do.
+"""A hash over the topic metadata that a group's assignment depends on.
 
-It is Apache Kafka's number (XXH3-64 over the same bytes), because it is in the log: a broker of the other kind that
-takes the log over must not think that every topic has changed.
+The hash equals Apache Kafka's (XXH3-64 over the same bytes), because it is in the log: after a migration to the other
+implementation, the broker must not conclude that every topic has changed.
 """
 
 import struct
@@ -16,13 +16,13 @@ _MAGIC = b"\0"
 
 
 def metadata_hash(names: Iterable[str], topics: TopicView) -> int:
-    """The hash of those of the topics that exist; 0 if none does."""
+    """The hash of the topics that exist; 0 if none does."""
     hashes = [topic_hash(name, topics) for name in sorted(set(names), key=_java_order) if topics.topic_id(name)]
     return _xxh3(b"".join(map(_LONG.pack, hashes))) if hashes else 0
 
 
 def topic_hash(name: str, topics: TopicView) -> int:
-    """The hash of one topic that exists: its id, its name, its partitions and their racks."""
+    """The hash of an existing topic: its id, name, partitions and their racks."""
     topic_id = topics.topic_id(name)
     assert topic_id is not None
     parts = [_MAGIC, topic_id[7::-1], topic_id[:7:-1], _text(name)]

@@ -1,14 +1,13 @@
-"""The phases of a classic rebalance: gather joins, start a generation, gather syncs.
+"""The phases of a classic rebalance: collect joins, start a generation, collect syncs.
 
 Rules:
-- An answer to a join or a sync goes out once; a member that asks again while it waits takes the place of its first
-  call, which is told to rejoin.
+- A join or a sync is answered once; if a waiting member sends another one, the first is answered with a rejoin.
 - The join phase ends when every member has joined and no promised member id is outstanding, or at the rebalance
-  timeout, and then without the dynamic members that stayed away. Static members stay until their session ends.
-- The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members, and on for as long
-  as they keep coming, up to the rebalance timeout.
+  timeout, when the dynamic members that have not joined are removed. Static members stay until their session ends.
+- The first rebalance of an empty group waits `group.initial.rebalance.delay.ms` for more members, and again while new
+  members keep joining, up to the rebalance timeout.
 
-KIPs: 134 initial delay, 345 static members, 394 promised ids.
+KIPs: 134 (initial delay), 345 (static members), 394 (promised member ids).
 """
 
 from ottla.group.records.encode import classic_group_entry
@@ -20,13 +19,13 @@ from ottla.kernel.error import ErrorCode
 from ottla.wire.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from ottla.wire.api.sync_group import SyncGroupResponse
 
-#: A new member that waits for its first answer longer than this is taken out and must join again: it may be a client
-#: that gave up and came back under another id. Apache Kafka's number, not a setting.
+#: A new member that waits longer than this for its first response is removed and must join again: its client may have
+#: given up and returned under another id. Apache Kafka's number, not a setting.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 
 
 def park_join(turn: CommandContext, group: ClassicGroup, member_id: str, ticket: int) -> None:
-    """Let the member wait for the end of the join phase."""
+    """Park the member's join until the end of the join phase."""
     answer_join_error(turn, group, member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
     group.joins[member_id] = ticket
 
@@ -34,27 +33,27 @@ def park_join(turn: CommandContext, group: ClassicGroup, member_id: str, ticket:
 def answer_join_error(
     turn: CommandContext, group: ClassicGroup, member_id: str, error: ErrorCode, known_as: str
 ) -> None:
-    """If the member waits for a join, end that with an error; `known_as` is the member id that the answer carries."""
+    """Answer the member's waiting join, if any, with an error; `known_as` is the member id in the response."""
     ticket = group.joins.pop(member_id, None)
     if ticket is not None:
         turn.answer(ticket, JoinGroupResponse(error_code=error, member_id=known_as, protocol_name=""))
 
 
 def answer_sync_error(turn: CommandContext, group: ClassicGroup, member_id: str, error: ErrorCode) -> None:
-    """If the member waits for a sync, end that with an error."""
+    """Answer the member's waiting sync, if any, with an error."""
     ticket = group.syncs.pop(member_id, None)
     if ticket is not None:
         turn.answer(ticket, SyncGroupResponse(error_code=error))
 
 
 def keep_alive(turn: CommandContext, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None) -> None:
-    """The member gave a sign of life: its session starts again."""
+    """Restart the member's session."""
     timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
     turn.alarm_in(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member.member_id), timeout_ms)
 
 
 def remove_member(turn: CommandContext, group: ClassicGroup, member_id: str) -> None:
-    """Take out a member or a promise; who waits is told UNKNOWN_MEMBER_ID and, if alive, joins again."""
+    """Remove a member or a promised id; its waiting request gets UNKNOWN_MEMBER_ID, and a live client rejoins."""
     answer_join_error(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID, "")
     answer_sync_error(turn, group, member_id, ErrorCode.UNKNOWN_MEMBER_ID)
     turn.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member_id))
@@ -62,7 +61,7 @@ def remove_member(turn: CommandContext, group: ClassicGroup, member_id: str) -> 
 
 
 def rebalance_or_complete(turn: CommandContext, group: ClassicGroup) -> None:
-    """Something changed: begin a rebalance, or, within one, see whether all members are there now."""
+    """After a change: begin a rebalance, or complete the join phase if all members have joined."""
     if group.can_rebalance:
         prepare_rebalance(turn, group)
     else:
@@ -70,14 +69,14 @@ def rebalance_or_complete(turn: CommandContext, group: ClassicGroup) -> None:
 
 
 def complete_if_all_joined(turn: CommandContext, group: ClassicGroup) -> None:
-    """End the join phase if all members are there; the first rebalance of a group waits its delay all the same."""
+    """End the join phase if all members have joined; the first rebalance of a group still waits for its delay."""
     initial = group.previous_state is ClassicState.EMPTY
     if group.state is ClassicState.PREPARING_REBALANCE and not initial and group.all_have_joined:
         complete_join(turn, group)
 
 
 def prepare_rebalance(turn: CommandContext, group: ClassicGroup) -> None:
-    """Begin the join phase: heartbeats are answered REBALANCE_IN_PROGRESS until every member has joined again."""
+    """Begin the join phase: heartbeats get REBALANCE_IN_PROGRESS until every member has rejoined."""
     settings = turn.settings
     if group.state is ClassicState.COMPLETING_REBALANCE:
         for member in group.members.values():
@@ -107,7 +106,7 @@ def await_joins(turn: CommandContext, group: ClassicGroup) -> None:
 
 
 def prolong_or_complete_initial(turn: CommandContext, group: ClassicGroup) -> None:
-    """A round of the first rebalance is over: another one if members joined in it and there is time left."""
+    """End a round of the first rebalance; start another if members joined in it and time is left."""
     delay_ms, remaining_ms = group.initial_delay
     if group.member_was_added and remaining_ms:
         group.member_was_added = False
@@ -119,14 +118,14 @@ def prolong_or_complete_initial(turn: CommandContext, group: ClassicGroup) -> No
 
 
 def complete_join(turn: CommandContext, group: ClassicGroup) -> None:
-    """End the join phase: drop members that stayed away, start the next generation, answer every join."""
+    """End the join phase: remove members that have not joined, start the next generation, answer every join."""
     turn.timers.cancel(TimerKey(Alarm.CLASSIC_JOIN, group.group_id))
     turn.timers.cancel(TimerKey(Alarm.CLASSIC_INITIAL_JOIN, group.group_id))
     for member in list(group.members.values()):
         if member.member_id not in group.joins and member.instance_id is None:
             remove_member(turn, group, member.member_id)
     if group.members and not _elect_joined_leader(group):
-        # Only static members are left and none of them joined: wait until they do or their sessions end.
+        # Only static members are left and none has joined: wait until one does or their sessions end.
         await_joins(turn, group)
         return
     group.generation += 1
@@ -151,7 +150,7 @@ def complete_join(turn: CommandContext, group: ClassicGroup) -> None:
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """The leader must be a member that joined, for only those get the list of members."""
+    """Make a member that has joined the leader, since only it gets the list of members; False if none has."""
     if group.leader in group.joins:
         return True
     joined = next((member_id for member_id in group.members if member_id in group.joins), None)
@@ -162,7 +161,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 
 def join_response(group: ClassicGroup, member_id: str, *, skip_assignment: bool = False) -> JoinGroupResponse:
-    """What a member learns of the generation; the leader also learns who is in it."""
+    """The join response for a member; the leader's has the list of members."""
     members = []
     if member_id == group.leader:
         assert group.protocol_name is not None
@@ -189,7 +188,7 @@ def join_response(group: ClassicGroup, member_id: str, *, skip_assignment: bool 
 
 
 def expire_session(turn: CommandContext, group: ClassicGroup, member_id: str) -> None:
-    """A member was silent for its session timeout, or a promised id was not used for as long."""
+    """Remove a member whose session has expired, or a promised id that was not used in time."""
     if member_id in group.promised:
         group.remove(member_id)
         if group.state is ClassicState.PREPARING_REBALANCE and group.all_have_joined:
@@ -198,7 +197,7 @@ def expire_session(turn: CommandContext, group: ClassicGroup, member_id: str) ->
     member = group.members.get(member_id)
     if member is None:
         return
-    # Waiting for an answer of ours is a sign of life, except for a new member, which may have given up.
+    # A member that waits for our response is alive, except a new member, whose client may have given up.
     if not member.is_new and (member_id in group.joins or member_id in group.syncs):
         return
     remove_member(turn, group, member_id)
@@ -209,7 +208,7 @@ def expire_session(turn: CommandContext, group: ClassicGroup, member_id: str) ->
 
 
 def expire_sync(turn: CommandContext, group: ClassicGroup) -> None:
-    """The sync phase lasted too long: go on without those who did not sync."""
+    """End a sync phase that exceeded its timeout: rebalance without the members that have not synced."""
     if group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE) or not group.unsynced:
         return
     for member_id in list(group.unsynced):

@@ -1,4 +1,4 @@
-"""The settings a coordinator needs, by Kafka's names with underscores for dots."""
+"""The settings of a coordinator, with Kafka's names and underscores for dots."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -63,7 +63,7 @@ class CoordinatorSettings(SettingsView, of=(GroupDeclaration, ShareGroupDeclarat
 
 @frozen
 class GroupOverride:
-    """What one group sets for itself (config resource of type GROUP). None: the broker's value."""
+    """The settings of one group (config resource of type GROUP). None means the broker's value."""
 
     consumer_session_timeout_ms: int | None = None
     consumer_heartbeat_interval_ms: int | None = None
@@ -79,5 +79,5 @@ class GroupOverride:
 
     @classmethod
     def of(cls, group: Any) -> "GroupOverride":
-        """Take them from an object that has all of a group's settings."""
+        """Copy the settings from an object that has all of a group's settings."""
         return cls(**{field.name: getattr(group, field.name) for field in fields(cls)})

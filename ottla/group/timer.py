@@ -1,4 +1,4 @@
-"""Deadlines by key: what must happen when, and how soon the driver must call."""
+"""Deadlines by key, and the time of the next one for the driver."""
 
 from enum import IntEnum
 from heapq import heapify, heappop, heappush
@@ -7,31 +7,31 @@ from ottla.kernel.named import NamedTuple
 
 
 class Alarm(IntEnum):
-    """What a deadline is for."""
+    """The purpose of a deadline."""
 
-    #: A classic member, or one that was only promised a member id, is silent for too long.
+    #: A classic member, or one with only a promised member id, was silent for its session timeout.
     CLASSIC_SESSION = 0
-    #: The first members of an empty classic group have gathered (group.initial.rebalance.delay.ms).
+    #: A round of an empty classic group's first join phase ends (group.initial.rebalance.delay.ms).
     CLASSIC_INITIAL_JOIN = 1
     #: The join phase of a classic group has lasted its rebalance timeout.
     CLASSIC_JOIN = 2
     #: The sync phase of a classic group has lasted its rebalance timeout.
     CLASSIC_SYNC = 3
-    #: A consumer group was just turned into a classic group, whose members must rejoin.
+    #: A consumer group was just converted into a classic group, whose members must rejoin.
     CLASSIC_REBALANCE = 4
-    #: A member of a consumer group is silent for too long.
+    #: A member of a consumer, share or streams group was silent for its session timeout.
     SESSION = 5
-    #: A member of a consumer group has not given up its revoked partitions in time.
+    #: A member of a consumer or streams group has not given up what was revoked in time.
     REBALANCE = 6
-    #: A classic member of a consumer group was told to rejoin and has not.
+    #: A classic member of a consumer group was told to rejoin and has not done so in time.
     MEMBER_JOIN = 7
-    #: A classic member of a consumer group has joined and not synced.
+    #: A classic member of a consumer group has joined and not synced in time.
     MEMBER_SYNC = 8
-    #: Expired offsets are looked for.
+    #: The check for expired offsets is due.
     RETENTION = 9
-    #: The first members of a streams group have gathered (group.streams.initial.rebalance.delay.ms).
+    #: A streams group's initial delay ends (group.streams.initial.rebalance.delay.ms).
     STREAMS_INITIAL = 10
-    #: A share group's heartbeat was held for long enough.
+    #: A share group's heartbeat was held for the longest time.
     SHARE_HOLD = 11
 
 
@@ -53,10 +53,10 @@ class TimerKey(NamedTuple):
 
 
 class Timers:
-    """At most one deadline a key; setting it again moves it.
+    """At most one deadline per key; setting it again moves it.
 
-    Heartbeats move their deadline all the time, so a move leaves the old entry in the heap, and an entry that no
-    longer says the key's deadline is dropped when it comes up.
+    Every heartbeat moves a deadline, so a move leaves the old entry in the heap; an entry that is not the key's present
+    deadline is dropped when it reaches the top.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Timers:
         self._deadlines.pop(key, None)
 
     def cancel_group(self, group_id: str) -> None:
-        """Forget the deadlines of a group as a whole. Those of its members find no member when they come."""
+        """Cancel the deadlines of the group itself. Those of its members find no member when they are reached."""
         for alarm in _OF_GROUPS:
             self.cancel(TimerKey(alarm, group_id))
 
@@ -94,7 +94,7 @@ class Timers:
         return None
 
     def take_due(self, now_ms: int) -> TimerKey | None:
-        """Remove and return the key whose deadline is the earliest, if it has come."""
+        """Remove and return the key with the earliest deadline, if it is due."""
         deadline = self.next_ms()
         if deadline is None or deadline > now_ms:
             return None

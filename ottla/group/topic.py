@@ -1,4 +1,4 @@
-"""What a coordinator must know of the cluster's topics: the port to the metadata image."""
+"""The port to the metadata image: the topics that a coordinator reads."""
 
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -7,27 +7,27 @@ from ottla.kernel.ids import Uuid
 
 
 class TopicView(Protocol):
-    """The topics at one moment. Immutable: a newer one comes in `TopicsChanged`."""
+    """The topics at one metadata version. Immutable; `TopicsChanged` brings a newer one."""
 
     @property
     def version(self) -> int:
-        """The offset of the last metadata record in it."""
+        """The offset of the last metadata record in the view."""
 
     def names(self) -> Iterable[str]:
-        """All topics, internal ones too."""
+        """All topics, including internal ones."""
 
     def topic_id(self, name: str) -> Uuid | None: ...
 
     def topic_name(self, topic_id: Uuid) -> str | None: ...
 
     def partition_count(self, name: str) -> int:
-        """0 for a topic that does not exist."""
+        """The number of partitions; 0 for an unknown topic."""
 
     def racks(self, name: str, partition: int) -> Sequence[str]:
-        """The racks that hold a replica of the partition; brokers without a rack are left out."""
+        """The racks with a replica of the partition; brokers without a rack are left out."""
 
 
 def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[Uuid]:
-    """The ids of those of the topics that exist."""
+    """The ids of the topics that exist."""
     found = (topics.topic_id(name) for name in names)
     return frozenset(topic_id for topic_id in found if topic_id is not None)

@@ -1,8 +1,8 @@
-"""Share groups (KIP-932) apart from membership: who has which record now, and what of that survives. Pure.
+"""Share groups (KIP-932) apart from membership: which member has which record, and the stored state. Pure.
 
-    state, coordinator     the share coordinator: one partition of `__share_group_state`, step and replay
-    partition, window      one partition as one share group reads it: acquire, acknowledge, release, expire
-    session                which partitions a member reads through a connection
+    state, coordinator     the share coordinator of one partition of `__share_group_state`: step and replay
+    partition, window      one partition as a share group reads it: acquire, acknowledge, release, expire
+    session                the partitions that a member reads over a connection
 
-Membership is `ottla.group`'s; reading the log and waiting are the broker's.
+`ottla.group` has the membership; the broker reads the log and parks fetches.
 """

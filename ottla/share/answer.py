@@ -1,4 +1,4 @@
-"""The responses of a share coordinator, each for one share partition; and how several are made one."""
+"""Build a share coordinator's response for one share partition; split requests and merge responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.wire.api import read_share_group_state as read_state
 from ottla.wire.api import read_share_group_state_summary as read_summary
 from ottla.wire.api import write_share_group_state as write
 
-#: By request: the class of the response, of a topic's part of it, and of a partition's.
+#: Request class -> the classes of the response, of its topics, and of their partitions.
 _CLASSES: dict[type, tuple[type, type, type]] = {
     initialize.InitializeShareGroupStateRequest: (
         initialize.InitializeShareGroupStateResponse,
@@ -52,27 +52,27 @@ def _one(request: type, key: SharePartitionKey, **fields: Any) -> Any:
 
 
 def failure(request: Any, key: SharePartitionKey, error: KafkaError) -> Any:
-    """The partition's part failed."""
+    """The response with an error."""
     return _one(type(request), key, error_code=error.code, error_message=words(error))
 
 
 def initialized(key: SharePartitionKey) -> Any:
-    """State was begun."""
+    """The response to an initialization."""
     return _one(initialize.InitializeShareGroupStateRequest, key)
 
 
 def written(key: SharePartitionKey) -> Any:
-    """A change was stored."""
+    """The response to a write."""
     return _one(write.WriteShareGroupStateRequest, key)
 
 
 def deleted(key: SharePartitionKey) -> Any:
-    """State is gone, or was not there."""
+    """The response to a deletion, also if there was no state."""
     return _one(delete.DeleteShareGroupStateRequest, key)
 
 
 def read(key: SharePartitionKey, state: StoredState) -> Any:
-    """All of a state."""
+    """The response with the whole state."""
     return _one(
         read_state.ReadShareGroupStateRequest,
         key,
@@ -86,7 +86,7 @@ def read(key: SharePartitionKey, state: StoredState) -> Any:
 
 
 def summary(key: SharePartitionKey, state: StoredState) -> Any:
-    """A state without its batches; of one that is not there only that it is not."""
+    """The response with the state but not its batches; an unset start offset stands for no state."""
     return _one(
         read_summary.ReadShareGroupStateSummaryRequest,
         key,
@@ -98,7 +98,7 @@ def summary(key: SharePartitionKey, state: StoredState) -> Any:
 
 
 def split(request: Any) -> list[tuple[SharePartitionKey, Any]]:
-    """A request for each share partition of this one."""
+    """Split a request into one for each share partition."""
     kind = type(request)
     parts = []
     for topic in request.topics:
@@ -110,7 +110,7 @@ def split(request: Any) -> list[tuple[SharePartitionKey, Any]]:
 
 
 def merged(request: Any, answers: Sequence[Any]) -> Any:
-    """The responses to the parts of a request, made one."""
+    """Merge the responses to the parts of a request."""
     response, topic_class, _ = _CLASSES[type(request)]
     topics: dict[Uuid, list[Any]] = {}
     for answer in answers:

@@ -1,18 +1,17 @@
-"""The share coordinator: one partition of `__share_group_state`, which stores what share partitions have got to.
+"""The share coordinator of one partition of `__share_group_state`, which stores the state of share partitions.
 
-What its driver does is what the driver of `ottla.group.coordinator` does: replay the log, then `Loaded`, then carry out
-the effects of each `step` in their order, replaying what it appends.
+The driver works as `ottla.coordinator.contract` says.
 
 Rules:
-- A share partition's state is begun by InitializeShareGroupState and there until it is deleted; nothing else makes it.
-- A write is an update of what changed. After `share.coordinator.snapshot.update.records.per.snapshot` of them comes a
-  snapshot, which has everything and makes the records before it useless.
-- The leader of a partition reads before it writes, and by that its epoch is known: a write of an older leader is
-  fenced, and so is one of a time before the group's offsets were set again.
-- The topic is not compacted but cut off at the front: what was not written to for long gets another snapshot, so that
-  one idle share partition does not keep all of the log.
+- Only InitializeShareGroupState creates a share partition's state, which lives until it is deleted.
+- A write stores an update with the changes. After `share.coordinator.snapshot.update.records.per.snapshot` updates
+  comes a snapshot, which has the whole state and makes all earlier records obsolete.
+- The leader of a partition reads before it writes, which makes its epoch known: a write by an older leader is fenced,
+  and so is a write from before the group's offsets were reset.
+- The topic is not compacted but pruned at its start: a state that was not written to for long gets another snapshot, so
+  that an idle share partition does not retain the whole log.
 
-KIPs: 932, 1226 how many deliveries are complete.
+KIPs: 932 (share groups), 1226 (the count of complete deliveries).
 """
 
 from __future__ import annotations
@@ -38,15 +37,15 @@ _UNINITIALIZED = "operation on uninitialized share partition not allowed."
 
 
 class ShareCoordinator:
-    """A partition's share coordinator. Its driver makes it, fills it from the log, and drops it."""
+    """The share partitions of one partition. The driver creates it, replays the log into it, and drops it."""
 
     def __init__(self, settings: StateSettings, topics: Topics) -> None:
         self.settings = settings
         self.topics = topics
         self.states: dict[SharePartitionKey, StoredState] = {}
-        #: Updates since the last snapshot.
+        #: The number of updates since the last snapshot.
         self.updates: dict[SharePartitionKey, int] = {}
-        #: Where the last snapshot of each stands in the log: nothing before the first of them is needed.
+        #: The offset of each state's last snapshot: no record before the lowest of them is needed.
         self.snapshots: dict[SharePartitionKey, int] = {}
         self._end_offset = 0
         self._pruned_to = 0
@@ -56,13 +55,13 @@ class ShareCoordinator:
     # -- time and events
 
     def deadline_ms(self) -> int | None:
-        """When `TimePassed` must be sent at the latest, in monotonic time; None before `Loaded`."""
+        """When `TimePassed` is due, in monotonic time; None before `Loaded`."""
         if self._prune_ms is None or self._cold_ms is None:
             return None
         return min(self._prune_ms, self._cold_ms)
 
     def step(self, event: Event, now: Now) -> list[Effect]:
-        """Take an event in; what comes out must be carried out in order before the next step."""
+        """The effects of an event, to be carried out in order before the next step."""
         match event:
             case Called(ticket, request):
                 entries, response = self._answer(request, now.wall_ms)
@@ -165,7 +164,7 @@ class ShareCoordinator:
         batches: tuple[StateBatch, ...],
         now_ms: int,
     ) -> Entry:
-        """An update, or a snapshot when it is time for one."""
+        """The record of a write: an update, or a snapshot if one is due."""
         if self.updates.get(key, 0) >= self.settings.snapshot_update_records_per_snapshot:
             after = state.updated(start_offset, leader_epoch, complete_count, batches)
             epoch = state.snapshot_epoch + 1
@@ -201,7 +200,7 @@ class ShareCoordinator:
 
     def _snapshots_of_the_cold(self, now_ms: int) -> list[Entry]:
         if all(state.create_ms != state.write_ms for state in self.states.values()):
-            # All of them are copies: nothing was written since, and other copies would free nothing.
+            # All snapshots are copies, so nothing was written since; more copies would free nothing.
             return []
         interval_ms = self.settings.cold_partition_snapshot_interval_ms
         return [
@@ -219,7 +218,7 @@ class ShareCoordinator:
     # -- records
 
     def replay(self, key: bytes, value: bytes | None, *, offset: int, producer_id: int = -1) -> None:
-        """Take a record of the log in."""
+        """Apply a record of the log."""
         parsed, found = record.parse(key, value)
         partition = SharePartitionKey(parsed.group_id, parsed.topic_id, parsed.partition)
         self._end_offset = offset + 1
@@ -249,14 +248,14 @@ class ShareCoordinator:
     def _replay_update(self, key: SharePartitionKey, value: record.ShareUpdateValue) -> None:
         before = self.states.get(key)
         if before is None:
-            # Its snapshot was cut off, or it is a straggler behind a tombstone.
+            # The snapshot was pruned, or the update follows a tombstone.
             return
         self.states[key] = before.updated(
             value.start_offset, value.leader_epoch, value.delivery_complete_count, _batches(value.state_batches)
         )
         self.updates[key] = self.updates.get(key, 0) + 1
 
-    # -- looking in
+    # -- invariants
 
     def validate(self) -> None:
         """Raise AssertionError if an invariant is broken."""

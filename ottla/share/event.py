@@ -1,4 +1,4 @@
-"""What only a share coordinator is told and wants done; the rest is in `ottla.coordinator.contract`."""
+"""The events and effects of a share coordinator, besides those of `ottla.coordinator.contract`."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -11,12 +11,12 @@ from ottla.settings.view import AS_DECLARED, SettingsView
 
 
 class Topics(Protocol):
-    """The port to the metadata image: which topics there are."""
+    """The port to the metadata image: the topics of the cluster."""
 
     def topic_name(self, topic_id: Uuid) -> str | None: ...
 
     def partition_count(self, name: str) -> int:
-        """0 for a topic that does not exist."""
+        """The number of partitions; 0 for an unknown topic."""
 
 
 @frozen
@@ -33,7 +33,7 @@ class TopicsChanged:
     """The metadata image changed."""
 
     topics: Topics
-    #: Ids of the topics that are gone.
+    #: The ids of the deleted topics.
     deleted: Iterable[Uuid] = ()
 
 
@@ -42,7 +42,7 @@ Event = Called | Loaded | TimePassed | TopicsChanged
 
 @frozen
 class Prune:
-    """No record before this offset is needed any more."""
+    """Delete the records before `offset`, which are no longer needed."""
 
     offset: int
 

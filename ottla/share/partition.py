@@ -1,16 +1,16 @@
-"""A partition as one share group reads it (KIP-932): who has which record, and for how long.
+"""A partition as one share group reads it (KIP-932): which member has which record, and for how long.
 
 Rules:
-- A member acquires what is available, in the order of the log, and has it until its lock runs out, it says what became
-  of it, or its session ends.
-- The outcome of a record counts when it is stored: until then no other member gets it, and if it cannot be stored the
-  member has it as before. What runs out by itself needs no such care: after a crash it would be available too.
-- A record is delivered `share.delivery.count.limit` times at most, then it is archived. From half of that on fewer
-  records come at a time, at last single ones, so that one that kills its readers takes no others with it.
-- At most `share.partition.max.record.locks` records are in flight; a batch of the log is not cut for that, nor for the
-  number of records that a request asks for, unless it says so (KIP-1206).
-- Records that the log lacks or that must stay hidden (control records, and with read_committed aborted ones) are
-  archived when the fetch comes by.
+- A member acquires available records in the order of the log, and holds them until it acknowledges them, their lock
+  expires, or its session ends.
+- An acknowledgement takes effect when it is stored: until then no other member gets the record, and if the write fails
+  the member still holds it. An expired lock takes effect at once: after a crash the record would be available anyway.
+- A record is delivered at most `share.delivery.count.limit` times and then archived. From half of that on fewer records
+  are delivered together, finally single ones, so that a record that crashes its readers affects no others.
+- At most `share.partition.max.record.locks` records are in flight. A batch of the log is not split to meet that limit,
+  nor the number of records that a request asks for, unless the request is strict (KIP-1206).
+- Offsets without a record and hidden records (control records, and aborted records with read_committed) are archived
+  when a fetch reaches them.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from ottla.settings.group.declaration import GroupOverrideDeclaration
 from ottla.share.state import UNSET_OFFSET, RecordState, StateBatch, combine
 from ottla.share.window import Run, Window
 
-#: From this delivery on at the earliest fewer records come at a time.
+#: The earliest delivery from which on fewer records are delivered together.
 _THROTTLE_COUNT_MIN = 2
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record."""
+    """The outcome that a member reports for a record."""
 
     GAP = 0
     ACCEPT = 1
     RELEASE = 2
     REJECT = 3
-    #: More time is needed (KIP-1222).
+    #: Renew the lock (KIP-1222).
     RENEW = 4
 
 
 class Acknowledgement(NamedTuple):
-    """What a member says of some records: one type for all, or one for each."""
+    """A member's acknowledgement of an offset range: one type for all offsets, or one for each."""
 
     first_offset: int
     last_offset: int
@@ -49,7 +49,7 @@ class Acknowledgement(NamedTuple):
 
 
 class LogBatch(NamedTuple):
-    """A batch that the log has."""
+    """A batch of the log."""
 
     first_offset: int
     last_offset: int
@@ -58,7 +58,7 @@ class LogBatch(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records that a member now has."""
+    """A range of offsets that a member has acquired."""
 
     first_offset: int
     last_offset: int
@@ -66,10 +66,10 @@ class Acquired(NamedTuple):
 
 
 class Write(NamedTuple):
-    """What is to be stored; `settle` takes the number back."""
+    """A state change to store; its `number` goes to `settle` when the outcome is known."""
 
     number: int
-    #: Where the share partition begins then; -1 leaves it as it is.
+    #: The share partition's start offset after the write; -1 leaves it unchanged.
     start_offset: int
     delivery_complete_count: int
     batches: tuple[StateBatch, ...]
@@ -77,7 +77,7 @@ class Write(NamedTuple):
 
 @frozen
 class Limits:
-    """A group's settings for its records."""
+    """A share group's settings for record delivery."""
 
     delivery_count: int = GroupOverrideDeclaration.share_delivery_count_limit.default
     record_lock_duration_ms: int = GroupOverrideDeclaration.share_record_lock_duration_ms.default
@@ -86,49 +86,49 @@ class Limits:
 
 
 class Asked(NamedTuple):
-    """How much a member wants."""
+    """The amount that a member asks for."""
 
     records: int
-    #: About how many records one element of `acquired` has.
+    #: The approximate number of records per element of `acquired`.
     batch_size: int
-    #: No more than `records`, even if that cuts a batch of the log.
+    #: Never exceed `records`, even if that splits a batch of the log.
     strict: bool = False
 
 
 class SharePartition:
-    """A share group's view of one partition. Its leader makes it from the stored state, and drops it."""
+    """A share group's view of one partition. The partition's leader creates it from the stored state, and drops it."""
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch], limits: Limits) -> None:
         self.limits = limits
         self.window = Window(start_offset)
         self.window.load(batches)
         self._writes = 0
-        #: The writes that are neither stored nor failed yet.
+        #: The numbers of the writes whose outcome is not known yet.
         self._under_way: set[int] = set()
 
-    # -- what can be had
+    # -- acquire
 
     @property
     def next_fetch_offset(self) -> int:
-        """Where to read the log for the next member."""
+        """The offset from which to read the log for the next fetch."""
         return self.window.first_available
 
     @property
     def has_room(self) -> bool:
-        """Can anything be acquired, if the log has it?"""
+        """May records be acquired, if the log has them?"""
         window = self.window
         return window.first_available < window.end_offset or window.in_flight < self.limits.record_locks
 
     def acquire(
         self, member_id: str, batches: Sequence[LogBatch], asked: Asked, now_ms: int
     ) -> tuple[list[Acquired], Write | None]:
-        """Give a member of what was read at `next_fetch_offset`; and what that made known, to be stored."""
+        """Give a member records of `batches`, read from `next_fetch_offset`; (acquired, write of those archived)."""
         window = self.window
         fetch_offset = window.first_available
         room = min(asked.records, self.limits.record_locks - window.in_flight)
         end_offset = batches[-1].last_offset + 1 if batches else fetch_offset
         if room <= 0:
-            # In flight are as many as may be, but some of them are available again.
+            # The limit of records in flight is reached, but some of them are available again.
             room = min(asked.records, window.end_offset - fetch_offset)
             end_offset = min(end_offset, window.end_offset)
         taking = _Taking(self, member_id, asked, room, now_ms + self.limits.record_lock_duration_ms)
@@ -139,10 +139,10 @@ class SharePartition:
         window.trim()
         return taking.acquired, self._write(taking.archived)
 
-    # -- what becomes of it
+    # -- acknowledge and release
 
     def acknowledge(self, member_id: str, acknowledgements: Iterable[Acknowledgement], now_ms: int) -> Write | None:
-        """Take in what a member says. INVALID_RECORD_STATE or INVALID_REQUEST, and then nothing of it counts."""
+        """Apply a member's acknowledgements. Raises INVALID_RECORD_STATE or INVALID_REQUEST, and applies none then."""
         parts = [part for each in acknowledgements for part in self._checked(member_id, each)]
         number = self._next_number()
         changed = []
@@ -158,7 +158,7 @@ class SharePartition:
     def _checked(self, member_id: str, said: Acknowledgement) -> Iterator[tuple[int, int, AcknowledgeType]]:
         window = self.window
         if said.last_offset < window.start_offset:
-            # Already over: an older answer was lost, or the log was cut off.
+            # Already finished: the response to an earlier acknowledgement was lost, or the log's start has moved.
             return
         if not window.runs:
             raise _invalid_state("Batch record not found. The request batch offsets are not found in the cache.")
@@ -199,7 +199,7 @@ class SharePartition:
         return RecordState.ARCHIVED
 
     def release(self, member_id: str) -> Write | None:
-        """A member's session is over: what it has is available again."""
+        """Release the records of a member whose session has ended."""
         number = self._next_number()
         changed = [run for run in self.window.runs if run.is_locked and run.member_id == member_id]
         for run in changed:
@@ -207,7 +207,7 @@ class SharePartition:
         return self._write(changed, number)
 
     def settle(self, number: int, *, stored: bool) -> None:
-        """A write has succeeded or failed: after a failure the member that had the records still has them."""
+        """Apply or undo a write that has succeeded or failed; after a failure the member still holds the records."""
         self._under_way.discard(number)
         for run in self.window.runs:
             if run.change == number:
@@ -220,11 +220,11 @@ class SharePartition:
     # -- time and the log
 
     def deadline_ms(self) -> int | None:
-        """When the next lock runs out."""
+        """When the next lock expires; None without locks."""
         return min((run.deadline_ms for run in self.window.runs if run.is_locked), default=None)
 
     def expire(self, now_ms: int) -> Write | None:
-        """Take back what was locked for too long."""
+        """Release the records whose locks have expired."""
         late = [run for run in self.window.runs if run.is_locked and run.deadline_ms <= now_ms]
         for run in late:
             run.become(self._outcome(run, AcknowledgeType.RELEASE))
@@ -233,12 +233,12 @@ class SharePartition:
         return write
 
     def start_log_at(self, offset: int) -> None:
-        """The log begins here now: whatever was before is over, for members that have it too."""
+        """Drop everything below the log's new start, including records that members hold."""
         if offset > self.window.start_offset:
             self.window.drop_before(offset)
             self.window.trim()
 
-    # -- what is stored
+    # -- writes
 
     def _next_number(self) -> int:
         self._writes += 1
@@ -252,14 +252,14 @@ class SharePartition:
         start = self.window.start_after(number)
         complete = self.window.complete_after(number)
         if self._under_way:
-            # The one before may move the start further than we know, or fail: this one leaves it where that puts it.
+            # An earlier write may move the start further, or fail: leave the start as that write sets it.
             start = UNSET_OFFSET
         self._under_way.add(number)
         return Write(number, start, complete, combine((), batches, start))
 
 
 class _Taking:
-    """A member takes from a share partition until it has enough."""
+    """An acquisition by a member, batch by batch, until it has enough."""
 
     def __init__(self, partition: SharePartition, member_id: str, asked: Asked, room: int, deadline_ms: int) -> None:
         self._limits = partition.limits
@@ -279,7 +279,7 @@ class _Taking:
         return self._stopped or self._taken >= self._room
 
     def take(self, batch: LogBatch, size: int) -> None:
-        """What is available of a part of a batch of this size, and what of it is new; all unless that is forbidden."""
+        """Acquire the available and the new offsets of `batch`, which is part of a batch of `size` records."""
         first, end = batch.first_offset, batch.last_offset + 1
         known_end = min(end, self._window.end_offset)
         available = (
@@ -345,7 +345,7 @@ class _Taking:
 
 
 def _covering(batches: Sequence[LogBatch], start_offset: int, end_offset: int) -> Iterator[tuple[LogBatch, int]]:
-    """Every offset from the start on: parts of batches, with the size of the whole one, and of nothing between them."""
+    """Cover every offset of the range: (part of a batch or a hidden gap, the size of the whole batch or gap)."""
     offset = start_offset
     for batch in batches:
         if batch.last_offset < offset:

@@ -1,10 +1,10 @@
-"""Share sessions (KIP-932): which partitions a member reads through a connection, so that it need not say it again.
+"""Share sessions (KIP-932): the partitions that a member reads over a connection, so that requests do not repeat them.
 
 Rules:
-- A session is a group's member's. Epoch 0 begins one, in place of the one before; -1 ends it; any other epoch must be
-  the one we expect next, or the member gets INVALID_SHARE_SESSION_EPOCH and begins again.
-- A session ends with its connection: the member can reach us by no other way, and what it has is for others.
-- There are at most `group.share.max.share.sessions` (SHARE_SESSION_LIMIT_REACHED).
+- A member of a group has one session. Epoch 0 opens it, replacing an earlier one; -1 closes it; any other epoch must be
+  the next one of the session, or the member gets INVALID_SHARE_SESSION_EPOCH and starts over.
+- A session ends with its connection: the member cannot continue it over another, and its records are released.
+- There are at most `group.share.max.share.sessions` sessions (SHARE_SESSION_LIMIT_REACHED).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Owner = tuple[str, str]
 
 
 class ShareSession:
-    """A member's session. `ShareSessions` makes and ends it."""
+    """A member's session. `ShareSessions` creates and closes it."""
 
     __slots__ = ("connection", "epoch", "owner", "partitions")
 
@@ -38,7 +38,7 @@ class ShareSession:
         self.partitions: dict[Key, None] = dict.fromkeys(partitions)
 
     def move_behind(self, key: Key) -> None:
-        """This partition had records: the others come first next time."""
+        """Serve this partition last next time: it returned records."""
         if key in self.partitions:
             del self.partitions[key]
             self.partitions[key] = None
@@ -54,7 +54,7 @@ class ShareSessions:
         return len(self._sessions)
 
     def begin(self, owner: Owner, partitions: Iterable[Key], connection: Hashable, sessions_max: int) -> ShareSession:
-        """A new session in place of the member's last one."""
+        """Open a session and replace the member's earlier one. Raises SHARE_SESSION_LIMIT_REACHED."""
         self._sessions.pop(owner, None)
         if len(self._sessions) >= sessions_max:
             raise KafkaError(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
@@ -62,7 +62,7 @@ class ShareSessions:
         return session
 
     def find(self, owner: Owner) -> ShareSession:
-        """The member's session, or SHARE_SESSION_NOT_FOUND."""
+        """The member's session. Raises SHARE_SESSION_NOT_FOUND."""
         session = self._sessions.get(owner)
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)
@@ -71,7 +71,7 @@ class ShareSessions:
     def resume(
         self, owner: Owner, epoch: int, added: Iterable[Key] = (), forgotten: Iterable[Key] = ()
     ) -> ShareSession:
-        """The session of a request that carries its epoch, brought up to date."""
+        """The session of an incremental request, updated by it. Raises INVALID_SHARE_SESSION_EPOCH."""
         session = self.find(owner)
         if session.epoch != epoch:
             raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
@@ -83,13 +83,13 @@ class ShareSessions:
         return session
 
     def end(self, owner: Owner) -> ShareSession:
-        """Forget a session; what it had been reading."""
+        """Close and return the member's session."""
         session = self.find(owner)
         del self._sessions[owner]
         return session
 
     def holds(self, session: ShareSession) -> bool:
-        """Is it still the member's session?"""
+        """Is `session` still the member's session?"""
         return self._sessions.get(session.owner) is session
 
     def of_connection(self, connection: Hashable) -> list[ShareSession]:
@@ -97,5 +97,5 @@ class ShareSessions:
         return [session for session in self._sessions.values() if session.connection is connection]
 
     def of_group(self, group_id: str) -> int:
-        """How many of a group's members have a session."""
+        """The number of a group's members that have a session."""
         return sum(owner[0] == group_id for owner in self._sessions)

@@ -1,10 +1,10 @@
-"""The stored state of one share partition: where it begins, and what became of the records behind that.
+"""The stored state of one share partition: its start offset and the states of the records from there on.
 
 Rules:
-- Only what has changed is stored: an acquired record is not, so after a crash it is delivered again.
-- Batches say what they say of their offsets until a later write says more: of two the one with the higher delivery
-  count holds, of equal counts the one further on (available, acknowledged, archived).
-- Nothing is kept of offsets before the start.
+- Acquired records are not stored, so after a crash they are delivered again.
+- If two batches overlap, the one with the higher delivery count wins; at equal counts, the one with the later state
+  (available, acknowledged, archived).
+- Batches below the start offset are dropped.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid, parse_uuid, uuid_text
 from ottla.kernel.named import NamedTuple
 
-#: No start offset was set: the partition's leader finds one by `share.auto.offset.reset`.
+#: No start offset is set: the partition's leader chooses one by `share.auto.offset.reset`.
 UNSET_OFFSET = -1
-#: How many deliveries are complete was never said.
+#: The count of complete deliveries is unknown.
 UNSET_COUNT = -1
 
 
 class RecordState(IntEnum):
-    """What became of a record. The numbers are in the log and on the wire."""
+    """The state of a record. The numbers are in the log and on the wire."""
 
     AVAILABLE = 0
-    #: A member has it. Never stored.
+    #: A member holds the record. Never stored.
     ACQUIRED = 1
     ACKNOWLEDGED = 2
-    #: Given up: rejected, delivered too often, or not there at all.
+    #: Rejected, delivered too often, hidden, or not in the log.
     ARCHIVED = 4
 
 
 class StateBatch(NamedTuple):
-    """Offsets that share a state."""
+    """A range of offsets in one state."""
 
     first_offset: int
     last_offset: int
@@ -45,7 +45,7 @@ class StateBatch(NamedTuple):
 
 
 class SharePartitionKey(NamedTuple):
-    """A share group's partition."""
+    """The key of a share partition: a partition as read by one share group."""
 
     group_id: str
     topic_id: Uuid
@@ -53,12 +53,12 @@ class SharePartitionKey(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As FindCoordinator has it; its hash places the state on a partition of `__share_group_state`."""
+        """The key as FindCoordinator has it; its hash chooses the partition of `__share_group_state`."""
         return f"{self.group_id}:{uuid_text(self.topic_id)}:{self.partition}"
 
     @classmethod
     def parse(cls, text: str) -> SharePartitionKey:
-        """The reverse of `text`; ValueError. A group id may have colons in it."""
+        """The reverse of `text`. A group id may contain colons. Raises ValueError."""
         group_id, topic_id, partition = text.rsplit(":", 2)
         if not group_id.strip():
             raise ValueError("a share partition's key begins with a group id")
@@ -67,24 +67,24 @@ class SharePartitionKey(NamedTuple):
 
 @frozen
 class StoredState:
-    """What the share coordinator holds of one share partition. Immutable: every change makes another one."""
+    """The state of one share partition in the share coordinator. Immutable."""
 
     start_offset: int
-    #: Rises when the group's offsets are set again.
+    #: Raised when the group's offsets are reset.
     state_epoch: int = 0
     #: The epoch of the partition's leader that last read the state.
     leader_epoch: int = 0
     delivery_complete_count: int = UNSET_COUNT
     batches: tuple[StateBatch, ...] = ()
     snapshot_epoch: int = 0
-    #: When the state was written, and when its snapshot was; equal unless it was only copied on.
+    #: When the state was created, and when its snapshot was written; they differ if the snapshot is a copy.
     create_ms: int = 0
     write_ms: int = 0
 
     def updated(
         self, start_offset: int, leader_epoch: int, complete_count: int, batches: Iterable[StateBatch]
     ) -> StoredState:
-        """With a write taken in; -1 leaves an offset or an epoch as it is."""
+        """The state after a write; -1 leaves an offset or an epoch unchanged."""
         start = self.start_offset if start_offset == UNSET_OFFSET else start_offset
         return replace(
             self,
@@ -98,7 +98,7 @@ class StoredState:
 def combine(
     present: Sequence[StateBatch], more: Iterable[StateBatch], start_offset: int = UNSET_OFFSET
 ) -> tuple[StateBatch, ...]:
-    """All batches as one list: sorted, none overlapping another, neighbours that say the same made one."""
+    """Combine batches: sorted, without overlaps, equal neighbours merged."""
     pieces = [*present, *more]
     edges = sorted({edge for each in pieces for edge in (each.first_offset, each.last_offset + 1)})
     if start_offset != UNSET_OFFSET:

@@ -1,16 +1,16 @@
-"""The records of a partition that a share group has begun and not finished: runs of offsets that fare alike.
+"""The records of a partition that a share group has begun and not finished, as runs of offsets in one state.
 
 | from | to | when |
 |---|---|---|
-| AVAILABLE | ACQUIRED | a member fetches them |
-| AVAILABLE | ARCHIVED | the group may not see them, or the log begins behind them |
-| ACQUIRED | ACKNOWLEDGED | their member accepted them, and that is stored |
-| ACQUIRED | ARCHIVED | their member rejected them, and that is stored; or they were delivered often enough |
-| ACQUIRED | AVAILABLE | their member released them; its lock ran out; it left |
+| AVAILABLE | ACQUIRED | a member acquires the records |
+| AVAILABLE | ARCHIVED | the records are hidden or not in the log |
+| ACQUIRED | ACKNOWLEDGED | the member accepted them, and the write is stored |
+| ACQUIRED | ARCHIVED | the member rejected them, and the write is stored; or the delivery count reached its limit |
+| ACQUIRED | AVAILABLE | the member released them or left, and the write is stored; or the lock expired |
 
 Rules:
-- The runs are neighbours: together they are every offset from `start_offset` to `end_offset`.
-- The first run is not over, unless what ended it is not stored yet: when it is, the window begins behind it.
+- The runs are adjacent and cover every offset from `start_offset` to `end_offset`.
+- The first run is never over: when the write that ends it is stored, the window's start moves behind it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OVER = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
 class Run:
-    """Neighbouring offsets in one state."""
+    """A range of offsets in one state."""
 
     __slots__ = ("change", "count", "deadline_ms", "end_offset", "first_offset", "member_id", "state", "wanted")
 
@@ -40,12 +40,12 @@ class Run:
         self.first_offset = first_offset
         self.end_offset = end_offset
         self.state = state
-        #: How often these were delivered.
+        #: The delivery count.
         self.count = count
-        #: The member that has them, and until when: only while they are ACQUIRED.
+        #: The member that holds them, and when its lock expires; only set while ACQUIRED.
         self.member_id = member_id
         self.deadline_ms = deadline_ms
-        #: The number of the write that makes them `wanted`; 0 when there is none under way.
+        #: The number of the pending write that will change the state to `wanted`; 0 without one.
         self.change = 0
         self.wanted = state
 
@@ -62,21 +62,21 @@ class Run:
 
     @property
     def is_locked(self) -> bool:
-        """True if a member has them and has not acknowledged them."""
+        """Does a member hold them without having acknowledged them?"""
         return self.state is RecordState.ACQUIRED and not self.change
 
     def ends_by(self, change: int) -> bool:
-        """Are they over once this write is stored?"""
+        """Will the run be over once write `change` is stored?"""
         return self.is_over or (self.change == change != 0 and self.wanted in _OVER)
 
     def become(self, state: RecordState) -> None:
-        """Take them from their member."""
+        """Change the state; no member holds the records any more."""
         self.state = self.wanted = state
         self.member_id = ""
         self.deadline_ms = self.change = 0
 
     def fares_like(self, other: Run) -> bool:
-        """Can the two be one?"""
+        """Can the two runs be merged?"""
         return (
             self.state is other.state
             and self.count == other.count
@@ -87,7 +87,7 @@ class Run:
         )
 
     def cut(self, offset: int) -> Run:
-        """Keep what is before `offset`; the rest as another run."""
+        """Split the run: keep the offsets below `offset` and return the rest."""
         rest = Run(offset, self.end_offset, self.state, self.count, self.member_id, self.deadline_ms)
         rest.change, rest.wanted = self.change, self.wanted
         self.end_offset = offset
@@ -95,7 +95,7 @@ class Run:
 
 
 class Window:
-    """Runs from one end to the other."""
+    """The runs of a share partition. `SharePartition` creates it."""
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
@@ -103,7 +103,7 @@ class Window:
         self.runs: list[Run] = []
 
     def load(self, batches: Iterable[StateBatch]) -> None:
-        """Take stored batches in. What lies between them was acquired when a leader went, and is available."""
+        """Load stored batches. Offsets between them were acquired under an earlier leader, and are available."""
         for first, last, state, count in batches:
             if first > self.end_offset:
                 self.append(Run(self.end_offset, first))
@@ -112,13 +112,13 @@ class Window:
         self.trim()
 
     def append(self, run: Run) -> None:
-        """Put a run behind the last one."""
+        """Add a run at the end."""
         assert run.first_offset == self.end_offset < run.end_offset
         self.runs.append(run)
         self.end_offset = run.end_offset
 
     def overlapping(self, first_offset: int, end_offset: int) -> Iterator[Run]:
-        """The runs with an offset in that range, whole."""
+        """The runs that overlap the range, uncut."""
         index = max(0, bisect_right(self.runs, first_offset, key=_first_offset) - 1)
         while index < len(self.runs) and self.runs[index].first_offset < end_offset:
             if self.runs[index].end_offset > first_offset:
@@ -126,7 +126,7 @@ class Window:
             index += 1
 
     def within(self, first_offset: int, end_offset: int) -> list[Run]:
-        """The runs of exactly that range: those at its edges are cut in two."""
+        """The runs of exactly this range; runs that cross its edges are split."""
         self._cut(first_offset)
         self._cut(end_offset)
         return list(self.overlapping(first_offset, end_offset))
@@ -137,14 +137,14 @@ class Window:
             self.runs.insert(index + 1, self.runs[index].cut(offset))
 
     def drop_before(self, offset: int) -> None:
-        """Forget everything below an offset."""
+        """Drop everything below an offset."""
         self._cut(offset)
         self.runs = [run for run in self.runs if run.first_offset >= offset]
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)
 
     def trim(self) -> None:
-        """Begin behind what is over, and make one run of neighbours that fare alike."""
+        """Move the start past the runs that are over, and merge equal neighbours."""
         merged: list[Run] = []
         for run in self.runs:
             if not merged and run.is_over:
@@ -157,22 +157,22 @@ class Window:
         self.start_offset = merged[0].first_offset if merged else self.end_offset
 
     def start_after(self, change: int) -> int:
-        """Where the window will begin once this write is stored."""
+        """The start of the window once write `change` is stored."""
         return next((run.first_offset for run in self.runs if not run.ends_by(change)), self.end_offset)
 
     def complete_after(self, change: int) -> int:
-        """How many offsets behind that start will be over once this write is stored."""
+        """The number of offsets above that start that will be over once write `change` is stored."""
         start = self.start_after(change)
         return sum(len(run) for run in self.runs if run.first_offset >= start and run.ends_by(change))
 
     @property
     def first_available(self) -> int:
-        """The first offset that can be acquired: of a run, or the next one of the log."""
+        """The first offset that can be acquired: of an available run, or the window's end."""
         return next((run.first_offset for run in self.runs if run.is_available), self.end_offset)
 
     @property
     def in_flight(self) -> int:
-        """How many offsets are begun and not over."""
+        """The number of offsets in the window that are not over."""
         return sum(len(run) for run in self.runs if not run.is_over)
 
     def validate(self) -> None:

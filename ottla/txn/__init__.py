@@ -1,8 +1,8 @@
-"""The transaction coordinator, pure: one machine a partition of `__transaction_state`.
+"""The transaction coordinator, pure: one state machine per partition of `__transaction_state`.
 
-Invariant: what a transaction will become is in the log before anyone acts on it. After `Prepare…` its end is decided,
-and markers may be written again after a crash as often as needed. Read `coordinator` first; `transaction` is one
-transactional id's state and its legal steps.
+Invariant: a transaction's outcome is in the log before any marker is written. `Prepare…` decides the outcome; after a
+crash the markers may be written again as often as needed. Read `coordinator` first; `transaction` is the state of one
+transactional id and its legal transitions.
 
-KIPs: 98 transactions, 360 epochs that recover, 447 offsets, 664 listing, 890 epochs that rise with each transaction.
+KIPs: 98 (transactions), 360 (epoch recovery), 447 (offsets), 664 (listing), 890 (an epoch per transaction).
 """

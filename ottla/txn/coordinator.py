@@ -1,13 +1,14 @@
 """The coordinator of the transactional ids on one partition of `__transaction_state`.
 
 Rules:
-- `step` decides and `replay` changes: a request's records come out as `Append`, and the driver replays them at once.
-- An end goes in two records: the decision (`Prepare…`), then, when every marker is written, its completion. Between
-  the two everyone else is told CONCURRENT_TRANSACTIONS.
-- A producer that begins again while its transaction is open aborts that first (and is told to come again); one whose
-  transaction is older than its timeout is aborted the same way. Both raise the epoch, which locks the old one out.
-- A producer of a two-phase commit (KIP-939) has no timeout, and one that asks for it finds its transaction as it was
-  (`keep_prepared_txn`): what the other resources have decided is then done to it, however long that takes.
+- `step` decides and `replay` changes the state: `step` returns a request's records as `Append`, and the driver replays
+  them at once.
+- A transaction ends with two records: the decision (`Prepare…`) and, when every marker is written, the completion.
+  Requests in between get CONCURRENT_TRANSACTIONS.
+- InitProducerId during an ongoing transaction aborts it and makes the producer retry; a transaction that exceeds its
+  timeout is aborted too. Both raise the epoch, which fences the old producer.
+- A producer of a two-phase commit (KIP-939) has no timeout. With `keep_prepared_txn` InitProducerId keeps the ongoing
+  transaction, so that the producer can end it as the other resources have decided, however long that takes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from ottla.wire.record.transaction import TransactionLogKey, key_bytes, parse
 
 _MINUTE_MS = 60_000
 _EPOCH_BUMPS_FROM = 5
-#: Before that version of EndTxn a fenced producer was told that its epoch is invalid.
+#: Before this version of EndTxn a fenced producer gets INVALID_PRODUCER_EPOCH.
 _FENCED_SINCE = 2
 _FIRST_VERSION = 0
 
@@ -56,7 +57,7 @@ class TransactionSettings(SettingsView, of=(TransactionDeclaration,)):
 
 
 class TransactionCoordinator:
-    """A partition's transactional ids. The driver makes it, replays the log into it, and throws it away."""
+    """The transactional ids of one partition. The driver creates it, replays the log into it, and drops it."""
 
     def __init__(
         self,
@@ -66,20 +67,21 @@ class TransactionCoordinator:
     ) -> None:
         self._settings = settings
         self._next_producer_id = next_producer_id
-        #: The cluster's level of `transaction.version` now.
+        #: The cluster's current level of `transaction.version`.
         self._transaction_version = transaction_version
         #: By transactional id, in the order of their first record.
         self.transactions: dict[str, Transaction] = {}
-        #: What the client knew before the last rise; it is not in the log, as in Apache Kafka.
+        #: The epoch that the client had before the last bump, by transactional id; as in Apache Kafka, not in the log.
         self._last_epochs: dict[str, int] = {}
-        #: When timeouts and expiry were last looked at, in monotonic time; what they find goes by timestamps.
+        #: When timeouts and expiration were last checked, in monotonic time; the checks compare timestamps in wall
+        #: time.
         self._timeouts_checked_ms = 0
         self._expiry_checked_ms = 0
 
     # ---- the log
 
     def replay(self, key: bytes, value: bytes | None, *, offset: int = -1, producer_id: int = -1) -> None:
-        """Take a record of the log in."""
+        """Apply a record of the log."""
         log_key, log_value = parse(key, value)
         name = log_key.transactional_id
         if log_value is None:
@@ -89,7 +91,7 @@ class TransactionCoordinator:
         self.transactions[name] = Transaction.of_record(log_key, log_value, self._last_epochs.get(name, NO_EPOCH))
 
     def deadline_ms(self) -> int | None:
-        """When `TimePassed` is due, in monotonic time; None while there is nothing that could grow old."""
+        """When `TimePassed` is due, in monotonic time; None without transactional ids."""
         return min(self._timeouts_due_ms, self._expiry_due_ms) if self.transactions else None
 
     @property
@@ -101,7 +103,7 @@ class TransactionCoordinator:
         return self._expiry_checked_ms + self._settings.transaction_remove_expired_transaction_cleanup_interval_ms
 
     def step(self, event: Event, now: Now) -> list[Effect]:
-        """An event in, what is to be done out, in the order in which it is to be done."""
+        """The effects of an event, to be carried out in order."""
         if isinstance(event, Called):
             return self._called(event, now.wall_ms)
         if isinstance(event, MarkersWritten):
@@ -140,7 +142,7 @@ class TransactionCoordinator:
             return [_refuse_init(ticket, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)]
         enabled = self._settings.transaction_two_phase_commit_enable
         if request.keep_prepared_txn and not (enabled and self._transaction_version() >= EPOCH_BUMP_VERSION):
-            # The log of an older level has no place for the second producer id and epoch.
+            # Records of an older level have no field for the second producer id and epoch.
             return [_refuse_init(ticket, ErrorCode.UNSUPPORTED_VERSION)]
         timeout_ms = NO_TIMEOUT_MS if request.enable2_pc else request.transaction_timeout_ms
         if not request.enable2_pc and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
@@ -158,7 +160,7 @@ class TransactionCoordinator:
         if known.state is State.ONGOING and request.keep_prepared_txn:
             return self._take_over(ticket, known, timeout_ms, now_ms)
         if known.state is State.ONGOING:
-            # Its client comes again when the abort is through, and finds a completed transaction.
+            # The client retries until the abort has completed.
             ended = self._fence(known, now_ms)
             if ended is None:
                 return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
@@ -214,7 +216,7 @@ class TransactionCoordinator:
         if known.client != (producer_id, producer_epoch):
             return None, ErrorCode.PRODUCER_FENCED
         if known.client != (known.producer_id, known.producer_epoch):
-            # A prepared transaction that was taken over can only be ended.
+            # A transaction that was taken over can only be ended.
             return None, ErrorCode.INVALID_TXN_STATE
         return known, ErrorCode.NONE
 
@@ -233,7 +235,7 @@ class TransactionCoordinator:
         if code:
             return [_refuse_end(ticket, code)]
         if known.state is State.ONGOING or (bumps and not request.committed and not retries):
-            # How it ends is for who ends it to say, whichever protocol it began with.
+            # The version of this request decides, whichever protocol the transaction began with.
             version = EPOCH_BUMP_VERSION if bumps else _FIRST_VERSION
             ended = self._end(known, commit=request.committed, client_version=version, bumps=bumps, now_ms=now_ms)
             if ended is None:
@@ -242,14 +244,14 @@ class TransactionCoordinator:
         return [_end_answer(ticket, known)]
 
     def _fence(self, known: Transaction, now_ms: int) -> Transaction | None:
-        """Abort it and lock its producer out: at every level the epoch rises."""
+        """Abort a transaction and fence its producer, by a higher epoch at every level."""
         version = self._transaction_version()
         return self._end(known, commit=False, client_version=version, bumps=True, now_ms=now_ms)
 
     def _end(
         self, known: Transaction, *, commit: bool, client_version: int, bumps: bool, now_ms: int
     ) -> Transaction | None:
-        """The transaction with its end decided; None when it needs a new producer id and there is none yet."""
+        """The transaction with its end decided; None if it needs a new producer id and there is none yet."""
         next_id = self._next_producer_id() if bumps and known.client_exhausted else NO_PRODUCER_ID
         if next_id is None:
             return None
@@ -272,7 +274,7 @@ class TransactionCoordinator:
                     continue
                 if each.state is State.ONGOING and each.start_ms + each.timeout_ms < now.wall_ms:
                     ended = self._fence(each, now.wall_ms)
-                    # Without a producer id its turn comes the next time.
+                    # Without a new producer id, the next check tries again.
                     effects += [] if ended is None else [self._save(ended), _markers(ended)]
         if now.monotonic_ms >= self._expiry_due_ms:
             self._expiry_checked_ms = now.monotonic_ms
@@ -296,8 +298,8 @@ def _is_own(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
 
 
 def _check_end(known: Transaction, request: EndTxnRequest, *, bumps: bool) -> tuple[ErrorCode, bool]:
-    """(why not, is it a retry of an end that went through)."""
-    # After an init (EMPTY) the epoch is one higher too, but for a newer producer: the older one stays locked out.
+    """(the error, or NONE; is the request a retry of an end that was accepted?)."""
+    # After InitProducerId (EMPTY) the epoch is one higher too, but for a newer producer: the older one stays fenced.
     ended = known.state in PREPARED or known.state in COMPLETED
     client_id, client_epoch = known.client
     retries = bumps and ended and client_epoch == request.producer_epoch + 1
@@ -350,6 +352,6 @@ def _refuse_end(ticket: int, code: ErrorCode) -> Answer:
 
 
 def _end_answer(ticket: int, transaction: Transaction) -> Answer:
-    """With version 5 the client goes on with the producer id and epoch of the completed transaction."""
+    """The response; from version 5 on the client continues with its producer id and epoch."""
     producer_id, epoch = transaction.after_end
     return Answer(ticket, EndTxnResponse(producer_id=producer_id, producer_epoch=epoch))

@@ -1,4 +1,4 @@
-"""What only a transaction coordinator is told and wants done; the rest is in `ottla.coordinator.contract`."""
+"""The events and effects of a transaction coordinator, besides those of `ottla.coordinator.contract`."""
 
 from ottla.coordinator.contract import Answer, Append, Called, Loaded, TimePassed
 from ottla.kernel.frozen import frozen
@@ -7,9 +7,9 @@ from ottla.kernel.ids import TopicPartition
 
 @frozen
 class AddPartitions:
-    """A request: put partitions into the producer's transaction, beginning one if need be.
+    """A request to add partitions to the producer's transaction, and to begin one if there is none.
 
-    The response is an ErrorCode. Nothing is done unless all of it is.
+    The response is an ErrorCode. All partitions are added, or none.
     """
 
     transactional_id: str
@@ -22,7 +22,10 @@ class AddPartitions:
 
 @frozen
 class VerifyPartitions:
-    """A request: is each partition in the producer's open transaction (KIP-890)? Answered by partition -> ErrorCode."""
+    """A request to verify that each partition is in the producer's ongoing transaction (KIP-890).
+
+    The response is partition -> ErrorCode.
+    """
 
     transactional_id: str
     producer_id: int
@@ -42,14 +45,14 @@ Event = Called | Loaded | MarkersWritten | TimePassed
 
 @frozen
 class WriteMarkers:
-    """Write the transaction's end into each of its partitions, then report `MarkersWritten`."""
+    """Write the transaction's marker to each of its partitions, then report `MarkersWritten`."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     committed: bool
     partitions: tuple[TopicPartition, ...]
-    #: The client's transaction version: 2 says that the marker's epoch is higher than that of the records.
+    #: The client's transaction version: with 2 the marker's epoch is higher than that of the records.
     transaction_version: int
 
 

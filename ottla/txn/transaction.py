@@ -1,23 +1,24 @@
-"""The state of a transactional id, and the steps from one state to the next.
+"""The state of a transactional id and its transitions.
 
 | from | to | when |
 |---|---|---|
-| NONE | EMPTY | a producer asks for a producer id (InitProducerId) |
+| NONE | EMPTY | InitProducerId |
 | EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT | ONGOING | the first partition is added |
 | ONGOING | PREPARE_COMMIT | EndTxn: commit |
-| ONGOING | PREPARE_ABORT | EndTxn: abort; a new producer asks for an id; the timeout is over |
-| EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT | PREPARE_ABORT | EndTxn: abort, with version 2, of nothing |
+| ONGOING | PREPARE_ABORT | EndTxn: abort; InitProducerId; the timeout has passed |
+| EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT | PREPARE_ABORT | EndTxn with transaction version 2: abort of nothing |
 | PREPARE_COMMIT | COMPLETE_COMMIT | all markers are written |
 | PREPARE_ABORT | COMPLETE_ABORT | all markers are written |
-| COMPLETE_COMMIT, COMPLETE_ABORT | EMPTY | a producer asks for a producer id |
-| EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT | NONE | it was not used for `transactional.id.expiration.ms` |
+| COMPLETE_COMMIT, COMPLETE_ABORT | EMPTY | InitProducerId |
+| EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT | NONE | unused for `transactional.id.expiration.ms` |
 
 Rules:
-- With transaction version 2 (KIP-890) every end raises the epoch, so that a late record of the ended transaction
-  cannot slip into the next; an abort is then also legal when nothing was begun.
-- The last epoch before the maximum is never handed out: the end of that transaction brings a new producer id.
-- A producer may take over a prepared transaction without aborting it (KIP-939): the transaction keeps the producer id
-  and epoch of its records, and the client has another pair, `client`, with which it alone may end it.
+- With transaction version 2 (KIP-890) every end raises the epoch, so that a late record of the ended transaction cannot
+  slip into the next one; an abort is then legal without a transaction.
+- A producer id whose epochs are used up (`EPOCH_MAX`) is replaced: the end of the transaction, or InitProducerId,
+  brings a new producer id.
+- A producer may take over an ongoing transaction without aborting it (KIP-939): the transaction keeps the producer id
+  and epoch of its records, and the client gets another pair, `client`, with which only it can end the transaction.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ from ottla.wire.record.transaction import (
 
 NO_PRODUCER_ID = -1
 NO_EPOCH = -1
-#: Apache Kafka keeps the largest int16 for itself: a producer is given at most one less.
+#: Apache Kafka reserves the largest int16: a producer gets at most one less.
 EPOCH_MAX = 32767 - 1
 EPOCH_BUMP_VERSION = 2
-#: The timeout of a transaction that is part of a two-phase commit: its coordinator never ends it by itself (KIP-939).
+#: The timeout of a transaction in a two-phase commit: the coordinator never ends it on its own (KIP-939).
 NO_TIMEOUT_MS = (1 << 31) - 1
-#: The newest version of the records' values.
+#: The newest version of a record's value.
 _VALUE_VERSION = 1
 
 
 class State(IntEnum):
-    """As in the log. Kafka's names for people are in `TITLES`."""
+    """The state, with its number in the log. `TITLES` has Kafka's display names."""
 
     EMPTY = 0
     ONGOING = 1
@@ -75,26 +76,26 @@ COMPLETED = (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
 
 @frozen
 class Transaction:
-    """A transactional id at one moment. Only replay puts a new one in its place."""
+    """The immutable state of a transactional id. Only replay replaces it."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
     timeout_ms: int
     state: State = State.EMPTY
-    #: In the order in which they were added.
+    #: Ordered by when they were added.
     partitions: tuple[TopicPartition, ...] = ()
-    #: -1 while nothing was begun.
+    #: -1 before the first transaction.
     start_ms: int = -1
     update_ms: int = -1
     previous_producer_id: int = NO_PRODUCER_ID
-    #: The id that the producer gets when this transaction is over, because its epochs are used up.
+    #: The id that the producer gets at the end of this transaction, because the epochs of its id are used up.
     next_producer_id: int = NO_PRODUCER_ID
-    #: The epoch that the client has instead of `producer_epoch`, once it has taken the open transaction over.
+    #: The epoch that the client has instead of `producer_epoch` once it has taken over the transaction.
     next_producer_epoch: int = NO_EPOCH
-    #: The epoch that the client knew before the last rise: a request that carries it is a retry. Not in the log.
+    #: The epoch that the client had before the last bump: a request with it is a retry. Not in the log.
     last_epoch: int = NO_EPOCH
-    #: Which transaction protocol the client speaks: 0, 1 or 2.
+    #: The client's transaction version: 0, 1 or 2.
     client_version: int = 0
 
     @property
@@ -104,7 +105,7 @@ class Transaction:
 
     @property
     def client(self) -> tuple[int, int]:
-        """The producer id and epoch that the client has: another pair than its records', after a take-over."""
+        """The client's producer id and epoch; after a takeover not those of the transaction's records."""
         if self.next_producer_epoch == NO_EPOCH:
             return self.producer_id, self.producer_epoch
         next_id = self.next_producer_id
@@ -116,7 +117,7 @@ class Transaction:
         return self.client[1] >= EPOCH_MAX
 
     def taken_over(self, timeout_ms: int, fresh_id: int | None, now_ms: int) -> Transaction:
-        """A new client has the open transaction: nothing of it changes, but only that client may end it."""
+        """The unchanged transaction taken over by a new client, the only one that may end it."""
         next_id, epoch = self.next_producer_id, self.client[1] + 1
         if fresh_id is not None:
             next_id, epoch = fresh_id, 0
@@ -127,7 +128,7 @@ class Transaction:
     def initialized(
         self, timeout_ms: int, expected_epoch: int, fresh_id: int | None, now_ms: int
     ) -> Transaction | None:
-        """A producer begins again (InitProducerId): a higher epoch, or `fresh_id`. None: its epoch is fenced."""
+        """After InitProducerId: a higher epoch, or `fresh_id`. None if the producer's epoch is fenced."""
         epoch, last, producer_id = self.producer_epoch + 1, NO_EPOCH, self.producer_id
         if fresh_id is not None:
             producer_id, epoch = fresh_id, 0
@@ -137,7 +138,7 @@ class Transaction:
         elif self.producer_epoch in (NO_EPOCH, expected_epoch):
             last = self.producer_epoch
         elif expected_epoch == self.last_epoch:
-            # The same call again: its answer was lost, so it gets the same answer.
+            # A retry after a lost response gets the same response.
             epoch, last = self.producer_epoch, self.last_epoch
         else:
             return None
@@ -157,7 +158,7 @@ class Transaction:
         )
 
     def extended(self, added: tuple[TopicPartition, ...], client_version: int, now_ms: int) -> Transaction:
-        """Partitions join the transaction; the first ones begin it."""
+        """With partitions added; the first ones begin the transaction."""
         new = tuple(each for each in dict.fromkeys(added) if each not in self.partitions)
         return replace(
             self,
@@ -170,9 +171,9 @@ class Transaction:
         )
 
     def ended(self, *, commit: bool, client_version: int, bumps: bool, next_id: int, now_ms: int) -> Transaction:
-        """The end is decided. The epoch rises here with version 2, and where the producer is fenced.
+        """With the end decided. `bumps` raises the epoch: with version 2, and when the producer is fenced.
 
-        `next_id`: a fresh producer id, when the epochs of the client's are used up.
+        `next_id`: a new producer id if the epochs of the client's id are used up, else NO_PRODUCER_ID.
         """
         client_id, client_epoch = self.client
         taken_over = self.next_producer_epoch != NO_EPOCH
@@ -192,7 +193,7 @@ class Transaction:
 
     @property
     def after_end(self) -> tuple[int, int]:
-        """The producer id and epoch with which the client goes on when the markers are written."""
+        """The producer id and epoch with which the client continues after the markers."""
         if self.next_producer_epoch != NO_EPOCH:
             return self.client
         if self.next_producer_id != NO_PRODUCER_ID:
@@ -200,7 +201,7 @@ class Transaction:
         return self.producer_id, self.producer_epoch
 
     def completed(self, now_ms: int) -> Transaction:
-        """All markers are written."""
+        """With all markers written."""
         producer_id, epoch = self.after_end
         taken_over = self.next_producer_epoch != NO_EPOCH
         return replace(
@@ -215,11 +216,12 @@ class Transaction:
             update_ms=now_ms,
         )
 
-    # ---- as records
+    # ---- records
 
     def record(self, transaction_version: int = EPOCH_BUMP_VERSION) -> tuple[bytes, bytes | None]:
-        """(key, value) as Apache Kafka writes them at a level of `transaction.version`: at 0 in version 0, which has
-        no place for what KIP-890 needs.
+        """(key, value) as Apache Kafka writes them at this level of `transaction.version`.
+
+        Level 0 writes values of version 0, which lacks KIP-890's fields.
         """
         version = min(transaction_version, _VALUE_VERSION)
         topics: dict[str, list[int]] = {}

@@ -1,5 +1,5 @@
-"""The classic protocol's requests: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""The handlers of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
-Invariant: one request does the same for a classic group (`join`, `sync`) and for a classic member of a consumer group
-(`consumer_members`). The phases of a rebalance are in `ottla.group.rebalance`. Read `join` first.
+Invariant: a client sees the same protocol from a classic group (`join`, `sync`) and as a classic member of a consumer
+group (`consumer_members`). `ottla.group.rebalance` has the phases of a rebalance. Read `join` first.
 """

@@ -1,11 +1,11 @@
 """Classic members of a consumer group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848).
 
 Rules:
-- The server assigns for them too: no member leads, JoinGroup names no members, SyncGroup brings an assignment and never
-  takes one.
-- The generation is the member's epoch. A heartbeat says "rejoin" when a newer target is there, when partitions must be
-  given up, and when those waited for are free.
-- Told to rejoin, a member has its rebalance timeout to do so; having joined, as long to sync.
+- The server assigns for them too: no member leads, the JoinGroup response lists no members, and SyncGroup returns an
+  assignment and never takes one.
+- The generation is the member's epoch. A heartbeat tells the member to rejoin when there is a newer target, when it
+  must give up partitions, and when the partitions that it waits for are free.
+- A member has its rebalance timeout to rejoin, and the same time again to sync.
 """
 
 from dataclasses import replace
@@ -29,12 +29,12 @@ from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupResponse
 from ottla.wire.record.consumer_protocol import ConsumerProtocolSubscription
 from ottla.wire.type import Malformed
 
-#: From this version on a client can join again with an id it was given (KIP-394).
+#: From this version on a client rejoins with the id that it was given (KIP-394).
 _PROMISES_FROM = 4
 
 
 def join_consumer_group(turn: CommandContext, call: Called, group: ConsumerGroup) -> None:
-    """Let a classic member into a consumer group, or bring it up to date."""
+    """Add a classic member to a consumer group, or update it."""
     request: JoinGroupRequest = call.request
     if not (turn.settings.may_upgrade or turn.settings.may_downgrade):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -117,7 +117,7 @@ def _join(
 
 
 def _downgrades(turn: CommandContext, group: ConsumerGroup, predecessor: ConsumerMember | None) -> bool:
-    """Does the last member of the consumer protocol come back as a classic one?"""
+    """Does the last member of the consumer protocol return as a classic one?"""
     if predecessor is None or predecessor.classic is not None:
         return False
     others = (one for one in group.members.values() if one is not predecessor)
@@ -128,7 +128,7 @@ def _downgrades(turn: CommandContext, group: ConsumerGroup, predecessor: Consume
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[ConsumerMember, ClassicMetadata]:
-    """The classic member that calls, at its present generation."""
+    """The classic member that calls. Raises KafkaError unless it names its present generation."""
     member = group.member(member_id) if instance_id is None else check_instance(group, member_id, instance_id)
     if member.classic is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -144,13 +144,13 @@ def _must_rejoin_soon(turn: CommandContext, group: ConsumerGroup, member: Consum
 
 
 def sync_consumer_group(turn: CommandContext, call: Called, group: ConsumerGroup) -> None:
-    """Give a classic member its assignment."""
+    """Answer a classic member with its assignment."""
     request: SyncGroupRequest = call.request
     member, classic = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
     name, metadata = classic.protocols[0]
     if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (None, name):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    # A member that gives up partitions has rejoined already; it is told again when that is done.
+    # A member that gives up partitions has rejoined already; it is told again when it has given them up.
     if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _must_rejoin_soon(turn, group, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
@@ -167,7 +167,7 @@ def sync_consumer_group(turn: CommandContext, call: Called, group: ConsumerGroup
 
 
 def heartbeat_consumer_group(turn: CommandContext, call: Called, group: ConsumerGroup) -> None:
-    """Note that a classic member is alive and tell it whether it must rejoin."""
+    """Restart a classic member's session and tell it whether it must rejoin."""
     request: HeartbeatRequest = call.request
     member, _ = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
     keep_session(turn, group, member)
@@ -182,7 +182,7 @@ def heartbeat_consumer_group(turn: CommandContext, call: Called, group: Consumer
 def leave_consumer_group(
     turn: CommandContext, group: ConsumerGroup, identities: list[MemberIdentity]
 ) -> list[tuple[MemberIdentity, ErrorCode]]:
-    """Take members out, whatever protocol they speak; an administrator names static ones by instance id alone."""
+    """Remove members of either protocol; an administrator names static ones by instance id alone."""
     leaving: dict[str, ConsumerMember] = {}
     results = []
     for identity in identities:

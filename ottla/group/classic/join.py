@@ -1,14 +1,14 @@
-"""JoinGroup (0-9) to a classic group: who may come in, under which id, and what that sets going.
+"""JoinGroup (0-9) to a classic group: admission, member ids, and the rebalance that follows.
 
 Rules:
-- A dynamic member that does not know its id is given one and must join again with it (version 4 and later): a client
-  that times out and retries must not leave ghosts behind.
-- A static member that comes back without its id takes its old place under a new id, and a user of the old
-  one is fenced. In a stable group that starts no rebalance unless the group's protocol would change.
-- A follower that joins a stable group with the metadata it has already is told the present generation; the leader's
-  join always starts a rebalance, for it is how the leader asks for one.
+- A dynamic member without an id is given one and must join again with it (version 4 and later), so that a client that
+  times out and retries leaves no ghost members behind.
+- A static member that returns without its id takes its old place under a new id, and a user of the old id is fenced. In
+  a stable group this starts no rebalance unless the group's protocol would change.
+- A follower that joins a stable group with unchanged metadata gets the present generation; the leader's join always
+  starts a rebalance, since that is how the leader asks for one.
 
-KIPs: 62 rebalance timeout, 345 static members, 394 promised ids, 814 skip assignment.
+KIPs: 62 (rebalance timeout), 345 (static members), 394 (promised member ids), 814 (skip assignment).
 """
 
 from ottla.coordinator.contract import Called
@@ -35,14 +35,14 @@ from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupResponse
 
-#: From this version on a client can join again with an id it was given (KIP-394).
+#: From this version on a client rejoins with the id that it was given (KIP-394).
 _PROMISES_FROM = 4
 #: From this version on the leader may be told to keep the assignment (KIP-814).
 _SKIP_ASSIGNMENT_FROM = 9
 
 
 def join_group(turn: CommandContext, call: Called) -> None:
-    """Let a member in, and answer at once or when the group's next generation stands."""
+    """Handle JoinGroup: answer at once, or when the group's next generation begins."""
     request: JoinGroupRequest = call.request
     settings = turn.settings
     if not request.group_id:
@@ -56,7 +56,7 @@ def join_group(turn: CommandContext, call: Called) -> None:
         try:
             join_consumer_group(turn, call, group)
         except KafkaError as error:
-            # Here Apache Kafka does not repeat the member's id in an error.
+            # Apache Kafka leaves out the member id in this error.
             turn.answer(call.ticket, JoinGroupResponse(error_code=error.code))
         return
     if not isinstance(group, ClassicGroup):
@@ -65,12 +65,12 @@ def join_group(turn: CommandContext, call: Called) -> None:
         if not request.protocol_type or not request.protocols:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group is not None:
-            # A consumer or streams group without members makes place for a classic one; its offsets stay.
+            # A classic group replaces a consumer or streams group without members; its offsets stay.
             turn.extend(group_tombstones(group))
             turn.timers.cancel_group(request.group_id)
         group = ClassicGroup(request.group_id, state_timestamp_ms=turn.now_ms)
         turn.shard.groups[request.group_id] = group
-        # The group is written before anybody is in it, so that it is there after a restart.
+        # Write the group before its first member joins, so that it exists after a restart.
         turn.append(empty_classic_group_entry(group))
     _join(turn, call, group)
 
@@ -94,12 +94,12 @@ def _join(turn: CommandContext, call: Called, group: ClassicGroup) -> None:
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
-    """The protocols of a request, each name once."""
+    """The protocols of a request, with distinct names."""
     return tuple({protocol.name: protocol.metadata for protocol in request.protocols}.items())
 
 
 def rebalance_timeout_of(request: JoinGroupRequest, version: int) -> int:
-    """Version 0 has no rebalance timeout: the session timeout stands for it."""
+    """The rebalance timeout; in version 0, which has none, the session timeout."""
     return request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms
 
 
@@ -108,8 +108,7 @@ def _has_room(turn: CommandContext, group: ClassicGroup, member_id: str) -> bool
     if group.state is ClassicState.EMPTY:
         return True
     if group.state is ClassicState.PREPARING_REBALANCE:
-        # Counted are those who wait, not those who are members: when the limit was lowered, the last ones to
-        # join again are the ones to go.
+        # Count the waiting joins instead of the members: if the limit was lowered, the last ones to rejoin are refused.
         return member_id in group.joins or len(group.joins) < size_max
     return member_id in group.members or len(group.members) < size_max
 
@@ -164,13 +163,13 @@ def _join_again(turn: CommandContext, call: Called, group: ClassicGroup, member:
         case ClassicState.STABLE if changed or member.member_id == group.leader:
             _update_and_wait(turn, call, group, member)
         case _:
-            # The first answer may have been lost.
+            # A retry: the first response may have been lost.
             turn.answer(call.ticket, join_response(group, member.member_id))
 
 
 def _update_and_wait(turn: CommandContext, call: Called, group: ClassicGroup, member: ClassicMember) -> None:
     request: JoinGroupRequest = call.request
-    # A join ends the sync that the member may still wait for.
+    # A join ends the member's waiting sync.
     answer_sync_error(turn, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
     rebalance_ms = rebalance_timeout_of(request, call.version)
     group.update(member, protocols_of(request), rebalance_ms, request.session_timeout_ms)
@@ -195,7 +194,7 @@ def _return_static(turn: CommandContext, call: Called, group: ClassicGroup, memb
         if group.state is ClassicState.PREPARING_REBALANCE:
             complete_if_all_joined(turn, group)
         else:
-            # The leader may have been told the old id: what it assigns would not reach the new one.
+            # The leader may have the old id, and its assignment would not reach the new one.
             prepare_rebalance(turn, group)
         return
     turn.append(classic_group_entry(group, {one.member_id: one.assignment for one in group.members.values()}))
@@ -203,7 +202,7 @@ def _return_static(turn: CommandContext, call: Called, group: ClassicGroup, memb
         skip = group.leader == member_id
         turn.answer(call.ticket, join_response(group, member_id, skip_assignment=skip))
     else:
-        # Told an id that is not its own for the leader's, it takes itself for a follower and leaves the assignment.
+        # Name the old id as the leader, so that the client acts as a follower and keeps the assignment.
         response = join_response(group, member_id)
         response.leader = leader_before or ""
         response.members = []

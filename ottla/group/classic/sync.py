@@ -1,12 +1,12 @@
 """SyncGroup (0-5), Heartbeat (0-4) and LeaveGroup (0-5) of classic groups.
 
 Rules:
-- The leader's sync brings the assignment. It counts when it is in the log: then the group is stable, and all who wait
-  get their part.
-- A heartbeat says "rejoin" (REBALANCE_IN_PROGRESS) through the whole join phase.
-- An administrator takes out static members by instance id alone (LeaveGroup 3 and later).
+- The leader's sync brings the assignment. When it is committed, the group is stable and all waiting members get their
+  assignments.
+- Heartbeats get REBALANCE_IN_PROGRESS during the join phase.
+- An administrator removes static members by instance id alone (LeaveGroup 3 and later).
 
-KIPs: 345 static members, 559 protocol type and name in SyncGroup, 800 reasons.
+KIPs: 345 (static members), 559 (protocol type and name in SyncGroup), 800 (reasons).
 """
 
 from ottla.coordinator.contract import Called
@@ -37,7 +37,7 @@ _LEAVE_MANY_FROM = 3
 
 
 def sync_group(turn: CommandContext, call: Called) -> None:
-    """Take the leader's assignment; give each member its own."""
+    """Handle SyncGroup: take the leader's assignment, and give each member its own."""
     request: SyncGroupRequest = call.request
     if call.version >= _PROTOCOL_NAMED_FROM and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -75,7 +75,7 @@ def _differs(asked: str | None, held: str | None) -> bool:
 def _take_assignment(turn: CommandContext, group: ClassicGroup, request: SyncGroupRequest) -> None:
     given = {one.member_id: one.assignment for one in request.assignments}
     assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
-    # Replay of this record makes the group stable; the answers wait for its commit.
+    # Replaying this record makes the group stable; the answers wait for its commit.
     turn.append(classic_group_entry(group, assignment))
     for member_id, ticket in group.syncs.items():
         turn.answer(ticket, _sync_response(group, assignment[member_id]))
@@ -90,7 +90,7 @@ def _sync_response(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
 
 
 def heartbeat(turn: CommandContext, call: Called) -> None:
-    """Note that a member is alive and tell it whether it must rejoin."""
+    """Restart a member's session and tell it whether it must rejoin."""
     request: HeartbeatRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -111,12 +111,12 @@ def heartbeat(turn: CommandContext, call: Called) -> None:
 
 
 def leaving_members(request: LeaveGroupRequest, version: int) -> list[MemberIdentity]:
-    """The members that leave: until version 2 a request is for one member."""
+    """The members that leave; up to version 2 a request is for one member."""
     return request.members if version >= _LEAVE_MANY_FROM else [MemberIdentity(member_id=request.member_id)]
 
 
 def leave_group(turn: CommandContext, call: Called) -> None:
-    """Take members out; the others rebalance."""
+    """Handle LeaveGroup: remove members, after which the others rebalance."""
     request: LeaveGroupRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)

@@ -1,4 +1,4 @@
-"""Consumer groups (KIP-848): the heartbeat, the target that the server assigns, each member's way to it.
+"""Consumer groups (KIP-848): the heartbeat, the server-side assignment, and the reconciliation of members.
 
-Invariant: no member waits for another; each gives up what it must and takes what is free. Read `heartbeat` first.
+Invariant: a member waits for others only while they own partitions of its target. Read `heartbeat` first.
 """

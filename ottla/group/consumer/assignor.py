@@ -1,14 +1,14 @@
-"""The server-side assignors `uniform` and `range` of KIP-848: which member gets which partitions. Pure functions.
+"""The server-side assignors `uniform` and `range` of KIP-848. Pure functions.
 
 Rules:
-- `uniform` gives every member as many partitions as every other, give or take one, as far as subscriptions allow, and
-  under that moves as few as it can.
-- `range` gives each member a run of neighbours of every topic, the same run of every topic with as many partitions,
-  so that joins find both sides in one member. It does not look at what members have.
-- Equal subscriptions, counts and former assignments in equal order give an equal result. Static members come first in
-  `range`, by instance id, so that a restart under another member id changes nothing.
+- `uniform` gives every member the same number of partitions, give or take one, as far as subscriptions allow, and moves
+  as few partitions as possible.
+- `range` gives each member a contiguous range of every topic, and the same range in topics with equal partition counts,
+  so that one member has both sides of a join. It ignores the present assignment.
+- The same input in the same order gives the same result. `range` sorts static members first, by instance id, so that a
+  restart under another member id changes nothing.
 
-Like those of Apache Kafka 4, they do not look at racks.
+Like Apache Kafka 4's assignors, they ignore racks.
 """
 
 from bisect import insort
@@ -20,7 +20,7 @@ from ottla.group.state.consumer import Target
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
 
-#: The balancing of members with overlapping subscriptions stops after so many rounds. Each about halves what is left.
+#: The most balancing rounds for members with overlapping subscriptions. Each about halves the imbalance.
 _ROUNDS_MAX = 16
 
 
@@ -28,22 +28,22 @@ _ROUNDS_MAX = 16
 class Subscriber:
     """A member as an assignor sees it."""
 
-    #: The topics it subscribes to, all of which exist.
+    #: The existing topics that the member subscribes to.
     topics: Sequence[Uuid]
-    #: Its target by the assignment before.
+    #: Its present target.
     target: Target = field(default_factory=dict)
     instance_id: str | None = None
 
 
-#: By member id. The order matters where all else is equal.
+#: By member id. The order breaks ties.
 Subscribers = Mapping[str, Subscriber]
-#: How many partitions each topic has.
+#: Topic id -> number of partitions.
 Counts = Mapping[Uuid, int]
 Assignor = Callable[[Subscribers, Counts], dict[str, Target]]
 
 
 def assign_range(members: Subscribers, counts: Counts) -> dict[str, Target]:
-    """Runs of neighbours, topic by topic."""
+    """Assign contiguous ranges, topic by topic."""
     order = sorted(
         members,
         key=lambda member_id: (
@@ -73,7 +73,7 @@ def assign_range(members: Subscribers, counts: Counts) -> dict[str, Target]:
 
 
 def assign_uniform(members: Subscribers, counts: Counts) -> dict[str, Target]:
-    """Even and sticky."""
+    """Assign evenly, with few moves."""
     subscriptions = [frozenset(member.topics) for member in members.values()]
     if all(topics == subscriptions[0] for topics in subscriptions):
         return _assign_alike(members, counts)
@@ -81,7 +81,7 @@ def assign_uniform(members: Subscribers, counts: Counts) -> dict[str, Target]:
 
 
 def _assign_alike(members: Subscribers, counts: Counts) -> dict[str, Target]:
-    """All subscribe to the same: keep what fits into a member's share, deal out the rest."""
+    """Assign for equal subscriptions: keep partitions up to a member's share, deal out the rest."""
     if not members:
         return {}
     topics = dict.fromkeys(next(iter(members.values())).topics)
@@ -112,7 +112,7 @@ def _assign_alike(members: Subscribers, counts: Counts) -> dict[str, Target]:
             room -= len(keeps[topic_id])
         takes_one_more = with_one_more > 0
         if takes_one_more and room and len(members) - index > with_one_more:
-            # The member has room without the extra one: leave that to a member that may have it already.
+            # The member has room anyway: leave the extra partition to a member that may have it already.
             room -= 1
             takes_one_more = False
         with_one_more -= takes_one_more
@@ -132,16 +132,16 @@ def _target(partitions: Mapping[Uuid, Sequence[int]]) -> Target:
 
 
 class _Balance:
-    """Members subscribe to different topics: deal topic by topic to who has least, then even out."""
+    """The assignment for different subscriptions: deal each topic to the least loaded members, then even out."""
 
     def __init__(self, members: Subscribers, counts: Counts) -> None:
         self.member_ids = list(members)
-        #: Indexes into `member_ids`, ascending, of each topic's subscribers.
+        #: Topic id -> indexes of its subscribers in `member_ids`, ascending.
         self.subscribers: dict[Uuid, list[int]] = {}
         for index, member in enumerate(members.values()):
             for topic_id in dict.fromkeys(member.topics):
                 self.subscribers.setdefault(topic_id, []).append(index)
-        #: The owner of each partition of a topic; -1 is none.
+        #: Topic id -> owner of each partition; -1 for none.
         self.owners = {topic_id: [-1] * counts[topic_id] for topic_id in self.subscribers}
         self.loads = [0] * len(members)
         for index, member in enumerate(members.values()):
@@ -169,9 +169,9 @@ class _Balance:
         return {member_id: _target(target) for member_id, target in zip(self.member_ids, found, strict=True)}
 
     def _urgency(self, topic_id: Uuid) -> tuple[float, int, int, int]:
-        """Topics with many partitions for few subscribers go first: they leave least choice."""
+        """The sort key of topics: many partitions for few subscribers go first, since they leave the least choice."""
         subscribers = len(self.subscribers[topic_id])
-        # Among equals Java's order of UUIDs: two signed numbers.
+        # Ties follow Java's order of UUIDs: two signed numbers.
         high, low = (int.from_bytes(half, "big", signed=True) for half in (topic_id[:8], topic_id[8:]))
         return -len(self.owners[topic_id]) / subscribers, subscribers, high, low
 
@@ -186,7 +186,7 @@ class _Balance:
         return sorted(self.subscribers[topic_id], key=lambda member: (self.loads[member], member))
 
     def _deal(self, topic_id: Uuid) -> None:
-        """Give unowned partitions to the members with the fewest, round after round in the order of the first."""
+        """Give unowned partitions to the least loaded members; ties keep the order of the first round."""
         queue = [(self.loads[member], place, member) for place, member in enumerate(self._by_load(topic_id))]
         heapify(queue)
         for partition, owner in enumerate(self.owners[topic_id]):
@@ -196,7 +196,7 @@ class _Balance:
                 heapreplace(queue, (load + 1, place, member))
 
     def _even_out(self, topic_id: Uuid) -> bool:
-        """Move partitions of one topic from who has most to who has least; was there any to move?"""
+        """Move partitions of one topic from the most to the least loaded members; True if any was moved."""
         order = self._by_load(topic_id)
         given: dict[int, list[int]] = {}
         for partition, owner in enumerate(self.owners[topic_id]):
@@ -222,5 +222,5 @@ class _Balance:
         return moved
 
 
-#: By the names that `group.consumer.assignors` and clients use.
+#: The assignors by the names in `group.consumer.assignors` and in requests.
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": assign_uniform, "range": assign_range}

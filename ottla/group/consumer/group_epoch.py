@@ -1,13 +1,14 @@
-"""What follows when a member of a consumer group says something new: its record, the group epoch, its next step.
+"""Process a changed member of a consumer group: its record, the group epoch, its next step.
 
-Used by the heartbeat of the consumer protocol and by the join of a classic member alike.
+The heartbeat of the consumer protocol and the join of a classic member both use it.
 
 Rules:
-- Nothing in memory changes here: everything is computed from the group as it is and written, and replay does it.
-- The group epoch rises when subscriptions change, when what regular expressions mean changes, and when a subscribed
-  topic has changed (its hash has).
-- A regular expression is looked up when a member brings it, again when a topic was created since, and every
-  `group.consumer.regex.refresh.interval.ms`, but not within ten seconds.
+- The durable state does not change here: records are computed from the present group and written, and replay applies
+  them.
+- The group epoch rises when a subscription changes, when a regular expression matches other topics, and when a
+  subscribed topic has changed (by its hash).
+- A regular expression is resolved when a member brings it, again if a topic was created since, and every
+  `group.consumer.regex.refresh.interval.ms`, but at most every ten seconds.
 """
 
 from collections.abc import Mapping
@@ -43,24 +44,24 @@ from ottla.kernel.re2.pattern import Expression, InvalidExpression
 _REGEX_REFRESH_MIN_MS = 10_000
 _REFRESH_INTERVAL_MS = 2_147_483_647
 
-#: Topic id -> partitions that a member says it owns; None if it did not say.
+#: Topic id -> partitions that the member says it owns; None if the request does not say.
 Claimed = Mapping[Uuid, frozenset[int]] | None
 
 
 @frozen
 class Revision:
-    """The group as it will be when what was written so far is replayed."""
+    """The group as it will be when the records of this step are replayed."""
 
     epoch: int
     resolved: Mapping[str, Resolved]
-    #: The member's own subscription changed.
+    #: Did the member's own subscription change?
     subscription_changed: bool
 
 
 def bump_group_epoch(
     turn: CommandContext, group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember
 ) -> Revision:
-    """Write the member if it changed, its regular expression, and the group epoch if that must rise."""
+    """Write the member if it changed, its regular expression, and the group epoch if it must rise."""
     if after != before:
         turn.append(member_entry(group.group_id, after))
     names_changed = after.topics != before.topics
@@ -75,7 +76,7 @@ def bump_group_epoch(
             epoch += 1
             turn.append(epoch_entry(group.group_id, epoch, fresh_hash))
         group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
-        # If what is written here is lost, the epoch in memory stays behind this one and the refresh is due again.
+        # If this record is lost, the epoch in memory stays behind and the refresh is due again.
         group.refresh_epoch = epoch
         if group.has_partition_metadata:
             turn.append(partition_metadata_tombstone(group.group_id))
@@ -85,10 +86,10 @@ def bump_group_epoch(
 def _resolve(
     turn: CommandContext, group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember
 ) -> tuple[dict[str, Resolved], bool]:
-    """What each expression of the group means now, and whether that differs from what was known."""
+    """(the resolved expressions of the group, did the topics of any change?)."""
     unchanged = (after.regex or None) == (before.regex or None)
     if unchanged and not any(_is_stale(turn, known) for known in group.resolved.values()):
-        # Heartbeats come this way all the time.
+        # The common case of heartbeats.
         return group.resolved, False
     resolved = dict(group.resolved)
     members = group.members_with(after)
@@ -110,7 +111,7 @@ def _resolve(
 
 def _is_stale(turn: CommandContext, known: Resolved) -> bool:
     age_ms = turn.now_ms - known.timestamp_ms
-    # A from the future is as old as can be: the clock was set.
+    # A future timestamp counts as stale: the clock was set back.
     if 0 <= age_ms <= _REGEX_REFRESH_MIN_MS:
         return False
     topics_are_newer = known.version < turn.shard.topics_created_version
@@ -137,7 +138,7 @@ def advance(
     target: tuple[int, Target],
     claimed: Claimed,
 ) -> ConsumerMember:
-    """Take the member's next step towards its target and write it."""
+    """The member after its next step towards its target, which is written."""
     assignment_epoch, partitions = target
     if not revision.subscription_changed and member.is_reconciled_to(assignment_epoch):
         return member

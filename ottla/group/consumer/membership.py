@@ -1,11 +1,11 @@
-"""The members of a consumer group: joining, coming back, falling silent, being fenced.
+"""The membership of a consumer group: joining, static members, sessions, fencing.
 
 Rules:
-- A static member that comes back takes over the place, the target and the partitions of the one with its instance id.
-  Two of the consumer protocol cannot have it at once: the first must have left for a while (epoch -2).
-- A member that is silent for its session timeout, or that does not give up partitions within its rebalance timeout,
-  is fenced: its partitions are free at once.
-- When only classic members stay, the group becomes a classic one again.
+- A static member that returns takes over the place, the target and the partitions of its predecessor with the same
+  instance id. With the consumer protocol the predecessor must have left temporarily (epoch -2).
+- A member that is silent for its session timeout, or does not give up partitions within its rebalance timeout, is
+  fenced: its partitions are free at once.
+- When only classic members remain, the group becomes a classic group again.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ _OF_MEMBERS = (Alarm.SESSION, Alarm.REBALANCE, Alarm.MEMBER_JOIN, Alarm.MEMBER_S
 
 
 def check_room(turn: CommandContext, group: ConsumerGroup, member_id: str) -> None:
-    """Raise GROUP_MAX_SIZE_REACHED if a new member does not fit in."""
+    """Raise GROUP_MAX_SIZE_REACHED if the group has no room for a new member."""
     size_max = turn.settings.group_consumer_max_size
     if len(group.members) >= size_max and member_id not in group.members:
         raise KafkaError(
@@ -43,7 +43,7 @@ def check_room(turn: CommandContext, group: ConsumerGroup, member_id: str) -> No
 
 
 def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The static member, if it is this one."""
+    """The static member. Raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if `member_id` is not its id."""
     member = group.static_member(instance_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
@@ -56,7 +56,7 @@ def check_instance(group: ConsumerGroup, member_id: str, instance_id: str) -> Co
 
 
 def check_epoch(member: ConsumerMember, epoch: int, claimed: Claimed) -> None:
-    """Raise FENCED_MEMBER_EPOCH unless the epoch is the member's, or the one before and it owns no more than it has."""
+    """Raise FENCED_MEMBER_EPOCH unless `epoch` is the member's, or its previous one and it claims only what it owns."""
     if epoch in (0, member.epoch):
         return
     lost_answer = (
@@ -77,7 +77,7 @@ def check_epoch(member: ConsumerMember, epoch: int, claimed: Claimed) -> None:
 def take_static_place(
     turn: CommandContext, group: ConsumerGroup, member_id: str, instance_id: str, *, classic: bool
 ) -> ConsumerMember:
-    """The static member that joins: new, or its predecessor under its own id, the records of that written."""
+    """The joining static member: new, or its predecessor under the new id, whose replacement is written."""
     before = group.static_member(instance_id)
     if before is None:
         return group.members.get(member_id) or ConsumerMember(member_id)
@@ -98,7 +98,7 @@ def take_static_place(
 
 
 def leave_for_a_while(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """A static member will be back: it keeps its partitions, and its next life has had them all along."""
+    """Record that a static member left temporarily; it keeps its partitions for its return."""
     away = replace(
         member,
         epoch=LEAVE_STATIC_EPOCH,
@@ -109,7 +109,7 @@ def leave_for_a_while(turn: CommandContext, group: ConsumerGroup, member: Consum
 
 
 def fence(turn: CommandContext, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
-    """Take members out: the group epoch rises, or the group becomes a classic one."""
+    """Remove members: the group epoch rises, or the group becomes a classic group."""
     if not members:
         return
     if may_downgrade(turn, group, members):
@@ -132,7 +132,7 @@ def fence(turn: CommandContext, group: ConsumerGroup, members: Sequence[Consumer
 
 
 def keep_session(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member gave a sign of life."""
+    """Restart the member's session."""
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     else:
@@ -142,13 +142,13 @@ def keep_session(turn: CommandContext, group: ConsumerGroup, member: ConsumerMem
 
 
 def cancel_timers(turn: CommandContext, group: ConsumerGroup, member_id: str) -> None:
-    """The member is gone: nothing of it is waited for."""
+    """Cancel all deadlines of a removed member."""
     for alarm in _OF_MEMBERS:
         turn.timers.cancel(TimerKey(alarm, group.group_id, member_id))
 
 
 def start_sessions(turn: CommandContext, group: ConsumerGroup) -> None:
-    """The log is loaded: every member gets its full time."""
+    """Restart the deadlines of all members after the log is loaded."""
     for member in group.members.values():
         keep_session(turn, group, member)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
@@ -157,13 +157,13 @@ def start_sessions(turn: CommandContext, group: ConsumerGroup) -> None:
 
 
 def expire_rebalance(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
-    """The member was told to give up partitions and has not done so in its rebalance timeout."""
+    """Fence a member that has not given up its revoked partitions within its rebalance timeout."""
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         fence(turn, group, [member])
 
 
 def notice_topics(shard: Shard, names: Sequence[str]) -> None:
-    """Let the groups that subscribe to these topics look at them at their next heartbeat."""
+    """Have the groups that subscribe to these topics check them at their next heartbeat."""
     for group in shard.groups.values():
         if isinstance(group, ConsumerGroup):
             subscribed = subscribed_topics(group.members.values(), group.resolved)

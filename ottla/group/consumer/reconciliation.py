@@ -1,13 +1,14 @@
-"""A member's way from what it has to its target (KIP-848); no member waits for another beyond what it must.
+"""Reconcile a member's assignment with its target (KIP-848), waiting for other members only where necessary.
 
-    STABLE                 it has what the target of its epoch says
-    UNREVOKED_PARTITIONS   it must first give up partitions; it stays in its epoch and asks for nothing new
-    UNRELEASED_PARTITIONS  it is in the target's epoch and waits for partitions that others must give up first
+    STABLE                 the member has the target of its epoch
+    UNREVOKED_PARTITIONS   it must give up partitions first; it stays in its epoch and gets nothing new
+    UNRELEASED_PARTITIONS  it is in the target's epoch and waits for partitions that others must give up
 
 Rules:
-- Revoke before assign: a member that owns something it should not have gets nothing new until it says it gave it up.
-- A partition is assigned only when it has no owner any more.
-- A partition that stays keeps the epoch since when it is the member's, and commits of that epoch stay good.
+- Revoke before assign: a member that owns a partition outside its target gets nothing new until it reports that it gave
+  the partition up.
+- A partition is assigned only when it has no owner.
+- A kept partition keeps its assignment epoch, and commits of that epoch stay valid.
 """
 
 from collections.abc import Mapping
@@ -21,22 +22,22 @@ from ottla.kernel.ids import Uuid
 
 @frozen
 class Goal:
-    """Where a member must get to, and what stands in its way."""
+    """The target of a member, and the facts that constrain its next step."""
 
     assignment_epoch: int
     target: Target
-    #: What it subscribes to now. The target may be of a former subscription.
+    #: The topics of its present subscription. The target may be for an earlier one.
     topic_ids: frozenset[Uuid]
     #: The owner of each partition.
     owners: Mapping[tuple[Uuid, int], str]
-    #: What the member says it owns; None if it did not say.
+    #: The partitions that the member says it owns; None if the request does not say.
     claimed: Mapping[Uuid, frozenset[int]] | None
-    #: Its subscription has just changed: what it no longer subscribes to is taken away even without a new target.
+    #: Did its subscription just change? Then unsubscribed topics are revoked even without a new target.
     subscription_changed: bool
 
 
 def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """The member after its next step; the same object if there is none to take."""
+    """The member after its next step; the same object if there is none."""
     match member.state:
         case MemberState.STABLE:
             if member.epoch != goal.assignment_epoch:
@@ -49,7 +50,7 @@ def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
         case MemberState.UNRELEASED_PARTITIONS:
             return _advance(member, goal, member.epoch)
         case _:
-            # A newer coordinator left it in a state that we do not know: it starts again, with nothing.
+            # A newer version wrote an unknown state: the member must start over without partitions.
             if goal.claimed is None or any(goal.claimed.values()):
                 raise KafkaError(
                     ErrorCode.FENCED_MEMBER_EPOCH,
@@ -60,14 +61,14 @@ def reconcile(member: ConsumerMember, goal: Goal) -> ConsumerMember:
 
 
 def _claims(owned: Owned, goal: Goal) -> bool:
-    """Does the member own any of these still? If it does not say, it may."""
+    """May the member still own any of these? True if the request does not say."""
     if goal.claimed is None:
         return True
     return any(not goal.claimed.get(topic_id, frozenset()).isdisjoint(epochs) for topic_id, epochs in owned.items())
 
 
 def _drop_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
-    """Take away the topics it no longer subscribes to, and leave all else for the next target."""
+    """Revoke the topics that the member no longer subscribes to; the rest waits for the next target."""
     assigned = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id in goal.topic_ids}
     if len(assigned) == len(member.assigned):
         return member
@@ -87,7 +88,7 @@ def _drop_unsubscribed(member: ConsumerMember, goal: Goal) -> ConsumerMember:
 
 
 def _advance(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
-    """Give up what it should not have; if that is done, take what is free."""
+    """Revoke what is not in the target; if that is done, assign what is free."""
     assigned: dict[Uuid, dict[int, int]] = {}
     revoking: dict[Uuid, dict[int, int]] = {}
     gains: dict[Uuid, list[int]] = {}
@@ -105,7 +106,7 @@ def _advance(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
             if partition in keeps:
                 continue
             owner = goal.owners.get((topic_id, partition))
-            # What it is itself about to give up is free for it.
+            # A partition that the member itself is giving up is free for it.
             if owner is None or partition in member.revoking.get(topic_id, {}):
                 gains.setdefault(topic_id, []).append(partition)
             else:

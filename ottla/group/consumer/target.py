@@ -1,9 +1,9 @@
-"""The target: what each member of a consumer group should have, computed when the group epoch has risen.
+"""The target assignment of a consumer group, computed when the group epoch has risen.
 
 Rules:
-- The assignor is the one that most members name; none named, the first of `group.consumer.assignors`.
-- At most one target in `group.consumer.assignment.interval.ms`; between, members live by the last one.
-- Only members whose target changes are written.
+- The assignor is the one that most members name, or the first of `group.consumer.assignors` if none does.
+- At most one target is computed per `group.consumer.assignment.interval.ms`; until then the last one applies.
+- Only changed targets are written.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from ottla.kernel.ids import Uuid
 
 
 def preferred_assignor(members: Iterable[ConsumerMember], settings: CoordinatorSettings) -> str:
-    """The assignor with the most votes; of equals `uniform`, which Apache Kafka's map has first."""
+    """The assignor with the most votes; a tie goes to `uniform`, as in Apache Kafka."""
     votes: dict[str, int] = {}
     for member in members:
         if member.assignor:
@@ -28,7 +28,7 @@ def preferred_assignor(members: Iterable[ConsumerMember], settings: CoordinatorS
 def update_target(
     turn: CommandContext, group: ConsumerGroup, member: ConsumerMember, epoch: int, resolved: Mapping[str, Resolved]
 ) -> tuple[int, Target]:
-    """(assignment epoch, what this member should have), after a new target if one is due."""
+    """(assignment epoch, target of this member), computing a new target if one is due."""
     present = group.target_of(member.member_id, member.instance_id)
     if group.assignment_epoch >= epoch or not _may_compute(turn, group):
         return group.assignment_epoch, present

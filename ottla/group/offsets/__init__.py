@@ -1,4 +1,4 @@
-"""Requests about committed offsets: OffsetCommit, TxnOffsetCommit, OffsetDelete (`commit`) and OffsetFetch (`fetch`).
+"""The handlers of OffsetCommit, TxnOffsetCommit and OffsetDelete (`commit`) and of OffsetFetch (`fetch`).
 
-Invariant: an offset is committed when its record is; what an open transaction holds back is not seen.
+Invariant: an offset is committed when its record is; the offsets of an open transaction are not visible.
 """

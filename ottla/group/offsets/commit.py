@@ -1,14 +1,14 @@
-"""OffsetCommit (2-10), TxnOffsetCommit (0-6) and OffsetDelete (0): who may change which offsets.
+"""OffsetCommit (2-10), TxnOffsetCommit (0-6) and OffsetDelete (0): validate and write offsets.
 
 Rules:
-- Without a member id and a generation (an administrator, or a consumer that assigns itself) one may commit only while
-  the group has no members; a group that is not there is made by its first offset.
-- A partition fails alone. Of a member of a consumer or streams group that lags behind its epoch a commit still counts
-  for the partitions it has had since before.
-- A transactional commit becomes visible with its marker; the group's state does not matter to it, its members do.
+- A commit without member id and generation (by an administrator, or a consumer without a group) is accepted only while
+  the group has no members; a group's first offset creates it.
+- Each partition has its own result. A commit with an older epoch by a member of a consumer or streams group is accepted
+  if every partition in it was assigned to the member in that epoch or before.
+- A transactional commit becomes visible with its marker. It checks the member, but not the group's state.
 
-KIPs: 211 expiry, 345 static members, 447 fencing in transactions, 516 topic ids, 848 member epochs, 1071 streams
-groups, 1251 assignment epochs.
+KIPs: 211 (expiration), 345 (static members), 447 (fencing in transactions), 516 (topic ids), 848 (member epochs), 1071
+(streams groups), 1251 (assignment epochs).
 """
 
 from collections.abc import Callable
@@ -48,10 +48,10 @@ from ottla.wire.api.txn_offset_commit import (
 )
 
 _Partition = OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition
-#: From this version on topics are named by id.
+#: From this version on topics are identified by id.
 _TOPIC_IDS_FROM = 10
 _TXN_TOPIC_IDS_FROM = 6
-#: From this version on members of consumer groups may commit, and a group that is not there has an error of its own.
+#: From this version on members of consumer groups may commit, and a missing group is GROUP_ID_NOT_FOUND.
 _MEMBER_EPOCHS_FROM = 9
 
 #: Raises if the member may not commit this partition (topic id, topic, partition).
@@ -59,11 +59,11 @@ _PartitionCheck = Callable[[Uuid, str, int], None]
 
 
 def commit_offsets(turn: CommandContext, call: Called) -> None:
-    """Write the offsets that may be committed."""
+    """Handle OffsetCommit: write the accepted offsets."""
     request: OffsetCommitRequest = call.request
     by_id = call.version >= _TOPIC_IDS_FROM
     found = [(topic, _topic_of(turn, topic, by_id=by_id)) for topic in request.topics]
-    # A topic that is there, and of which nothing is committed, is not answered.
+    # Leave existing topics without partitions out of the response.
     found = [each for each in found if each[0].partitions or not _is_there(turn, each[1][1])]
     if not any(any(exists) for _, (_, _, exists) in found) and request.topics:
         turn.answer(call.ticket, _refused(found, ErrorCode.NONE))
@@ -93,7 +93,7 @@ def commit_offsets(turn: CommandContext, call: Called) -> None:
 def _topic_of(
     turn: CommandContext, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, *, by_id: bool
 ) -> tuple[Uuid, str | None, list[bool]]:
-    """(id, name or None if the id is unknown, for each partition whether it is there)."""
+    """(topic id, name or None if the id is unknown, does each partition exist?)."""
     topics = turn.shard.topics
     name = topics.topic_name(topic.topic_id) if by_id else topic.name
     count = 0 if name is None else topics.partition_count(name)
@@ -108,7 +108,7 @@ def _is_there(turn: CommandContext, name: str | None) -> bool:
 def _refused(
     found: list[tuple[OffsetCommitRequestTopic, tuple[Uuid, str | None, list[bool]]]], code: ErrorCode
 ) -> OffsetCommitResponse:
-    """Nothing is committed: `code` says why, except of what is not there."""
+    """The response when nothing is committed: `code` for existing partitions, an error of its own for unknown ones."""
     response = OffsetCommitResponse()
     for topic, (_, name, exists) in found:
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -123,7 +123,7 @@ def _refused(
 
 
 def _refusal(turn: CommandContext, name: str | None, partition: _Partition, *, there: bool) -> ErrorCode:
-    """Why the offset of a partition is not taken; NONE if it is. `name` None: the topic's id is unknown."""
+    """The error of one partition, or NONE. `name` is None if the topic id is unknown."""
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not there:
@@ -158,7 +158,7 @@ def _check_commit(turn: CommandContext, call: Called, group_id: str) -> _Partiti
         return _anything
     check = check_member(group, request.member_id, request.group_instance_id, generation, call.version)
     if isinstance(group, ClassicGroup) and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
-        # A commit is a sign of life.
+        # A commit keeps the session alive.
         keep_alive(turn, group, group.members[request.member_id])
     return check
 
@@ -166,7 +166,7 @@ def _check_commit(turn: CommandContext, call: Called, group_id: str) -> _Partiti
 def check_member(
     group: Group, member_id: str, instance_id: str | None, generation: int, version: int, transactional: bool = False
 ) -> _PartitionCheck:
-    """Whether this member may commit at all; what is returned says it for a partition."""
+    """Raise KafkaError if this member may not commit; returns the check of each partition."""
     if isinstance(group, ShareGroup):
         raise _no_consumers(group)
     if isinstance(group, ConsumerGroup):
@@ -182,18 +182,18 @@ def check_member(
     elif not transactional and not group.is_empty:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if not transactional and group.state is ClassicState.COMPLETING_REBALANCE:
-        # The member knows the generation and not yet its assignment: it has nothing to commit for.
+        # The member has the generation but no assignment yet, so it has nothing to commit.
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     return _anything
 
 
 def _no_consumers(group: ShareGroup) -> KafkaError:
-    """A share group has its offsets elsewhere."""
+    """The error for share groups, whose offsets the share coordinator has."""
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
 
 
 def _anything(topic_id: Uuid, topic: str, partition: int) -> None:
-    """The commit does not depend on the partition."""
+    """Accept every partition."""
 
 
 def _check_consumer(
@@ -245,12 +245,12 @@ def _check_streams(
 
 
 def _stale(member: ConsumerMember) -> KafkaError:
-    """A member that speaks the classic protocol knows its epoch as a generation."""
+    """The error of a stale epoch, which is the generation for a classic member."""
     return KafkaError(ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION)
 
 
 def commit_transactional_offsets(turn: CommandContext, call: Called) -> None:
-    """Write offsets that count when the producer's transaction is committed."""
+    """Handle TxnOffsetCommit: write offsets that become visible when the transaction commits."""
     request: TxnOffsetCommitRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -294,13 +294,13 @@ def _check_transactional(group: Group, request: TxnOffsetCommitRequest, version:
         )
     except KafkaError as failure:
         if failure.code is ErrorCode.STALE_MEMBER_EPOCH:
-            # Producers know no other word for it.
+            # Producers only understand this code.
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from failure
         raise
 
 
 def delete_offsets(turn: CommandContext, call: Called) -> None:
-    """Forget offsets of topics that the group does not use any more."""
+    """Handle OffsetDelete: delete offsets of topics that the group does not subscribe to."""
     request: OffsetDeleteRequest = call.request
     group_id = request.group_id
     if not group_id:

@@ -1,12 +1,12 @@
-"""OffsetFetch (1-10): what a group has committed.
+"""OffsetFetch (1-10): the committed offsets of groups.
 
 Rules:
-- Up to version 7 a request is for one group, from 8 on for several; inside it is always several.
-- `topics` null asks for everything the group has committed.
-- `require_stable` holds back what an open transaction may still change (UNSTABLE_OFFSET_COMMIT).
-- A topic that was deleted and made again is another topic: offsets of the old id are not given to who asks by id.
+- Up to version 7 a request is for one group, from 8 on for several; the code always handles a list.
+- `topics` null asks for all committed offsets of the group.
+- With `require_stable` a partition with a pending transactional commit gets UNSTABLE_OFFSET_COMMIT.
+- A topic that was deleted and created again is another topic: a request by id does not get offsets of the old id.
 
-KIPs: 98, 447 stable offsets, 516 topic ids, 709 several groups, 848 member epochs.
+KIPs: 98, 447 (stable offsets), 516 (topic ids), 709 (several groups), 848 (member epochs).
 """
 
 from ottla.coordinator.contract import Called
@@ -30,14 +30,14 @@ from ottla.wire.api.offset_fetch import (
 
 #: From this version on a request is for several groups.
 GROUPS_FROM = 8
-#: From this version on a group has an error of its own, outside its partitions.
+#: From this version on a group has an error field of its own.
 _GROUP_ERROR_FROM = 2
-#: From this version on topics are named by id.
+#: From this version on topics are identified by id.
 _TOPIC_IDS_FROM = 10
 
 
 def fetch_offsets(turn: CommandContext, call: Called) -> None:
-    """Answer with the committed offsets of each group asked for."""
+    """Handle OffsetFetch."""
     request: OffsetFetchRequest = call.request
     asked = groups_asked(request, call.version)
     groups = [_fetch_group(turn, one, request.require_stable, call.version) for one in asked]
@@ -45,7 +45,7 @@ def fetch_offsets(turn: CommandContext, call: Called) -> None:
 
 
 def groups_asked(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
-    """The groups of a request, whatever its version."""
+    """The groups of a request of any version."""
     if version >= GROUPS_FROM:
         return request.groups
     topics = request.topics
@@ -62,7 +62,7 @@ def groups_asked(request: OffsetFetchRequest, version: int) -> list[OffsetFetchR
 
 
 def fetch_response(groups: list[OffsetFetchResponseGroup], version: int) -> OffsetFetchResponse:
-    """The response of that version for these groups."""
+    """The response for these groups in the form of `version`."""
     if version >= GROUPS_FROM:
         return OffsetFetchResponse(groups=groups)
     (group,) = groups
@@ -86,7 +86,7 @@ def fetch_response(groups: list[OffsetFetchResponseGroup], version: int) -> Offs
 
 
 def group_error(group: OffsetFetchRequestGroup, error: ErrorCode, version: int) -> OffsetFetchResponseGroup:
-    """The answer for a group that fails as a whole."""
+    """The response part of a group that fails as a whole."""
     if version >= _GROUP_ERROR_FROM:
         return OffsetFetchResponseGroup(group_id=group.group_id, error_code=error)
     return OffsetFetchResponseGroup(
@@ -139,7 +139,7 @@ def _fetch_group(
 
 
 def _check_epoch(group: ConsumerGroup | StreamsGroup, member_id: str | None, epoch: int) -> None:
-    """A member that says who it is must be up to date; who does not say so may read."""
+    """Raise KafkaError if the request names a member with another epoch. A request without a member may read."""
     if member_id is None and epoch < 0:
         return
     member = group.member(member_id or "")
@@ -192,7 +192,7 @@ def _everything(
         if version >= _TOPIC_IDS_FROM:
             found = turn.shard.topics.topic_id(name)
             if found is None:
-                # By id a topic that is gone cannot be told.
+                # A deleted topic has no id to return.
                 continue
             topic_id = found
         topics.append(

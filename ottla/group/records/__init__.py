@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets`: from state to bytes (`encode*`), and what each does to the state (`replay*`).
+"""The records of `__consumer_offsets`: encoding of state (`encode*`) and replay into the state (`replay*`).
 
-Invariant: bytes are Apache Kafka 4.3's, and `replay` is the only way that state changes. Read `encode` beside `replay`.
+Invariant: the bytes are Apache Kafka 4.3's, and only replay changes durable state. Read `encode` beside `replay`.
 """

@@ -1,6 +1,6 @@
-"""The records of `__consumer_offsets`: from state to bytes, in the versions that Apache Kafka 4.3 writes.
+"""Encode the records of `__consumer_offsets`, in the versions that Apache Kafka 4.3 writes.
 
-A record that deletes has the key of the record it deletes and no value.
+A tombstone has the key of the record that it deletes and no value.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from ottla.wire.record.offset import (
 )
 
 _GROUP_METADATA_VERSION = 3
-#: Version 4 has the topic id; only version 1 has the expiry that old clients set.
+#: Version 4 has the topic id; only version 1 has the expiration time that old clients set.
 _OFFSET_VERSION = 4
 _OFFSET_VERSION_WITH_EXPIRY = 1
 
@@ -43,7 +43,7 @@ _OFFSET_VERSION_WITH_EXPIRY = 1
 
 
 def classic_group_entry(group: ClassicGroup, assignment: Mapping[str, bytes]) -> Entry:
-    """The group with its members and their assignment."""
+    """The record of a group with its members and their assignment."""
     return _classic_entry(
         group.group_id,
         GroupMetadataValue(
@@ -70,7 +70,7 @@ def classic_group_entry(group: ClassicGroup, assignment: Mapping[str, bytes]) ->
 
 
 def empty_classic_group_entry(group: ClassicGroup) -> Entry:
-    """A group that was just made."""
+    """The record of a new group."""
     value = GroupMetadataValue(
         protocol_type="", generation=0, protocol=None, leader=None, current_state_timestamp=group.state_timestamp_ms
     )
@@ -82,7 +82,7 @@ def _classic_entry(group_id: str, value: GroupMetadataValue) -> Entry:
 
 
 def classic_group_tombstone(group_id: str) -> Entry:
-    """What removes a classic group."""
+    """The tombstone of a classic group."""
     return key_bytes(GroupMetadataKey(group=group_id)), None
 
 
@@ -90,7 +90,7 @@ def classic_group_tombstone(group_id: str) -> Entry:
 
 
 def offset_entry(group_id: str, topic: str, partition: int, committed: Committed) -> Entry:
-    """A committed offset."""
+    """The record of a committed offset."""
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -104,7 +104,7 @@ def offset_entry(group_id: str, topic: str, partition: int, committed: Committed
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> Entry:
-    """What removes a committed offset."""
+    """The tombstone of a committed offset."""
     return _offset_key(group_id, topic, partition), None
 
 
@@ -116,7 +116,7 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def member_entry(group_id: str, member: ConsumerMember) -> Entry:
-    """What a member says of itself."""
+    """The record of a member's metadata."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -140,13 +140,13 @@ def member_entry(group_id: str, member: ConsumerMember) -> Entry:
 
 
 def epoch_entry(group_id: str, epoch: int, metadata_hash: int) -> Entry:
-    """The group itself."""
+    """The record of the group epoch."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return key_bytes(ConsumerGroupMetadataKey(group_id=group_id)), value_bytes(value, 0)
 
 
 def target_entry(group_id: str, member_id: str, target: Target) -> Entry:
-    """What a member should have."""
+    """The record of a member's target."""
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()
@@ -159,13 +159,13 @@ def target_entry(group_id: str, member_id: str, target: Target) -> Entry:
 
 
 def assignment_epoch_entry(group_id: str, epoch: int, timestamp_ms: int) -> Entry:
-    """The group epoch of the target, and when it was computed."""
+    """The record of the target's group epoch and time."""
     value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
     return key_bytes(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id)), value_bytes(value, 0)
 
 
 def current_entry(group_id: str, member: ConsumerMember) -> Entry:
-    """What a member has."""
+    """The record of a member's current assignment."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -187,7 +187,7 @@ def _owned(owned: Owned) -> list[TopicPartitions]:
 
 
 def regex_entry(group_id: str, regex: str, resolved: Resolved) -> Entry:
-    """What a regular expression means."""
+    """The record of a resolved regular expression."""
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
     )
@@ -195,7 +195,7 @@ def regex_entry(group_id: str, regex: str, resolved: Resolved) -> Entry:
 
 
 def regex_tombstone(group_id: str, regex: str) -> Entry:
-    """The regular expression is not used any more."""
+    """The tombstone of a regular expression."""
     return _regex_key(group_id, regex), None
 
 
@@ -204,12 +204,12 @@ def _regex_key(group_id: str, regex: str) -> bytes:
 
 
 def partition_metadata_tombstone(group_id: str) -> Entry:
-    """What removes the record for which the metadata hash has come."""
+    """The tombstone of the record that the metadata hash has replaced."""
     return key_bytes(ConsumerGroupPartitionMetadataKey(group_id=group_id)), None
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[Entry]:
-    """What removes a member: what it has, what it should have, itself."""
+    """The tombstones of a member: current assignment, target, metadata."""
     return [
         (key_bytes(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)), None),
         (key_bytes(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)), None),
@@ -218,7 +218,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[Entry]:
 
 
 def consumer_group_tombstones(group: ConsumerGroup, renamed: Mapping[str, str] | None = None) -> list[Entry]:
-    """What removes a group with its members; `renamed` says who has meanwhile taken whose place."""
+    """The tombstones of a group and its members; `renamed`: old -> new id of members replaced in this step."""
     group_id = group.group_id
     members = [(renamed or {}).get(member_id, member_id) for member_id in group.members]
     removed = [member_tombstones(group_id, member_id) for member_id in members]

@@ -1,6 +1,6 @@
-"""The records of share groups in `__consumer_offsets`: from state to bytes, as Apache Kafka 4.3 writes them.
+"""Encode the records of share groups in `__consumer_offsets`, as Apache Kafka 4.3 writes them.
 
-A record that deletes has the key of the record it deletes and no value.
+A tombstone has the key of the record that it deletes and no value.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,7 +29,7 @@ from ottla.wire.record.share_group import TopicInfo, TopicPartition, TopicPartit
 
 
 def share_member_entry(group_id: str, member: ShareMember) -> Entry:
-    """What a member says of itself."""
+    """The record of a member's metadata."""
     value = ShareGroupMemberMetadataValue(
         rack_id=member.rack_id,
         client_id=member.client_id,
@@ -40,13 +40,13 @@ def share_member_entry(group_id: str, member: ShareMember) -> Entry:
 
 
 def share_epoch_entry(group_id: str, epoch: int, metadata_hash: int) -> Entry:
-    """The group itself."""
+    """The record of the group epoch."""
     value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return key_bytes(ShareGroupMetadataKey(group_id=group_id)), value_bytes(value)
 
 
 def share_target_entry(group_id: str, member_id: str, target: Target) -> Entry:
-    """What a member should have."""
+    """The record of a member's target."""
     value = ShareGroupTargetAssignmentMemberValue(
         topic_partitions=[
             TopicPartition(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in target.items()
@@ -59,13 +59,13 @@ def share_target_entry(group_id: str, member_id: str, target: Target) -> Entry:
 
 
 def share_assignment_epoch_entry(group_id: str, epoch: int, timestamp_ms: int) -> Entry:
-    """The group epoch of the target, and when it was computed."""
+    """The record of the target's group epoch and time."""
     value = ShareGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
     return key_bytes(ShareGroupTargetAssignmentMetadataKey(group_id=group_id)), value_bytes(value)
 
 
 def share_current_entry(group_id: str, member: ShareMember) -> Entry:
-    """What a member has."""
+    """The record of a member's current assignment."""
     value = ShareGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -84,7 +84,7 @@ def share_current_entry(group_id: str, member: ShareMember) -> Entry:
 def state_partition_entry(
     group_id: str, initializing: Held, initialized: Held, deleting: Mapping[Uuid, str] | Collection[tuple[Uuid, str]]
 ) -> Entry:
-    """The partitions whose state the share coordinator holds, or is about to."""
+    """The record of the partitions whose state the share coordinator has, creates or deletes."""
     names = deleting.items() if isinstance(deleting, Mapping) else deleting
     value = ShareGroupStatePartitionMetadataValue(
         initializing_topics=_infos(initializing),
@@ -102,7 +102,7 @@ def _infos(held: Held) -> list[TopicPartitionsInfo]:
 
 
 def share_member_tombstones(group_id: str, member_id: str) -> list[Entry]:
-    """What removes a member: what it has, what it should have, itself."""
+    """The tombstones of a member: current assignment, target, metadata."""
     return [
         (key_bytes(ShareGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)), None),
         (key_bytes(ShareGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)), None),
@@ -111,7 +111,7 @@ def share_member_tombstones(group_id: str, member_id: str) -> list[Entry]:
 
 
 def share_group_tombstones(group: ShareGroup) -> list[Entry]:
-    """What removes a group without members."""
+    """The tombstones of a group without members."""
     return [
         (key_bytes(ShareGroupTargetAssignmentMetadataKey(group_id=group.group_id)), None),
         (key_bytes(ShareGroupStatePartitionMetadataKey(group_id=group.group_id)), None),

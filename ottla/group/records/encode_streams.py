@@ -1,6 +1,6 @@
-"""The records of streams groups in `__consumer_offsets`: from state to bytes, as Apache Kafka 4.3 writes them.
+"""Encode the records of streams groups in `__consumer_offsets`, as Apache Kafka 4.3 writes them.
 
-A record that deletes has the key of the record it deletes and no value.
+A tombstone has the key of the record that it deletes and no value.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from ottla.wire.record.streams_group import Endpoint, KeyValue, LastAssignmentCo
 
 
 def streams_member_entry(group_id: str, member: StreamsMember) -> Entry:
-    """What a member says of itself."""
+    """The record of a member's metadata."""
     value = StreamsGroupMemberMetadataValue(
         instance_id=member.instance_id,
         rack_id=member.rack_id,
@@ -44,14 +44,14 @@ def streams_member_entry(group_id: str, member: StreamsMember) -> Entry:
 
 
 def topology_entry(group_id: str, topology: Topology) -> Entry:
-    """What the application consists of."""
+    """The record of the application's topology."""
     return key_bytes(StreamsGroupTopologyKey(group_id=group_id)), value_bytes(topology_value(topology))
 
 
 def streams_epoch_entry(
     group_id: str, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Mapping[str, str]
 ) -> Entry:
-    """The group itself."""
+    """The record of the group epoch."""
     value = StreamsGroupMetadataValue(
         epoch=epoch,
         metadata_hash=metadata_hash,
@@ -62,7 +62,7 @@ def streams_epoch_entry(
 
 
 def streams_target_entry(group_id: str, member_id: str, target: TaskSet) -> Entry:
-    """What a member should have."""
+    """The record of a member's target."""
     value = StreamsGroupTargetAssignmentMemberValue(
         active_tasks=_ids(target.active), standby_tasks=_ids(target.standby), warmup_tasks=_ids(target.warmup)
     )
@@ -80,13 +80,13 @@ def _ids(tasks: Tasks) -> list[TaskIds]:
 
 
 def streams_assignment_epoch_entry(group_id: str, epoch: int, timestamp_ms: int) -> Entry:
-    """The group epoch of the target, and when it was computed."""
+    """The record of the target's group epoch and time."""
     value = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=timestamp_ms)
     return key_bytes(StreamsGroupTargetAssignmentMetadataKey(group_id=group_id)), value_bytes(value)
 
 
 def streams_current_entry(group_id: str, member: StreamsMember) -> Entry:
-    """What a member has."""
+    """The record of a member's current assignment."""
     value = StreamsGroupCurrentMemberAssignmentValue(
         member_epoch=member.epoch,
         previous_member_epoch=member.previous_epoch,
@@ -123,7 +123,7 @@ def _without_epochs(tasks: Tasks) -> list[TaskIdsWithEpochs]:
 
 
 def streams_member_tombstones(group_id: str, member_id: str) -> list[Entry]:
-    """What removes a member: what it has, what it should have, itself."""
+    """The tombstones of a member: current assignment, target, metadata."""
     return [
         (key_bytes(StreamsGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)), None),
         (key_bytes(StreamsGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)), None),
@@ -132,7 +132,7 @@ def streams_member_tombstones(group_id: str, member_id: str) -> list[Entry]:
 
 
 def streams_group_tombstones(group: StreamsGroup) -> list[Entry]:
-    """What removes a group without members."""
+    """The tombstones of a group without members."""
     return [
         (key_bytes(StreamsGroupTargetAssignmentMetadataKey(group_id=group.group_id)), None),
         (key_bytes(StreamsGroupMetadataKey(group_id=group.group_id)), None),

@@ -1,12 +1,12 @@
-"""The fold: what each record of `__consumer_offsets` does to the state. Leader and follower run the same code.
+"""Replay the records of `__consumer_offsets` into the state, on load and on the leader alike.
 
 Rules:
-- A record alone says what to do; the order of the log is kept, but compaction may have taken out any record that a
-  later one replaces, so tombstones of what is not there are nothing.
-- An offset for a group that is not there makes a classic group without members ("simple group"), which gives way to
-  a consumer group when records of that follow.
-- While this node leads, joins in progress live in memory only. The leader's own `GroupMetadata` record then brings
-  the assignment to the members that are there; on load it makes the group from nothing.
+- Each record is applied on its own, in log order. Compaction may have removed any record that a later one replaces, so
+  a tombstone for something missing does nothing.
+- An offset for an unknown group creates a classic group without members ("simple group"), which a consumer group
+  replaces when its records follow.
+- On the leader, joins in progress live only in memory: its own `GroupMetadata` record brings the assignment to the
+  present members. On load the record creates the group.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ def replay_offset(
     offset: int,
     producer_id: int,
 ) -> None:
-    """Store, hold back (in a transaction) or forget a committed offset."""
+    """Store a committed offset, as pending within a transaction, or remove it."""
     if value is None:
         shard.offsets.remove(key.group, key.topic, key.partition)
         return
@@ -73,7 +73,7 @@ def replay_offset(
 
 
 def replay_classic(shard: Shard, key: GroupMetadataKey, value: GroupMetadataValue | None, leading: bool) -> None:
-    """Make, complete or remove a classic group."""
+    """Create, complete or remove a classic group."""
     group = shard.groups.get(key.group)
     if value is None:
         if isinstance(group, ClassicGroup):
@@ -86,7 +86,7 @@ def replay_classic(shard: Shard, key: GroupMetadataKey, value: GroupMetadataValu
 
 
 def _confirm(group: ClassicGroup, value: GroupMetadataValue) -> None:
-    """Our own record is in the log."""
+    """Apply the leader's own record: the assignment takes effect and the group becomes stable."""
     if group.state is not ClassicState.COMPLETING_REBALANCE or group.generation != value.generation:
         return
     for member in value.members:
@@ -193,7 +193,7 @@ def _owned(topics: Sequence[TopicPartitions], epoch: int) -> Owned:
     for topic in topics:
         epochs = topic.assignment_epochs
         if epochs is None or len(epochs) != len(topic.partitions):
-            # Written before Kafka 4.3: each partition counts from the member's epoch.
+            # Written before Kafka 4.3: take the member's epoch for each partition.
             epochs = [max(epoch, 0)] * len(topic.partitions)
         owned[topic.topic_id] = dict(zip(topic.partitions, epochs, strict=True))
     return owned
@@ -209,7 +209,7 @@ def _replay_regex(
     group.resolved[key.regular_expression] = Resolved(tuple(value.topics), value.version, value.timestamp)
 
 
-#: What to do for each kind of key of consumer groups.
+#: Key class -> replay function of a consumer group's record.
 CONSUMER_RECORDS: dict[type, replaying.Fold] = {
     ConsumerGroupMemberMetadataKey: _replay_member,
     ConsumerGroupMetadataKey: replaying.epoch(_consumer_group),

@@ -1,6 +1,6 @@
-"""The fold of share groups: what each of their records in `__consumer_offsets` does to the state.
+"""Replay the records of share groups in `__consumer_offsets` into the state.
 
-As in `replay`: a record alone says what to do, and tombstones of what is not there are nothing.
+As in `replay`, each record is applied on its own, and a tombstone for something missing does nothing.
 """
 
 from dataclasses import replace
@@ -85,7 +85,7 @@ def _replay_state_partitions(
     group.deleting = frozenset(topic.topic_id for topic in value.deleting_topics)
 
 
-#: What to do for each kind of key of share groups.
+#: Key class -> replay function of a share group's record.
 SHARE_RECORDS: dict[type, replaying.Fold] = {
     ShareGroupMemberMetadataKey: _replay_member,
     ShareGroupMetadataKey: replaying.epoch(_share_group),

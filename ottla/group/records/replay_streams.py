@@ -1,7 +1,7 @@
-"""The fold of streams groups: what each of their records in `__consumer_offsets` does to the state.
+"""Replay the records of streams groups in `__consumer_offsets` into the state.
 
-As in `replay`: a record alone says what to do, tombstones of what is not there are nothing, and a group that was made
-by an offset alone gives way.
+As in `replay`, each record is applied on its own, a tombstone for something missing does nothing, and a group that was
+created by an offset is replaced.
 """
 
 from collections.abc import Iterable
@@ -135,13 +135,13 @@ def _epochs(ids: Iterable[TaskIdsWithEpochs], epoch: int) -> TaskEpochs:
     for each in ids:
         epochs = each.assignment_epochs
         if epochs is None or len(epochs) != len(each.partitions):
-            # Written before Kafka 4.3: each task counts from the member's epoch.
+            # Written before Kafka 4.3: take the member's epoch for each task.
             epochs = [max(epoch, 0)] * len(each.partitions)
         tasks[each.subtopology_id] = dict(zip(each.partitions, epochs, strict=True))
     return tasks
 
 
-#: What to do for each kind of key of streams groups.
+#: Key class -> replay function of a streams group's record.
 STREAMS_RECORDS: dict[type, Any] = {
     StreamsGroupMemberMetadataKey: _replay_member,
     StreamsGroupTopologyKey: _replay_topology,

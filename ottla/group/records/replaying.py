@@ -1,7 +1,7 @@
-"""What the records of consumer, share and streams groups have in common: epochs, and what each member should have.
+"""The replay functions that consumer, share and streams groups have in common: epochs and targets.
 
-Each function takes how a group of the kind is found, and gives what a record of the kind does to the state. A value of
-None is a tombstone; of what is not there it is nothing.
+Each function takes the lookup of a kind of group and returns the replay function for a kind of record. A value of None
+is a tombstone, which does nothing if the group is missing.
 """
 
 from collections.abc import Callable
@@ -13,9 +13,9 @@ from ottla.group.state.server_assigned_group import ModernGroup
 from ottla.group.state.shard import Shard
 from ottla.group.state.streams import StreamsGroup
 
-#: (shard, group id, is it to be made if it is not there?) -> the group, if it is of this kind.
+#: (shard, group id, create a missing group?) -> the group, if it is of this kind.
 Find = Callable[[Shard, str, bool], ModernGroup[Any, Any] | None]
-#: (shard, key, value) -> the state changed.
+#: (shard, key, value) -> None: applies a record to the state.
 Fold = Callable[[Shard, Any, Any], None]
 
 G = TypeVar("G", ConsumerGroup, StreamsGroup)
@@ -23,7 +23,7 @@ H = TypeVar("H", bound=ModernGroup[Any, Any])
 
 
 def in_place_of_offsets(kind: type[G]) -> Callable[[Shard, str, bool], G | None]:
-    """How groups of a kind are found that take the place of a group which only its offsets made."""
+    """The lookup of a kind of group that replaces a group which only its offsets created."""
 
     def find(shard: Shard, group_id: str, create: bool) -> G | None:
         group = shard.groups.get(group_id)
@@ -41,7 +41,7 @@ def in_place_of_offsets(kind: type[G]) -> Callable[[Shard, str, bool], G | None]
 
 
 def of(find: Callable[[Shard, str, bool], H | None]) -> Callable[[Callable[[H, Any, Any], None]], Fold]:
-    """What changes a group, as a fold: the group is found first, and a tombstone makes none."""
+    """Turn a change of a group into a replay function: look up the group first; a tombstone creates none."""
 
     def decorated(change: Callable[[H, Any, Any], None]) -> Fold:
         def replay(shard: Shard, key: Any, value: Any) -> None:
@@ -55,7 +55,7 @@ def of(find: Callable[[Shard, str, bool], H | None]) -> Callable[[Callable[[H, A
 
 
 def epoch(find: Find) -> Fold:
-    """The epoch of a group; its tombstone ends the group."""
+    """Replay the epoch of a group; its tombstone removes the group."""
 
     def replay(shard: Shard, key: Any, value: Any) -> None:
         group = find(shard, key.group_id, value is not None)
@@ -72,7 +72,7 @@ def epoch(find: Find) -> Fold:
 
 
 def target(find: Find) -> Fold:
-    """What one member should have."""
+    """Replay the target of a member."""
 
     @of(find)
     def replay(group: ModernGroup[Any, Any], key: Any, value: Any) -> None:
@@ -86,7 +86,7 @@ def target(find: Find) -> Fold:
 
 
 def assignment_epoch(find: Find) -> Fold:
-    """For which epoch of the group that was decided, and when."""
+    """Replay the group epoch and the time of the target."""
 
     @of(find)
     def replay(group: ModernGroup[Any, Any], _: Any, value: Any) -> None:

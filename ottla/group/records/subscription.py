@@ -1,7 +1,7 @@
-"""The consumer protocol inside the classic one: what consumers put into JoinGroup metadata and assignments.
+"""The consumer protocol embedded in the classic one: the metadata and assignments of consumers.
 
-A two-byte version stands before the message. Every later version begins with the fields of the earlier ones, so a
-version that we do not know is read as the newest that we know.
+A two-byte version precedes the message. Every version begins with the fields of the earlier ones, so an unknown version
+is read as the newest known one.
 """
 
 from ottla.group.state.classic import ClassicGroup
@@ -13,7 +13,7 @@ _VERSION_MAX = 3
 
 
 def protocol_version(data: bytes) -> int:
-    """The version that stands before the message."""
+    """The version of a message, at most the newest known one. Raises Malformed."""
     if len(data) < 2:
         raise Malformed(f"a consumer protocol message of {len(data)} bytes has no version")
     version = int.from_bytes(data[:2], "big", signed=True)
@@ -23,22 +23,22 @@ def protocol_version(data: bytes) -> int:
 
 
 def read_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """What a consumer subscribes to and owns. Raises Malformed."""
+    """Decode a consumer's subscription and owned partitions. Raises Malformed."""
     return decode(ConsumerProtocolSubscription, protocol_version(data), data, 2)[0]
 
 
 def read_assignment(data: bytes) -> ConsumerProtocolAssignment:
-    """What a consumer was given. Raises Malformed."""
+    """Decode a consumer's assignment. Raises Malformed."""
     return decode(ConsumerProtocolAssignment, protocol_version(data), data, 2)[0]
 
 
 def write_assignment(assignment: ConsumerProtocolAssignment, version: int) -> bytes:
-    """The message with its version before it."""
+    """Encode an assignment, preceded by its version."""
     return version.to_bytes(2, "big") + encode(assignment, version)
 
 
 def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
-    """The union of the members' subscriptions; None if they are no consumers or cannot be read."""
+    """The union of the members' subscriptions; None if they are not consumers or cannot be decoded."""
     if not group.is_of_consumers:
         return None
     if not group.members:
@@ -48,11 +48,11 @@ def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
     topics: set[str] = set()
     try:
         for member in group.members.values():
-            # Version 0 is the beginning of all versions.
+            # All versions begin with the fields of version 0.
             metadata = member.metadata(group.protocol_name)
             protocol_version(metadata)
             topics.update(decode(ConsumerProtocolSubscription, 0, metadata, 2)[0].topics)
     except Malformed:
-        # A client may call its protocol "consumer" and put into it what it likes.
+        # A client may name its protocol type "consumer" and use another format.
         return None
     return frozenset(topics)

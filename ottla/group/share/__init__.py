@@ -1,4 +1,4 @@
-"""Membership of share groups (KIP-932): the heartbeat, the assignor, and what the share coordinator is asked to hold.
+"""Membership of share groups (KIP-932): the heartbeat, the assignor, and requests to the share coordinator.
 
-Invariant: a member gets its partitions in the answer to its heartbeat. Read `heartbeat` first.
+Invariant: a member gets its partitions in the response to its heartbeat. Read `heartbeat` first.
 """

@@ -1,11 +1,11 @@
-"""The assignor `simple` of KIP-932: which member of a share group reads which partitions. Pure functions.
+"""The assignor `simple` of KIP-932 for share groups. Pure functions.
 
 Rules:
-- Every partition gets the same number of members: as many as it takes that each member has a partition.
-- Every member gets as many partitions as every other, give or take one; of partitions that are fewer than members each
-  is shared.
-- Under that as little moves as can be: a member keeps what it has, up to its number.
-- Members with the same subscription are served together; with different ones, topic by topic.
+- Every partition gets the same number of members: the fewest with which each member has a partition.
+- Every member gets the same number of partitions, give or take one; if there are fewer partitions than members, each is
+  shared.
+- As little as possible moves: a member keeps its partitions up to its share.
+- If all subscriptions are equal, all topics are assigned together, otherwise topic by topic.
 """
 
 from collections import deque
@@ -22,7 +22,7 @@ _Tp = tuple[Uuid, int]
 def assign_simple(
     subscriptions: Mapping[str, Sequence[Uuid]], present: Mapping[str, Target], partitions: Mapping[Uuid, Sequence[int]]
 ) -> dict[str, Target]:
-    """Member id -> what it should have, from its topics, what it has, and the partitions that can be assigned."""
+    """Member id -> target, from the subscriptions, the present targets, and the assignable partitions."""
     given: dict[str, dict[Uuid, list[int]]] = {member_id: {} for member_id in subscriptions}
     alike = len({frozenset(topics) for topics in subscriptions.values()}) == 1
     every = dict.fromkeys(topic_id for topics in subscriptions.values() for topic_id in topics)
@@ -63,7 +63,7 @@ def _deal(partitions: Sequence[_Tp], members: Sequence[str], present: Mapping[st
                 break
             member_id = unfilled.popleft()
             if member_id in holders:
-                # A member may take another one; if all that have room have this one, it stays with fewer members.
+                # Try the next member with room; if all of them have this partition, it gets fewer members.
                 unfilled.append(member_id)
                 continue
             holders.append(member_id)

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (1): what people see of share groups (KIP-932)."""
+"""The handler of ShareGroupDescribe (1) (KIP-932)."""
 
 from ottla.coordinator.contract import Called
 from ottla.group.share.assignor import SIMPLE

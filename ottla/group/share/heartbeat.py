@@ -1,16 +1,16 @@
-"""ShareGroupHeartbeat (1): all of a share group's membership in one call (KIP-932).
+"""ShareGroupHeartbeat (1): the whole membership protocol of share groups in one request (KIP-932).
 
 Rules:
-- Epoch 0 joins, -1 leaves; any other is a member's present epoch, or the one before when the answer with the present
-  one was lost.
-- A member sends its topics when they change; null means as before. The answer has the assignment when it changed, and
-  when the member joins or sends everything.
-- The group epoch rises when subscriptions or their topics change, and when partitions have got state that no member was
-  given yet. No member waits for another: it takes its target at its next heartbeat.
-- A heartbeat that needs state to be begun is held until that is done, and answered with what it brought: otherwise the
-  first member of a group would wait for its first records until its second heartbeat. It is held for `_HOLD_MS` at
-  most, and only until the client sends something behind it: a member that leaves meanwhile is not kept waiting.
-- A group of another kind, with members or without, is no share group: GROUP_ID_NOT_FOUND.
+- Epoch 0 joins, -1 leaves; any other is the member's present epoch, or its previous one if the response with the
+  present one was lost.
+- A member sends its topics when they change; null means unchanged. The response has the assignment if it changed, and
+  if the member joins or sends its topics.
+- The group epoch rises when subscriptions or their topics change, and when partitions with new state are not assigned
+  yet. No member waits for another: it adopts its target at its next heartbeat.
+- A heartbeat that needs new state is held until the share coordinator has created it, and then answered with the new
+  assignment: otherwise the first member of a group would get its first records only after its second heartbeat. It is
+  held for at most `_HOLD_MS`, and only until the client sends another request, so that a leaving member need not wait.
+- A group of another kind, even without members, gets GROUP_ID_NOT_FOUND.
 """
 
 from collections.abc import Sequence
@@ -46,12 +46,12 @@ from ottla.wire.api.share_group_heartbeat import (
 #: Apache Kafka's numbers, not settings.
 _MEMBER_ID_MAX = 36
 _REFRESH_INTERVAL_MS = 2_147_483_647
-#: Less than between two heartbeats: a member whose heartbeat was answered early has its partitions with the next.
+#: Less than the heartbeat interval: a heartbeat that was answered early gets its partitions with the next one.
 _HOLD_MS = 2_000
 
 
 def share_heartbeat(turn: CommandContext, call: Called) -> None:
-    """Let a member join, leave, or go on."""
+    """Handle a heartbeat: join, leave, or continue."""
     request: ShareGroupHeartbeatRequest = call.request
     _check_request(request)
     if request.member_epoch == LEAVE_EPOCH:
@@ -67,38 +67,38 @@ def share_heartbeat(turn: CommandContext, call: Called) -> None:
 
 
 def resume_heartbeat(turn: CommandContext, held: HeldHeartbeat) -> None:
-    """The state that a heartbeat needed was begun, or could not be: answer it now, if it still waits."""
+    """Answer a held heartbeat, if it still waits, after the creation of its state has succeeded or failed."""
     if turn.shard.held.pop(held.call.ticket, None) is None:
         return
     response, request = held.response, held.call.request
     turn.timers.cancel(TimerKey(Alarm.SHARE_HOLD, request.group_id, request.member_id))
     group = turn.shard.groups.get(request.group_id)
-    # A member that has left or was fenced meanwhile must not join by this.
+    # A member that has left or was fenced meanwhile must not rejoin here.
     if isinstance(group, ShareGroup) and request.member_id in group.members:
         try:
             response = _go_on(turn, held.call, resumed=True) or response
         except KafkaError:
-            # What it was to be told is still true; its next heartbeat tells it the rest.
+            # The earlier response is still valid; the next heartbeat returns the error.
             turn.entries.clear()
     turn.answer(held.call.ticket, response)
 
 
 def hurry(turn: CommandContext, ticket: int) -> None:
-    """Answer a heartbeat that is held, without what it waits for; nothing if it is not."""
+    """Answer a held heartbeat without the state that it waits for; does nothing if it is not held."""
     held = turn.shard.held.pop(ticket, None)
     if held is not None:
         turn.answer(ticket, held.response)
 
 
 def end_hold(turn: CommandContext, group_id: str, member_id: str) -> None:
-    """The time of a member's held heartbeats is over."""
+    """Answer a member's held heartbeats, whose time is over."""
     for ticket, held in list(turn.shard.held.items()):
         if (held.call.request.group_id, held.call.request.member_id) == (group_id, member_id):
             hurry(turn, ticket)
 
 
 def share_deadline(turn: CommandContext, group: ShareGroup, key: TimerKey) -> None:
-    """A member is silent for too long."""
+    """Fence a member whose session has expired."""
     if key.alarm is Alarm.SESSION and key.member_id in group.members:
         fence_share_member(turn, group, group.members[key.member_id])
 
@@ -119,7 +119,7 @@ def _check_request(request: ShareGroupHeartbeatRequest) -> None:
 
 
 def _go_on(turn: CommandContext, call: Called, *, resumed: bool) -> ShareGroupHeartbeatResponse | None:
-    """The response, or None when the call is held until state was begun."""
+    """The response, or None if the heartbeat is held until state is created."""
     request: ShareGroupHeartbeatRequest = call.request
     group, before = _member_for(turn, request)
     after = replace(
@@ -173,7 +173,7 @@ def _member_for(turn: CommandContext, request: ShareGroupHeartbeatRequest) -> tu
 
 
 def _revise(turn: CommandContext, group: ShareGroup, before: ShareMember, after: ShareMember) -> tuple[int, bool]:
-    """(the group epoch as it will be, whether it rose); writes the member and the epoch as far as they changed."""
+    """(the new group epoch, did it rise?). Writes the member and the epoch if they changed."""
     if after != before or before.member_id not in group.members:
         turn.append(share_member_entry(group.group_id, after))
     rises = after.topics != before.topics
@@ -188,13 +188,13 @@ def _revise(turn: CommandContext, group: ShareGroup, before: ShareMember, after:
             epoch += 1
             turn.append(share_epoch_entry(group.group_id, epoch, fresh_hash))
         group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
-        # If what is written here is lost, the epoch in memory stays behind this one and the refresh is due again.
+        # If this record is lost, the epoch in memory stays behind and the refresh is due again.
         group.refresh_epoch = epoch
     return epoch, rises
 
 
 def _update_target(turn: CommandContext, group: ShareGroup, member: ShareMember, epoch: int) -> tuple[int, Target]:
-    """(assignment epoch, what this member should have), after a new target if one is due."""
+    """(assignment epoch, target of this member), computing a new target if one is due."""
     if group.assignment_epoch >= epoch or not _may_compute(turn, group):
         return group.assignment_epoch, group.targets.get(member.member_id, {})
     topics = turn.shard.topics
@@ -218,17 +218,17 @@ def _may_compute(turn: CommandContext, group: ShareGroup) -> bool:
     interval_ms = turn.shard.override(group.group_id).share_assignment_interval_ms
     if interval_ms is None:
         interval_ms = turn.settings.group_share_assignment_interval_ms
-    # With no member to take from, or one that was given everything early, nothing changes too often: those who join
-    # a new group beside its first member would wait for their share until their second heartbeat.
+    # Ignore the interval while at most one member has partitions: otherwise members that join a new group after its
+    # first member would get their share only with their second heartbeat.
     few = sum(map(bool, group.targets.values())) <= 1
-    # A timestamp in the future: the clock was set.
+    # A future timestamp: the clock was set back.
     return few or not 0 <= turn.now_ms - group.assignment_timestamp_ms < interval_ms
 
 
 def _advance(
     turn: CommandContext, member: ShareMember, target: tuple[int, Target], group_id: str, changed: bool
 ) -> ShareMember:
-    """The member as it takes over its target; written if that changes it."""
+    """The member after it has adopted its target; written if it changed."""
     assignment_epoch, partitions = target
     if member.epoch == assignment_epoch and not changed:
         return member
@@ -268,7 +268,7 @@ def _response(
 
 
 def _keep_session(turn: CommandContext, group: ShareGroup, member_id: str) -> None:
-    """The member gave a sign of life."""
+    """Restart the member's session."""
     timeout_ms = turn.shard.override(group.group_id).share_session_timeout_ms
     if timeout_ms is None:
         timeout_ms = turn.settings.group_share_session_timeout_ms
@@ -276,13 +276,13 @@ def _keep_session(turn: CommandContext, group: ShareGroup, member_id: str) -> No
 
 
 def start_share_sessions(turn: CommandContext, group: ShareGroup) -> None:
-    """The log is loaded: every member gets its full time."""
+    """Restart the sessions of all members after the log is loaded."""
     for member_id in group.members:
         _keep_session(turn, group, member_id)
 
 
 def fence_share_member(turn: CommandContext, group: ShareGroup, member: ShareMember) -> None:
-    """Take a member out: the group epoch rises, and the others share what it had."""
+    """Remove a member: the group epoch rises, and its partitions go to the others."""
     turn.extend(share_member_tombstones(group.group_id, member.member_id))
     staying = [each for each in group.members.values() if each is not member]
     fresh_hash = metadata_hash(subscribed_topics(staying), turn.shard.topics)

@@ -1,12 +1,12 @@
-"""What a share group has the share coordinator hold: beginning, setting and ending the state of its partitions.
+"""The state of share partitions at the share coordinator: creation, alteration and deletion by the group.
 
 Rules:
-- First the group's log says what is about to happen, then the share coordinator is asked, then the log says that it
-  has: whatever happens between, a later leader knows what to ask again.
-- State begins when a topic is first subscribed to, and for partitions that it gains. A leader asks again after
-  `group.share.initialize.retry.interval.ms`, and a new leader at once.
-- Offsets are set and deleted only while the group has no members.
-- When a topic is deleted the share coordinators drop its state by themselves; the group only forgets it.
+- The group's log records the intention first, then the share coordinator is asked, then the log records the outcome: a
+  later leader knows what to ask again, whatever happens in between.
+- State is created when a topic is first subscribed to, and for partitions that it gains. A leader retries after
+  `group.share.initialize.retry.interval.ms`, a new leader at once.
+- Offsets are altered and deleted only while the group has no members.
+- When a topic is deleted, the share coordinators drop its state on their own; the group only forgets it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,14 +21,14 @@ from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.wire.api import alter_share_group_offsets as alter
 from ottla.wire.api import delete_share_group_offsets as delete
 
-#: The share coordinator finds the start by `share.auto.offset.reset`.
+#: No start offset: `share.auto.offset.reset` decides.
 _UNSET_OFFSET = -1
 _UNKNOWN_NAME = "<UNKNOWN>"
 _NO_TOPIC = "This server does not host this topic-partition."
 
 
 def share_group(turn: CommandContext, group_id: str) -> ShareGroup:
-    """The group, or GROUP_ID_NOT_FOUND."""
+    """The group. Raises GROUP_ID_NOT_FOUND."""
     group = turn.shard.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         raise not_a_share_group(group_id, group)
@@ -36,7 +36,7 @@ def share_group(turn: CommandContext, group_id: str) -> ShareGroup:
 
 
 def not_a_share_group(group_id: str, group: object) -> KafkaError:
-    """What to answer when there is no such share group."""
+    """The error for a missing group or one of another kind."""
     text = f"Group {group_id} not found." if group is None else f"Group {group_id} is not a share group."
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
@@ -53,7 +53,7 @@ def _note_asked(turn: CommandContext, group_id: str, topics: Iterable[Uuid]) -> 
 
 
 def _write(turn: CommandContext, group: ShareGroup, **change: object) -> None:
-    """The group's record of state partitions, with these fields changed."""
+    """Write the group's record of state partitions with the given changes."""
     fields = {
         "initializing": group.initializing,
         "initialized": group.initialized,
@@ -66,11 +66,11 @@ def _write(turn: CommandContext, group: ShareGroup, **change: object) -> None:
     turn.append(state_partition_entry(group.group_id, deleting=names, **fields))  # type: ignore[arg-type]
 
 
-# -- beginning
+# -- creation
 
 
 def missing_state(turn: CommandContext, group: ShareGroup, topics: Iterable[str]) -> dict[Uuid, NamedPartitions]:
-    """Partitions of these topics whose state was not begun yet."""
+    """The partitions of these topics that have no state and for which none is being created."""
     retry_ms = turn.settings.group_share_initialize_retry_interval_ms
     missing = {}
     for name in topics:
@@ -95,7 +95,7 @@ def begin_state(
     missing: Mapping[Uuid, NamedPartitions],
     then: Callable[[CommandContext], None],
 ) -> None:
-    """Have the state of these partitions begun; `then` is called when that is done or has failed."""
+    """Have the state of these partitions created; `then` is called after success or failure."""
     _note_asked(turn, group.group_id, missing)
     _write(
         turn,
@@ -117,7 +117,7 @@ def begin_state(
 def finish_begin(
     turn: CommandContext, group_id: str, asked: Mapping[Uuid, NamedPartitions], errors: StateErrors
 ) -> None:
-    """The share coordinator has begun the state of these partitions, or of none if one of them failed."""
+    """Record the outcome of a creation; after an error of any partition all of them count as failed."""
     for topic_id in asked:
         turn.shard.share_asked_ms.pop((group_id, topic_id), None)
     group = turn.shard.groups.get(group_id)
@@ -127,11 +127,11 @@ def finish_begin(
     _write(turn, group, initializing=left, initialized=group.initialized if errors else merge(group.initialized, asked))
 
 
-# -- setting
+# -- alteration
 
 
 def alter_share_offsets(turn: CommandContext, call: Called) -> None:
-    """AlterShareGroupOffsets: let a group without members begin elsewhere; it is made if it is not there."""
+    """Handle AlterShareGroupOffsets: set the start offsets of a group without members, which is created if missing."""
     request: alter.AlterShareGroupOffsetsRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -148,7 +148,7 @@ def alter_share_offsets(turn: CommandContext, call: Called) -> None:
         answer, found = _alter_topic(turn, topic)
         if answer.topic_id == NO_UUID and not topic.partitions:
             continue
-        # As in Apache Kafka, topics that are not there come first.
+        # As in Apache Kafka, unknown topics come first.
         response.responses.insert(0 if answer.topic_id == NO_UUID else len(response.responses), answer)
         if found:
             offsets[answer.topic_id] = found
@@ -175,7 +175,7 @@ def alter_share_offsets(turn: CommandContext, call: Called) -> None:
 def _alter_topic(
     turn: CommandContext, topic: alter.AlterShareGroupOffsetsRequestTopic
 ) -> tuple[alter.AlterShareGroupOffsetsResponseTopic, dict[int, int]]:
-    """The answer for one topic, and the offsets that can be set."""
+    """(the response part of one topic, the offsets to set)."""
     topic_id = turn.shard.topics.topic_id(topic.topic_name)
     count = 0 if topic_id is None else turn.shard.topics.partition_count(topic.topic_name)
     answer = alter.AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id or NO_UUID)
@@ -191,11 +191,11 @@ def _alter_topic(
     return answer, offsets
 
 
-# -- ending
+# -- deletion
 
 
 def delete_share_offsets(turn: CommandContext, call: Called) -> None:
-    """DeleteShareGroupOffsets: forget where a group without members stands in some topics."""
+    """Handle DeleteShareGroupOffsets: delete the offsets of a group without members for some topics."""
     request: delete.DeleteShareGroupOffsetsRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
@@ -241,7 +241,7 @@ def delete_share_offsets(turn: CommandContext, call: Called) -> None:
 def end_state(
     turn: CommandContext, group: ShareGroup, call: Called, then: Callable[[CommandContext, ErrorCode], None]
 ) -> None:
-    """Have all state of a group without members ended; `then` gets the error of that."""
+    """Have all state of a group without members deleted; `then` gets the error, or NONE."""
     every = merge(group.initialized, group.initializing)
     gone: dict[Uuid, Sequence[int]] = {topic_id: sorted(each.partitions) for topic_id, each in every.items()}
     for topic_id in group.deleting - every.keys():
@@ -261,7 +261,7 @@ def end_state(
 
 
 def forget_state(turn: CommandContext, group: ShareGroup, deleted: Iterable[Uuid]) -> None:
-    """Topics are gone, and their state with them."""
+    """Drop the entries of deleted topics."""
     gone = frozenset(deleted)
     if not gone & {*group.initializing, *group.initialized, *group.deleting}:
         return

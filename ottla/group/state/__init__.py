@@ -1,4 +1,4 @@
-"""What one partition of `__consumer_offsets` holds in memory: groups of the four kinds, and committed offsets.
+"""The state of one partition of `__consumer_offsets` in memory: groups of the four kinds, and committed offsets.
 
-Invariant: only `ottla.group.records` changes it, on leader and follower alike. Read `shard` first.
+Invariant: only replay (`ottla.group.records`) changes durable state. Read `shard` first.
 """

@@ -1,16 +1,16 @@
-"""A classic group: its members, its state and what it holds in common.
+"""A classic group: its members, its state and its generation.
 
-The states and what leads from one to the next:
+The states and their transitions:
 
     EMPTY                 -> PREPARING_REBALANCE   the first member joins
-    PREPARING_REBALANCE   -> COMPLETING_REBALANCE  all members have joined, or the rebalance timeout is over
+    PREPARING_REBALANCE   -> COMPLETING_REBALANCE  all members have joined, or the rebalance timeout has passed
                           -> EMPTY                 the last member is gone
     COMPLETING_REBALANCE  -> STABLE                the leader's assignment is in the log
                           -> PREPARING_REBALANCE   a member joins, leaves, or fails
-    STABLE                -> PREPARING_REBALANCE   a member joins, leaves, fails, or changes what it can do
+    STABLE                -> PREPARING_REBALANCE   a member joins, leaves, fails, or changes its protocols
 
-What is durable (the `GroupMetadata` record) is the last generation that had its assignment, or none: a rebalance in
-progress lives in memory only, and its members join again when the coordinator moves.
+The durable part (the `GroupMetadata` record) is the last generation with an assignment, if any. A rebalance in progress
+lives only in memory, and its members rejoin when the coordinator moves.
 """
 
 from collections.abc import Iterable
@@ -25,13 +25,13 @@ CONSUMER_PROTOCOL = "consumer"
 
 
 class ClassicState(StrEnum):
-    """Its text is what tools show."""
+    """The state of a group; tools show its text."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
-    #: Never held by a group in memory; what Describe answers for a group that is not there.
+    #: Never the state of a group in memory; Describe returns it for a missing group.
     DEAD = "Dead"
 
 
@@ -46,13 +46,13 @@ _BEFORE = {
     ClassicState.STABLE: (ClassicState.COMPLETING_REBALANCE,),
 }
 
-#: (name, metadata) of each assignment protocol that a member can do, the one it likes best first.
+#: (name, metadata) of each assignment protocol that a member supports, in its order of preference.
 Protocols = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(slots=True)
 class ClassicMember:
-    """A member. Made by JoinGroup or by the log; gone by LeaveGroup, by silence, or by missing a rebalance."""
+    """A member. JoinGroup or the log creates it; LeaveGroup, its session or a missed rebalance removes it."""
 
     member_id: str
     #: group.instance.id of a static member (KIP-345).
@@ -62,61 +62,60 @@ class ClassicMember:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     protocols: Protocols
-    #: What the leader gave it in the last completed generation.
+    #: The leader's assignment in the last completed generation.
     assignment: bytes = b""
-    #: Joined for the first time and not answered: it cannot send heartbeats yet, so waiting for the
-    #: answer does not count as a sign of life.
+    #: Is its first join still unanswered? It cannot send heartbeats yet, so waiting is no sign that it is alive.
     is_new: bool = False
 
     def metadata(self, protocol: str) -> bytes:
         return dict(self.protocols)[protocol]
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """The protocol it likes best among those that all members can do."""
+        """The protocol that the member prefers among the candidates."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """A group. Made by the first join, a commit without a group, or the log; ended by a tombstone."""
+    """A group. The first join, a commit without a group, or the log creates it; a tombstone removes it."""
 
     group_id: str
     state: ClassicState = ClassicState.EMPTY
-    #: EMPTY while the first rebalance gathers members: only then may the gathering be prolonged.
+    #: EMPTY during the first rebalance, the only one whose join phase may be prolonged.
     previous_state: ClassicState = ClassicState.DEAD
-    #: When it came into its state; -1 if an old record did not say.
+    #: When the group entered its state; -1 if an old record did not have it.
     state_timestamp_ms: int = -1
     generation: int = 0
-    #: None for a group that never had members and only stores offsets.
+    #: None for a group that only stores offsets and never had members.
     protocol_type: str | None = None
-    #: What the members of this generation agreed on.
+    #: The protocol chosen for this generation.
     protocol_name: str | None = None
     leader: str | None = None
-    #: By member id, in the order of joining.
+    #: By member id, in the order in which they joined.
     members: dict[str, ClassicMember] = field(default_factory=dict)
-    #: Member id by instance id.
+    #: Instance id -> member id.
     static_members: dict[str, str] = field(default_factory=dict)
-    #: Member ids that were handed out (KIP-394) and have not joined.
+    #: The promised member ids (KIP-394) that have not joined yet.
     promised: dict[str, None] = field(default_factory=dict)
-    #: Ticket of the JoinGroup that each member waits with.
+    #: Member id -> ticket of its waiting JoinGroup.
     joins: dict[str, int] = field(default_factory=dict)
-    #: Ticket of the SyncGroup that each member waits with.
+    #: Member id -> ticket of its waiting SyncGroup.
     syncs: dict[str, int] = field(default_factory=dict)
-    #: Members of this generation that have not sent SyncGroup.
+    #: The members of this generation that have not sent SyncGroup.
     unsynced: dict[str, None] = field(default_factory=dict)
-    #: How many members can do each protocol.
+    #: Protocol name -> number of members that support it.
     protocol_counts: dict[str, int] = field(default_factory=dict)
-    #: What is left of the first rebalance: (delay of this round, ms that further rounds may take).
+    #: The first rebalance: (delay of this round, ms left for further rounds).
     initial_delay: tuple[int, int] = (0, 0)
-    #: A member joined since the first rebalance was last prolonged.
+    #: Has a member joined since the first rebalance was last prolonged?
     member_was_added: bool = False
-    #: Union of the members' subscriptions, when they are consumers and could be read.
+    #: The union of the members' subscriptions, if they are consumers and it could be decoded.
     subscribed_topics: frozenset[str] | None = None
 
     # -- members
 
     def add(self, member: ClassicMember, protocol_type: str) -> None:
-        """Take in a member; the first one gives the group its protocol type and leads it."""
+        """Add a member; the first one sets the group's protocol type and becomes the leader."""
         assert member.member_id not in self.members
         if not self.members:
             self.protocol_type = protocol_type
@@ -130,7 +129,7 @@ class ClassicGroup:
         self.promised.pop(member.member_id, None)
 
     def remove(self, member_id: str) -> None:
-        """Take out a member, or a promise. A request that waits for its answer must have been answered before."""
+        """Remove a member or a promised id. The caller has answered its waiting request before."""
         member = self.members.pop(member_id, None)
         if member is not None:
             self._count(member, -1)
@@ -142,7 +141,7 @@ class ClassicGroup:
         self.unsynced.pop(member_id, None)
 
     def replace_static(self, instance_id: str, new_id: str) -> ClassicMember:
-        """A static member came back without its member id: the same member under a new id."""
+        """Give a static member that returned without its member id a new one."""
         old_id = self.static_members[instance_id]
         member = self.members.pop(old_id)
         self.unsynced.pop(old_id, None)
@@ -170,7 +169,7 @@ class ClassicGroup:
                 del self.protocol_counts[name]
 
     def check_member(self, member_id: str, instance_id: str | None) -> ClassicMember:
-        """The member that a request says it comes from, or UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+        """The member that a request names. Raises UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         if instance_id is not None:
             owner = self.static_members.get(instance_id)
             if owner is None:
@@ -204,7 +203,7 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest of its members'."""
+        """The longest rebalance timeout of its members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     @property
@@ -214,7 +213,7 @@ class ClassicGroup:
     # -- protocols
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Could a member that can do these be in the group, with at least one protocol that all can do?"""
+        """May a member with these protocols join: does every member support one of them?"""
         if self.is_empty:
             return bool(protocol_type and protocols)
         return self.protocol_type == protocol_type and any(
@@ -222,9 +221,9 @@ class ClassicGroup:
         )
 
     def choose_protocol(self) -> str:
-        """The one with the most votes among those that all can do; of equals the first one in Apache's hash map.
+        """The protocol with the most votes among those that all members support; ties go by Apache's hash map order.
 
-        Half of a group that prefers another protocol is a rolling upgrade: who wins it should not change with us.
+        A tie occurs in a rolling upgrade that is half done; the outcome must not depend on the implementation.
         """
         candidates = {name for name, count in self.protocol_counts.items() if count == len(self.members)}
         votes: dict[str, int] = {}
@@ -234,7 +233,7 @@ class ClassicGroup:
         return max(sorted(votes, key=_bucket), key=lambda name: votes[name])
 
     def subscribes(self, topic: str) -> bool:
-        """Does a member use this topic? A group of consumers that cannot be read is taken to use every topic."""
+        """Does a member use this topic? A consumer group whose subscriptions cannot be decoded counts as using all."""
         if self.subscribed_topics is None:
             return self.is_of_consumers
         return topic in self.subscribed_topics
@@ -266,6 +265,6 @@ class ClassicGroup:
 
 
 def _bucket(name: str) -> int:
-    """Where a name stands in a `java.util.HashMap` of up to twelve entries."""
+    """The bucket of a name in a `java.util.HashMap` of up to twelve entries."""
     hashed = java_string_hash(name) & 0xFFFFFFFF
     return (hashed ^ hashed >> 16) & 15

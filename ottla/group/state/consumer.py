@@ -1,11 +1,12 @@
-"""A consumer group (KIP-848): its members, what each has, and what each should have.
+"""A consumer group (KIP-848): its members, their current assignments and their targets.
 
 Rules:
-- A partition is one member's at most, counting what a member was told to give up until it has: `owners` says whose.
-- A member's epoch follows the assignment epoch when it has what the target says, or needs to give up nothing more.
-- A member is immutable: every change makes another one and is in the log.
+- A partition has at most one owner (`owners`); a member still owns a partition that it was told to give up until it has
+  done so.
+- A member's epoch follows the assignment epoch once it has nothing more to give up.
+- A member is immutable: every change replaces it and is in the log.
 
-What it has in common with other kinds of groups is in `server_assigned_group`.
+`server_assigned_group` has the part that other kinds of groups share.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,19 +19,19 @@ from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
 from ottla.kernel.named import NamedTuple
 
-#: Topic id -> partition -> the epoch at which the member got it.
+#: Topic id -> partition -> the epoch in which the member got it.
 Owned = Mapping[Uuid, Mapping[int, int]]
 #: Topic id -> partitions, ascending.
 Target = Mapping[Uuid, tuple[int, ...]]
 
-#: The epoch that a member sends, and is written with, when it goes for good.
+#: The epoch of a member that leaves for good, in its request and its record.
 LEAVE_EPOCH = -1
-#: The epoch of a static member that is away and will be back.
+#: The epoch of a static member that left and will return.
 LEAVE_STATIC_EPOCH = -2
 
 
 class MemberState(IntEnum):
-    """Where a member stands on its way to the target. The numbers are in the log."""
+    """A member's state on the way to its target. The numbers are in the log."""
 
     STABLE = 0
     #: The member was told to give up partitions and still owns some of them.
@@ -46,7 +47,7 @@ class MemberState(IntEnum):
 
 
 class ConsumerState(StrEnum):
-    """Its text is what tools show."""
+    """The state of a group; tools show its text."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -55,17 +56,17 @@ class ConsumerState(StrEnum):
 
 
 class ClassicMetadata(NamedTuple):
-    """What the coordinator must remember of a member that speaks the classic protocol."""
+    """The extra state of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: Protocols
 
 
 class Resolved(NamedTuple):
-    """The topics that a regular expression means."""
+    """The topics that a regular expression matches."""
 
     topics: tuple[str, ...]
-    #: The metadata version and the time at which it was looked up.
+    #: The metadata version and the time of the resolution.
     version: int
     timestamp_ms: int
 
@@ -82,30 +83,30 @@ class ConsumerMember:
     rebalance_timeout_ms: int = -1
     client_id: str = ""
     client_host: str = ""
-    #: Sorted, each once.
+    #: Sorted and distinct.
     topics: tuple[str, ...] = ()
-    #: None or empty: it has none.
+    #: None or empty for none.
     regex: str | None = None
     assignor: str | None = None
     state: MemberState = MemberState.STABLE
     assigned: Owned = field(default_factory=dict)
-    #: What it should give up and may still read from.
+    #: The partitions that it must give up and may still read from.
     revoking: Owned = field(default_factory=dict)
-    #: None for a member that speaks the consumer protocol.
+    #: None for a member that uses the consumer protocol.
     classic: ClassicMetadata | None = None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == assignment_epoch
 
     def owned(self) -> Iterator[tuple[Uuid, int]]:
-        """Everything it has or may still read from."""
+        """All partitions of the member, including those that it must give up."""
         for owned in (self.assigned, self.revoking):
             for topic_id, partitions in owned.items():
                 for partition in partitions:
                     yield topic_id, partition
 
     def epoch_of(self, topic_id: Uuid, partition: int) -> int | None:
-        """Since when it owns the partition, or None."""
+        """The epoch since which the member owns the partition, or None."""
         for owned in (self.assigned, self.revoking):
             epoch = owned.get(topic_id, {}).get(partition)
             if epoch is not None:
@@ -117,19 +118,20 @@ class ConsumerMember:
 class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
     """A group."""
 
-    #: Member id by instance id.
+    #: Instance id -> member id.
     static_members: dict[str, str] = field(default_factory=dict)
-    #: The owner of each partition. Never two members: `replay` gives it to the last and `validate` compares.
+    #: The owner of each partition. Replay gives a partition to the last member that claims it; `validate` finds
+    #: conflicts.
     owners: dict[tuple[Uuid, int], str] = field(default_factory=dict)
-    #: The regular expressions that members use and what they mean.
+    #: The regular expressions that members use, with their topics.
     resolved: dict[str, Resolved] = field(default_factory=dict)
-    #: A record of Kafka 3.7 to 4.0 that must be deleted when the group is next written.
+    #: Is there a record of Kafka 3.7 to 4.0 that the next write of the group must delete?
     has_partition_metadata: bool = False
 
     # -- members
 
     def members_with(self, member: ConsumerMember) -> dict[str, ConsumerMember]:
-        """The members once this one is written; a static member takes its predecessor's place."""
+        """The members once `member` is written; a static member replaces its predecessor."""
         members = dict(self.members)
         before = self.static_member(member.instance_id)
         if before is not None and before.member_id != member.member_id:
@@ -160,11 +162,11 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
         if member is None:
             return
         for key in member.owned():
-            # A static member's successor may own it already.
+            # The successor of a static member may own the partition already.
             if self.owners.get(key) == member_id:
                 del self.owners[key]
 
-    # -- what can be said of it
+    # -- queries
 
     @property
     def state(self) -> ConsumerState:
@@ -177,7 +179,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
         return ConsumerState.RECONCILING
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> Target:
-        """What a member should have; a static member takes over the target of the one it replaces."""
+        """The target of a member; a static member takes over the target of its predecessor."""
         if instance_id is not None:
             owner = self.static_members.get(instance_id)
             return {} if owner is None else self.targets.get(owner, {})
@@ -187,7 +189,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
         return topic in subscribed_topics(self.members.values(), self.resolved)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Could a classic member that can do these be in the group?"""
+        """May a classic member with these protocols join the group?"""
         if protocol_type != CONSUMER_PROTOCOL:
             return False
         counts: dict[str, int] = {}
@@ -200,7 +202,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
         return any(counts.get(name, 0) == classic for name, _ in protocols)
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """True if another member still owns a partition of this member's target."""
+        """Does another member still own a partition of this member's target?"""
         if member.state is not MemberState.UNRELEASED_PARTITIONS:
             return False
         return any(
@@ -234,7 +236,7 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
 
 
 def subscribed_topics(members: Iterable[ConsumerMember], resolved: Mapping[str, Resolved]) -> dict[str, None]:
-    """Every topic that some member subscribes to, by name or by regular expression."""
+    """All topics that the members subscribe to, by name or by regular expression."""
     topics: dict[str, None] = {}
     expressions: dict[str, None] = {}
     for member in members:
@@ -248,7 +250,7 @@ def subscribed_topics(members: Iterable[ConsumerMember], resolved: Mapping[str, 
 
 
 def topics_of(member: ConsumerMember, resolved: Mapping[str, Resolved]) -> tuple[str, ...]:
-    """Every topic that one member subscribes to. An expression that was not looked up yet means none."""
+    """All topics that one member subscribes to. An expression that is not resolved yet has none."""
     if member.regex and member.regex in resolved:
         return tuple(dict.fromkeys((*member.topics, *resolved[member.regex].topics)))
     return member.topics

@@ -1,9 +1,9 @@
-"""Committed offsets of all groups of a partition, and those that open transactions hold back.
+"""The committed offsets of all groups of a partition, and the pending ones of open transactions.
 
 Rules:
-- Of a transactional and a plain commit to the same partition the one later in the log wins, whenever the transaction
-  ends: compaction may have kept either.
-- A tombstone takes the pending offsets of the partition with it.
+- Between a transactional and a plain commit to the same partition the later one in the log wins, whenever the
+  transaction ends: compaction may have kept either.
+- A tombstone also removes the pending offsets of the partition.
 """
 
 from collections.abc import Iterator
@@ -15,17 +15,17 @@ from ottla.kernel.ids import NO_UUID, Uuid
 
 @frozen
 class Committed:
-    """A committed offset, as the log has it."""
+    """A committed offset, as in its record."""
 
     offset: int
     leader_epoch: int
     metadata: str
     commit_timestamp_ms: int
-    #: Only old clients set it (OffsetCommit 2-4); -1 otherwise.
+    #: Set only by old clients (OffsetCommit 2-4); -1 otherwise.
     expire_timestamp_ms: int = -1
-    #: NO_UUID in records of old brokers and from clients that commit by name.
+    #: NO_UUID in records of old brokers and of clients that commit by topic name.
     topic_id: Uuid = NO_UUID
-    #: Where the record stands in the log.
+    #: The offset of the record in the log.
     record_offset: int = -1
 
 
@@ -35,13 +35,13 @@ TopicOffsets = dict[str, dict[int, Committed]]
 
 @dataclass(slots=True)
 class OffsetStore:
-    """The offsets. Changed by replay only."""
+    """The offsets. Only replay changes them."""
 
     #: By group id.
     committed: dict[str, TopicOffsets] = field(default_factory=dict)
-    #: By producer id, then group id: what its open transaction wants to commit.
+    #: Producer id -> group id -> the offsets of its open transaction.
     pending: dict[int, dict[str, TopicOffsets]] = field(default_factory=dict)
-    #: Which producers hold back an offset of (group id, topic, partition); never empty sets.
+    #: Group id -> (topic, partition) -> the producers with a pending offset; no level is ever empty.
     open: dict[str, dict[tuple[str, int], dict[int, None]]] = field(default_factory=dict)
 
     def get(self, group_id: str, topic: str, partition: int) -> Committed | None:
@@ -57,7 +57,7 @@ class OffsetStore:
         return list(self.open.get(group_id, {}))
 
     def all_partitions(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """Every partition with an offset or a pending one, once."""
+        """Every partition with a committed or pending offset, once."""
         offsets = self.of_group(group_id)
         for topic, partitions in offsets.items():
             for partition in partitions:
@@ -89,7 +89,7 @@ class OffsetStore:
                 del self.pending[producer_id]
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A transaction's marker stands in the log: its offsets count now, or never."""
+        """Apply a transaction's marker: its offsets become committed or are dropped."""
         for group_id, topics in self.pending.pop(producer_id, {}).items():
             for topic, partitions in topics.items():
                 for partition, value in partitions.items():

@@ -1,9 +1,9 @@
-"""What the groups have in common for which the server assigns: consumer, share and streams groups.
+"""The common part of the groups that the server assigns: consumer, share and streams groups.
 
 Rules:
-- The group epoch rises when what the assignment depends on changes; the assignment epoch follows when a new target is
-  computed; each member's epoch follows when it has taken its target over.
-- All of it is durable except the two that say when the topics must be looked at again.
+- The group epoch rises when an input of the assignment changes; the assignment epoch follows when a new target is
+  computed; a member's epoch follows when it has adopted its target.
+- All fields are durable except the two of the metadata refresh.
 
 KIPs: 848, 932, 1071.
 """
@@ -27,20 +27,20 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class ModernGroup(Generic[M, T]):
-    """A group. Made by its first record, ended by the tombstone of its epoch."""
+    """A group. Its first record creates it; the tombstone of its epoch removes it."""
 
     group_id: str
     epoch: int = 1
-    #: The hash of the topics that it reads; see `metadata_hash`.
+    #: The hash of the topics that the group reads; see `metadata_hash`.
     metadata_hash: int = 0
     assignment_epoch: int = 1
     assignment_timestamp_ms: int = 0
     members: dict[str, M] = field(default_factory=dict)
-    #: What each member should have.
+    #: The target of each member.
     targets: dict[str, T] = field(default_factory=dict)
-    #: When the topics must be looked at again; 0 is at once. Of this leader only.
+    #: When the topics must be checked for changes; 0 is at once. Not durable.
     refresh_deadline_ms: int = 0
-    #: The group epoch for which the deadline above was set.
+    #: The group epoch for which the deadline was set. Not durable.
     refresh_epoch: int = 0
 
     @property
@@ -48,7 +48,7 @@ class ModernGroup(Generic[M, T]):
         return not self.members
 
     def member(self, member_id: str) -> M:
-        """The member, or UNKNOWN_MEMBER_ID."""
+        """The member. Raises UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             raise KafkaError(
@@ -57,12 +57,12 @@ class ModernGroup(Generic[M, T]):
         return member
 
     def members_with(self, member: M) -> dict[str, M]:
-        """The members once this one is written."""
+        """The members once `member` is written."""
         return {**self.members, member.member_id: member}
 
     def may_assign(self, interval_ms: int, now_ms: int) -> bool:
-        """May a new target be computed already?"""
-        # A timestamp of 0: there is no target yet, or its time is not known. One in the future: the clock was set.
+        """Has the assignment interval passed, so that a new target may be computed?"""
+        # A timestamp of 0: there is no target yet, or its time is unknown. A future timestamp: the clock was set back.
         age_ms = now_ms - self.assignment_timestamp_ms
         return not self.assignment_timestamp_ms or not 0 <= age_ms < interval_ms
 

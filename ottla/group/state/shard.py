@@ -1,4 +1,4 @@
-"""What one partition of `__consumer_offsets` holds in memory, and what one step does with it."""
+"""The state of one partition of `__consumer_offsets`, and the context in which one step runs."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,39 +21,39 @@ from ottla.kernel.now import Now
 from ottla.kernel.ports import Rng
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
-#: What the share coordinator could not do, by topic id and partition.
+#: The share coordinator's errors, by topic id and partition.
 StateErrors = Mapping[tuple[Uuid, int], KafkaError]
 
 
 class ShareCall(NamedTuple):
-    """A question to the share coordinator that it has not answered yet."""
+    """A request to the share coordinator that is not answered yet."""
 
     then: "Callable[[CommandContext, StateErrors], None]"
-    #: The requests that wait for it.
+    #: The client requests that wait for the answer.
     calls: tuple[Called, ...]
 
 
 @dataclass(slots=True)
 class Shard:
-    """The state of one partition. Made empty; filled by replay; thrown away when the node no longer leads."""
+    """The state of one partition. `GroupCoordinator` creates it empty; replay fills it."""
 
     settings: CoordinatorSettings
     rng: Rng
     topics: TopicView
-    #: By group id. A group is durable when its records are; joins and timers are of this leader only.
+    #: By group id. Joins and timers are not durable.
     groups: dict[str, Group] = field(default_factory=dict)
     offsets: OffsetStore = field(default_factory=OffsetStore)
     timers: Timers = field(default_factory=Timers)
     overrides: dict[str, GroupOverride] = field(default_factory=dict)
-    #: `topics.version` when a topic was last created: regular expressions resolved before it are stale.
+    #: `topics.version` when a topic was last created: regular expressions resolved at an older version are stale.
     topics_created_version: int = -1
-    #: By the number under which the share coordinator was asked. Of this leader only.
+    #: Call id -> pending request to the share coordinator. Not durable.
     share_calls: dict[int, ShareCall] = field(default_factory=dict)
     share_calls_made: int = 0
-    #: When this leader last asked for the state of a share group's topic to begin, until that is answered. Not in the
-    #: group: the first command of a new group runs before replay makes it.
+    #: When this leader last asked for the creation of a share group's topic state, until the answer. Not in the group:
+    #: the first command of a new group runs before replay creates the group.
     share_asked_ms: dict[tuple[str, Uuid], int] = field(default_factory=dict)
-    #: Heartbeats of share groups that wait for the share coordinator, by ticket.
+    #: Ticket -> heartbeat of a share group that waits for the share coordinator.
     held: dict[int, HeldHeartbeat] = field(default_factory=dict)
 
     def override(self, group_id: str) -> GroupOverride:
@@ -61,15 +61,15 @@ class Shard:
 
 
 class CommandContext:
-    """A step: what it wants appended, as one batch, and whom it answers once that is committed."""
+    """The context of one step: it collects the records of one batch, the answers, and further effects."""
 
     def __init__(self, shard: Shard, now: Now, may_describe: Callable[[str], bool] | None = None) -> None:
         self.shard = shard
-        #: May the client of this step describe a topic? None: every topic.
+        #: May the client of this step describe the topic of this name? None allows every topic.
         self.may_describe = may_describe
-        #: Wall time, for timestamps and for what is counted from them.
+        #: Wall time, for timestamps and durations since them.
         self.now_ms = now.wall_ms
-        #: For deadlines.
+        #: Monotonic time, for deadlines.
         self.monotonic_ms = now.monotonic_ms
         self.entries: list[Entry] = []
         self.answers: list[Answer] = []
@@ -86,7 +86,7 @@ class CommandContext:
         return self.shard.timers
 
     def alarm_in(self, key: TimerKey, delay_ms: int) -> None:
-        """Set a deadline so far ahead."""
+        """Set a deadline `delay_ms` from now."""
         self.shard.timers.set(key, self.monotonic_ms + delay_ms)
 
     def append(self, *entries: Entry) -> None:
@@ -99,7 +99,7 @@ class CommandContext:
         self.answers.append(Answer(ticket, response))
 
     def then(self, action: Effect) -> None:
-        """Have this done when the records are written and the answers given."""
+        """Add an effect to be carried out after the append and the answers."""
         self.actions.append(action)
 
     def effects(self) -> list[Effect]:
@@ -111,7 +111,7 @@ class CommandContext:
         return effects
 
     def new_uuid_text(self) -> str:
-        """A random UUID (version 4) as Java prints it; it makes member ids."""
+        """A random UUID (version 4) as Java prints it, for member ids."""
         raw = bytearray(self.shard.rng.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80

@@ -1,13 +1,12 @@
-"""A share group (KIP-932): members that read the same partitions together, record by record.
+"""A share group (KIP-932): members that read the same partitions cooperatively, record by record.
 
 Rules:
-- A partition may be assigned to many members, so no member gives up anything before another may begin: a member
-  takes the target of its epoch in one step.
-- Only partitions whose state the share coordinator holds are assigned. What stands there, and what is just being made
-  or deleted there, is in the group's own log: `initialized`, `initializing`, `deleting`.
-- A member is immutable: every change makes another one and is in the log.
+- A partition may be assigned to several members, so no member waits for a revocation: it adopts its target in one step.
+- Only partitions whose state the share coordinator has are assigned. The group's log has the states that exist, are
+  being created, and are being deleted: `initialized`, `initializing`, `deleting`.
+- A member is immutable: every change replaces it and is in the log.
 
-What it has in common with other kinds of groups is in `server_assigned_group`.
+`server_assigned_group` has the part that other kinds of groups share.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,14 +22,14 @@ from ottla.kernel.named import NamedTuple
 
 
 class ShareState(StrEnum):
-    """Its text is what tools show."""
+    """The state of a group; tools show its text."""
 
     EMPTY = "Empty"
     STABLE = "Stable"
 
 
 class NamedPartitions(NamedTuple):
-    """Partitions of one topic, with the name that it had."""
+    """Partitions of one topic, with the topic's name at that time."""
 
     name: str
     partitions: frozenset[int]
@@ -50,12 +49,12 @@ class ShareMember:
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
-    #: Sorted, each once.
+    #: Sorted and distinct.
     topics: tuple[str, ...] = ()
     assigned: Target = field(default_factory=dict)
 
     def check_epoch(self, epoch: int) -> None:
-        """Raise FENCED_MEMBER_EPOCH unless the epoch is this one, the one before, or 0 to join again."""
+        """Raise FENCED_MEMBER_EPOCH unless `epoch` is the present one, the previous one, or 0 to rejoin."""
         if epoch in (0, self.epoch):
             return
         if epoch > self.epoch:
@@ -77,11 +76,11 @@ class ShareMember:
 class ShareGroup(ModernGroup[ShareMember, Target]):
     """A group."""
 
-    #: Partitions whose state the share coordinator was asked to begin, and has not said so yet.
+    #: The partitions whose state the share coordinator was asked to create and has not confirmed.
     initializing: dict[Uuid, NamedPartitions] = field(default_factory=dict)
-    #: Partitions whose state the share coordinator holds.
+    #: The partitions whose state the share coordinator has.
     initialized: dict[Uuid, NamedPartitions] = field(default_factory=dict)
-    #: Topics whose state the share coordinator was asked to end.
+    #: The topics whose state the share coordinator was asked to delete.
     deleting: frozenset[Uuid] = frozenset()
 
     @property
@@ -90,7 +89,7 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
 
     @property
     def has_unassigned(self) -> bool:
-        """True if a subscribed partition with state is in no member's target."""
+        """Is a subscribed partition with state in no member's target?"""
         if not self.members:
             return False
         subscribed = subscribed_topics(self.members.values())
@@ -114,12 +113,12 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
 
 
 def subscribed_topics(members: Iterable[ShareMember]) -> dict[str, None]:
-    """Every topic that some member subscribes to."""
+    """All topics that the members subscribe to."""
     return dict.fromkeys(name for member in members for name in member.topics)
 
 
 def merge(held: Held, more: Held) -> dict[Uuid, NamedPartitions]:
-    """All of both; of the names the later one."""
+    """The union of both; names come from `more`."""
     merged = dict(held)
     for topic_id, each in more.items():
         before = merged.get(topic_id)
@@ -130,7 +129,7 @@ def merge(held: Held, more: Held) -> dict[Uuid, NamedPartitions]:
 
 
 def without(held: Held, less: Mapping[Uuid, Iterable[int]]) -> dict[Uuid, NamedPartitions]:
-    """What stays when these are gone."""
+    """The partitions of `held` that are not in `less`."""
     left = {}
     for topic_id, each in held.items():
         partitions = each.partitions.difference(less.get(topic_id, ()))

@@ -1,14 +1,14 @@
-"""A streams group (KIP-1071): instances of a Kafka Streams application, their topology and who does which task.
+"""A streams group (KIP-1071): the instances of a Kafka Streams application, their topology and their tasks.
 
 Rules:
-- An active task is one member's at most, counting what a member was told to give up until it has. A task is in one
-  role only within a process: its state lies in one directory there.
-- Nothing is assigned before the topology is ready: all its topics exist and fit together. Which epoch of the topology
-  was found so is in the log.
-- A member is immutable: every change makes another one and is in the log.
+- An active task has at most one owner; a member still owns a task that it was told to give up until it has done so.
+  Within a process a task has only one role, since its state is in one directory there.
+- Nothing is assigned before the topology is ready, which means that all its topics exist and fit together. The log has
+  the epoch of the topology that was found ready.
+- A member is immutable: every change replaces it and is in the log.
 
-All of it is durable except `configured`, `endpoint_epoch` and `shutdown_member`. What it has in common with other
-kinds of groups is in `server_assigned_group`.
+All fields are durable except `configured`, `endpoint_epoch` and `shutdown_member`. `server_assigned_group` has the part
+that other kinds of groups share.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from ottla.kernel.frozen import frozen
 
 
 class StreamsState(StrEnum):
-    """Its text is what tools show."""
+    """The state of a group; tools show its text."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
@@ -34,7 +34,7 @@ class StreamsState(StrEnum):
 
 
 class TaskState(IntEnum):
-    """Where a member stands on its way to the target. The numbers are in the log."""
+    """A member's state on the way to its target. The numbers are in the log."""
 
     STABLE = 1
     #: The member was told to give up tasks and still owns some of them.
@@ -65,22 +65,22 @@ class StreamsMember:
     topology_epoch: int = -1
     #: Members of one process share its state directory.
     process_id: str = ""
-    #: Where the process answers interactive queries: host and port.
+    #: (host, port) where the process answers interactive queries.
     endpoint: tuple[str, int] | None = None
     client_tags: Mapping[str, str] = field(default_factory=dict)
     assigned: OwnedTasks = field(default_factory=OwnedTasks)
-    #: What it should give up and may still work on.
+    #: The tasks that it must give up and may still work on.
     revoking: OwnedTasks = field(default_factory=OwnedTasks)
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is TaskState.STABLE and self.epoch == assignment_epoch
 
     def held(self) -> list[RoleTask]:
-        """Everything it has or may still work on."""
+        """All tasks of the member, including those that it must give up."""
         return [*self.assigned.each(), *self.revoking.each()]
 
     def epoch_of(self, subtopology: str, partition: int) -> int | None:
-        """Since when the active task is the member's, or None."""
+        """The epoch since which the member owns the active task, or None."""
         for owned in (self.assigned, self.revoking):
             epoch = owned.active.get(subtopology, {}).get(partition)
             if epoch is not None:
@@ -93,17 +93,17 @@ class StreamsGroup(ModernGroup[StreamsMember, TaskSet]):
     """A group."""
 
     topology: Topology | None = None
-    #: The epoch of the topology that was found to be ready when the group epoch last rose; -1 if it was not.
+    #: The epoch of the topology if it was ready when the group epoch last rose, else -1.
     validated_topology_epoch: int = 0
-    #: By what settings the last assignment was made.
+    #: The settings of the last assignment.
     assignment_configs: dict[str, str] = field(default_factory=dict)
-    #: Which processes have a task in a role, and with how many members.
+    #: Task in a role -> process id -> number of its members that have the task.
     processes: dict[RoleTask, dict[str, int]] = field(default_factory=dict)
-    #: The topology as the topics are; None until a heartbeat asks.
+    #: The topology checked against the topics; None until a heartbeat needs it.
     configured: ConfiguredTopology | None = None
-    #: Rises when what is told of endpoints changes.
+    #: Raised when the endpoint information for members changes.
     endpoint_epoch: int = 0
-    #: The member that asked for the end of the whole application.
+    #: The member that asked to shut down the application.
     shutdown_member: str | None = None
 
     # -- members
@@ -132,7 +132,7 @@ class StreamsGroup(ModernGroup[StreamsMember, TaskSet]):
             if not holders:
                 del self.processes[task]
 
-    # -- what can be said of it
+    # -- queries
 
     @property
     def state(self) -> StreamsState:
@@ -153,7 +153,7 @@ class StreamsGroup(ModernGroup[StreamsMember, TaskSet]):
         return bool(self.members) and self.topology is not None and topic in self.topology.sources
 
     def may_take(self, role: Role, subtopology: str, partition: int, process_id: str) -> bool:
-        """Is the task free for a member of this process?"""
+        """May a member of this process take the task?"""
         if role is Role.ACTIVE and (Role.ACTIVE, subtopology, partition) in self.processes:
             return False
         return not any(process_id in self.processes.get((each, subtopology, partition), ()) for each in Role)
@@ -185,7 +185,7 @@ NO_TASKS = TaskSet()
 
 
 def check_epoch(member: StreamsMember, epoch: int, claimed: TaskSet | None) -> None:
-    """Raise FENCED_MEMBER_EPOCH unless the epoch is the member's, or the one before and it owns no more than it has."""
+    """Raise FENCED_MEMBER_EPOCH unless `epoch` is the member's, or its previous one and it claims only own tasks."""
     if epoch in (0, member.epoch):
         return
     has = member.assigned

@@ -1,4 +1,4 @@
-"""Streams groups (KIP-1071): the heartbeat, who does which task, and each member's way there.
+"""Streams groups (KIP-1071): the heartbeat, the task assignment, and the reconciliation of members.
 
-Invariant: a task is given to a member only when its last owner has let it go. Read `heartbeat` first.
+Invariant: a member gets an active task only after its last owner has given it up. Read `heartbeat` first.
 """

@@ -1,13 +1,13 @@
-"""The assignor `sticky` (KIP-1071): which member of a streams group does which task. Pure functions.
+"""The assignor `sticky` (KIP-1071) for the tasks of a streams group. Pure functions.
 
 Rules:
-- Every active task has one member. No member has more than the even share while others have room.
-- A task stays where it was while there is room, or goes to a member that has followed its state as a standby; what is
-  left goes to the least loaded process, and there to the least loaded member. A process's load is its tasks a member.
-- A task has `standbys` standby tasks if its subtopology has state, each in another process than the task itself and
-  each other. Where processes are too few there are fewer.
+- Every active task has one member. No member exceeds the even share while others have room.
+- A task stays with its member while that has room, or goes to a member that has its state as a standby; other tasks go
+  to the least loaded process, and there to the least loaded member. A process's load is its tasks per member.
+- A task of a subtopology with state gets `standbys` standby tasks, each in another process than the active task and
+  than each other; fewer if there are not enough processes.
 
-What is equal is taken in the order of members, so that the answer does not depend on chance.
+Ties follow the order of members, so that the result is deterministic.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ _Task = tuple[str, int]
 
 @frozen
 class Worker:
-    """A member to whom tasks are given, and what it was to have before."""
+    """A member to assign tasks to, and its present target."""
 
     member_id: str
     process_id: str
@@ -30,7 +30,7 @@ class Worker:
 
 
 class _Process:
-    """A process: its members, and what they were given so far."""
+    """A process: its members and the tasks assigned so far."""
 
     def __init__(self, order: int) -> None:
         self.order = order
@@ -39,12 +39,12 @@ class _Process:
 
     @property
     def rank(self) -> tuple[float, int, int]:
-        """The lowest is given the next task: by tasks a member, and of equals who has a member with fewer."""
+        """The sort key, the lowest is next: tasks per member, then the tasks of the least loaded member."""
         return sum(self.counts.values()) / len(self.counts), min(self.counts.values()), self.order
 
 
 class _Quota:
-    """How many tasks a member may be given: an even share, and when some are full an even share of the rest."""
+    """The most tasks that a member may get: an even share of the tasks that full members leave."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks
@@ -56,7 +56,7 @@ class _Quota:
         self.each = -(-self._tasks // self._members) if self._members else 0
 
     def given(self, count: int) -> None:
-        """A member has this many now."""
+        """Record that a member has `count` tasks now."""
         if count == self.each:
             self._members -= 1
             self._tasks -= count
@@ -66,7 +66,7 @@ class _Quota:
 def assign_sticky(
     workers: Iterable[Worker], subtopologies: Iterable[ConfiguredSubtopology], standbys: int
 ) -> dict[str, TaskSet]:
-    """Member id -> what it should have."""
+    """Member id -> target."""
     assignment = _Assignment(list(workers), list(subtopologies), standbys)
     assignment.give_active()
     if standbys:
@@ -102,7 +102,7 @@ class _Assignment:
     # -- active tasks
 
     def give_active(self) -> None:
-        # What was given by ranges is taken back partition by partition: then every subtopology gives up its last.
+        # By partition first, so that members over their quota give up the last partitions of every subtopology.
         left = sorted(self._active, key=lambda task: (task[1], task[0]))
         left = [task for task in left if not self._keep(task, self._was_active.get(task))]
         left = [task for task in left if not self._keep(task, self._least_loaded(self._was_standby.get(task, ())))]
@@ -138,7 +138,7 @@ class _Assignment:
                 self._give(task, _least(process.counts), Role.STANDBY)
 
     def _keep_standby(self, task: _Task) -> bool:
-        """Where the task was active its state is whole; where it was standby nearly so."""
+        """Prefer the member where the task was active, whose state is complete, then earlier standbys."""
         was_active = self._was_active.get(task)
         here_before = [] if was_active is None else [was_active]
         for candidates in (here_before, self._was_standby.get(task, [])):

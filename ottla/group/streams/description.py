@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe (0): what people and tools see of streams groups (KIP-1071)."""
+"""The handler of StreamsGroupDescribe (0) (KIP-1071)."""
 
 from collections.abc import Iterable, Mapping
 
@@ -37,7 +37,7 @@ def _describe(turn: CommandContext, group_id: str) -> api.DescribedGroup:
 
 
 def _topology(group: StreamsGroup) -> api.Topology | None:
-    """With the partition counts that internal topics have, where that is known."""
+    """The topology, with the partition counts of internal topics if they are known."""
     topology, configured = group.topology, group.configured
     if topology is None:
         return None

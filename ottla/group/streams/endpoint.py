@@ -1,6 +1,6 @@
-"""Which partitions are worked on where: what members of a streams group are told for interactive queries (KIP-67).
+"""The partitions of each endpoint of a streams group, for interactive queries (KIP-67).
 
-A process that answers queries says its host and port; every member then knows where the state of a key lies.
+A process that answers queries reports its host and port; every member can then find the process with a key's state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from ottla.wire.api.streams_group_heartbeat import Endpoint, EndpointToPartition
 
 
 def endpoints(group: StreamsGroup, member: StreamsMember, topics: TopicView) -> list[EndpointToPartitions]:
-    """The partitions of every member that has an endpoint; of this one as it will be."""
+    """The partitions of every member with an endpoint; `member` is used in its new state."""
     members = [each for each in group.members.values() if each.member_id != member.member_id]
     found = []
     for each in (*members, member):
@@ -28,7 +28,7 @@ def endpoints(group: StreamsGroup, member: StreamsMember, topics: TopicView) -> 
 
 
 def _partitions(group: StreamsGroup, tasks: Mapping[str, Iterable[int]], topics: TopicView) -> list[TopicPartition]:
-    """The partitions that tasks read; a small topic of a large subtopology has none for some of them."""
+    """The partitions that the tasks read; a topic with few partitions has none for some tasks."""
     configured = {} if group.configured is None else group.configured.subtopologies
     found = []
     for subtopology, partitions in tasks.items():

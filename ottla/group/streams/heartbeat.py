@@ -1,17 +1,17 @@
-"""StreamsGroupHeartbeat (0): all that a member of a streams group says and is told (KIP-1071).
+"""StreamsGroupHeartbeat (0): the whole protocol of streams groups in one request (KIP-1071).
 
 Rules:
-- Epoch 0 joins and brings the topology, -1 leaves; any other is a member's present epoch, or the one before when the
-  answer with the present one was lost.
-- The first topology is the group's. Who joins with an older one stays and is told so; with another one it is refused.
-- The group epoch rises when a member comes, goes or says something new of itself, when the topics of the topology
-  change, when the topology becomes ready or stops being so, and when a setting of the assignment changes.
-- The answer has the tasks when they changed, when the member joins, and when it says that it owns something else: the
-  answer that told it may be lost. Who does what elsewhere is told to members that have not heard of the latest change.
-- A group of another kind is no streams group, except an empty classic one: that makes place.
+- Epoch 0 joins and brings the topology, -1 leaves; any other is the member's present epoch, or its previous one if the
+  response with the present one was lost.
+- The first topology is the group's. A member with an older one may join and is told so; a different one is refused.
+- The group epoch rises when a member joins, leaves or changes its metadata, when the topics of the topology change,
+  when the topology becomes ready or stops being so, and when a setting of the assignment changes.
+- The response has the tasks if they changed, if the member joins, and if it claims other tasks, since the response with
+  its tasks may have been lost. It has the endpoints if the member has not seen their latest change.
+- A group of another kind gets GROUP_ID_NOT_FOUND, except an empty classic group, which is replaced.
 
-Not obvious: internal topics are not made here. The answer says which are missing (`StreamsHeartbeat`), and the driver
-has them made in the client's name when the answer leaves.
+Not obvious: internal topics are not created here. `StreamsHeartbeat` lists the missing ones, and the driver creates
+them in the client's name when it sends the response.
 """
 
 from dataclasses import replace
@@ -46,7 +46,7 @@ _REFRESH_INTERVAL_MS = 2_147_483_647
 
 
 def streams_heartbeat(turn: CommandContext, call: Called) -> None:
-    """Let a member join, leave, or go on."""
+    """Handle a heartbeat: join, leave, or continue."""
     request: api.StreamsGroupHeartbeatRequest = call.request
     _check_request(request)
     if request.member_epoch == LEAVE_EPOCH:
@@ -55,7 +55,7 @@ def streams_heartbeat(turn: CommandContext, call: Called) -> None:
         _go_on(turn, call)
 
 
-# -- what may be asked
+# -- validation
 
 
 def _check_request(request: api.StreamsGroupHeartbeatRequest) -> None:
@@ -63,7 +63,7 @@ def _check_request(request: api.StreamsGroupHeartbeatRequest) -> None:
     if not problem and request.member_epoch == 0:
         problem = _join_problem(request)
     if not problem and request.member_epoch < LEAVE_EPOCH:
-        # Static members cannot join, so none can leave for a while.
+        # Static members cannot join, so none can leave temporarily.
         problem = "InstanceId can't be null."
         if request.member_epoch != LEAVE_STATIC_EPOCH:
             problem = f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
@@ -77,7 +77,7 @@ def _check_request(request: api.StreamsGroupHeartbeatRequest) -> None:
 
 
 def _unsupported(request: api.StreamsGroupHeartbeatRequest) -> str:
-    """What the protocol has a place for and Kafka 4.3 does not do."""
+    """The problem with a feature that the protocol has and Kafka 4.3 does not support, or ""."""
     if request.instance_id is not None:
         return "Static membership is not yet supported."
     if request.task_offsets is not None:
@@ -138,17 +138,17 @@ def _leave(turn: CommandContext, call: Called) -> None:
 
 
 def not_a_streams_group(group_id: str, group: object, what: str = "Streams group") -> KafkaError:
-    """What to answer when there is no such streams group."""
+    """The error for a missing group or one of another kind."""
     text = f"{what} {group_id} not found." if group is None else f"Group {group_id} is not a streams group."
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
 def _shut_down(group: StreamsGroup, member_id: str) -> None:
-    """End every member: the first that asks for it is named."""
+    """Have every member shut down; the first one that asked is named."""
     group.shutdown_member = group.shutdown_member or member_id
 
 
-# -- joining and going on
+# -- joining and continuing
 
 
 def _go_on(turn: CommandContext, call: Called) -> None:
@@ -181,7 +181,7 @@ def _go_on(turn: CommandContext, call: Called) -> None:
 
 
 def _group_for(turn: CommandContext, request: api.StreamsGroupHeartbeatRequest) -> StreamsGroup:
-    """The group; on joining one is made, in place of an empty classic group too."""
+    """The group; a join creates it if missing, or replaces an empty classic group."""
     joins = request.member_epoch == 0
     known = turn.shard.groups.get(request.group_id)
     if isinstance(known, ClassicGroup) and known.is_empty and joins:
@@ -200,7 +200,7 @@ def _group_for(turn: CommandContext, request: api.StreamsGroupHeartbeatRequest) 
 
 
 def _claimed(request: api.StreamsGroupHeartbeatRequest) -> TaskSet | None:
-    """What the member says it owns; None if it does not say."""
+    """The tasks that the member says it owns; None if the request does not say."""
     if request.active_tasks is None or request.standby_tasks is None or request.warmup_tasks is None:
         return None
     return TaskSet(
@@ -209,7 +209,7 @@ def _claimed(request: api.StreamsGroupHeartbeatRequest) -> TaskSet | None:
 
 
 def _said(before: StreamsMember, call: Called) -> StreamsMember:
-    """The member after what it says of itself; null means as before."""
+    """The member with the metadata of the request; null means unchanged."""
     request: api.StreamsGroupHeartbeatRequest = call.request
     endpoint = before.endpoint
     if request.user_endpoint is not None:
@@ -231,10 +231,10 @@ def _said(before: StreamsMember, call: Called) -> StreamsMember:
 
 
 def _topology(turn: CommandContext, group: StreamsGroup, request: api.StreamsGroupHeartbeatRequest) -> Topology:
-    """The group's topology, which is the first that a member brings."""
+    """The group's topology, which the first member brings."""
     if request.topology is None:
         if group.topology is None:
-            # Its record was lost with a log that was cut: a member that joins brings it again.
+            # The record was lost when the log was truncated; a joining member brings the topology again.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no topology.")
         return group.topology
     brought = read_topology(request.topology)
@@ -249,7 +249,7 @@ def _topology(turn: CommandContext, group: StreamsGroup, request: api.StreamsGro
 def _revise(
     turn: CommandContext, group: StreamsGroup, topology: Topology, claimed: TaskSet | None, *, changed: bool
 ) -> tuple[int, ConfiguredTopology]:
-    """(the group epoch as it will be, the topology as the topics are); writes the epoch if it rises."""
+    """(the new group epoch, the topology checked against the topics). Writes the epoch if it rises."""
     configured = group.configured
     fresh_hash = group.metadata_hash
     if group.topology is None or configured is None or group.refresh_is_due(turn.monotonic_ms):
@@ -271,7 +271,7 @@ def _revise(
         turn.append(streams_epoch_entry(group.group_id, epoch, fresh_hash, validated, configs))
     group.configured = configured
     group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
-    # If what is written here is lost, the epoch in memory stays behind this one and the refresh is due again.
+    # If this record is lost, the epoch in memory stays behind and the refresh is due again.
     group.refresh_epoch = epoch
     return epoch, configured
 
@@ -293,7 +293,7 @@ def _check_tasks(configured: ConfiguredTopology, claimed: TaskSet | None) -> Non
 
 
 def _begin_initial_delay(turn: CommandContext, group: StreamsGroup) -> None:
-    """The application starts: those who come within the delay get their tasks together."""
+    """Start the initial delay of a new group: members that join within it get their tasks together."""
     delay_ms = streams_settings(turn, group.group_id).initial_rebalance_delay_ms
     key = TimerKey(Alarm.STREAMS_INITIAL, group.group_id)
     if group.is_empty and delay_ms > 0 and key not in turn.timers:
@@ -303,7 +303,7 @@ def _begin_initial_delay(turn: CommandContext, group: StreamsGroup) -> None:
 def _advance(
     turn: CommandContext, group: StreamsGroup, member: StreamsMember, target: StreamsTarget, claimed: TaskSet | None
 ) -> StreamsMember:
-    """Take the member's next step towards its target and write it."""
+    """The member after its next step towards its target, which is written."""
     if member.is_reconciled_to(target.assignment_epoch):
         return member
     goal = TaskGoal(target.assignment_epoch, target.tasks, group.may_take, claimed)
@@ -318,7 +318,7 @@ def _advance(
     return advanced
 
 
-# -- the answer
+# -- response
 
 
 def _response(
@@ -341,7 +341,7 @@ def _response(
     if group.endpoint_epoch != request.endpoint_information_epoch:
         response.partitions_by_user_endpoint = endpoints(group, member, turn.shard.topics)
     if group.group_id in turn.shard.groups:
-        # What a group counts before its first record is replayed is not kept.
+        # Before the first record is replayed this group object is temporary, and so is its endpoint epoch.
         response.endpoint_information_epoch = group.endpoint_epoch
     return response
 
@@ -374,13 +374,13 @@ def _statuses(
 
 
 def _keep_session(turn: CommandContext, group: StreamsGroup, member_id: str) -> None:
-    """The member gave a sign of life."""
+    """Restart the member's session."""
     timeout_ms = streams_settings(turn, group.group_id).session_timeout_ms
     turn.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member_id), timeout_ms)
 
 
 def start_streams_sessions(turn: CommandContext, group: StreamsGroup) -> None:
-    """The log is loaded: every member gets its full time."""
+    """Restart the deadlines of all members after the log is loaded."""
     for member_id, member in group.members.items():
         _keep_session(turn, group, member_id)
         if member.state is TaskState.UNREVOKED_TASKS:
@@ -389,7 +389,7 @@ def start_streams_sessions(turn: CommandContext, group: StreamsGroup) -> None:
 
 
 def streams_deadline(turn: CommandContext, group: StreamsGroup, key: TimerKey) -> None:
-    """A deadline of the group or of one of its members has come."""
+    """Fence a member whose session or rebalance timeout has passed."""
     member = group.members.get(key.member_id)
     if member is None:
         return
@@ -398,7 +398,7 @@ def streams_deadline(turn: CommandContext, group: StreamsGroup, key: TimerKey) -
 
 
 def fence_streams_member(turn: CommandContext, group: StreamsGroup, member: StreamsMember) -> None:
-    """Take a member out: the group epoch rises, and the others take over what it had."""
+    """Remove a member: the group epoch rises, and its tasks go to the others."""
     turn.extend(streams_member_tombstones(group.group_id, member.member_id))
     turn.append(
         streams_epoch_entry(

@@ -1,14 +1,15 @@
-"""A streams member's way from what it has to its target (KIP-1071); no member waits for another beyond what it must.
+"""Reconcile a streams member's tasks with its target (KIP-1071), waiting for other members only where necessary.
 
-    STABLE             it has what the target of its epoch says
-    UNREVOKED_TASKS    it must first give up tasks; it stays in its epoch and asks for nothing new
-    UNRELEASED_TASKS   it is in the target's epoch and waits for tasks that others must give up first
+    STABLE             the member has the target of its epoch
+    UNREVOKED_TASKS    it must give up tasks first; it stays in its epoch and gets nothing new
+    UNRELEASED_TASKS   it is in the target's epoch and waits for tasks that others must give up
 
 Rules:
-- Revoke before assign: a member that owns something it should not have gets nothing new until it says it gave it up.
-- An active task is assigned only when it has no owner; a task in any role only when its process does not own
-  it in another one: its state has one directory there.
-- An active task that stays keeps the epoch since when it is the member's, and commits of that epoch stay good.
+- Revoke before assign: a member that owns a task outside its target gets nothing new until it reports that it gave the
+  task up.
+- An active task is assigned only when it has no owner; a task in any role only when its process does not own it in any
+  role, since its state has one directory there.
+- A kept active task keeps its assignment epoch, and commits of that epoch stay valid.
 """
 
 from collections.abc import Callable
@@ -25,17 +26,17 @@ _MayTake = Callable[[Role, str, int, str], bool]
 
 @frozen
 class TaskGoal:
-    """Where a member must get to, and what stands in its way."""
+    """The target of a member, and the facts that constrain its next step."""
 
     assignment_epoch: int
     target: TaskSet
     may_take: _MayTake
-    #: What the member says it owns; None if it did not say.
+    #: The tasks that the member says it owns; None if the request does not say.
     claimed: TaskSet | None
 
 
 def reconcile_tasks(member: StreamsMember, goal: TaskGoal) -> StreamsMember:
-    """The member after its next step; the same object if there is none to take."""
+    """The member after its next step; the same object if there is none."""
     match member.state:
         case TaskState.STABLE:
             return member if member.epoch == goal.assignment_epoch else _advance(member, goal, member.epoch)
@@ -44,7 +45,7 @@ def reconcile_tasks(member: StreamsMember, goal: TaskGoal) -> StreamsMember:
         case TaskState.UNRELEASED_TASKS:
             return _advance(member, goal, member.epoch)
         case _:
-            # A newer coordinator left it in a state that we do not know: it starts again, with nothing.
+            # A newer version wrote an unknown state: the member must start over without tasks.
             claimed = goal.claimed
             if claimed is None or claimed.active or claimed.standby or claimed.warmup:
                 raise KafkaError(
@@ -55,7 +56,7 @@ def reconcile_tasks(member: StreamsMember, goal: TaskGoal) -> StreamsMember:
 
 
 def _claims(owned: OwnedTasks, goal: TaskGoal) -> bool:
-    """Does the member own any of these still? If it does not say, it may."""
+    """May the member still own any of these? True if the request does not say."""
     claimed = goal.claimed
     if claimed is None:
         return True
@@ -65,7 +66,7 @@ def _claims(owned: OwnedTasks, goal: TaskGoal) -> bool:
 
 @frozen
 class _Step:
-    """What becomes of the tasks of one role."""
+    """The changes to the tasks of one role."""
 
     keeps: dict[str, dict[int, int]]
     loses: dict[str, dict[int, int]]
@@ -73,7 +74,7 @@ class _Step:
     waits: bool
 
     def taken(self) -> dict[str, dict[int, int]]:
-        """What it keeps and what it gains."""
+        """The kept and gained tasks."""
         return {
             subtopology: {**self.keeps.get(subtopology, {}), **self.gains.get(subtopology, {})}
             for subtopology in dict.fromkeys((*self.keeps, *self.gains))
@@ -101,7 +102,7 @@ def _step(role: Role, member: StreamsMember, goal: TaskGoal, has: TaskEpochs, wa
 
 
 def _advance(member: StreamsMember, goal: TaskGoal, epoch: int) -> StreamsMember:
-    """Give up what it should not have; if that is done, take what is free."""
+    """Revoke what is not in the target; if that is done, assign what is free."""
     has = member.assigned
     active = _step(Role.ACTIVE, member, goal, has.active, goal.target.active)
     standby = _step(Role.STANDBY, member, goal, _with_epochs(has.standby), goal.target.standby)
@@ -128,7 +129,7 @@ def _advance(member: StreamsMember, goal: TaskGoal, epoch: int) -> StreamsMember
 
 
 def _with_epochs(tasks: Tasks) -> TaskEpochs:
-    """Only active tasks have epochs; the others are counted as if."""
+    """Standby and warm-up tasks with an epoch of 0: only active tasks have epochs."""
     return {subtopology: dict.fromkeys(partitions, 0) for subtopology, partitions in tasks.items()}
 
 

@@ -1,10 +1,10 @@
-"""The target of a streams group: what each member should have, computed when the group epoch has risen.
+"""The target assignment of a streams group, computed when the group epoch has risen.
 
 Rules:
-- An application that starts waits `group.streams.initial.rebalance.delay.ms` for more members; then it is one target
-  in `group.streams.assignment.interval.ms` at most. Meanwhile members live by the last one, and are told so.
-- No member is given anything while the topology is not ready.
-- Only members whose target changes are written.
+- A new group waits `group.streams.initial.rebalance.delay.ms` for more members. After that at most one target is
+  computed per `group.streams.assignment.interval.ms`; until then the last one applies, and members are told so.
+- No tasks are assigned while the topology is not ready.
+- Only changed targets are written.
 """
 
 from collections.abc import Mapping
@@ -23,17 +23,17 @@ STANDBYS = "num.standby.replicas"
 
 @frozen
 class StreamsTarget:
-    """What one member should have."""
+    """The target of one member."""
 
     assignment_epoch: int
     tasks: TaskSet
-    #: Why there is no newer one yet.
+    #: Why there is no newer target yet, or "".
     delay: str = ""
 
 
 @frozen
 class StreamsSettings:
-    """What is set for one group."""
+    """The effective settings of one group."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -43,7 +43,7 @@ class StreamsSettings:
 
 
 def streams_settings(turn: CommandContext, group_id: str) -> StreamsSettings:
-    """The group's own settings, and the broker's where it has none."""
+    """The group's own settings, with the broker's as defaults."""
     own, broker = turn.shard.override(group_id), turn.settings
 
     def first(value: int | None, otherwise: int) -> int:
@@ -59,14 +59,14 @@ def streams_settings(turn: CommandContext, group_id: str) -> StreamsSettings:
 
 
 def assignment_configs(turn: CommandContext, group_id: str) -> dict[str, str]:
-    """What settings an assignment depends on."""
+    """The settings that an assignment depends on."""
     return {STANDBYS: str(streams_settings(turn, group_id).num_standby_replicas)}
 
 
 def update_streams_target(
     turn: CommandContext, group: StreamsGroup, member: StreamsMember, epoch: int, configured: ConfiguredTopology
 ) -> StreamsTarget:
-    """What this member should have, after a new target if one is due."""
+    """The target of this member, computing a new one if it is due."""
     if TimerKey(Alarm.STREAMS_INITIAL, group.group_id) in turn.timers:
         text = "Assignment delayed due to the configured initial rebalance delay."
         return StreamsTarget(group.assignment_epoch, NO_TASKS, text)
@@ -82,7 +82,7 @@ def update_streams_target(
 
 
 def end_initial_delay(turn: CommandContext, group: StreamsGroup) -> None:
-    """The first members have gathered: give them their tasks, if it is known what there is to do."""
+    """Compute the first target after the initial delay, if the topology was checked."""
     if group.is_empty or group.configured is None or group.epoch <= group.assignment_epoch:
         return
     standbys = int(group.assignment_configs.get(STANDBYS, "0"))
@@ -97,7 +97,7 @@ def _assign(
     configured: ConfiguredTopology,
     standbys: int,
 ) -> dict[str, TaskSet]:
-    """Compute a target for all and write it."""
+    """Compute and write the target of all members."""
     if configured.is_ready:
         workers = [
             Worker(member_id, member.process_id, group.target_of(member_id)) for member_id, member in members.items()

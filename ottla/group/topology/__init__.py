@@ -1,4 +1,5 @@
-"""The topology of a Kafka Streams application (KIP-1071): subtopologies, tasks, and the topics they need. Pure.
+"""The topology of a Kafka Streams application (KIP-1071): subtopologies, tasks and required topics. Pure.
 
-Invariant: what a topology needs of the topics follows from it and the topics there are. Read `topology` first.
+Invariant: the required topics and their partition counts follow from the topology and the existing topics. Read
+`topology` first.
 """

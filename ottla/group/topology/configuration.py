@@ -1,14 +1,14 @@
-"""A topology held against the topics there are: how many partitions its internal topics need, and what is missing.
+"""Check a topology against the existing topics: the partition counts of its internal topics, and what is missing.
 
 Pure functions.
 
 Rules:
-- A repartition topic has as many partitions as the largest topic that flows into it, unless the application says how
-  many; a changelog as many as the subtopology has tasks, which is as many as its largest input has partitions.
-- Topics that are joined must have equally many. Repartition topics of such a group take the count of its source
-  topics; where it has none, the count that the application fixed, or the largest.
-- What is wrong with the topics is a status of the heartbeat: an operator may make or mend them. What is wrong with the
-  topology itself is STREAMS_INVALID_TOPOLOGY.
+- A repartition topic has as many partitions as the largest topic that feeds it, unless the application sets the count.
+  A changelog has as many partitions as the subtopology has tasks, which is the partition count of its largest input.
+- Copartitioned topics must have equal counts. Repartition topics of such a group take the count of its source topics;
+  without source topics, the count that the application fixed, or the largest one.
+- A problem with the topics is a status in the heartbeat's response, since an operator can create or fix them. A problem
+  with the topology itself is STREAMS_INVALID_TOPOLOGY.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from ottla.kernel.frozen import frozen
 
 
 class Status(IntEnum):
-    """What a heartbeat's answer says of the group beside the assignment. The numbers are the protocol's."""
+    """A status in the heartbeat's response. The numbers are the protocol's."""
 
     STALE_TOPOLOGY = 0
     MISSING_SOURCE_TOPICS = 1
@@ -34,7 +34,7 @@ class Status(IntEnum):
 
 @frozen
 class Problem:
-    """Why nothing can be assigned."""
+    """The reason why nothing can be assigned."""
 
     status: Status
     detail: str
@@ -42,12 +42,12 @@ class Problem:
 
 @frozen
 class ConfiguredSubtopology:
-    """A subtopology whose internal topics have partition counts."""
+    """A subtopology with the partition counts of its internal topics."""
 
     subtopology_id: str
     tasks: int
     subtopology: Subtopology
-    #: With the counts they should have.
+    #: The internal topics, with the counts that they should have.
     repartition_sources: tuple[InternalTopic, ...]
     changelogs: tuple[InternalTopic, ...]
 
@@ -58,12 +58,12 @@ class ConfiguredSubtopology:
 
 @frozen
 class ConfiguredTopology:
-    """The outcome."""
+    """The result of the check."""
 
     epoch: int
-    #: By id, ascending; empty when they cannot be told.
+    #: By id, ascending; empty if they cannot be configured.
     subtopologies: Mapping[str, ConfiguredSubtopology] = field(default_factory=dict)
-    #: Internal topics that are not there yet.
+    #: The internal topics that do not exist yet.
     missing: tuple[InternalTopic, ...] = ()
     problem: Problem | None = None
 
@@ -81,7 +81,7 @@ class _Unfit(Exception):
 
 
 def configure(topology: Topology, topics: TopicView) -> ConfiguredTopology:
-    """Hold the topology against the topics. Raises STREAMS_INVALID_TOPOLOGY."""
+    """Check the topology against the topics. Raises STREAMS_INVALID_TOPOLOGY."""
     check_topology(topology)
     try:
         _check_sources(topology, topics)
@@ -102,12 +102,12 @@ def configure(topology: Topology, topics: TopicView) -> ConfiguredTopology:
 
 
 def invalid(text: str) -> KafkaError:
-    """The topology itself cannot be."""
+    """The error for an invalid topology."""
     return KafkaError(ErrorCode.STREAMS_INVALID_TOPOLOGY, text)
 
 
 def check_topology(topology: Topology) -> None:
-    """Raise STREAMS_INVALID_TOPOLOGY for what no set of topics could mend."""
+    """Raise STREAMS_INVALID_TOPOLOGY for problems that no set of topics could fix."""
     if topology.epoch < 0:
         raise invalid("Topology epoch must be non-negative.")
     ids = [each.subtopology_id for each in topology.subtopologies]
@@ -137,7 +137,7 @@ def _check_sources(topology: Topology, topics: TopicView) -> None:
 
 
 class _Counts:
-    """How many partitions each internal topic needs; decided step by step."""
+    """The partition count of each internal topic, decided step by step."""
 
     def __init__(self, topology: Topology, topics: TopicView) -> None:
         self._subtopologies = topology.subtopologies
@@ -147,7 +147,7 @@ class _Counts:
         self.decided: dict[str, int] = {}
 
     def of(self, name: str) -> int:
-        """Existing topics count before what was decided: a difference is reported."""
+        """The count of an existing topic, otherwise the decided one; `_missing` reports a difference."""
         return self._topics.partition_count(name) or self.decided[name]
 
     def tasks(self, subtopology: Subtopology) -> int:
@@ -196,7 +196,7 @@ class _Counts:
         if others:
             count = _same(others)
         elif self._fixed:
-            # As Apache Kafka has it: every fixed repartition topic of the application counts, not of this group only.
+            # As in Apache Kafka, this compares all fixed repartition topics of the application, not only this group's.
             count = _same({name: self.of(name) for name in self._fixed})
         else:
             count = max(repartition.values())

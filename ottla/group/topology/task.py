@@ -1,8 +1,8 @@
 """Tasks of a streams application: a subtopology and one of its partitions (KIP-1071).
 
-A member has tasks in three roles: active ones process records, standby ones follow the state of an active one
-elsewhere, warm-up ones catch up before they become active. Kafka 4.3 assigns no warm-up tasks; its records and
-messages have a place for them.
+A member has tasks in three roles: active tasks process records, standby tasks replicate the state of an active task
+elsewhere, warm-up tasks catch up before they become active. Kafka 4.3 assigns no warm-up tasks, but its records and
+messages have fields for them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,12 +14,12 @@ from ottla.kernel.frozen import frozen
 
 #: Subtopology -> partitions, ascending.
 Tasks = Mapping[str, tuple[int, ...]]
-#: Subtopology -> partition -> the epoch since when the task is the member's.
+#: Subtopology -> partition -> the epoch since which the member owns the task.
 TaskEpochs = Mapping[str, Mapping[int, int]]
 
 
 class Role(IntEnum):
-    """What a member does with a task."""
+    """A member's role for a task."""
 
     ACTIVE = 0
     STANDBY = 1
@@ -31,7 +31,7 @@ RoleTask = tuple[Role, str, int]
 
 
 class TaskIds(Protocol):
-    """Tasks of one subtopology, as messages and records have them."""
+    """The tasks of one subtopology in a message or record."""
 
     subtopology_id: str
     partitions: list[int]
@@ -39,7 +39,7 @@ class TaskIds(Protocol):
 
 @frozen
 class TaskSet:
-    """What a member should have."""
+    """A target: the tasks that a member should have."""
 
     active: Tasks = field(default_factory=dict)
     standby: Tasks = field(default_factory=dict)
@@ -48,7 +48,7 @@ class TaskSet:
 
 @frozen
 class OwnedTasks:
-    """What a member has, or must give up."""
+    """The tasks that a member has or must give up."""
 
     active: TaskEpochs = field(default_factory=dict)
     standby: Tasks = field(default_factory=dict)
@@ -59,26 +59,26 @@ class OwnedTasks:
         return not (self.active or self.standby or self.warmup)
 
     def as_target(self) -> TaskSet:
-        """The same tasks, as a member should have them."""
+        """The same tasks without epochs."""
         active = {subtopology: tuple(sorted(epochs)) for subtopology, epochs in self.active.items()}
         return TaskSet(active, self.standby, self.warmup)
 
     def each(self) -> Iterator[RoleTask]:
-        """Every task, in its role."""
+        """Every task with its role."""
         yield from role_tasks(Role.ACTIVE, self.active)
         yield from role_tasks(Role.STANDBY, self.standby)
         yield from role_tasks(Role.WARMUP, self.warmup)
 
 
 def role_tasks(role: Role, tasks: Mapping[str, Iterable[int]]) -> Iterator[RoleTask]:
-    """The tasks one by one."""
+    """Every task of a role."""
     for subtopology, partitions in tasks.items():
         for partition in partitions:
             yield role, subtopology, partition
 
 
 def read_tasks(ids: Iterable[TaskIds]) -> Tasks:
-    """Tasks from a message or a record."""
+    """The tasks of a message or record."""
     tasks: dict[str, set[int]] = {}
     for each in ids:
         tasks.setdefault(each.subtopology_id, set()).update(each.partitions)

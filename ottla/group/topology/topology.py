@@ -1,7 +1,7 @@
-"""A streams application's topology as its members bring it: subtopologies, and the topics they read and write.
+"""The topology that the members of a streams application bring: subtopologies, and the topics they read and write.
 
-It is made of values, so that two can be compared: a group has one topology, and who joins must bring the same or an
-older one.
+The classes are values, so that topologies can be compared: a group has one topology, and a joining member must bring
+the same or an older one.
 """
 
 from collections.abc import Iterable
@@ -13,19 +13,19 @@ from ottla.wire.record import streams_group as record
 
 @frozen
 class InternalTopic:
-    """A topic that the server makes for the application."""
+    """A topic that the server creates for the application."""
 
     name: str
-    #: 0: as many as what flows into it asks for.
+    #: 0 means that the topics that feed it decide.
     partitions: int
-    #: 0: the server's default.
+    #: 0 means the server's default.
     replication_factor: int
     configs: tuple[tuple[str, str], ...]
 
 
 @frozen
 class CopartitionGroup:
-    """Topics that must have equally many partitions, as places in the subtopology's lists."""
+    """Topics that must have equal partition counts, as indexes into the subtopology's lists."""
 
     source_topics: tuple[int, ...]
     source_topic_regex: tuple[int, ...]
@@ -34,7 +34,7 @@ class CopartitionGroup:
 
 @frozen
 class Subtopology:
-    """A part of the application that runs as tasks of its own, one a partition of what it reads."""
+    """A part of the application with tasks of its own, one per partition of its input."""
 
     subtopology_id: str
     source_topics: tuple[str, ...]
@@ -46,26 +46,26 @@ class Subtopology:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """Every topic it reads."""
+        """All topics that it reads."""
         return (*self.source_topics, *(topic.name for topic in self.repartition_sources))
 
 
 @frozen
 class Topology:
-    """All of an application."""
+    """The topology of an application."""
 
     epoch: int
-    #: In the order in which the first member said them.
+    #: In the order of the first member's request.
     subtopologies: tuple[Subtopology, ...]
 
     @property
     def sources(self) -> dict[str, str]:
-        """The subtopology that reads a topic, by the topic's name."""
+        """Topic name -> the subtopology that reads it."""
         return {topic: each.subtopology_id for each in self.subtopologies for topic in each.inputs}
 
     @property
     def required_topics(self) -> list[str]:
-        """Every topic that must be there before the application can run."""
+        """All topics that must exist before the application can run."""
         return [
             topic
             for each in self.subtopologies
@@ -73,13 +73,13 @@ class Topology:
         ]
 
     def is_same_as(self, other: "Topology") -> bool:
-        """Do they say the same, whatever the order of their parts?"""
+        """Are the topologies equal, apart from the order of their parts?"""
         parts = [{each.subtopology_id: each for each in one.subtopologies} for one in (self, other)]
         return self.epoch == other.epoch and parts[0] == parts[1]
 
 
 def read_topology(said: Any) -> Topology:
-    """From a heartbeat's topology or from the record's; they have the same form."""
+    """The topology of a heartbeat or of a record; both have the same form."""
     return Topology(said.epoch, tuple(_subtopology(each) for each in said.subtopologies))
 
 
@@ -113,7 +113,7 @@ def _internal_topics(said: Iterable[Any]) -> tuple[InternalTopic, ...]:
 
 
 def topology_value(topology: Topology) -> record.StreamsGroupTopologyValue:
-    """The topology as it is written."""
+    """The record value of a topology."""
     return record.StreamsGroupTopologyValue(
         epoch=topology.epoch,
         subtopologies=[
