@@ -127,7 +127,7 @@ class Branch(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Arm(Node):
-    """One branch of a split stream. `predicate` None: the default branch."""
+    """A branch of a split stream. `predicate` None: the default branch."""
 
     predicate: Function | None
 

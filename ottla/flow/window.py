@@ -87,7 +87,7 @@ class TimeWindows:
 
 @dataclass(frozen=True, slots=True)
 class UnlimitedWindows:
-    """One window that never ends (Kafka Streams: UnlimitedWindows). Records before its start are ignored."""
+    """A single window that never ends (Kafka Streams: UnlimitedWindows). Records before its start are ignored."""
 
     start_ms: int = 0
     grace_ms: int = 0

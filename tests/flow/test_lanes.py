@@ -252,7 +252,7 @@ def test_wrong_types_are_refused_at_the_line_of_the_user() -> None:
         builder.build()
     with pytest.raises(TopologyError, match=r"group_by.* takes no batch|select_key takes no batch"):
         StreamsBuilder().stream("a").group_by(batch(lambda rows: rows["n"]))
-    with pytest.raises(TopologyError, match="rows of a table do not have"):
+    with pytest.raises(TopologyError, match="not available in a table's step"):
         StreamsBuilder().table("a").filter(timestamp > 1)
 
 

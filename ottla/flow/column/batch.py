@@ -46,7 +46,7 @@ class BatchFunction:
         return self.key_kind, self.kind
 
     def compute(self, frame: Any) -> Any:
-        """One value per record, as an Arrow array."""
+        """A value for each record, as an Arrow array."""
         from ottla.flow.vector.batch import values_of
 
         return values_of(self, frame)

@@ -57,7 +57,7 @@ class JoinClock:
 
 
 class StreamJoin(Fused):
-    """One side of a join. `joiner` takes (key, left value, right value); `outer`: this side's records need no match."""
+    """A side of a join. `joiner` takes (key, left value, right value); `outer`: this side's records need no match."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ Side = Literal["inner", "left", "right", "outer"]
 
 
 class JoinSide(View):
-    """One side of a join: changes of `this` joined with the values of `other`. `joiner` takes (key, this, other)."""
+    """A side of a join: changes of `this` joined with the values of `other`. `joiner` takes (key, this, other)."""
 
     def __init__(
         self, side: Side, this: View, other: View, joiner: Callable[[Any, Any, Any], Any], versioned: bool
