@@ -249,9 +249,11 @@ class BrokerNode(MetadataNode):
         super().close()
 
     def _close_store(self) -> None:
+        # A start that fails before the parts are made has registered nothing.
+        broker_epoch = self.life.epoch if "life" in vars(self) else -1
         pool = self._ports.pool(_CLOSING_THREADS)
         try:
-            self.store.close(self.life.epoch, pool)
+            self.store.close(broker_epoch, pool)
         finally:
             pool.shutdown()
 
