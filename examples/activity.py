@@ -2,8 +2,8 @@
 
     python examples/activity.py [bootstrap.servers]
 
-Views are keyed by user, so that one user's views stay in order. The workers share the partitions; one of them leaves
-in the middle, the others take over what it had, and no view is counted twice or lost.
+Views are keyed by user, so that each user's views stay in order. The workers share the partitions; one of them leaves
+half way, the others take over its partitions, and no view is counted twice or lost.
 """
 
 import random
@@ -27,7 +27,7 @@ class Worker(threading.Thread):
         self.servers = servers
         self.counted: Counter[str] = Counter()
         self.views = 0
-        #: Of the topic, now and ever.
+        #: The partitions assigned now, and all that ever were.
         self.partitions: set[int] = set()
         self.had: set[int] = set()
         self.leave = threading.Event()
@@ -50,14 +50,14 @@ class Worker(threading.Thread):
 
                 def revoked(self, partitions: list[TopicPartition]) -> None:
                     worker.partitions -= {each.partition for each in partitions}
-                    consumer.commit()  # what was counted: the next owner goes on behind it
+                    consumer.commit()  # the next owner continues after the counted views
 
             consumer.subscribe([TOPIC], listener=Commit())
             while not self.leave.is_set():
                 records = consumer.poll(0.1, max_records=500)
                 self.counted.update(str(record.value) for record in records)
                 self.views += len(records)
-            with suppress(KafkaError):  # in the middle of a rebalance: the next owner counts these again
+            with suppress(KafkaError):  # during a rebalance it may fail: the next owner counts these views again
                 consumer.commit()
 
 

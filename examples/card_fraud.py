@@ -1,11 +1,11 @@
-"""Card fraud by three rules and a score: velocity in hopping windows, a table of limits, places in sessions.
+"""Card fraud by three rules and a score: velocity in hopping windows, a table of limits, countries in sessions.
 
     python examples/card_fraud.py
 
-A payment is an alert if its card has more than three payments in ten minutes, if it is larger than the card's limit, or
-if it is made in another country than the first payment of the same session (pauses of up to half an hour). Alerts add
-up to a score of the account. The transactions are made by a seed, with fraud of each kind among them, so that precision
-and recall can be printed.
+A payment raises an alert if its card has more than three payments in ten minutes, if it exceeds the card's limit, or if
+it comes from another country than the first payment of the session (pauses of up to half an hour). Alerts add up to the
+account's score. The transactions are generated from a seed, with fraud of each kind, so the program can print precision
+and recall.
 """
 
 from datetime import timedelta
@@ -14,7 +14,7 @@ from typing import Any
 
 from ottla.streams import Application, KTable, SessionWindows, StreamsBuilder, TestDriver, TimeWindows
 
-#: What an alert adds to the score of its account, and the score that is told of. A payment may be in two windows.
+#: The weight of each kind of alert, and the score from which an account is reported. A payment may be in two windows.
 WEIGHTS, TOLD_FROM = {"velocity": 1, "limit": 3, "place": 5}, 3
 MINUTE = timedelta(minutes=1)
 
@@ -64,7 +64,7 @@ def fraud() -> Application:
 
 
 def transactions(seed: int) -> list[tuple[str, dict[str, Any], int, bool]]:
-    """(card, payment, time in ms, is it fraud), by time."""
+    """(card, payment, time in ms, whether it is fraud), by time."""
     rng, made, number = Random(seed), [], 0
     for _ in range(2000):
         card, at = f"card-{rng.randrange(200)}", rng.randrange(24 * 3_600_000)
@@ -96,7 +96,7 @@ def main() -> None:
     print(f"alerts {len(found)}, fraud {len(known)}, precision {hits / len(found):.2f}, recall {hits / len(known):.2f}")
     scores = driver.output_topic("scores").read_map()
     worst = max(scores, key=lambda account: (scores[account], account))
-    print(f"accounts told of {len(scores)}, robbed {len(robbed)}, of both kinds {len(scores.keys() & robbed)}")
+    print(f"accounts reported {len(scores)}, robbed {len(robbed)}, both {len(scores.keys() & robbed)}")
     print(f"the highest score is {scores[worst]}, of {worst}")
 
 

@@ -1,6 +1,6 @@
 """Columns: 100,000 orders out as JSON and back as typed columns: `python examples/columns.py [bootstrap.servers]`.
 
-No Python object is made for any of them, neither on the way out nor on the way in. It needs pyarrow and numpy:
+No Python object is created for any order, neither on the way out nor on the way in. Needs pyarrow and numpy:
 pip install 'ottla[arrow]'.
 """
 
@@ -14,7 +14,7 @@ from ottla.client import Admin, Consumer, Producer, serde
 
 COUNT = 100_000
 CUSTOMERS = ("ada", "bob", "cy")
-#: The fields that the reader wants, and as what.
+#: The fields to read, with their types.
 WANTED = {"id": pa.int64(), "price": pa.float64(), "at": pa.timestamp("ms")}
 
 

@@ -1,11 +1,11 @@
-"""Exactly once into a database: the offsets lie beside the output, in the same transaction.
+"""Exactly once into a database: the offsets are stored beside the output, in the same transaction.
 
-    python examples/database_sink.py                       SQLite, in a file of its own
+    python examples/database_sink.py                       SQLite, in a temporary file
     python examples/database_sink.py postgresql://...      PostgreSQL (pip install psycopg)
 
-The group's committed offsets are not used at all: where to read on is asked from the database when a partition is
-assigned. An update that does not find the offset it began at comes from a member that has lost its partition: nothing
-of it is kept. Crash wherever you like, `sink` again, and each payment counts once.
+The group's committed offsets are not used: when a partition is assigned, the database says where to continue. An update
+that does not find its starting offset comes from a member that has lost the partition, and is rolled back. Crash at any
+point and run `sink` again: each payment counts once.
 """
 
 import contextlib
@@ -26,11 +26,11 @@ TOPIC, PAYMENTS, PARTITIONS = "payments", 5_000, 3
 
 
 class Crash(Exception):
-    """What the power failure of the example is called."""
+    """The power failure of the example."""
 
 
 class Store:
-    """Balances, and where to read on; any DB-API connection that begins transactions by itself."""
+    """Balances and read positions, over any DB-API connection that begins transactions by itself."""
 
     def __init__(self, connection: Any, mark: str) -> None:
         self.connection, self.mark = connection, mark
@@ -39,7 +39,7 @@ class Store:
         for partition in range(PARTITIONS):
             self.run("INSERT INTO position VALUES (?, 0) ON CONFLICT DO NOTHING", partition)
         connection.commit()
-        #: What the database said when the partition came to us, and what we have written since.
+        #: Partition -> the next offset: read from the database at assignment, then as written.
         self.next = {partition: self.next_offset(partition) for partition in range(PARTITIONS)}
 
     def run(self, sql: str, *values: object) -> Any:
@@ -52,7 +52,7 @@ class Store:
         return int(found)
 
     def apply(self, records: list[ConsumerRecord], crash_after: int | None) -> None:
-        """One partition's records and where to read on: both, or neither."""
+        """Apply a partition's records and its next offset in one transaction."""
         partition, end = records[0].partition, records[-1].offset + 1
         try:
             for number, record in enumerate(records):
@@ -66,7 +66,7 @@ class Store:
             known = self.next[partition]
             moved = self.run("UPDATE position SET next = ? WHERE partition = ? AND next = ?", end, partition, known)
             if moved.rowcount != 1:
-                raise Crash(f"partition {partition} is another's by now")
+                raise Crash(f"partition {partition} now belongs to another member")
             self.connection.commit()
             self.next[partition] = end
         except BaseException:
@@ -108,7 +108,7 @@ def main(servers: str, connection: Any, mark: str) -> None:
             expected[str(payment["account"])] += int(str(payment["cents"]))
             producer.send(TOPIC, payment, key=str(payment["account"]))
     store = Store(connection, mark)
-    # Of every third transaction only a part is written before the power goes.
+    # Every third transaction is interrupted by the power failure.
     crashes = itertools.chain.from_iterable((None, None, draw.randrange(1, 20)) for _ in range(4))
     for attempt in itertools.count(1):
         try:

@@ -1,8 +1,8 @@
-"""Delays of the flights out of New York, as a Spark pipeline over Kafka topics. Copy it and make it yours.
+"""Delays of the flights out of New York, as a Spark pipeline over Kafka topics. Copy and adapt it.
 
     queries = start(ottla.spark.session(), "127.0.0.1:9092", "/somewhere/checkpoints")
 
-`python -m examples.flights` feeds it and checks what it writes. It runs as it is on a laptop and on a cluster.
+It runs unchanged on a laptop and on a cluster.
 """
 
 from pyspark.sql import DataFrame, SparkSession

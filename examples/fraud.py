@@ -1,9 +1,9 @@
-"""Cards that pay too often: a Streams program on Spark, exactly once.
+"""Cards with too many payments: a Streams program on Spark, exactly once.
 
     python examples/fraud.py
 
-Some cards pay fast for eight minutes: stolen ones (one of them slowly), and an honest shop's. The program tells of a
-card when it pays the eleventh time in five minutes. Needs `pip install 'ottla[spark]'`.
+For eight minutes, stolen cards (one of them slowly) and the card of an honest shop pay often. The program reports a
+card at its eleventh payment within five minutes. Needs `pip install 'ottla[spark]'`.
 """
 
 import random

@@ -1,9 +1,9 @@
-"""Log aggregation: ship real logs into a topic and count them by day and kind.
+"""Log aggregation: ship real logs into a topic and count the lines by day and kind.
 
     python examples/log_aggregation.py [FILE ...]      this machine's package log, unless files are given
 
-Every line that begins with a date and a time becomes a record: the file is its key, its time is the record's own. So
-the topic can be read by time, kept for a week, compacted into something else, or watched with `ottla consume logs`.
+Every line that begins with a date and a time becomes a record, with the file as its key and the line's time as its
+timestamp. So the topic can be read by time, kept for a week, compacted, or watched with `ottla consume logs`.
 """
 
 import gzip
@@ -34,7 +34,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def ship(servers: str, paths: list[Path]) -> int:
-    """What an agent on each machine does: every line to the topic."""
+    """Send every line to the topic, as an agent on each machine does."""
     count = 0
     with Producer(servers, linger_ms=50, compression_type="zstd") as producer:
         for path in paths:
@@ -45,7 +45,7 @@ def ship(servers: str, paths: list[Path]) -> int:
 
 
 def aggregate(servers: str, count: int) -> dict[str, Counter[str]]:
-    """By day how many lines there are of each kind: the first word behind the time."""
+    """The number of lines by day and kind, the first word after the time."""
     days: dict[str, Counter[str]] = {}
     with Consumer(servers, auto_offset_reset="earliest", value_deserializer="str") as consumer:
         consumer.assign([TopicPartition("logs", partition) for partition in range(4)])
@@ -60,7 +60,7 @@ def aggregate(servers: str, count: int) -> dict[str, Counter[str]]:
 
 def main(servers: str, paths: list[Path]) -> None:
     with Admin(servers) as admin:
-        # Events are as old as the log says: they are kept for ever, or the first look for old segments takes them.
+        # Records are as old as their log lines: with a retention time, the first retention check would delete them.
         admin.create_topic("logs", 4, configs={"retention.ms": "-1", "compression.type": "producer"})
     count = ship(servers, paths)
     print(f"{count:,} lines of {', '.join(map(str, paths))} shipped")

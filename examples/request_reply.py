@@ -2,8 +2,8 @@
 
     python examples/request_reply.py [bootstrap.servers]
 
-A request says in its headers where the answer goes and by which correlation id it is known. Any number of instances
-of the service share the requests as one group; each caller reads its own topic of replies.
+A request's headers name the reply topic and a correlation id. Any number of instances of the service share the requests
+as one group; each caller reads its own reply topic.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ PRICES = {"bread": 3.20, "cheese": 8.50, "wine": 12.00}
 
 
 async def serve(servers: str, name: str) -> None:
-    """One instance of the service: price each basket that is asked for."""
+    """An instance of the service: price each requested basket."""
     async with (
         AsyncConsumer(servers, group_id="pricing", auto_offset_reset="earliest", value_deserializer="json") as requests,
         AsyncProducer(servers, linger_ms=0, value_serializer="json") as replies,
@@ -34,7 +34,7 @@ async def serve(servers: str, name: str) -> None:
 
 
 class Caller:
-    """Sends requests and hands each reply to whoever waits for it."""
+    """Sends requests and hands each reply to the request that waits for it."""
 
     def __init__(self, servers: str, replies: str) -> None:
         self.replies = replies
@@ -65,7 +65,7 @@ async def shop(ask: Callable[[dict[str, int]], Awaitable[dict[str, object]]]) ->
     for basket in ({"bread": 1}, {"wine": 2, "cheese": 1}, {"bread": 2, "cheese": 2, "wine": 1}):
         began = time.perf_counter()
         answer = await ask(basket)
-        print(f"{basket!s:40} costs {answer['total']:6}, says {answer['by']} in {time.perf_counter() - began:.4f} s")
+        print(f"{basket!s:40} costs {answer['total']:6} ({answer['by']}, {time.perf_counter() - began:.4f} s)")
     answers = await asyncio.gather(*(ask({"bread": count}) for count in range(500)))
     assert [answer["total"] for answer in answers] == [round(3.2 * count, 2) for count in range(500)]
     print(f"500 requests at once were answered by {', '.join(sorted({str(answer['by']) for answer in answers}))}")

@@ -1,10 +1,10 @@
-"""User activity as sessions: how long users stay, what they look at, and who left a full cart.
+"""User activity as sessions: how long users stay, what they look at, and which carts they abandon.
 
-    python examples/streams_activity.py                      made-up page views, on the test driver
+    python examples/streams_activity.py                      generated page views, on the test driver
     ottla streams run examples/streams_activity.py           on Spark, exactly once, from topic "views" to "sessions"
 
-Views of a user that are at most 30 minutes apart are one session. Views come out of order, as phones send them late;
-the grace of five minutes takes them in. A session is told once, when it has closed.
+A user's views at most 30 minutes apart form a session. Views arrive out of order, as phones send them late; the grace
+period of five minutes covers that. A session is emitted once, when it has closed.
 """
 
 import random
@@ -51,7 +51,7 @@ def program() -> Application:
 
 
 def views(seed: int) -> Iterator[tuple[str, str, int]]:
-    """(user, page, ms): two visits of each user on a day, sent up to four minutes late."""
+    """(user, page, ms): two visits of each user in a day, sent up to four minutes late."""
     draw, made = random.Random(seed), []
     for user in range(200):
         for hour in (9, 15):
@@ -70,7 +70,7 @@ def main() -> None:
         for user, page, at in views(7):
             topic.pipe(user, {"page": page}, at)
             expected.setdefault(user, []).append(at)
-        topic.pipe("clock", {"page": "home"}, 48 * 3_600_000)  # a later view closes what is open
+        topic.pipe("clock", {"page": "home"}, 48 * 3_600_000)  # a later view closes the open sessions
         sessions = driver.output_topic("sessions").read_key_values()
         left = driver.output_topic("abandoned-carts").read_key_values()
     count = 0

@@ -1,11 +1,11 @@
-"""Flights of New York: delays joined with the weather of the hour, and a live ranking of the airlines of each day.
+"""Flights out of New York: delays joined with the weather of the hour, and a live ranking of each day's airlines.
 
     make demo                                                a year of flights on a node and Spark, watched and checked
     python -m examples.streams_flights [DAYS]                the first days of 2013 on the test driver, checked
     ottla streams run examples/streams_flights.py            on Spark, exactly once, from the five topics below
 
-Topics in: "flights" and "weather" as streams, "airlines", "planes" and "airports" as tables. Topics out:
-"carrier-delays", each day's airlines with the worst first, told again while the day goes on, and "weather-delays", each
+Input topics: "flights" and "weather" as streams, "airlines", "planes" and "airports" as tables. Output topics:
+"carrier-delays", each day's airlines with the worst first, updated as the day goes on, and "weather-delays", each
 week's departures by airport and weather. Needs `pip install 'ottla[demo]'`, which brings the data.
 """
 
@@ -32,10 +32,10 @@ from ottla.streams import (
 Row = dict[str, Any]
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-#: Flights and reports that come so late still count. It is long because time runs a million times as fast in the demo:
-#: a second in which one topic is read ahead of another is twelve days.
+#: How late flights and reports may come. It is long because time runs a million times as fast in the demo: when one
+#: topic is read a second ahead of another, that is twelve days.
 GRACE = 400 * DAY
-#: How often the results are told, by the clock.
+#: How often the results are emitted, by the wall clock.
 TELL_EVERY = timedelta(seconds=0.5)
 NOTHING: Row = {
     "flights": 0,
@@ -48,15 +48,15 @@ NOTHING: Row = {
     "departure_minutes": None,
 }
 WEEK = ("week", "origin", "weather")
-#: The stores of what is told next.
+#: The stores of results that wait to be emitted.
 CHANGED = ("changed-airlines", "changed-weather")
 JOINED = StreamJoined(store_name="hours")
-#: What a row says of an airline's day, beside its name, its delay and its place.
+#: The figures of an airline's day, besides its name, delay and rank.
 AIRLINE = ("carrier", "flights", "cancelled", "arrived", "late", "worst_minutes", "seat_minutes_lost")
 
 
 def add(key: str, flight: Row, so_far: Row) -> Row:
-    """One flight more. A flight without a departure was cancelled; sums of nothing are null."""
+    """Add a flight. A flight without a departure was cancelled; sums of nothing are null."""
     departure, arrival, seats = flight["dep_delay"], flight["arr_delay"], flight.get("seats")
     lost = None if seats is None else max(arrival or 0, 0) * seats
     return {
@@ -95,7 +95,7 @@ def day_of(key: Windowed) -> str:
 
 
 def in_place(day: str, airlines: dict[str, Row]) -> list[Row]:
-    """A day's airlines by their average delay, the worst first; those of which no flight arrived are last."""
+    """A day's airlines by average delay, the worst first; those without an arrival come last."""
     order = sorted(airlines.values(), key=lambda row: (row["average"] is not None, row["average"], row["carrier"]))
     return [{"day": day, "rank": rank, **row} for rank, row in enumerate(reversed(order), 1)]
 
@@ -107,7 +107,7 @@ def airline_row(airline: Row, name: Row) -> Row:
 
 
 class NowAndThen:
-    """Forwards the newest value of each key that has changed, twice a second. Until then it is in a store."""
+    """Forwards the newest value of each changed key, twice a second; a store holds it until then."""
 
     def __init__(self, changed: str) -> None:
         self._name = changed
@@ -160,7 +160,7 @@ def weather_row(delays: Row, airport: Row) -> Row:
 
 
 def compare_weather(builder: StreamsBuilder, flights: KStream[str, Row]) -> None:
-    """Each flight meets the report of its hour, whichever of them comes first; then they are counted by week."""
+    """Join each flight with the report of its hour, whichever comes first; then count by week."""
     reports, airports = builder.stream("weather"), builder.global_table("airports")
     its_hour = JoinWindows.of_time_difference_and_grace(timedelta(0), GRACE).before(HOUR - timedelta(milliseconds=1))
     by_weather = (

@@ -1,9 +1,9 @@
-"""Log aggregation as a stream: this machine's package log, counted by hour and action, its latest state by package.
+"""Log aggregation as a stream: this machine's package log, counted by hour and action, and each package's state.
 
     python examples/streams_logs.py [FILE]                   /var/log/dpkg.log, or FILE; on the test driver
     ottla streams run examples/streams_logs.py               on Spark, exactly once, from "package-log"
 
-Lines that are none of the log's go to a dead letter topic with the reason in their headers, and the program goes on.
+Lines that cannot be parsed go to a dead letter topic with the reason in their headers, and the program continues.
 """
 
 import re
@@ -21,7 +21,7 @@ LINE = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (\S+) ?(.*)")
 
 
 def action(line: str) -> str:
-    """ValueError for a line that is none of a package log."""
+    """The action of a line. ValueError if it is not a line of a package log."""
     match = LINE.fullmatch(line)
     if match is None:
         raise ValueError(f"not a line of a package log: {line[:60]}")
@@ -35,7 +35,7 @@ def package(line: str) -> tuple[str, str]:
 
 
 def time_of(record: Any, partition_time: int) -> int:
-    """The time in the line, in ms; that of the line before for one without."""
+    """The time in the line, in ms; that of the previous line if it has none."""
     match = LINE.match(record.value)
     return max(partition_time, 0) if match is None else ms(match[1])
 

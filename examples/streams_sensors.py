@@ -1,11 +1,11 @@
 """IoT sensors: hopping averages, and alerts with hysteresis.
 
-    python examples/streams_sensors.py                       made-up readings, on the test driver
+    python examples/streams_sensors.py                       generated readings, on the test driver
     ottla streams run examples/streams_sensors.py            on Spark, exactly once, from "readings" to "alerts"
 
-A sensor's temperature is averaged over five minutes, every minute. An alert is raised when the average is above 80,
-and cleared only when it has fallen below 70: a value that swings around one limit would ring all the time. Which alerts
-are raised is in a store of its own, which the processor reads and writes.
+A sensor's temperature is averaged over five minutes, every minute. An alert is raised when the average exceeds 80, and
+cleared only when it falls below 70: with one limit, a value that swings around it would alert all the time. The
+processor keeps the raised alerts in its own store.
 """
 
 import math
@@ -20,7 +20,7 @@ MINUTE = 60_000
 
 
 class Hysteresis:
-    """Forwards a change of a sensor's alert, and nothing else."""
+    """Forwards only the changes of a sensor's alert."""
 
     def init(self, context: Any) -> None:
         self.context = context
@@ -72,7 +72,7 @@ def main() -> None:
         topic = driver.input_topic("readings")
         swings, above = 0, False
         for second in range(0, 3_600, 5):
-            driver.advance_wall_clock(timedelta(seconds=5))  # closed windows are told once a second
+            driver.advance_wall_clock(timedelta(seconds=5))  # closed windows are emitted once a second
             for sensor in range(8):
                 value = temperature(sensor, second, draw)
                 topic.pipe(f"sensor-{sensor}", value, second * 1000)

@@ -2,9 +2,9 @@
 
     python examples/transactions.py [bootstrap.servers]
 
-The invoices and the offsets of the orders that they are made from are committed together, or not at all. The worker
-dies again and again in the middle; its successor has the same transactional id, so that whatever the dead one had
-open is aborted first. Who reads committed records sees each invoice once, in the order of the orders.
+The invoices and the offsets of their orders are committed together, or not at all. The worker dies again and again in
+the middle of a transaction; its successor has the same transactional id, so that the dead worker's open transaction is
+aborted first. A read_committed consumer sees each invoice once, in the order of the orders.
 """
 
 import itertools
@@ -20,15 +20,15 @@ ONE = TopicPartition("orders", 0)
 
 
 class Crash(Exception):
-    """What ends a worker in the middle."""
+    """Ends a worker in the middle of a transaction."""
 
 
 def work(servers: str, crashes: Iterator[int | None]) -> int:
-    """Make an invoice of every order; the number of transactions."""
+    """Write an invoice for every order; returns the number of transactions."""
     consumer = Consumer(servers, group_id="billing", enable_auto_commit=False, auto_offset_reset="earliest")
     producer = Producer(servers, transactional_id="billing-1", value_serializer="json")
     with consumer, producer:
-        producer.init_transactions()  # before anything is read: the predecessor's transaction ends here
+        producer.init_transactions()  # before the first read: this ends the predecessor's transaction
         consumer.subscribe(["orders"])
         done = 0
         while True:
@@ -60,19 +60,19 @@ def main(servers: str) -> None:
     crashes = itertools.chain.from_iterable((None, None, None, draw.randrange(1, 100)) for _ in range(4))
     for attempt in itertools.count(1):
         try:
-            print(f"worker {attempt}: {work(servers, crashes)} transactions, and all is done")
+            print(f"worker {attempt}: {work(servers, crashes)} transactions, all orders done")
             break
         except Crash as crash:
             print(f"worker {attempt}: died {crash}")
-    print(f"who reads all sees {len(read(servers, 'read_uncommitted')):,} invoices, those of the dead among them")
+    print(f"read_uncommitted sees {len(read(servers, 'read_uncommitted')):,} invoices, with those of dead workers")
     invoices = read(servers, "read_committed")
-    print(f"who reads what is committed sees {len(invoices):,}, one for each of the {ORDERS:,} orders")
+    print(f"read_committed sees {len(invoices):,}, one for each of the {ORDERS:,} orders")
     assert [invoice["order"] for invoice in invoices] == list(range(ORDERS))
     assert [invoice["net"] for invoice in invoices] == amounts
 
 
 def read(servers: str, isolation: str) -> list[dict[str, int]]:
-    """All invoices that there are for readers of this isolation level."""
+    """All invoices visible at this isolation level."""
     invoices: list[dict[str, int]] = []
     one = TopicPartition("invoices", 0)
     with Consumer(

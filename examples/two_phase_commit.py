@@ -1,11 +1,10 @@
-"""One transaction over PostgreSQL and a topic, decided by PostgreSQL, with workers that are killed at every step.
+"""A transaction over PostgreSQL and a topic, decided by PostgreSQL, with workers that are killed at every step.
 
     python examples/two_phase_commit.py postgresql://...      (pip install psycopg; max_prepared_transactions above 0)
 
-A transfer changes two accounts in the database and sends an event. Both sides are prepared, then one of them decides
-(KIP-939): COMMIT PREPARED in PostgreSQL. The next worker finds what a killed one left on either side and brings it to
-the same end: a row that was committed means commit, a transaction that is only prepared is committed now, and nothing
-at all means abort.
+A transfer changes two accounts in the database and sends an event. Both sides are prepared, then COMMIT PREPARED in
+PostgreSQL decides (KIP-939). After a kill, the next worker finds the state of both sides and completes them alike: a
+committed row means commit, a transaction that is only prepared is committed now, and no trace means abort.
 """
 
 import contextlib
@@ -23,7 +22,7 @@ import ottla
 from ottla.client import Consumer, PreparedTransaction, Producer, TopicPartition
 
 TOPIC, NAME, TRANSFERS = "transfers", "bank", 60
-#: Where a worker may die: after each step of a transfer.
+#: The steps of a transfer; a worker may be killed after each.
 STEPS = ("sent", "changed", "prepared in Kafka", "prepared in PostgreSQL", "decided", "completed")
 SETTINGS = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 
@@ -39,7 +38,7 @@ def make_tables(database: Any) -> None:
 
 
 def recover(database: Any, producer: Producer) -> None:
-    """Bring what the worker before left on both sides to one end."""
+    """Complete the previous worker's transaction on both sides."""
     left = producer.init_transactions(keep_prepared=True)
     waiting = [gid for (gid,) in database.execute("SELECT gid FROM pg_prepared_xacts")]
     for gid in waiting:
@@ -50,7 +49,7 @@ def recover(database: Any, producer: Producer) -> None:
 
 
 def transfer(database: Any, producer: Producer, number: int, step: Callable[[str], None]) -> None:
-    """One transfer on both sides, or on neither."""
+    """Make a transfer on both sides or on neither."""
     cents = number * 7 % 500
     producer.begin_transaction()
     producer.send(TOPIC, f"{number}:{cents}")
@@ -71,7 +70,7 @@ def transfer(database: Any, producer: Producer, number: int, step: Callable[[str
 
 
 def work(servers: str, address: str, dies_after: tuple[int, str] | None) -> None:
-    """A worker: recover, then transfer what is left. It is killed after the given transfer and step."""
+    """A worker: recover, then make the remaining transfers. It is killed after the given transfer and step."""
     left = TRANSFERS if dies_after is None else dies_after[0]
     with open_database(address) as database:
         producer = Producer(servers, transactional_id=NAME, transaction_two_phase_commit_enable=True)

@@ -2,13 +2,13 @@
 
     python -m examples.flights [--speed-up N] [--bootstrap-servers HOST:PORT]
 
-`examples/streams_flights.py` is the program; here is what stands around it. Read `__main__` first.
+`examples/streams_flights.py` is the program; this package feeds and checks it. Read `__main__` first.
 
     data        the events, in time order, and the tables, as records
     feed        produces them with confluent-kafka
     results     reads the result topics while they grow
-    pace        what the tasks tell, and whether all is processed
-    referee     the same figures with pandas, and whether all are equal
-    screen      what is seen while it runs and at its end
+    pace        the tasks' progress, and whether all is processed
+    referee     computes the same figures with pandas and compares
+    screen      the output during the run and at its end
     plot        the picture
 """

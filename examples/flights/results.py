@@ -14,14 +14,14 @@ KEYS = {"carrier-delays": ("day", "carrier"), "weather-delays": ("week", "origin
 
 
 class Newest:
-    """What each result topic says now: the last value of each key, and how many values there were (`told`)."""
+    """The current content of each result topic: the last value of each key, and the number of values (`told`)."""
 
     def __init__(self) -> None:
         self.told = dict.fromkeys(RESULTS, 0)
         self._newest: dict[str, dict[Any, list[Row]]] = {topic: {} for topic in RESULTS}
 
     def add(self, topic: str, value: Any) -> None:
-        """A value: all rows of a day, or a single row."""
+        """Take a value: all rows of a day, or a single row."""
         rows = value if isinstance(value, list) else [value]
         self.told[topic] += 1
         first = rows[0]
@@ -33,7 +33,7 @@ class Newest:
 
 
 class Results(Newest):
-    """The result topics so far, committed records only."""
+    """The result topics read so far, committed records only."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Results(Newest):
         self._consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING) for topic in RESULTS])
 
     def poll(self, wait_s: float = 0.0) -> int:
-        """Take what has arrived; how many rows that were."""
+        """Take the records that have arrived; returns their number."""
         messages = self._consumer.consume(10_000, wait_s)
         for message in messages:
             if message.error():

@@ -1,4 +1,4 @@
-"""What is seen: a live view on a terminal, lines in a log, and the tables at the end."""
+"""The output: a live view on a terminal, lines in a log, and the tables at the end."""
 
 import time
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ LINE_EVERY_S = 5.0
 
 
 class Screen:
-    """The view while it runs: redrawn on a terminal, a line now and then elsewhere."""
+    """The view while the demo runs: redrawn on a terminal, a line every few seconds elsewhere."""
 
     def __init__(self, console: Console, feed: Feed, results: Results, pace: Pace) -> None:
         self.console, self.feed, self.results, self.pace = console, feed, results, pace
@@ -67,7 +67,7 @@ class Screen:
         return Group(Panel(body, title="flights", border_style="cyan"), self._ranking(), self._conditions())
 
     def _ranking(self) -> RenderableType:
-        """The newest day that has begun, as its airlines stand now."""
+        """The current ranking of the newest day."""
         rows = self.results.rows("carrier-delays")
         last = max((row["day"] for row in rows), default=None)
         day = sorted((row for row in rows if row["day"] == last), key=lambda row: int(row["rank"]))
@@ -85,7 +85,7 @@ class Screen:
 
 
 def ranking(day: Iterable[Row], title: str) -> RenderableType:
-    """One day's carriers, the worst first."""
+    """A day's carriers, the worst first."""
     table = Table("", "carrier", "flights", "late", "cancelled", "average min", "", box=None, header_style="dim")
     for column in (table.columns[0], *table.columns[2:6]):
         column.justify = "right"
@@ -148,7 +148,7 @@ def conditions(rows: list[Row]) -> Table:
 
 
 def verdicts(judged: list[Verdict]) -> Table:
-    """Whether each result topic holds what pandas says it should."""
+    """Whether each result topic is equal to pandas' figures."""
     table = Table("result topic", "rows", "figures", "against pandas", box=None, header_style="dim")
     for verdict in judged:
         word = Text("all equal", "bold green") if verdict.equal else Text("NOT EQUAL", "bold red")
@@ -174,7 +174,7 @@ def total(rows: list[Row], column: str) -> int:
 
 
 def average(rows: list[Row], count: str, less: str | None = None) -> float:
-    """Delay minutes over the flights that `count` counts, less those that `less` counts."""
+    """Delay minutes divided by the flights of column `count`, minus those of column `less`."""
     number = total(rows, count) - (total(rows, less) if less else 0)
     return total(rows, "delay_minutes") / number if number else 0.0
 

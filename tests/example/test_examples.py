@@ -82,10 +82,10 @@ def test_every_page_view_is_counted_once_though_a_worker_leaves() -> None:
 def test_transactions_leave_one_invoice_for_each_order() -> None:
     printed = run("transactions")
     assert printed.count("died with") == 4
-    seen = re.search(r"reads all sees ([\d,]+) invoices", printed)
+    seen = re.search(r"read_uncommitted sees ([\d,]+) invoices", printed)
     assert seen is not None
     assert int(seen[1].replace(",", "")) > 2000, "what was aborted is in the log"
-    assert "committed sees 2,000, one for each" in printed
+    assert "read_committed sees 2,000, one for each" in printed
 
 
 def real_log(directory: Path) -> Path:
@@ -134,7 +134,7 @@ def test_words_are_counted_without_a_broker() -> None:
 def test_fraud_is_found_by_three_rules_and_adds_up_to_a_score() -> None:
     assert run("card_fraud").splitlines() == [
         "alerts 78, fraud 76, precision 0.97, recall 1.00",
-        "accounts told of 40, robbed 40, of both kinds 40",
+        "accounts reported 40, robbed 40, both 40",
         "the highest score is 17, of account-82",
     ]
 
