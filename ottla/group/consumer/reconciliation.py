@@ -4,6 +4,13 @@
     UNREVOKED_PARTITIONS   it must give up partitions first; it stays in its epoch and gets nothing new
     UNRELEASED_PARTITIONS  it is in the target's epoch and waits for partitions that others must give up
 
+| from | to | when |
+|---|---|---|
+| STABLE, UNRELEASED_PARTITIONS | UNREVOKED_PARTITIONS | a new target, or a changed subscription, takes partitions away |
+| STABLE | UNRELEASED_PARTITIONS | a new target gives it partitions that others still own |
+| UNREVOKED_PARTITIONS | UNRELEASED_PARTITIONS | it has given them up, and others still own what it gets |
+| UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS | STABLE | nothing is left to give up or to wait for |
+
 Rules:
 - Revoke before assign: a member that owns a partition outside its target gets nothing new until it reports that it gave
   the partition up.

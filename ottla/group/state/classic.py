@@ -1,13 +1,14 @@
 """A classic group: its members, its state and its generation.
 
-The states and their transitions:
-
-    EMPTY                 -> PREPARING_REBALANCE   the first member joins
-    PREPARING_REBALANCE   -> COMPLETING_REBALANCE  all members have joined, or the rebalance timeout has passed
-                          -> EMPTY                 the last member is gone
-    COMPLETING_REBALANCE  -> STABLE                the leader's assignment is in the log
-                          -> PREPARING_REBALANCE   a member joins, leaves, or fails
-    STABLE                -> PREPARING_REBALANCE   a member joins, leaves, fails, or changes its protocols
+| from | to | when |
+|---|---|---|
+| EMPTY | PREPARING_REBALANCE | the first member joins |
+| EMPTY | STABLE | the log is loaded, and its last generation has members |
+| PREPARING_REBALANCE | COMPLETING_REBALANCE | all members have joined, or the rebalance timeout has passed |
+| PREPARING_REBALANCE | EMPTY | the last member is gone |
+| COMPLETING_REBALANCE | STABLE | the leader's assignment is in the log |
+| COMPLETING_REBALANCE | PREPARING_REBALANCE | a member joins, leaves, or fails |
+| STABLE | PREPARING_REBALANCE | a member joins, leaves, fails, or changes its protocols |
 
 The durable part (the `GroupMetadata` record) is the last generation with an assignment, if any. A rebalance in progress
 lives only in memory, and its members rejoin when the coordinator moves.

@@ -4,6 +4,13 @@
     UNREVOKED_TASKS    it must give up tasks first; it stays in its epoch and gets nothing new
     UNRELEASED_TASKS   it is in the target's epoch and waits for tasks that others must give up
 
+| from | to | when |
+|---|---|---|
+| STABLE, UNRELEASED_TASKS | UNREVOKED_TASKS | a new target takes tasks away |
+| STABLE | UNRELEASED_TASKS | a new target gives it tasks that others still own |
+| UNREVOKED_TASKS | UNRELEASED_TASKS | it has given them up, and others still own what it gets |
+| UNREVOKED_TASKS, UNRELEASED_TASKS | STABLE | nothing is left to give up or to wait for |
+
 Rules:
 - Revoke before assign: a member that owns a task outside its target gets nothing new until it reports that it gave the
   task up.
