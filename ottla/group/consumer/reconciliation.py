@@ -6,7 +6,7 @@
 
 | from | to | when |
 |---|---|---|
-| STABLE, UNRELEASED_PARTITIONS | UNREVOKED_PARTITIONS | a new target, or a changed subscription, takes partitions away |
+| STABLE, UNRELEASED_PARTITIONS | UNREVOKED_PARTITIONS | a new target or subscription takes partitions away |
 | STABLE | UNRELEASED_PARTITIONS | a new target gives it partitions that others still own |
 | UNREVOKED_PARTITIONS | UNRELEASED_PARTITIONS | it has given them up, and others still own what it gets |
 | UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS | STABLE | nothing is left to give up or to wait for |
