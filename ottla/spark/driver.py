@@ -1,4 +1,4 @@
-"""The Spark session of this process: Java, the connector's jars, one JVM and the tuned profile, put together."""
+"""The Spark session of this process, with Java, the connector's jars, one JVM and the tuned profile."""
 
 import atexit
 import os
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-#: How long a Spark master may take to answer.
+#: The timeout for connecting to a Spark master.
 _REACH_S = 5
 
 
@@ -33,25 +33,25 @@ def session(
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> "SparkSession":
-    """A Spark session that can read and write Kafka topics; the running one where there is one.
+    """Return a Spark session that can read and write Kafka topics: the running one, or a new one.
 
-    `cores`: task threads, the machine's number by default. `memory`: of the JVM's heap, as Java writes it.
-    `long_running`: compile for throughput rather than for a fast start; for what runs longer than some minutes.
-    `master`: where the tasks run, as Spark names it: `local[4]` (this machine, the default), `spark://HOST:PORT`,
-    `yarn`, `k8s://...`, or `sc://HOST:PORT` for a Spark Connect server. `settings`: any of Spark's own, which win over
-    the profile's (`ottla.spark.profile`).
+    `cores`: the number of task threads (default: the machine's cores). `memory`: the size of the JVM's heap, in Java's
+    notation. `long_running`: compile for throughput instead of a fast start; for programs that run longer than a few
+    minutes. `master`: where the tasks run, in Spark's notation: `local[4]` (this machine, the default),
+    `spark://HOST:PORT`, `yarn`, `k8s://...`, or `sc://HOST:PORT` for a Spark Connect server. `settings`: Spark
+    settings, which win over the profile's (`ottla.spark.profile`).
 
-    The JVM is started by the first session of a process, with that session's `memory` and `long_running`, and serves
-    all later ones: `session.stop()` ends a session, the JVM ends with the process. The first start on a machine brings
-    the connector's jars into the user's cache; after that no network is needed. Raises OttlaError when there is no
-    suitable Java, when the jars cannot be had, when the JVM does not start or finds no cluster at `master`, and when a
-    session of another master is running.
+    The first session of a process starts the JVM, with that session's `memory` and `long_running`; later sessions use
+    the same JVM. `session.stop()` ends a session; the JVM ends with the process. The first start on a machine downloads
+    the connector's jars into the user's cache; after that no network is needed. OttlaError if there is no suitable
+    Java, the jars cannot be downloaded, the JVM does not start or finds no cluster at `master`, or a session with
+    another master is running.
     """
     try:
         import pyspark
         from pyspark.sql import SparkSession
     except ImportError as missing:
-        raise OttlaError(f"{missing}: `pip install 'ottla[spark]'` brings what Spark needs") from missing
+        raise OttlaError(f"{missing}; install Spark with `pip install 'ottla[spark]'`") from missing
     wanted = dict(settings or {})
     master = master or wanted.pop("spark.master", None)
     if master is not None and master.startswith("sc://"):
@@ -67,9 +67,9 @@ def session(
     else:
         check_master(master)
         jars = jar.jars(java.find(), pyspark.__version__, Path(pyspark.__file__).parent / "jars")
-        # The executors need the connector, too.
+        # The executors need the connector too.
         wanted = cluster_profile(master) | {"spark.jars": ",".join(map(str, jars))} | wanted
-    # Without this PySpark would run Python functions in whatever `python3` is first on the PATH.
+    # Without this, PySpark would run Python functions in the first `python3` on the PATH.
     python = wanted.get("spark.pyspark.python")
     os.environ.update({"PYSPARK_PYTHON": python} if python else {})
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -80,22 +80,22 @@ def session(
         if master is None or master.startswith("local"):
             raise
         raise OttlaError(
-            f"no Spark session at {master}: {_first_line(error)}. Is a cluster of Spark {pyspark.__version__} "
-            "running there?"
+            f"cannot start a Spark session at {master}: {_first_line(error)}; check that a cluster of Spark "
+            f"{pyspark.__version__} is running there"
         ) from error
 
 
 def _connect(name: str, remote: str, settings: Mapping[str, str]) -> "SparkSession":
-    """A session of a Spark Connect server: no JVM here."""
+    """A session of a Spark Connect server. It needs no JVM on this machine."""
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
     try:
         return SparkSession.builder.appName(name).remote(remote).config(map=dict(settings)).getOrCreate()
     except ImportError as missing:
-        raise OttlaError(f"{_first_line(missing)}: `pip install 'ottla[connect]'` brings it") from missing
+        raise OttlaError(f"{_first_line(missing)}; install it with `pip install 'ottla[connect]'`") from missing
     except PySparkException as error:
-        raise OttlaError(f"no Spark Connect server at {remote}: {_first_line(error)}") from error
+        raise OttlaError(f"cannot reach a Spark Connect server at {remote}: {_first_line(error)}") from error
 
 
 def _same_master(running: "SparkSession", master: str | None) -> None:
@@ -103,11 +103,13 @@ def _same_master(running: "SparkSession", master: str | None) -> None:
         return
     has = str(running.sparkContext.master)
     if has != master and not (has.startswith("local") and master.startswith("local")):
-        raise OttlaError(f"this process has a Spark session at {has} already: stop it before one at {master} starts")
+        raise OttlaError(f"this process already has a Spark session at {has}; stop it before starting one at {master}")
 
 
 def check_master(master: str) -> None:
-    """OttlaError if it is no address of a cluster, or nothing listens there: Spark would try for minutes."""
+    """Check the address of a cluster. OttlaError if it is invalid or nothing listens there; Spark itself would retry
+    for minutes.
+    """
     if not re.match(r"(spark|k8s)://.|yarn$", master):
         cores_of(master)
     if not master.startswith("spark://"):
@@ -118,11 +120,11 @@ def check_master(master: str) -> None:
             raise OttlaError(f"invalid master: {master} (expected spark://HOST:PORT)")
         with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _REACH_S):
             return
-    raise OttlaError(f"no Spark master answers at {master}: is it running, and is that its address?")
+    raise OttlaError(f"no Spark master answers at {master}; check the address, and that the master is running")
 
 
 def cores_of(master: str | None) -> int:
-    """The N of local[N]; the machine's number for local[*] and without a master, 1 for local."""
+    """The N of local[N]: the machine's cores for local[*] and for None, 1 for local. OttlaError for anything else."""
     found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master or "local[*]")
     if found is None:
         raise OttlaError(
@@ -140,7 +142,7 @@ def _first_line(error: Exception) -> str:
 
 
 def _ensure_jvm(home: Path, version: str, memory: str, long_running: bool, settings: Mapping[str, str]) -> None:
-    """Start the JVM and give it to PySpark, unless PySpark has one."""
+    """Start the JVM and hand it to PySpark, unless PySpark has one."""
     from pyspark import SparkContext
 
     if SparkContext._gateway is not None:
@@ -153,14 +155,14 @@ def _ensure_jvm(home: Path, version: str, memory: str, long_running: bool, setti
     try:
         SparkContext._ensure_initialized()
     finally:
-        # Only this process may use the gateway: what it starts should not find it.
+        # Child processes must not find the gateway.
         for key in told:
             del os.environ[key]
     atexit.register(_end, gateway)
 
 
 def _end(gateway: jvm.Gateway) -> None:
-    """At the end of the process: PySpark first lets go of the JVM, then it ends."""
+    """Disconnect PySpark from the JVM, then end the JVM. Called at the end of the process."""
     from pyspark import SparkContext
 
     if SparkContext._active_spark_context is not None:
@@ -171,7 +173,7 @@ def _end(gateway: jvm.Gateway) -> None:
 
 
 def _scratch() -> str:
-    """A directory for shuffle files, state and the like, which goes with the process."""
+    """A directory for shuffle files, state and the like, removed at the end of the process."""
     scratch = tempfile.mkdtemp(prefix="ottla-spark-")
     atexit.register(shutil.rmtree, scratch, ignore_errors=True)
     return scratch

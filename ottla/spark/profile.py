@@ -1,8 +1,8 @@
-"""The settings our sessions start with, and what each is for. A session's own `settings` win over them.
+"""The Spark settings of our sessions. A session's own `settings` win over them.
 
-Measured on 2 cores, Kafka to Kafka, one record a batch: 700 ms with Spark's defaults, under 100 ms with these and the
+Measured on 2 cores, Kafka to Kafka, one record per batch: 700 ms with Spark's defaults, under 100 ms with these and the
 source option `kafka.fetch.max.wait.ms=10`. Spark's consumer leaves a long poll in flight, and the next batch waits for
-it: that option belongs to every Kafka source, and only a source can carry it.
+it. Set that option on every Kafka source; it cannot be set on the session.
 """
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
@@ -11,7 +11,7 @@ STREAMING = "org.apache.spark.sql.execution.streaming"
 def profile(cores: int, scratch: str) -> dict[str, str]:
     """The settings of a session on `cores` cores of this machine, with its files below `scratch`."""
     return {
-        # 4: a task that fails is tried again, as on a cluster; plain local[N] gives up at the first failure.
+        # 4 attempts per task, as on a cluster; plain local[N] gives up at the first failure.
         "spark.master": f"local[{cores},4]",
         "spark.scheduler.mode": "FAIR",
         "spark.driver.host": "127.0.0.1",
@@ -22,11 +22,11 @@ def profile(cores: int, scratch: str) -> dict[str, str]:
         "spark.local.dir": scratch,
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.sql.session.timeZone": "UTC",
-        # The default is 200 tasks a shuffle; a query's checkpoint freezes the number.
+        # The default is 200 tasks per shuffle; a query's checkpoint fixes the number.
         "spark.sql.shuffle.partitions": str(cores),
         "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.RocksDBStateStoreProvider",
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # These three: without them each batch forks some 50 processes (chmod) for its checkpoint.
+        # Without these three, each batch forks some 50 processes (chmod) for its checkpoint.
         "spark.sql.streaming.checkpointFileManagerClass": (
             f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
@@ -37,7 +37,7 @@ def profile(cores: int, scratch: str) -> dict[str, str]:
 
 
 def cluster_profile(master: str) -> dict[str, str]:
-    """The settings of a session on a cluster: it keeps Spark's own but for these."""
+    """The settings of a session on a cluster. All others are Spark's defaults."""
     return {
         "spark.master": master,
         "spark.ui.showConsoleProgress": "false",

@@ -1,13 +1,13 @@
-"""What a query has read, committed for a consumer group, so that every Kafka tool shows its lag.
+"""Commits of a query's progress for a consumer group, so that every Kafka tool shows its lag.
 
-Spark keeps a query's offsets in its checkpoint and commits nothing to Kafka: `kafka-consumer-groups` and every lag
-exporter are blind to it. `commit_for` makes a listener that commits, after each batch, the offsets at which the next
-one starts.
+Spark keeps a query's offsets in its checkpoint and commits nothing to Kafka, so `kafka-consumer-groups` and lag
+exporters do not see it. `commit_for` adds a listener that commits, after each batch, the offsets at which the next
+batch starts.
 
 Rules:
-- The group is for watching only. Spark goes on to read from its checkpoint, whatever is committed.
-- A group that has members of its own rejects the commits (UNKNOWN_MEMBER_ID): take a name without consumers.
-- A commit that fails does not disturb the query: it is logged, and the next batch commits later offsets anyway.
+- The group is for monitoring only. Spark reads from its checkpoint, whatever is committed.
+- A group with members rejects the commits (UNKNOWN_MEMBER_ID): use a group without consumers.
+- A failed commit does not disturb the query: it is logged, and the next batch commits later offsets.
 
 One query may read several sources; all their topics are committed for the one group.
 """
@@ -37,14 +37,14 @@ log = logging.getLogger(__name__)
 
 
 class GroupCommit(StreamingQueryListener):
-    """Commits one query's progress. `commit_for` makes it; `close` ends it, after the query.
+    """Commits the progress of one query. Made by `commit_for`; call `close` after the query has ended.
 
-    Spark calls it on a thread of its own, one event after the other.
+    Spark calls it on a separate thread, one event at a time.
     """
 
     def __init__(self, spark: "SparkSession", query: "StreamingQuery", group: str, bootstrap_servers: str) -> None:
         self.query, self.group = query, group
-        #: what was committed last
+        #: The offsets of the last commit.
         self.committed: dict[TopicPartition, int] = {}
         self._spark = spark
         self._batch = -1
@@ -52,21 +52,22 @@ class GroupCommit(StreamingQueryListener):
         self._admin = Admin(bootstrap_servers)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
-        """Nothing is read yet."""
+        """Do nothing: nothing has been read yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        """Commit the progress if it is that of the query."""
         if str(event.progress.id) == str(self.query.id):
             self.commit(event.progress)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Its last batch was committed by its own progress."""
+        """Do nothing: the progress of the last batch has been committed."""
 
     def commit(self, progress: "StreamingQueryProgress") -> None:
-        """Commit where the next batch starts, if that is news."""
+        """Commit the offsets at which the next batch starts, if they have changed."""
         with self._lock:
             if progress.batchId < self._batch:
                 return
-            # A query that waits for data reports the batch that is to come, and that batch later reports itself.
+            # A query without data reports the coming batch, which reports itself again once it has run.
             again, self._batch = progress.batchId == self._batch, progress.batchId
             offsets = dict(self.committed)
             for source in progress.sources:
@@ -78,18 +79,21 @@ class GroupCommit(StreamingQueryListener):
             try:
                 self._admin.alter_group_offsets(self.group, offsets).check()
             except (KafkaError, OttlaError) as failure:
-                log.warning("what %s has read is not committed for %s: %s", self.query.name, self.group, failure)
+                log.warning(
+                    "cannot commit the progress of query %s for group %s: %s; the next batch commits again",
+                    *(self.query.name, self.group, failure),
+                )
             else:
                 self.committed = offsets
 
     def close(self) -> None:
-        """Listen no more."""
+        """Remove the listener and close its client."""
         self._spark.streams.removeListener(self)
         self._admin.close()
 
 
 def commit_for(spark: "SparkSession", query: "StreamingQuery", group: str, bootstrap_servers: str) -> GroupCommit:
-    """Commit what `query` reads, from now on, for the consumer group `group` of the cluster it reads from."""
+    """Commit the progress of `query` from now on, for the consumer group `group` of the cluster that it reads from."""
     listener = GroupCommit(spark, query, group, bootstrap_servers)
     spark.streams.addListener(listener)
     last = query.lastProgress
@@ -99,7 +103,7 @@ def commit_for(spark: "SparkSession", query: "StreamingQuery", group: str, boots
 
 
 def positions(end_offset: str | None) -> dict[TopicPartition, int]:
-    """The offsets of a source's progress, `{"flights": {"0": 42}}`; none while it has read nothing."""
+    """The offsets in a source's progress, `{"flights": {"0": 42}}`; none if the source has read nothing."""
     topics = json.loads(end_offset) if end_offset and end_offset != "None" else None
     return {
         TopicPartition(topic, int(partition)): offset

@@ -125,13 +125,13 @@ def test_a_jar_that_is_not_the_known_file_is_refused(repository: Path, monkeypat
     publish_all(repository, monkeypatch)
     foreign = Artifact("org.apache.kafka", "kafka-clients", "3.9.2", "0" * 64)
     monkeypatch.setattr(jar, "COMPANIONS", (foreign, *jar.COMPANIONS[1:]))
-    with pytest.raises(OttlaError, match="not the file it should be"):
+    with pytest.raises(OttlaError, match="its SHA-256 is not"):
         jar.jars(BUNDLED, "4.3.0", SPARK_JARS)
     assert list(cache.directory("jars").iterdir()) == []
 
 
 def test_jars_that_cannot_be_had_are_named(repository: Path) -> None:
-    with pytest.raises(OttlaError, match=r"cannot be brought: .*not found.*OTTLA_MAVEN_REPOSITORY"):
+    with pytest.raises(OttlaError, match=r"cannot be downloaded: .*not found.*OTTLA_MAVEN_REPOSITORY"):
         jar.jars(BUNDLED, "4.3.0", SPARK_JARS)
 
 

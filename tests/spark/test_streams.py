@@ -295,7 +295,7 @@ def test_the_example_finds_the_stolen_cards(spark: SparkSession, capsys: pytest.
 
 def test_real_time_mode_is_refused_in_one_line() -> None:
     app = word_count("lines", "counts", "app")
-    told = r"^spark\.sql\.streaming\.realTimeMode\.minBatchDuration cannot be used: [^\n]+$"
+    told = r"^unsupported setting spark\.sql\.streaming\.realTimeMode\.minBatchDuration: [^\n]+$"
     with pytest.raises(OttlaError, match=told):
         app.start(spark_settings={"spark.sql.streaming.realTimeMode.minBatchDuration": "5s"})
 
@@ -355,13 +355,13 @@ def test_states_pauses_and_a_worker_that_starts_again(
 
 
 def test_a_session_of_one_master_is_not_taken_for_another(spark: SparkSession, bootstrap_servers: str) -> None:
-    with pytest.raises(OttlaError, match=r"this process has a Spark session at local\[2,4\] already: stop it"):
+    with pytest.raises(OttlaError, match=r"this process already has a Spark session at local\[2,4\]; stop it"):
         ottla.spark.session(master="spark://127.0.0.1:7077")
     with pytest.raises(OttlaError, match="invalid master: lokal"):
         driver.check_master("lokal")
     with pytest.raises(OttlaError, match=r"invalid master: spark://there \(expected spark://HOST:PORT\)"):
         driver.check_master("spark://there")
-    with pytest.raises(OttlaError, match=r"no Spark master answers at spark://127\.0\.0\.1:1: is it running"):
+    with pytest.raises(OttlaError, match=r"no Spark master answers at spark://127\.0\.0\.1:1; check the address"):
         driver.check_master("spark://127.0.0.1:1")
     driver.check_master("yarn")
 
@@ -451,10 +451,12 @@ def test_a_plan_that_would_lose_state_or_read_it_wrong_is_refused(
 
     start(app("counts"))
     start(app("counts"))
-    with pytest.raises(OttlaError, match=r"would lose state .* store counts is gone \(is totals the same one under"):
+    with pytest.raises(OttlaError, match=r"lose state .* store counts is gone \(was it renamed to totals\?\)"):
         start(app("totals"))
-    with pytest.raises(OttlaError, match=r"store counts had kind timestamped_key_value and has timestamped_window now"):
+    with pytest.raises(
+        OttlaError, match=r"kind of store counts changed from timestamped_key_value to timestamped_window"
+    ):
         start(app("counts", 1000), accept_changes=True)
     start(app("totals", 1000), accept_changes=True)
-    with pytest.raises(OttlaError, match=r"store totals had window size 1000 and has 2000 now. Give what was changed"):
+    with pytest.raises(OttlaError, match=r"window size of store totals changed from 1000 to 2000; give the changed"):
         start(app("totals", 2000))

@@ -68,10 +68,10 @@ def test_topics_that_are_missing(strict: ottla.Node, own: str) -> None:
     create(servers, f"left-{own}", partitions=2)
     assert f"source topic right-{own} does not exist: create it first (" in refused(joined(own), servers)
     create(servers, f"right-{own}", partitions=2)
-    told = f"output topic out-{own} does not exist, and the brokers create none: create it first ("
+    told = f"output topic out-{own} does not exist, and the brokers do not create topics: create it first ("
     assert told in refused(joined(own), servers)
     create(servers, f"out-{own}", partitions=2)
-    told = f"output topic dead-{own} does not exist, and the brokers create none: create it first"
+    told = f"output topic dead-{own} does not exist, and the brokers do not create topics: create it first"
     assert refused(joined(own, handlers=Handlers(dead_letter_topic=f"dead-{own}")), servers) == told
     start(joined(own), servers)
 
@@ -118,7 +118,7 @@ def test_state_of_another_program(strict: ottla.Node, own: str) -> None:
         admin.delete_topic(changelog)
         admin.create_topic(changelog, 2)
         producer.send(changelog, b"of Java's", b"k").result()
-        told = f"internal topic {changelog} has records, but application app-{own} has not run on this cluster"
+        told = f"internal topic {changelog} has records, but application app-{own} has never run on this cluster"
         assert told in refused(app, servers)
         admin.delete_topic(changelog)
         # An empty one that an administrator has made is welcome.
@@ -158,7 +158,7 @@ def test_a_null_key_in_a_join_is_dropped_and_told_once(
         finally:
             app.stop()
     (told,) = (one.getMessage() for one in caplog.records if "drops records" in one.getMessage())
-    assert told.startswith(f"app-{own} drops records at KSTREAM-JOIN-0000000004 (") and "select_key in front" in told
+    assert told.startswith(f"app-{own} drops records at KSTREAM-JOIN-0000000004 (") and "select_key before it" in told
 
 
 def until(app: Application, true: Callable[[], bool]) -> None:

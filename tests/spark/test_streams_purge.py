@@ -80,7 +80,7 @@ def test_what_was_not_deleted_is_told_once_and_asked_for_again(caplog: pytest.Lo
         scene.look({ONE: 5, TWO: 1}, 1)
         scene.look({ONE: 5, TWO: 1}, 2)
         assert [each.getMessage().partition(":")[0] for each in caplog.records] == [
-            f"what was read of {REPARTITION}-0 is not deleted yet"
+            f"cannot delete processed records of {REPARTITION}-0 yet"
         ]
         scene.admin.refused.clear()
         scene.look({ONE: 6, TWO: 1}, 3)

@@ -101,9 +101,9 @@ def test_a_global_store_is_read_once(app: Application) -> None:
 
 
 def test_wrong_questions_are_told(app: Application) -> None:
-    with pytest.raises(OttlaError, match=r"has no store totals to ask \(it has: counts, names, sessions, windows\)"):
+    with pytest.raises(OttlaError, match=r"no store totals to query \(queryable: counts, names, sessions, windows\)"):
         app.store("totals")
-    with pytest.raises(OttlaError, match="store windows is a timestamped_window store: it has no range"):
+    with pytest.raises(OttlaError, match="store windows is a timestamped_window store, which has no range"):
         next(app.store("windows").range())
     with pytest.raises(OttlaError, match="the string serde cannot write 3"):
         app.store("counts").get(3)

@@ -1,7 +1,7 @@
-"""A heartbeat of a running program, told in the cluster: a small record every few seconds beside the plan that it runs.
+"""The heartbeat of a running program: a small record every few seconds, in the topic that holds the program's plan.
 
-Tools read it to say where an application runs, and to leave one alone that does. The group of an application has no
-members, as its workers take their partitions from the driver.
+Tools read it to tell where an application runs and not to disturb it. The application's consumer group cannot tell
+them, because it has no members: workers get their partitions from the driver.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ INTERVAL_S = 5.0
 
 
 class Heartbeat:
-    """Tells `state()` every `INTERVAL_S`, at once after `now()`, and for the last time in `close`."""
+    """Writes `state()` every `INTERVAL_S`, at once after `now`, and for the last time in `close`."""
 
     def __init__(self, settings: Mapping[str, Any], application_id: str, state: Callable[[], dict[str, Any]]) -> None:
         self._topic = application_id + SUFFIX
@@ -45,7 +45,7 @@ class Heartbeat:
 
     def _run(self) -> None:
         try:
-            # A topic that a reset has deleted stays away, and none that is missing holds up the end of the program.
+            # Do not create the topic again after a reset has deleted it, and do not wait long for a missing topic.
             with Producer(self._settings | {"allow.auto.create.topics": False, "max.block.ms": 5_000}) as producer:
                 while True:
                     self._due.clear()
@@ -53,12 +53,12 @@ class Heartbeat:
                     try:
                         producer.send(self._topic, self._content(), ALIVE_KEY).result(INTERVAL_S)
                     except (KafkaError, OttlaError, TimeoutError) as error:
-                        log.debug("the heartbeat of %s was not written: %s", self._topic, error)
+                        log.debug("cannot write the heartbeat to %s: %s", self._topic, error)
                     if closed:
                         return
                     self._due.wait(INTERVAL_S)
         except (KafkaError, OttlaError) as error:
-            log.warning("%s gets no heartbeat: %s", self._topic, error)
+            log.warning("cannot write heartbeats to %s: %s; tools show the application as stopped", self._topic, error)
 
     def _content(self) -> bytes:
         place: dict[str, Any] = {

@@ -1,8 +1,8 @@
-"""A task's numbers as the metadata of its committed offsets. Free of Arrow, so that tools start quickly.
+"""A task's cells as the metadata of its committed offsets. Imports no Arrow, so that tools start quickly.
 
-Every source partition's commit has a copy: a partition's commit goes with its topic. Partitions that were not among the
-task's sources for a while have an older copy, and another tool's commit has none; so copies are counted, and the newest
-one counts, whole.
+The commit of every source partition holds a copy, because a partition's commit is deleted with its topic. A partition
+that was not among the task's sources for a while has an older copy, and a commit by another tool has none. So each copy
+holds the number of its commit, and the whole newest copy is used.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import zlib
 from collections.abc import Iterable, Mapping
 
 _FORM = "ottla1:"
-#: Under this name, which none of a task's numbers has, stands the number of the commit; programs before it wrote none.
+#: The key of the commit's number; no cell has this name. Older versions did not write it.
 _COMMIT = ""
 
 
 def pack(cells: Mapping[str, int], commit: int) -> str:
-    """Cells as the metadata of a commit. A broker takes 4,096 characters by default (offset.metadata.max.bytes)."""
+    """Encode cells as a commit's metadata. Brokers accept 4,096 characters by default (offset.metadata.max.bytes)."""
     text = json.dumps({**cells, _COMMIT: commit}, sort_keys=True)
     return _FORM + base64.b85encode(zlib.compress(text.encode())).decode()
 
 
 def newest(copies: Iterable[str]) -> tuple[dict[str, int], int]:
-    """The cells of the newest commit among these metadata, and its number; none, and 0, of commits of other tools."""
+    """The cells and the number of the newest commit among these metadata; no cells and 0 if none is ours."""
     found: tuple[dict[str, int], int] = {}, -1
     for metadata in copies:
         if metadata.startswith(_FORM):

@@ -1,11 +1,13 @@
-"""What a task's step commits: outputs, changelog entries and the offsets of its sources, together or in this order.
+"""The commit of a task's step: outputs, changelog entries and source offsets, in one transaction or in this order.
 
 Rules:
-- exactly_once_v2: one transaction of `<application.id>-<task>`; opening it fences every earlier holder of the id.
-- at_least_once: everything is delivered before the offsets are committed; after a failure records are processed again.
-- A record that a broker refuses for what it is (too large, not valid) goes to the production handler. If that says to
-  go on, everything else is written again without it, record by record. Its dead letter has no value if that was too
-  large, and names no source: several input records may have made one output.
+- exactly_once_v2: one transaction with the transactional id `<application.id>-<task>`. Opening the id fences its
+  earlier holders.
+- at_least_once: outputs and changelog entries are delivered before the offsets are committed. After a failure, records
+  are processed again.
+- A record that a broker rejects for its content (too large, invalid) goes to the production handler. If the handler
+  continues, everything else is written again without it, record by record. Its dead letter has no value if that was too
+  large, and names no source, because several input records may have made one output.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.write import Made, by_topic, singles, write, write_changes, write_one
 
-#: What brokers (and the client) say of a record that will never be taken.
+#: The errors of records that brokers (or the client) will never accept.
 REFUSED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD,
            ErrorCode.INVALID_TIMESTAMP, ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # fmt: skip
 Told = Mapping[TopicPartition, CommittedOffset]
 
 
 class RefusedOutput(Exception):
-    """A record that was refused; nothing of its step has taken effect."""
+    """A record was rejected. Nothing of its step has taken effect."""
 
     def __init__(self, output: Output, error: KafkaError) -> None:
         super().__init__(str(error))
@@ -42,7 +44,7 @@ class RefusedOutput(Exception):
 
 
 class Committer:
-    """The producer of one task. `commits` and `seconds` count its commits and what they took."""
+    """The producer of one task. `commits` and `seconds` are the number and total duration of its commits."""
 
     def __init__(self, program: Program, plan: TaskPlan, admin: Admin) -> None:
         self._program = program
@@ -50,7 +52,7 @@ class Committer:
         self._admin = admin
         self._once = program.guarantee == "exactly_once_v2"
         more = {"transactional_id": f"{program.application_id}-{plan.id}"} if self._once else {}
-        # A changelog that a reset has deleted must not come again with another number of partitions.
+        # The brokers must not create a changelog again, with another number of partitions, after a reset deleted it.
         settings = program.connection(linger_ms=0, allow_auto_create_topics=program.creates_topics, **more)
         self._producer: Producer[Any, Any] = Producer(settings)
         self._counts: dict[str, int] = {}
@@ -58,12 +60,12 @@ class Committer:
         self.seconds = 0.0
 
     def open(self) -> None:
-        """Fence earlier holders of the task, where there is anything to fence them with."""
+        """Fence earlier holders of the task (exactly_once_v2 only)."""
         if self._once:
             self._producer.init_transactions()
 
     def commit(self, task: Task, outputs: list[Made], changes: Changes, told: Told) -> None:
-        """Write and commit. StreamsError if a record is refused and the production handler says so."""
+        """Write and commit a step. StreamsError if a record is rejected and the production handler chooses to fail."""
         began = time.perf_counter()
         try:
             self._attempt(outputs, changes, told)
@@ -75,7 +77,7 @@ class Committer:
         self.seconds += time.perf_counter() - began
 
     def count(self, topic: str) -> int:
-        """The partitions of a topic."""
+        """The number of partitions of a topic."""
         if topic not in self._counts:
             self._counts[topic] = len(self._producer.partitions_for(topic))
         return self._counts[topic]
@@ -92,7 +94,7 @@ class Committer:
                 outputs += self._dead_letters(task, refused.output, refused.error)
 
     def _dead_letters(self, task: Task, output: Output, error: KafkaError) -> tuple[Output, ...]:
-        """What the production handler wants written instead; StreamsError if it does not want to go on."""
+        """Call the production handler for its dead letters. StreamsError if it chooses to fail."""
         handlers = task.settings.handlers
         sinks = (name for name, sink in self._program.topology.sinks.items() if sink.topic == output.topic)
         large = error.code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)

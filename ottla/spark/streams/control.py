@@ -1,9 +1,9 @@
-"""The line between the driver and its workers: JSON, a message a line, over TCP.
+"""The connection between the driver and its workers: JSON messages over TCP, one per line.
 
-A worker says who it is (the driver's secret, its slot), then reports that its tasks are open, its progress, its answers
-and its error. The driver asks (pause, resume, queries) and says stop by ending the line; a line that ends by itself
-says the same, so that workers end with their driver. A slot that Spark starts again replaces its predecessor, whose
-further words do not count.
+A worker first identifies itself (the driver's secret, its slot), then sends reports, answers and errors. The driver
+sends requests (pause, resume, reopen, queries) and stops a worker by closing the connection. A lost connection stops
+the worker too, so workers end with their driver. A slot that Spark starts again replaces its predecessor, whose later
+messages are ignored.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from ottla.kernel.error import OttlaError
 
 Message = dict[str, Any]
 CONNECT_TIMEOUT_S = 30
-#: A worker opens its tasks again and again for so long without progress.
+#: How long a worker keeps reopening its tasks without progress.
 PATIENCE_S = 60
 
 
 class Workers:
-    """The driver's end. `told(slot, message)` is called on threads of ours."""
+    """The driver's end of all connections. Calls `told(slot, message)` on internal threads."""
 
     def __init__(self, host: str, told: Callable[[int, Message], None], bind: str | None = None) -> None:
-        """`host` is how workers reach this process; `bind` the address to listen at, if it is another one."""
+        """`host`: where workers reach this process. `bind`: the address to listen on, if it differs."""
         self._listener = socket.create_server((bind or host, 0))
         self.address: tuple[str, int] = (host, self._listener.getsockname()[1])
         self.secret = secrets.token_hex(16)
@@ -46,12 +46,12 @@ class Workers:
 
     @property
     def connected(self) -> list[int]:
-        """The slots whose worker runs."""
+        """The slots with a connected worker."""
         with self._lock:
             return sorted(self._lines)
 
     def pause(self, paused: bool) -> None:
-        """Tell all workers, those that come later included."""
+        """Pause or resume all workers, including those that connect later."""
         with self._lock:
             self._paused = paused
             slots = list(self._lines)
@@ -59,11 +59,11 @@ class Workers:
             self._tell(slot, {"paused": paused})
 
     def again(self, slot: int) -> None:
-        """Tell a worker that has failed to open its tasks again."""
+        """Tell a failed worker to reopen its tasks."""
         self._tell(slot, {"again": True})
 
     def ask(self, question: Message, timeout: float) -> dict[int, Message]:
-        """The answers of all workers by their slots. OttlaError if one does not answer within `timeout` seconds."""
+        """Query all workers and return their answers by slot. OttlaError if one takes longer than `timeout` seconds."""
         number = next(self._numbers)
         arrived = self._answers[number] = queue.SimpleQueue()
         slots = self.connected
@@ -76,13 +76,13 @@ class Workers:
                 answers[slot] = answer
         except queue.Empty:
             missing = ", ".join(str(slot) for slot in slots if slot not in answers)
-            raise OttlaError(f"worker {missing} did not answer within {timeout:g} s: ask again") from None
+            raise OttlaError(f"worker {missing} did not answer within {timeout:g} s; try again") from None
         finally:
             del self._answers[number]
         return answers
 
     def stop(self) -> None:
-        """Tell all workers, those that come later included."""
+        """Stop all workers, including those that connect later."""
         with self._lock:
             self._stopped = True
             lines = list(self._lines.values())
@@ -149,9 +149,10 @@ class Workers:
 
 
 class DriverLine:
-    """A worker's end. `stopped` is set when the driver says so or is gone, `paused` while it wants a pause.
+    """A worker's end of the connection. `stopped` is set when the driver stops the worker or is gone, `paused` while
+    the driver pauses it.
 
-    `answer`, once set, is called on a thread of ours with each question and gives the answer.
+    `answer`, if set, is called on an internal thread with each query and returns the answer.
     """
 
     def __init__(self, address: tuple[str, int], secret: str, slot: int) -> None:
@@ -166,7 +167,7 @@ class DriverLine:
         threading.Thread(target=self._listen, daemon=True, name="ottla-streams-driver").start()
 
     def tell(self, message: Message) -> None:
-        """Nothing happens if the driver is gone: `stopped` says so."""
+        """Send a message. If the driver is gone, set `stopped` instead."""
         try:
             with self._sending:
                 self._line.sendall(json.dumps(message).encode() + b"\n")
@@ -174,7 +175,7 @@ class DriverLine:
             self.stopped.set()
 
     def told_again(self) -> bool:
-        """After an error: wait until the driver says to open the tasks again (True) or to stop (False)."""
+        """After an error, wait until the driver says to reopen the tasks (True) or to stop (False)."""
         while not self.stopped.is_set():
             if self._again.wait(0.1):
                 self._again.clear()

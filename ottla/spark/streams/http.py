@@ -2,13 +2,13 @@
 
     GET /metrics                                Prometheus' text format
     GET /state                                  the state, and each task's progress and lag
-    GET /stores                                 the stores that can be asked
+    GET /stores                                 the names of the queryable stores
     GET /stores/NAME?limit=100                  entries
     GET /stores/NAME/range?from=A&to=B          entries of a key-value store
     GET /stores/NAME/key/KEY                    the value of a key (404 if there is none)
     GET /stores/NAME/fetch/KEY?from=MS&to=MS    windows or sessions of a key
 
-Answers are JSON with `staleness`. At most `REQUESTS_MAX` requests are answered at once; the others wait for their turn.
+Query responses are JSON with `staleness`. At most `REQUESTS_MAX` requests are served at once; others wait.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DEFAULT_HOST = "127.0.0.1"
 
 
 class Served:
-    """What the server answers from."""
+    """The functions that the server gets its responses from."""
 
     def __init__(
         self,
@@ -50,7 +50,10 @@ class Served:
 
 
 class HttpServer:
-    """Listens from the start; `close` ends it. `address` is HOST:PORT. `where`: a port, or HOST:PORT (port 0: any)."""
+    """The HTTP server. It listens until `close`. `where`: a port, or HOST:PORT (port 0: any); `address`: HOST:PORT.
+
+    OttlaError if `where` is invalid or the address is not available.
+    """
 
     def __init__(self, where: int | str, served: Served) -> None:
         host, port = parse(where)
@@ -75,7 +78,7 @@ class HttpServer:
         try:
             self._server = Server((host, port), Handler)
         except OSError as error:
-            raise OttlaError(f"http={where}: cannot listen at {host}:{port}: {error.strerror or error}") from error
+            raise OttlaError(f"http={where}: cannot listen on {host}:{port}: {error.strerror or error}") from error
         self.address = f"{host}:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True, name="ottla-streams-http")
         self._thread.start()
@@ -86,7 +89,7 @@ class HttpServer:
 
 
 def parse(where: int | str) -> tuple[str, int]:
-    """Host and port. OttlaError if `where` is neither a port nor HOST:PORT."""
+    """Parse a port or HOST:PORT into host and port. OttlaError if `where` is neither."""
     host, _, port = str(where).rpartition(":")
     if isinstance(where, bool) or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise OttlaError(f"invalid value for http: {where} (expected a port, or HOST:PORT)")
@@ -139,7 +142,7 @@ class _Handler(BaseHTTPRequestHandler):
                 earliest, latest = int(given.get("from", 0)), int(given.get("to", TIME_MAX))
                 return 200, _entries(store, store.fetch(_key(store.key_serde, key), earliest, latest), given)
             case _:
-                return 404, {"error": f"there is nothing at {self.path}; /stores, /state and /metrics are"}
+                return 404, {"error": f"unknown path: {self.path} (expected /stores, /state or /metrics)"}
 
     def _send(self, status: int, kind: str, text: str) -> None:
         content = text.encode()
@@ -151,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """No line for each request."""
+        """Log nothing for each request."""
 
 
 def _entries(store: StoreView, found: Iterable[tuple[Any, Any]], given: dict[str, str]) -> dict[str, Any]:
@@ -168,7 +171,7 @@ def _staleness(store: StoreView) -> dict[str, int] | None:
 
 
 def _key(serde: Serde, text: str) -> Any:
-    """A key from the path, by the serde's name. ValueError if it is none."""
+    """Convert text from the path to a key, by the serde's name. ValueError if it does not convert."""
     match serde.name:
         case "long" | "integer" | "short":
             return int(text)
@@ -186,14 +189,14 @@ def _key(serde: Serde, text: str) -> Any:
 
 
 def _shape(key: Any) -> Any:
-    """Windows with the names of their ends."""
+    """A key for JSON: windows become objects with `start` and `end`."""
     if isinstance(key, Windowed):
         return {"key": key.key, **key.window._asdict()}
     return key._asdict() if isinstance(key, Window) else key
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no form for."""
+    """A replacement for values that JSON cannot represent."""
     if isinstance(value, bytes):
         return value.decode(errors="backslashreplace")
     return getattr(value, "__dict__", None) or str(value)

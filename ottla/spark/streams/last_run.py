@@ -1,10 +1,10 @@
-"""What an application last ran: its topology, tasks and stores, kept in `<application.id>-ottla-plan-changelog`.
+"""The last run of an application: its topology, tasks and stores, kept in `<application.id>-ottla-plan-changelog`.
 
-A start compares its plan with it: a change that would lose state or read it wrong is refused. The topic is compacted
-and has one partition; its name ends as internal topics do, so that every reset tool deletes it.
+Each start compares its plan with the last one and refuses a change that would lose state or misread it. The topic is
+compacted and has one partition; its name ends like an internal topic's, so that every reset tool deletes it.
 
-Each start has a name of its own, its *run*, which stands in the plan. Workers read the topic beside their sources and
-end when it names another run than theirs, or none, as after a reset (decision 0627).
+Each start has a unique name, its *run*, which is part of the plan. Workers read the topic beside their sources and end
+when it names another run than theirs, or none, as after a reset (decision 0627).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from ottla.spark.streams.layout import Program
 SUFFIX = "-ottla-plan-changelog"
 _KEY = b"plan"
 ALIVE_KEY = b"alive"
-#: A program that has told nothing for so long does not run.
+#: A program without a heartbeat for this long counts as stopped.
 ALIVE_S = 15
 _ENDED = ("NOT_RUNNING", "ERROR")
 _READ_S = 10
-#: Heartbeats are many: what is older than this is compacted.
+#: Heartbeats are many, so segments are rolled, and then compacted, every hour.
 _CONFIGS: dict[str, str | int] = {"cleanup.policy": "compact", "segment.ms": 3_600_000}
-#: What the bytes of a store's entries depend on, and how it is called in a message.
+#: The properties that the bytes of a store's entries depend on, and their names in messages.
 _FORM = {
     "kind": "kind",
     "key": "key serde",
@@ -46,7 +46,7 @@ _FORM = {
 
 
 class Alive(NamedTuple):
-    """What a program told of itself last, at `time_ms` of its machine. `http`: where it answers, if it does."""
+    """The last heartbeat of a program, at `time_ms` of its machine. `http`: the address of its HTTP server, or None."""
 
     host: str
     pid: int
@@ -57,13 +57,15 @@ class Alive(NamedTuple):
 
     @property
     def runs(self) -> bool:
-        """True if it has not ended, and has told so lately."""
+        """Whether the program is running: it has not ended, and its heartbeat is recent."""
         return self.state not in _ENDED and time.time_ns() // 1_000_000 - self.time_ms < ALIVE_S * 1000
 
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """`tasks`: id, sources (topic, partition), stores. `stores`: by name, their forms and the sub-topology."""
+    """The plan of a run. `tasks`: id, sources (topic, partition) and stores of each. `stores`: by name, the format and
+    the sub-topology.
+    """
 
     application_id: str
     started_ms: int
@@ -72,7 +74,7 @@ class LastRun:
     tasks: list[dict[str, Any]]
     stores: dict[str, dict[str, Any]]
     repartitions: list[str]
-    #: Empty after a reset that has begun: nothing may run.
+    #: The name of the run; empty once a reset has begun, when nothing may run.
     run: str = ""
 
     @property
@@ -81,22 +83,22 @@ class LastRun:
 
     @property
     def input_topics(self) -> list[str]:
-        """The topics that it reads and did not make."""
+        """The source topics, without repartition topics."""
         read = {topic for task in self.tasks for topic, _ in task["sources"]}
         return sorted(read - set(self.repartitions))
 
 
 class Replaced(OttlaError):
-    """The application was started again, or reset: this run of it ends."""
+    """The application was started again or reset, so this run must end."""
 
 
 def new_run() -> str:
-    """A name that no other start has."""
+    """A unique name for a start."""
     return secrets.token_hex(8)
 
 
 def of_program(program: Program) -> LastRun:
-    """What would be kept of a program that starts now."""
+    """The plan of a program that starts now."""
     topology, settings = program.topology, program.settings
     stages = {name: task.subtopology for task in program.tasks for name in task.stores}
     return LastRun(
@@ -119,7 +121,7 @@ def of_program(program: Program) -> LastRun:
 
 
 def changes(old: LastRun, new: LastRun) -> tuple[list[str], list[str]]:
-    """What was changed so that state would be read wrong, and what would be lost."""
+    """(changes that would misread state, changes that would lose state), as texts."""
     wrong, lost = [], []
     for name, was in old.stores.items():
         now = new.stores.get(name)
@@ -128,32 +130,32 @@ def changes(old: LastRun, new: LastRun) -> tuple[list[str], list[str]]:
             continue
         for field, word in _FORM.items():
             if was[field] != now[field]:
-                wrong.append(f"store {name} had {word} {was[field]} and has {now[field]} now")
+                wrong.append(f"the {word} of store {name} changed from {was[field]} to {now[field]}")
     lost += [f"repartition topic {name} is gone" for name in old.repartitions if name not in new.repartitions]
     return wrong, lost
 
 
 def check(old: LastRun | None, new: LastRun, *, accept_changes: bool) -> None:
-    """OttlaError that says what was changed, if the program cannot go on from what its application last ran."""
+    """OttlaError if the program cannot continue from the application's last run. It names the changes."""
     if old is None:
         return
     wrong, lost = changes(old, new)
     if wrong:
         raise OttlaError(
-            f"application {new.application_id} cannot go on with this plan: {'; '.join(wrong)}. Give what was changed "
-            f"a new name, run it under another application_id, or `ottla streams reset {new.application_id}`"
+            f"application {new.application_id} cannot continue with this plan: {'; '.join(wrong)}; give the changed "
+            f"store a new name, use another application_id, or run `ottla streams reset {new.application_id}`"
         )
     if lost and not accept_changes:
         raise OttlaError(
-            f"application {new.application_id} would lose state with this plan: {'; '.join(lost)}. Name stores so that "
-            "they keep their names, or accept the loss with accept_changes=True (--accept-changes)"
+            f"application {new.application_id} would lose state with this plan: {'; '.join(lost)}; name stores "
+            "explicitly so that they keep their names, or accept the loss with accept_changes=True (--accept-changes)"
         )
 
 
 def read(
     admin: Admin, settings: Mapping[str, Any], application_id: str
 ) -> tuple[LastRun, Alive | None] | tuple[None, None]:
-    """What the application last ran, and what it told last; None if it has not run here."""
+    """The plan and the heartbeat of the application's last run; (None, None) if it has not run on this cluster."""
     topic = application_id + SUFFIX
     if topic not in {each.name for each in admin.list_topics()}:
         return None, None
@@ -165,12 +167,12 @@ def read(
         return LastRun(**json.loads(found[_KEY])), alive
     except (TypeError, ValueError) as error:
         raise OttlaError(
-            f"topic {topic} does not hold the plan of an application: delete it, or reset the application"
+            f"topic {topic} does not contain the plan of an application; delete it, or reset the application"
         ) from error
 
 
 def _newest(settings: Mapping[str, Any], topic: str) -> dict[Any, Any]:
-    """The newest value of each key."""
+    """The latest value of each key of a topic."""
     place = TopicPartition(topic, 0)
     found: dict[Any, Any] = {}
     deadline = time.monotonic() + _READ_S
@@ -182,12 +184,12 @@ def _newest(settings: Mapping[str, Any], topic: str) -> dict[Any, Any]:
             for record in consumer.poll(0.1):
                 found[record.key] = record.value
             if time.monotonic() > deadline:
-                raise OttlaError(f"topic {topic} cannot be read to its end within {_READ_S} s: try again")
+                raise OttlaError(f"topic {topic} could not be read to its end within {_READ_S} s; try again")
     return found
 
 
 def write(admin: Admin, settings: Mapping[str, Any], run: LastRun, replicas: int = -1) -> None:
-    """Keep what starts now."""
+    """Write the plan of a run, and create its topic if needed."""
     topic = run.application_id + SUFFIX
     created = admin.create_topics([NewTopic(topic, 1, replicas, _CONFIGS)])
     for error in created.errors.values():
@@ -199,18 +201,18 @@ def write(admin: Admin, settings: Mapping[str, Any], run: LastRun, replicas: int
 
 
 def place_of(program: Program) -> TopicPartition:
-    """Where the application's plan is kept."""
+    """The partition that holds the application's plan."""
     return TopicPartition(program.application_id + SUFFIX, 0)
 
 
 def check_run(admin: Admin, program: Program) -> None:
-    """Replaced if the application has been started again or reset since this run of it began."""
+    """Raise Replaced if the application has been started again or reset since this run began."""
     told, _ = read(admin, program.connection(), program.application_id)
     _check(program, "" if told is None else told.run)
 
 
 def check_record(program: Program, key: bytes | None, value: bytes | None) -> None:
-    """The same of a record that has come into the plan's topic."""
+    """Raise Replaced if a new record of the plan's topic names another run."""
     if key == _KEY:
         _check(program, json.loads(value).get("run", "") if value else "")
 
@@ -221,13 +223,13 @@ def _check(program: Program, run: str) -> None:
     application = program.application_id
     if run:
         raise Replaced(f"another instance of application {application} has taken over: it was started after this one")
-    raise Replaced(f"application {application} was reset while it ran: start it again; it begins with empty state")
+    raise Replaced(f"application {application} was reset while it ran: start it again, with empty state")
 
 
 def end(admin: Admin, settings: Mapping[str, Any], run: LastRun, patience_s: float = ALIVE_S) -> bool:
-    """Take the application's run from it: its workers end. False if it still tells of itself after `patience_s`.
+    """End the application's run: its workers stop. False if it still sends heartbeats after `patience_s` seconds.
 
-    Even then no worker opens a task again, and a transaction of one that is cut off is fenced by the caller.
+    Even then no worker reopens a task. The caller fences the transactions of workers that are cut off.
     """
     write(admin, settings, replace(run, run=""))
     deadline = time.monotonic() + patience_s
@@ -250,8 +252,8 @@ def _form(spec: StoreSpec, defaults: tuple[Any, Any]) -> dict[str, Any]:
 
 
 def _renamed(name: str, was: dict[str, Any], old: LastRun, new: LastRun) -> str:
-    """A hint where a store of the same form has come in its place."""
+    """A hint if a new store has the same format as the missing one."""
     for other, form in new.stores.items():
         if other not in old.stores and all(form[field] == was[field] for field in _FORM):
-            return f" (is {other} the same one under a new name?)"
+            return f" (was it renamed to {other}?)"
     return ""

@@ -1,8 +1,8 @@
-"""The tasks of a program: which partitions each reads, and the topics that must exist for it.
+"""The tasks of a program, the partitions that each reads, and the topics that the program needs.
 
-Sizes follow Kafka Streams: a sub-topology has as many tasks as its largest source topic has partitions; a repartition
-topic has the partitions the plan names, or those of the topics it is co-partitioned with, or those of its largest
-writer. A changelog has as many partitions as its sub-topology has tasks.
+Numbers follow Kafka Streams: a sub-topology has as many tasks as its largest source topic has partitions. A repartition
+topic has the number of partitions set in the plan, otherwise that of the topics it is co-partitioned with, otherwise
+that of its largest writer's tasks. A changelog has as many partitions as its sub-topology has tasks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,11 @@ from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.setting import replication_factor, topic_configs
 
-#: Internal topics keep the times of their records whatever the brokers' default is, as those of Kafka Streams.
+#: Internal topics keep their records' timestamps whatever the brokers' default is, as in Kafka Streams.
 COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 GUARANTEES = ("exactly_once_v2", "at_least_once")
-#: Repartition topics keep their records until the program deletes them (`purge`); a disk gets room a segment at a time.
+#: Repartition topics keep their records until the program deletes them (`purge`). Disk space is freed by segment, so
+#: segments are small.
 KEPT = {
     "cleanup.policy": "delete",
     "retention.ms": "-1",
@@ -38,12 +39,12 @@ KEPT = {
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """A task and the partitions it reads, each with where to begin without a committed offset."""
+    """A task and its source partitions, each with the offset reset for when no offset is committed."""
 
     subtopology: int
     partition: int
     sources: Mapping[TopicPartition, str]
-    #: Its logged stores.
+    #: Its stores that have a changelog.
     stores: tuple[str, ...]
 
     @property
@@ -53,17 +54,17 @@ class TaskPlan:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Everything a worker needs; travels to it by cloudpickle."""
+    """Everything that a worker needs. It is sent to workers by cloudpickle."""
 
     topology: Topology
     settings: Settings
     bootstrap_servers: str
-    #: Settings of all clients by Kafka's names: security, timeouts.
+    #: Settings of all clients, by Kafka's names: security, timeouts.
     client: Mapping[str, Any]
     tasks: tuple[TaskPlan, ...]
     #: The partitions that fill the global stores.
     globals_: tuple[TopicPartition, ...]
-    #: What tells this start from every other of the application (last_run.py).
+    #: The unique name of this start (last_run.py).
     run: str
 
     @property
@@ -72,10 +73,10 @@ class Program:
 
     @property
     def creates_topics(self) -> bool:
-        """True if outputs may go to topics that are not known at the start; the brokers may create those."""
+        """Whether outputs may go to topics that are not known at the start, which the brokers may create."""
         given = self.settings.handlers
         handlers = (given.deserialization, given.processing, given.production)
-        # Handlers of the user may write dead letters to any topic.
+        # Custom handlers may write dead letters to any topic.
         own = any(each not in (log_and_fail, log_and_continue) for each in handlers)
         return own or any(not isinstance(sink.topic, str) for sink in self.topology.sinks.values())
 
@@ -95,7 +96,7 @@ class Program:
 
 
 def guarantee(settings: Settings) -> str:
-    """OttlaError if `processing.guarantee` is neither of the two."""
+    """The value of `processing.guarantee`. OttlaError if it is invalid."""
     found = settings.configs.get("processing.guarantee", GUARANTEES[0])
     if found not in GUARANTEES:
         raise OttlaError(f"invalid value for processing.guarantee: {found} (expected {' or '.join(GUARANTEES)})")
@@ -103,7 +104,9 @@ def guarantee(settings: Settings) -> str:
 
 
 def lay_out(admin: Admin, topology: Topology, settings: Settings) -> Layout:
-    """Look at the cluster's topics. TopologyError if a source topic is missing or topics are not co-partitioned."""
+    """Lay out the tasks on the cluster's topics. TopologyError if a source topic is missing or topics are not
+    co-partitioned.
+    """
     names = {each.name for each in admin.list_topics()}
     sizes = {name: len(one.partitions) for name, one in admin.describe_topics(sorted(names)).items()}
     layout = Layout(topology, settings.application_id, sizes, settings.configs)
@@ -112,14 +115,16 @@ def lay_out(admin: Admin, topology: Topology, settings: Settings) -> Layout:
 
 
 def check_internal(admin: Admin, layout: Layout, *, ran: bool) -> None:
-    """OttlaError if an internal topic has another number of partitions, or records although nothing `ran` yet."""
+    """OttlaError if an internal topic has another number of partitions, or has records although the application never
+    `ran`.
+    """
     there = [topic for topic in layout.internal_topics() if topic.name in layout.sizes]
     for topic in there:
         if layout.sizes[topic.name] != topic.partitions:
             raise OttlaError(
                 f"internal topic {topic.name} has {layout.sizes[topic.name]} partitions, but the program needs "
-                f"{topic.partitions}: its source topics or its plan have changed; use another application_id, or reset "
-                "the application and delete its internal topics"
+                f"{topic.partitions}, because its source topics or its plan changed; use another application_id, or "
+                "reset the application and delete its internal topics"
             )
     if ran:
         return
@@ -127,9 +132,9 @@ def check_internal(admin: Admin, layout: Layout, *, ran: bool) -> None:
     ends = admin.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST)).check() if places else {}
     if foreign := sorted({place.topic for place, end in ends.items() if end.offset}):
         raise OttlaError(
-            f"internal topic {foreign[0]} has records, but application {layout.application_id} has not run on this "
-            "cluster: they are of another program, such as one of Java's Kafka Streams; use another application_id, or "
-            "delete the topic if nothing needs it"
+            f"internal topic {foreign[0]} has records, but application {layout.application_id} has never run on this "
+            "cluster: the records are from another program, such as one of Java's Kafka Streams; use another "
+            "application_id, or delete the topic if it is not needed"
         )
 
 
@@ -140,12 +145,12 @@ def create_topics(admin: Admin, layout: Layout) -> None:
         created = admin.create_topics(missing)
         for name, error in created.errors.items():
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                error.add_note(f"internal topic {name} was not created")
+                error.add_note(f"internal topic {name} could not be created")
                 raise error
 
 
 def check_outputs(layout: Layout, settings: Settings, connection: Mapping[str, Any]) -> None:
-    """TopologyError if a topic that the program writes to is missing and the brokers do not create it."""
+    """TopologyError if an output topic is missing and the brokers do not create it."""
     missing: dict[str, Where | None] = {
         sink.topic: sink.where
         for sink in layout.topology.sinks.values()
@@ -164,13 +169,13 @@ def check_outputs(layout: Layout, settings: Settings, connection: Mapping[str, A
                 if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     raise
                 raise TopologyError(
-                    f"output topic {name} does not exist, and the brokers create none: create it first", where
+                    f"output topic {name} does not exist, and the brokers do not create topics: create it first", where
                 ) from error
 
 
 @dataclass(slots=True)
 class Layout:
-    """`sizes` are the numbers of partitions of all topics of the cluster."""
+    """The tasks and internal topics of a topology on a cluster. `sizes`: the number of partitions of each topic."""
 
     topology: Topology
     application_id: str
@@ -183,7 +188,7 @@ class Layout:
         return [each for each in self.topology.subtopologies() if not each.is_global]
 
     def check(self) -> None:
-        """Every source has its topics, and those that are joined are alike."""
+        """TopologyError if a source topic is missing or topics are not co-partitioned."""
         for source in self.topology.sources.values():
             topics = self.topics(source)
             if not topics:
@@ -195,21 +200,21 @@ class Layout:
         self.topology.check_partitions({topic: self.count(topic) for topic in named})
 
     def topics(self, source: Source) -> list[str]:
-        """The topics of a source by the plan's names; of a pattern, those that exist now."""
+        """The topics of a source, by their names in the plan; for a pattern, those that exist now."""
         if source.pattern is None:
             return list(source.topics)
         pattern = re.compile(source.pattern)
         return sorted(name for name in self.sizes if pattern.fullmatch(name))
 
     def count(self, topic: str) -> int:
-        """The partitions of a topic, by its name in the plan."""
+        """The number of partitions of a topic, by its name in the plan."""
         internal = self.topology.internal_topics.get(topic)
         if internal is None:
             return self.sizes.get(topic, 1)
         if internal.partitions is not None:
             return internal.partitions
         if topic not in self._counted:
-            self._counted[topic] = 1  # a topic that is written by what reads it
+            self._counted[topic] = 1  # stops the recursion if the topic's reader also writes it
             self._counted[topic] = self._like(topic) or self._written(topic)
         return self._counted[topic]
 
@@ -276,7 +281,7 @@ class Layout:
         }
 
     def _like(self, topic: str) -> int:
-        """The partitions of the topics that this one must be co-partitioned with; 0 if there are none."""
+        """The number of partitions of the topics that this one must be co-partitioned with; 0 if there are none."""
         mine = {name for name, source in self.topology.sources.items() if topic in source.topics}
         found = 0
         for names, _ in self.topology.copartitioned:
@@ -290,7 +295,7 @@ class Layout:
         return max(found, self._written(topic)) if found and self._all_internal(mine) else found
 
     def _all_internal(self, mine: set[str]) -> bool:
-        """True if all topics that must be alike are internal ones without a number: then the largest counts."""
+        """Whether all topics to co-partition are internal and without a set number; then the largest counts."""
         groups = [names for names, _ in self.topology.copartitioned if mine & names]
         topics = [topic for names in groups for name in names if name in self.topology.sources
                   for topic in self.topology.sources[name].topics]  # fmt: skip

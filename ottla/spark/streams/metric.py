@@ -1,6 +1,6 @@
-"""What workers measure, and how Prometheus reads it.
+"""The workers' metrics in Prometheus' format.
 
-A task's counters begin at 0 when a worker opens it, as those of a restarted process do.
+A task's counters start at 0 when a worker opens the task, like those of a restarted process.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from ottla.kernel.exposition import family, labels
 
-#: Name in a worker's report to (name, type, help, factor to the unit).
+#: Name in a worker's report to (name, type, help).
 _FAMILIES = {
     "processed": ("records_processed_total", "counter", "Input records that were processed."),
     "dropped": ("records_dropped_total", "counter", "Records dropped: null keys, late ones, handlers that continue."),
@@ -26,7 +26,7 @@ _PREFIX = "ottla_streams_"
 
 
 def prometheus(application_id: str, state: str, tasks: Mapping[str, Mapping[str, Any]]) -> str:
-    """The text format (version 0.0.4)."""
+    """The metrics of all tasks in Prometheus' text format (version 0.0.4)."""
     running = (labels(application_id=application_id), int(state == "RUNNING"))
     lines = family(_PREFIX + "running", "gauge", "1 while all tasks are open.", [running])
     for field, (name, kind, text) in _FAMILIES.items():

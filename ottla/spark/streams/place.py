@@ -1,4 +1,4 @@
-"""Where workers run: how many, how they find the driver, and how the user's modules come to them."""
+"""Where workers run: how many, how they reach the driver, and how they get the user's modules."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from ottla.kernel.error import OttlaError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: How long executors of a cluster are waited for, and how long their number must stand still.
+#: How long to wait for the executors of a cluster, and for how long their number must stay the same.
 EXECUTORS_S, STILL_S = 60, 2
 _LOOPBACK = "127.0.0.1"
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Is it a session of a Spark Connect server?"""
+    """Whether the session belongs to a Spark Connect server."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def slots_of(spark: SparkSession, wanted: int) -> int:
-    """How many Spark tasks can run at once, at most `wanted`. On a cluster this waits for its executors."""
+    """How many Spark tasks can run at once. On a cluster, wait until its executors have `wanted` cores, or until their
+    number stays the same. OttlaError for Spark Connect, which does not report cores.
+    """
     if is_connect(spark):
-        raise OttlaError("Spark Connect does not tell how many cores there are: give workers=")
+        raise OttlaError("Spark Connect does not report the number of cores; pass workers=")
     context = spark.sparkContext
     if str(context.master).startswith("local"):
         return int(context.defaultParallelism)
@@ -44,7 +46,7 @@ def slots_of(spark: SparkSession, wanted: int) -> int:
 
 
 def driver_address(spark: SparkSession) -> tuple[str, str | None]:
-    """The host under which workers reach this process, and the address to listen at if it is another one."""
+    """The host at which workers reach this process, and the address to listen on if it differs."""
     if is_connect(spark):
         return _towards(spark), None
     host = spark.conf.get("spark.driver.host", _LOOPBACK) or _LOOPBACK
@@ -53,7 +55,7 @@ def driver_address(spark: SparkSession) -> tuple[str, str | None]:
 
 
 def _towards(spark: SparkSession) -> str:
-    """This machine's address on the way to a Spark Connect server."""
+    """This machine's address on the route to a Spark Connect server."""
     server = urlsplit(spark.client.host if "://" in spark.client.host else f"//{spark.client.host}")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((server.hostname or _LOOPBACK, server.port or 15002))
@@ -61,14 +63,14 @@ def _towards(spark: SparkSession) -> str:
 
 
 def ship(spark: SparkSession, topology: Topology, py_files: Sequence[str]) -> None:
-    """Make the user's modules known to the workers: those beside the program go by value, `py_files` as files."""
+    """Send the user's modules to the workers: those beside the program by value, `py_files` as files."""
     from pyspark import cloudpickle
 
     for name in own_modules(topology):
         cloudpickle.register_pickle_by_value(sys.modules[name])  # type: ignore[no-untyped-call]
     for path in py_files:
         if not Path(path).exists():
-            raise OttlaError(f"py_files: there is no file {path}")
+            raise OttlaError(f"py_files: file {path} does not exist")
         if is_connect(spark):
             spark.addArtifacts(path, pyfile=True)
         else:
@@ -76,7 +78,7 @@ def ship(spark: SparkSession, topology: Topology, py_files: Sequence[str]) -> No
 
 
 def own_modules(topology: Topology) -> list[str]:
-    """The modules that were imported from the directories of the program's files: no worker could import them."""
+    """The modules imported from the directories of the program's files, which workers could not import."""
     places = {Path(where).parent.resolve() for where in _files(topology) if Path(where).is_file()}
     found = []
     for name, module in list(sys.modules.items()):

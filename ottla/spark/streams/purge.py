@@ -1,9 +1,10 @@
-"""Deletes what a program has read from its repartition topics, which keep everything otherwise (as Kafka Streams does).
+"""Deletion of processed records from a program's repartition topics, which have no retention (as in Kafka Streams).
 
 Rules:
-- Only records below an offset that the program's group has committed are deleted: what a restart reads again stays.
-- Every `repartition.purge.interval.ms` (30,000), one request at a time, on a thread of its own: the worker never waits.
-- What could not be deleted is told once in the log, and asked for again with what has come since.
+- Only records below the program's committed offsets are deleted, because a restart reads the others again.
+- A request is sent every `repartition.purge.interval.ms` (30,000), one at a time, on a separate thread, so that the
+  worker never waits.
+- A failed deletion is logged once and retried with the next request.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ INTERVAL_MS = 30_000
 
 
 def purge_interval_ms(configs: Mapping[str, Any]) -> int:
-    """OttlaError if it is no number of ms."""
+    """The value of `repartition.purge.interval.ms`. OttlaError if it is invalid."""
     given = configs.get(SETTING, INTERVAL_MS)
     try:
         found = int(given)
@@ -36,7 +37,7 @@ def purge_interval_ms(configs: Mapping[str, Any]) -> int:
 
 
 class Purge:
-    """The repartition topics of one worker."""
+    """Deletes processed records of one worker's repartition topics."""
 
     def __init__(self, program: Program, admin: Admin, now: int) -> None:
         topology = program.topology
@@ -44,15 +45,15 @@ class Purge:
         self._interval_ms = purge_interval_ms(program.settings.configs)
         self._due_ms = now + self._interval_ms
         self._admin = admin
-        #: Below these offsets nothing is left.
+        #: The offsets below which everything has been deleted.
         self._purged: dict[TopicPartition, int] = {}
         self._failed: set[TopicPartition] = set()
         self._closed = False
-        #: The last request's, which may have ended.
+        #: The thread of the last request, which may have ended.
         self.thread: threading.Thread | None = None
 
     def look(self, committed: Mapping[TopicPartition, int], now: int) -> None:
-        """Ask for what is `committed` to be deleted, if it is time."""
+        """Delete the records below the `committed` offsets if a request is due."""
         if now < self._due_ms or (self.thread is not None and self.thread.is_alive()):
             return
         self._due_ms = now + self._interval_ms
@@ -66,7 +67,7 @@ class Purge:
             self.thread.start()
 
     def close(self) -> None:
-        """The worker ends, and with it its admin client: a request that is under way may fail for that."""
+        """Mark the worker as ending: its admin client closes, so a pending request may fail without a warning."""
         self._closed = True
 
     def _delete(self, wanted: dict[TopicPartition, int]) -> None:
@@ -80,5 +81,5 @@ class Purge:
 
     def _tell(self, errors: Mapping[TopicPartition, Exception]) -> None:
         for place in () if self._closed else errors.keys() - self._failed:
-            log.warning("what was read of %s-%d is not deleted yet: %s", *place, errors[place])
+            log.warning("cannot delete processed records of %s-%d yet: %s; trying again", *place, errors[place])
         self._failed |= errors.keys()

@@ -2,14 +2,14 @@
 
     counts = app.store("counts")
     counts.get("fox"), list(counts.range("a", "m")), list(windows.fetch("card-13", start, end))
-    counts.staleness                     # of the answer before: how many input records it does not contain
+    counts.staleness                     # of the previous answer: how many input records it does not reflect
 
 Rules:
-- Workers answer between their steps, so an answer holds what is committed and nothing else.
-- Every worker is asked: keys lie where the program's input was partitioned, which only its producers know. `locate`
-  says which task has a key.
-- Scans come in pages. Each page is what is committed then; keys of one task are in the order of their bytes.
-- An answer is an error while tasks are being opened (`State.REBALANCING`): ask again.
+- Workers answer between their steps, so an answer contains exactly what is committed.
+- Every query goes to all workers, because only the producers of the program's input know how it is partitioned.
+  `locate` returns the task that has a key.
+- Scans are paged. Each page reflects the commits at its time; keys of one task are in the order of their bytes.
+- While tasks are being opened (`State.REBALANCING`), queries raise NotReadable: try again.
 """
 
 from __future__ import annotations
@@ -31,24 +31,29 @@ PAGE = 1_000
 _KEY_VALUE = ("key_value", "timestamped_key_value")
 _WINDOW = ("window", "timestamped_window")
 QUERYABLE = (*_KEY_VALUE, *_WINDOW, "session", "versioned")
-#: What stands in front of an entry of a window or session store by key, and by time.
+#: The prefixes of window and session store entries, by key and by time.
 _BY_KEY, _BY_TIME = b"k", b"t"
 Ask = Callable[[Message], dict[int, Message]]
 
 
 class NotReadable(OttlaError):
-    """The store cannot be read now: its tasks are being opened (Kafka Streams: InvalidStateStoreException)."""
+    """The store cannot be read now, because its tasks are being opened (Kafka Streams: InvalidStateStoreException)."""
 
 
 class Staleness(NamedTuple):
-    """How far behind the tasks of an answer were: input records not yet processed, counted so many ms before."""
+    """How far an answer is behind: the number of unprocessed input records, counted `counted_ms_ago` ms before."""
 
     records: int
     counted_ms_ago: int
 
 
 class StoreView:
-    """A store over all tasks. Made by `Application.store`. Reads raise NotReadable while tasks are being opened."""
+    """A read-only view of a state store over all tasks, made by `Application.store` (Kafka Streams:
+    ReadOnlyKeyValueStore, ReadOnlyWindowStore, ReadOnlySessionStore).
+
+    Reads raise NotReadable while tasks are being opened, and OttlaError if the store's kind lacks the method. Times are
+    ms since 1970.
+    """
 
     def __init__(self, spec: StoreSpec, defaults: tuple[Any, Any], ask: Ask, *, is_global: bool = False) -> None:
         self.name = spec.name
@@ -63,17 +68,17 @@ class StoreView:
     # ---- key-value and versioned stores
 
     def get(self, key: Any, as_of: int | None = None) -> Any:
-        """The value of a key, or None. `as_of`: the one of that time, in ms (versioned stores)."""
+        """The value of a key, or None. `as_of`: the value that was valid at that time (versioned stores)."""
         found = self._one(key, as_of)
         return None if found is None else self._value(found[2])
 
     def locate(self, key: Any) -> str | None:
-        """The task that has the key, or None."""
+        """The id of the task that has the key, or None (Kafka Streams: queryMetadataForKey)."""
         found = self._one(key, None)
         return None if found is None else found[0]
 
     def range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
-        """(key, value) of the keys from `low` to `high`, both included; None is open."""
+        """(key, value) of the keys from `low` to `high`, both included (None: open)."""
         self._must_be(_KEY_VALUE, "range")
         first = None if low is None else self._bytes(low)
         last = None if high is None else self._bytes(high) + b"\x00"
@@ -90,17 +95,17 @@ class StoreView:
     # ---- window and session stores
 
     def fetch(self, key: Any, earliest: int = 0, latest: int = TIME_MAX) -> Iterator[tuple[Window, Any]]:
-        """A key's windows that start in [earliest, latest] (sessions: that overlap it), in ms, oldest first."""
+        """(window, value) of a key's windows that start in [earliest, latest] (sessions: overlap it), oldest first."""
         self._must_be((*_WINDOW, "session"), "fetch")
         name = _BY_KEY + self._bytes(key)
         tail = self._tail
         for _, place, data in self._scan(name + bytes(8), name + b"\xff" * (tail + 1)):
-            # Longer keys lie between.
+            # Skip longer keys with the same prefix.
             if len(place) == len(name) + tail and self._within(window := self._window(place), earliest, latest):
                 yield window, self._value(data)
 
     def fetch_all(self, earliest: int = 0, latest: int = TIME_MAX) -> Iterator[tuple[Windowed, Any]]:
-        """The windows of all keys that start in [earliest, latest] (sessions: that overlap it)."""
+        """(windowed key, value) of all keys' windows that start in [earliest, latest] (sessions: that overlap it)."""
         self._must_be((*_WINDOW, "session"), "fetch_all")
         for _, place, data in self._scan(_BY_KEY, _BY_TIME):
             if self._within(window := self._window(place), earliest, latest):
@@ -126,11 +131,11 @@ class StoreView:
             pages: dict[str, Message] = {}
             for answer in self._ask(question).values():
                 if "error" in answer:
-                    raise NotReadable(f"store {self.name} cannot be read now: {answer['error']}; ask again")
+                    raise NotReadable(f"store {self.name} cannot be read now: {answer['error']}; try again")
                 pages |= answer["tasks"]
             if not pages:
-                raise NotReadable(f"store {self.name} cannot be read now: no task has it open; ask again")
-            if self._is_global:  # each task sees the whole of it
+                raise NotReadable(f"store {self.name} cannot be read now: no task has it open; try again")
+            if self._is_global:  # each task holds the whole store
                 first = min(pages)
                 pages = {first: pages[first]}
             lag = sum(page["lag"] for page in pages.values())
@@ -147,7 +152,7 @@ class StoreView:
 
     def _bytes(self, key: Any) -> bytes:
         if key is None:
-            raise OttlaError(f"store {self.name} has no key None")
+            raise OttlaError(f"invalid key for store {self.name}: None")
         return self.key_serde.serialize(self.name, key)
 
     def _key(self, data: bytes) -> Any:
@@ -163,7 +168,7 @@ class StoreView:
 
     @property
     def _tail(self) -> int:
-        """The bytes behind the key: a start and a number, or an end and a start."""
+        """The number of bytes after the key: of a start and a sequence number, or of an end and a start."""
         return 16 if self.spec.kind == "session" else 12
 
     def _window(self, place: bytes) -> Window:
@@ -178,11 +183,11 @@ class StoreView:
 
     def _must_be(self, kinds: tuple[str, ...], method: str) -> None:
         if self.spec.kind not in kinds:
-            raise OttlaError(f"store {self.name} is a {self.spec.kind} store: it has no {method}")
+            raise OttlaError(f"store {self.name} is a {self.spec.kind} store, which has no {method}")
 
 
 def answer(tasks: dict[str, tuple[Task, int, float]], question: Message) -> Message:
-    """A worker's answer. `tasks`: by id, the task, its lag and when that was counted (time.monotonic)."""
+    """A worker's answer to a query. `tasks`: by id, the task, its lag, and when it was counted (time.monotonic)."""
     name, rest = question["store"], question.get("rest")
     found = {}
     for task_id, (task, lag, counted) in tasks.items():
@@ -200,7 +205,7 @@ def _has(task: Task, name: str) -> bool:
 
 
 def _page(store: Any, low: bytes | None, high: bytes | None, limit: int) -> tuple[list[list[str | None]], bool]:
-    """Entries that are not behind the store's retention, and whether there are more."""
+    """Up to `limit` entries within the store's retention, and whether there are more."""
     kind = store.spec.kind
     at = slice(-16, -8) if kind == "session" else slice(-12, -4)
     hidden = store._observed.value - store.spec.retention_ms if kind in (*_WINDOW, "session") else None

@@ -1,7 +1,7 @@
-"""A task's state, read back: stores from their changelogs (numbers: cells.py).
+"""Restoring a task's stores from their changelogs. The cells are restored from commits (cells.py).
 
-Changelogs hold the entries of the engine's stores as they are (key bytes to value bytes, a tombstone for a delete),
-one record for each entry that a transaction has changed.
+A changelog holds the entries of the engine's store unchanged (key bytes to value bytes, a tombstone for a delete), one
+record for each entry that a transaction changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ottla.spark.streams.layout import Program, TaskPlan
 
 
 def restore(program: Program, plan: TaskPlan, cells: Mapping[str, int]) -> State:
-    """The state as of the last committed transaction. Call it after the transactional id has been fenced."""
+    """Read the state as of the last committed transaction. Call this after fencing the transactional id."""
     state = State({}, dict(cells))
     settings = program.connection(isolation_level="read_committed", auto_offset_reset="none")
     places = {TopicPartition(program.changelog(store), plan.partition): store for store in plan.stores}
@@ -37,7 +37,7 @@ def restore(program: Program, plan: TaskPlan, cells: Mapping[str, int]) -> State
 
 
 def apply(entries: dict[bytes, bytes], rows: Batch) -> None:
-    """Records of a changelog, put into their store."""
+    """Apply records of a changelog to a store's entries."""
     pairs = zip(objects(rows.keys), objects(rows.values), strict=True)
     if not rows.values.null_count:
         entries.update(pairs)

@@ -1,6 +1,6 @@
-"""The driver's side: a Spark job whose tasks are workers, started, watched and stopped.
+"""The driver's side: starts, watches and stops a Spark job whose tasks are workers.
 
-A job that fails although its workers have made progress (an executor was lost too often) is submitted again.
+A job that fails after its workers have made progress (an executor was lost too often) is submitted again.
 """
 
 from __future__ import annotations
@@ -39,16 +39,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RESETS = ("earliest", "latest", "none")
-#: Workers that Spark has not started after so long are told of.
+#: Seconds until a warning about workers that Spark has not started.
 WAITING_S = 30
-#: How long a query waits for the workers.
+#: Seconds that a query waits for the workers.
 ANSWER_S = 30
-# Serdes hold compiled structs, and programs travel to the workers by cloudpickle.
+# Serdes hold compiled structs, and programs are sent to the workers by cloudpickle.
 copyreg.pickle(struct.Struct, lambda one: (struct.Struct, (one.format,)))
 
 
 class Running:
-    """A program that runs. Made by `start`. Listeners are called on threads of ours, one call at a time."""
+    """A running program, made by `Application.start`. Stops the program at the end of a `with` block.
+
+    Listeners are called on internal threads, one call at a time.
+    """
 
     def __init__(
         self,
@@ -63,7 +66,7 @@ class Running:
         self.slots = slots
         self.error: BaseException | None = None
         self.state = State.CREATED
-        #: By task: what its worker told last; metric.py has the names.
+        #: The metrics of each task from its worker's last report, by the names in metric.py.
         self.tasks: dict[str, dict[str, Any]] = {}
         self._spark = spark
         self._on_state_change = on_state_change
@@ -87,26 +90,27 @@ class Running:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop; raises what had ended the program, unless the block has failed itself."""
+        """Stop the program, and raise the error that ended it unless the block failed itself."""
         self.stop()
         if error is None:
             self.await_termination(0)
 
     def stop(self) -> None:
-        """End after the transactions that are open now; returns when all workers have ended."""
+        """Finish the open transactions, end the program, and wait until all workers have ended."""
         self._become(State.PENDING_SHUTDOWN)
         self._workers.stop()
         self._thread.join()
 
     def pause(self) -> None:
-        """Process nothing until `resume`; the tasks stay open."""
+        """Stop processing until `resume`. Tasks stay open."""
         self._workers.pause(True)
 
     def resume(self) -> None:
+        """Continue processing after `pause`."""
         self._workers.pause(False)
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait for the end; raises what ended it. False if it still runs after `timeout` seconds."""
+        """Wait until the program ends, and raise the error that ended it. False if `timeout` seconds pass first."""
         self._thread.join(timeout)
         if self._thread.is_alive():
             return False
@@ -118,7 +122,7 @@ class Running:
         program, slots, address, secret = self.program, self.slots, self._workers.address, self._workers.secret
 
         def body(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-            # Only workers need Arrow, whose import (with that of pandas) is most of a start's CPU time in the driver.
+            # Only workers need Arrow; importing it (and pandas) is most of the driver's CPU time at a start.
             from ottla.spark.streams.worker import work
 
             for batch in batches:
@@ -143,30 +147,32 @@ class Running:
                 self.http.close()
 
     def store(self, name: str) -> StoreView:
-        """A view of a store over all tasks. OttlaError if the program has none of this name that can be read."""
+        """A read-only view of a store over all tasks. OttlaError if there is no queryable store with this name."""
         if name not in self.stores():
             there = ", ".join(self.stores()) or "none"
-            raise OttlaError(f"application {self.program.application_id} has no store {name} to ask (it has: {there})")
+            raise OttlaError(
+                f"application {self.program.application_id} has no store {name} to query (queryable: {there})"
+            )
         topology, defaults = self.program.topology, self.program.settings.defaults
         return StoreView(topology.stores[name], defaults, self._ask, is_global=name in topology.global_stores)
 
     def stores(self) -> list[str]:
-        """The names of the stores that can be asked."""
+        """The names of the queryable stores."""
         return sorted(name for name, spec in self.program.topology.stores.items() if spec.kind in QUERYABLE)
 
     def metrics(self) -> str:
-        """In Prometheus' text format."""
+        """The metrics of the tasks in Prometheus' text format."""
         return prometheus(self.program.application_id, self.state.value, dict(self.tasks))
 
     def about(self) -> dict[str, Any]:
-        """The state, and what each task told last."""
+        """The state of the program and the last report of each task."""
         about = {"application": self.program.application_id, "guarantee": self.program.guarantee}
         return {**about, "state": self.state.value, "workers": self.slots, "tasks": dict(sorted(self.tasks.items()))}
 
     def _ask(self, question: Message) -> dict[int, Message]:
         if self.state is not State.RUNNING:
             application = self.program.application_id
-            raise NotReadable(f"application {application} is {self.state.value}, not RUNNING: ask again")
+            raise NotReadable(f"application {application} is {self.state.value}, not RUNNING; try again")
         return self._workers.ask(question, ANSWER_S)
 
     def _alive(self) -> dict[str, Any]:
@@ -190,8 +196,8 @@ class Running:
             if self._given_up is not None:
                 self.error = OttlaError(
                     f"application {self.program.application_id} made no progress for {PATIENCE_S} s and has ended: "
-                    f"{self._given_up}; when the brokers are well again (reachable, with room on their disks), start "
-                    "it: it goes on where it was"
+                    f"{self._given_up}; check that the brokers are reachable and have disk space, then start it again: "
+                    "it continues from its last commit"
                 )
             self.error.__cause__ = error
             return False
@@ -215,24 +221,24 @@ class Running:
                 self._failed(slot, message)
 
     def _tell_dropped(self, tasks: Iterable[Mapping[str, Any]]) -> None:
-        """A warning for each step that drops records, once."""
+        """Warn once about each step that drops records."""
         for name in {name for task in tasks for name in task.get("dropped_at", ())} - self._told_of:
             self._told_of.add(name)
             processor = self.program.topology.processors.get(name)
             log.warning(
-                "%s drops records at %s%s: their key or value is null, or they are late; filter or select_key in front "
-                "of it, or a longer grace, keeps them (ottla_streams_records_dropped_total counts them)",
+                "%s drops records at %s%s, because their key or value is null or they are late; use filter or "
+                "select_key before it, or a longer grace period (metric: ottla_streams_records_dropped_total)",
                 *(self.program.application_id, name, f" ({processor.where})" if processor else ""),
             )
 
     def _troubled(self, text: str, *, over: bool) -> None:
-        """What a worker met that may pass; `over`: it has not passed for so long that the worker gives up."""
+        """Handle a worker's temporary error. `over`: it has lasted so long that the worker gives up."""
         application = self.program.application_id
         if over:
             self._given_up = text
         elif text not in self._told_of:
             self._told_of.add(text)
-            log.warning("%s opens its tasks again, from what was committed, after %s", application, text)
+            log.warning("%s reopens its tasks from the last commit, after %s", application, text)
 
     def _failed(self, slot: int, message: Message) -> None:
         if self.error is not None:
@@ -269,7 +275,8 @@ class Running:
         running = len(self._workers.connected)
         if running < self.slots and self.state is State.REBALANCING:
             log.warning(
-                "%d of %d workers of %s run: no core is free for the others; free some, or start with workers=%d",
+                "only %d of %d workers of %s are running, because no cores are free for the others; free some cores, "
+                "or start with workers=%d",
                 *(running, self.slots, self.program.application_id, max(running, 1)),
             )
 
@@ -290,20 +297,20 @@ def start(
     accept_changes: bool = False,
     http: int | str | None = None,
 ) -> Running:
-    """Run a program on Spark. `Application.start` in ottla.streams describes the arguments."""
+    """Start a program on Spark. `Application.start` in ottla.streams describes the arguments."""
     for source in topology.sources.values():
         if source.reset not in (None, *RESETS):
             takes = ", ".join(RESETS)
             raise TopologyError(
-                f"offset_reset {source.reset} does not run on Spark yet (expected {takes})", source.where
+                f"offset_reset {source.reset} is not supported on Spark yet (expected {takes})", source.where
             )
     if spark is not None and (master or spark_settings):
-        raise OttlaError("spark= is a session that runs: give it, or master= and spark_settings=, not both")
+        raise OttlaError("spark= cannot be combined with master= or spark_settings=: pass a running session, or these")
     for name in spark_settings or ():
         if name.startswith("spark.sql.streaming.realTimeMode"):
             raise OttlaError(
-                f"{name} cannot be used: Spark's real-time mode runs no Python functions, and at least once only; "
-                "leave it out"
+                f"unsupported setting {name}: Spark's real-time mode runs no Python functions and is at least once "
+                "only; remove it"
             )
     program = prepare(topology, settings, bootstrap_servers, dict(client or {}), accept_changes=accept_changes)
     spark = spark or driver.session(settings.application_id, master=master, settings=spark_settings)
@@ -320,9 +327,9 @@ def prepare(
     *,
     accept_changes: bool,
 ) -> Program:
-    """Check the program against the cluster and what its application last ran, and create its topics.
+    """Check the program against the cluster and the application's last run, and create its topics.
 
-    A task that the program has no more is fenced: an instance with the older plan ends.
+    Fences the tasks that the program no longer has, so that an instance with the older plan ends.
     """
     guarantee(settings)
     purge_interval_ms(settings.configs)

@@ -1,9 +1,9 @@
-"""The settings of Kafka Streams that a program gives in `config`: those of internal topics, and those without effect.
+"""Kafka Streams' settings in a program's `config`: those of internal topics, and those without effect.
 
 Rules (StreamsConfig 4.3.1, InternalTopicConfig):
-- `topic.NAME` is a setting of every internal topic; what a store says of its own changelog goes before it.
+- `topic.NAME` is a setting of every internal topic; a store's own changelog settings win over it.
 - `replication.factor` is that of every internal topic; -1 is the brokers' default.
-- A setting that Kafka Streams knows and that is not served is named in a warning at the start.
+- A setting that Kafka Streams has but that has no effect here is named in a warning at the start.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 REPLICATION = "replication.factor"
 _TOPIC = "topic."
 _REPLICAS_MAX = 32_767
-#: Settings of the clients inside Kafka Streams; ours take `client=`.
+#: The prefixes of Kafka Streams' client settings; here they go into `client=`.
 _CLIENTS = ("consumer.", "main.consumer.", "restore.consumer.", "global.consumer.", "producer.", "admin.")
-#: The rest of StreamsConfig.
+#: The other settings of StreamsConfig that have no effect.
 _NAMES = """
     acceptable.recovery.lag allow.os.group.write.access application.id application.server bootstrap.servers
     buffered.records.per.partition built.in.metrics.version cache.max.bytes.buffering client.id commit.interval.ms
@@ -44,12 +44,12 @@ _UNSERVED = frozenset(_NAMES.split())
 
 
 def topic_configs(configs: Mapping[str, Any]) -> dict[str, Any]:
-    """What every internal topic is made with."""
+    """The topic settings of every internal topic."""
     return {name.removeprefix(_TOPIC): value for name, value in configs.items() if name.startswith(_TOPIC)}
 
 
 def replication_factor(configs: Mapping[str, Any]) -> int:
-    """OttlaError if it is no number of replicas."""
+    """The value of `replication.factor`. OttlaError if it is invalid."""
     given = configs.get(REPLICATION, -1)
     try:
         found = int(given)
@@ -63,9 +63,9 @@ def replication_factor(configs: Mapping[str, Any]) -> int:
 
 
 def tell_unserved(configs: Mapping[str, Any]) -> None:
-    """Warn of what has no effect, in one line."""
+    """Warn in one line about the settings that have no effect."""
     if found := sorted(name for name in configs if name in _UNSERVED or name.startswith(_CLIENTS)):
         log.warning(
-            "config: %s: no effect on Spark (settings of clients go into client=, serdes and handlers into build())",
+            "config: %s: no effect on Spark (pass client settings in client=, and serdes and handlers to build())",
             ", ".join(found),
         )

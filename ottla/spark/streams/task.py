@@ -1,10 +1,10 @@
-"""A task with its producer: every step commits the outputs, the changelog and the offsets together (`commit`).
+"""A task with its producer: each step commits outputs, changelog entries and offsets together (`commit`).
 
 Rules:
-- The transactional id is `<application.id>-<task>`. `open` fences it first: an earlier holder's transaction is over
-  before offsets and changelogs are read, and the earlier holder cannot commit any more.
-- The engine runs before the transaction is opened, so a slow function holds no transaction open.
-- After an error the task is thrown away with its state and opened again from what was committed.
+- The transactional id is `<application.id>-<task>`. Opening a task fences the id first: an earlier holder's transaction
+  ends before offsets and changelogs are read, and the earlier holder can no longer commit.
+- The engine runs before the transaction begins, so a slow function does not keep a transaction open.
+- After an error the task and its state are discarded, and the task is reopened from the last commit.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.restore import restore
 from ottla.spark.streams.write import Made
 
-#: A task commits its offsets again after so long without a commit. Its group has no members: brokers forget an offset
-#: `offsets.retention.minutes` after its commit, and the task would begin again where its source begins.
+#: A task repeats its last commit after this time without one. Its group has no members, so brokers drop an offset
+#: `offsets.retention.minutes` after its commit; the task would then restart from its initial offset.
 KEEP_MS = 600_000
 
 
 class HostedTask:
-    """`committed` are the group's offsets, of the last commit or from when the task was opened."""
+    """An open task. `committed` are the offsets of the last commit, or those found on opening."""
 
     def __init__(self, program: Program, plan: TaskPlan, admin: Admin, globals_: GlobalTask | None, now: int) -> None:
         self.plan = plan
@@ -50,7 +50,7 @@ class HostedTask:
                 plan.partition,
                 settings,
                 state=state,
-                # The entries are taken over: a copy would double the memory of a large store.
+                # The backend takes over the entries: a copy would double the memory of a large store.
                 backend=lambda name: MemoryBytes.of(state.stores.pop(name, {})),
                 globals_=globals_,
                 now=now,
@@ -60,10 +60,10 @@ class HostedTask:
             self.committer.close()
             raise
         self._given = False
-        #: When it last committed, in ms; of earlier commits that is not known.
+        #: The time of its last commit in ms; 0 before the first since opening.
         self._committed_ms = 0
         self.processed = 0
-        #: Seconds in the engine, and how old the newest record was when it was processed.
+        #: Seconds spent in the engine, and the age of the newest record when it was processed.
         self.process_s = 0.0
         self.latency_ms: int | None = None
 
@@ -74,24 +74,24 @@ class HostedTask:
 
     @property
     def idle(self) -> bool:
-        """No record waits."""
+        """Whether no record is queued."""
         return not self._given
 
     def empty(self) -> list[TopicPartition]:
-        """The partitions of which no record waits."""
+        """The partitions without a queued record."""
         return [place for place in self.plan.sources if self.task.queued(*place)[0] == 0]
 
     def run(self, positions: Mapping[TopicPartition, CommittedOffset], behind: list[TopicPartition], now: int) -> None:
-        """Process what waits and commit. `positions`: the consumer's; `behind`: the partitions with more in the log.
+        """Process queued records and commit. `positions` are the consumer's; `behind` the partitions that the consumer
+        has not read to the end.
 
-        A commit before a record that waits has no leader epoch: tables of records name none.
-        The engine stops when no record of one of those waits, as that record could be the next by time.
+        The engine stops when a partition in `behind` has no queued record: its next record could be the next by time.
+        The commit of a partition with queued records has no leader epoch, because columns of records have none.
         """
         task = self.task
         began = time.perf_counter()
         task.now = max(task.now, now)
         task.punctuate()
-        # A partition without a waiting record may not be overtaken while its log has more.
         done = task.drain(behind)
         self.process_s += time.perf_counter() - began
         if done:
@@ -105,7 +105,7 @@ class HostedTask:
         self._commit(task.take_outputs(), offsets, now)
 
     def settle(self, positions: Mapping[TopicPartition, CommittedOffset], now: int) -> None:
-        """Commit the positions if no record waits, and old commits again."""
+        """Commit the positions if no record is queued, and repeat the last commit if it is old."""
         offsets = {place: positions[place] for place in self.plan.sources} if self.idle else self.committed
         if offsets:
             self._commit([], offsets, now, again=now - self._committed_ms >= KEEP_MS)
@@ -125,11 +125,11 @@ class HostedTask:
         self._committed_ms = now
 
     def close(self, quietly: Callable[[Callable[[], None]], None]) -> None:
-        """`quietly` calls what may fail after an error."""
+        """Close the task and its producer. `quietly` calls each and suppresses its errors."""
         quietly(self.task.close)
         quietly(self.committer.close)
 
 
 def _alone(committed: CommittedOffset) -> CommittedOffset:
-    """Without its metadata, which are the task's numbers."""
+    """A committed offset without its metadata, which holds the task's numbers."""
     return CommittedOffset(committed.offset, leader_epoch=committed.leader_epoch)

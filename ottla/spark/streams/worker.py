@@ -1,14 +1,14 @@
-"""What runs inside a Spark task: a slot's share of the stream tasks, until the driver says stop.
+"""The loop inside a Spark task: a worker runs its slot's share of the stream tasks until the driver stops it.
 
 Rules:
 - One consumer reads the partitions of all tasks of the slot, committed records only.
-- A task with several partitions runs when each of them has a record waiting or is read to its end, as in Kafka Streams.
-- An error of the program (StreamsError), a fence, and a source that was cut below what a task has read (LogTruncation:
-  its state holds what is gone) end the slot; after any other error the slot opens its tasks again
-  from what was committed, for `PATIENCE_S` without progress.
+- A task with several partitions runs when each of them has a queued record or is read to its end, as in Kafka Streams.
+- The slot ends on an error of the program (StreamsError), when it is fenced, and when a source was truncated below what
+  a task has read (LogTruncation: the task's state contains lost records). After any other error it reopens its tasks
+  from the last commit, for at most `PATIENCE_S` without progress.
 - The worker reads the application's plan beside its sources and ends when another run has written it (decision 0627).
-  It reads the plan once more after it has opened its tasks: a run that was written before is seen then, and a run
-  that is written later fences these tasks when it opens its own.
+  It reads the plan once more after opening its tasks: it then sees any run written before; a run written later fences
+  these tasks when it opens its own.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from ottla.spark.streams.task import HostedTask
 
 POLL_S = 0.1
 POLL_RECORDS = 20_000
-#: A partition of which so many records wait is not read on.
+#: A partition with more queued records than this is paused.
 WAITING_MAX = 40_000
-#: Objects that are made between two looks of the collector: outputs live until their transaction, and are many.
+#: The threshold of the garbage collector: outputs are many, and live until their transaction.
 COLLECT_EVERY = 200_000
 REPORT_S = 1.0
 
 
 def work(program: Program, slot: int, slots: int, address: tuple[str, int], secret: str) -> None:
-    """Run the slot's tasks until the driver says stop. Errors of the program are told to the driver, others raised."""
+    """Run the slot's tasks until the driver stops them. Reports errors of the program to the driver, raises others."""
     driver = DriverLine(address, secret, slot)
     patience = time.monotonic() + PATIENCE_S
     before = gc.get_threshold()
@@ -80,7 +80,7 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
 
 
 class Share:
-    """Opens its tasks when entered."""
+    """A slot's share of the tasks. Opens the tasks on entry and closes them on exit."""
 
     def __init__(self, program: Program, slot: int, slots: int, driver: DriverLine) -> None:
         self._program = program
@@ -91,9 +91,9 @@ class Share:
         self._tasks: list[HostedTask] = []
         self._readers: dict[TopicPartition, HostedTask] = {}
         self._reported = 0.0
-        #: Where the sources ended when that was last looked at, once a report.
+        #: The end offsets of the sources, looked up once per report.
         self._ends: dict[TopicPartition, int] = {}
-        #: Held while state and commits disagree: queries wait.
+        #: Held while the state has changes that are not committed, so that queries wait.
         self._stepping = threading.Lock()
         self.progressed = False
 
@@ -126,7 +126,7 @@ class Share:
         self._open.close()
 
     def run(self) -> None:
-        """Until the driver says stop."""
+        """Process records until the driver says stop."""
         paused: set[TopicPartition] = set()
         while not self._driver.stopped.is_set():
             if self._driver.paused.is_set():
@@ -164,7 +164,7 @@ class Share:
         self.progressed = True
 
     def _begin(self) -> None:
-        """Go to the committed offsets, or to where each source begins; in the application's plan to the end."""
+        """Seek to the committed offsets or each source's initial offset, and to the end of the application's plan."""
         consumer, plan = self._consumer, self._plan_place
         consumer.assign([*self._readers, plan])
         consumer.seek(plan, consumer.end_offsets([plan])[plan])
@@ -179,7 +179,8 @@ class Share:
             consumer.seek(place, offset)
         if none := places.get("none"):
             raise TopologyError(
-                f"no offset is committed for {none[0].topic}-{none[0].partition} (offset_reset is none)"
+                f"no offset is committed for {none[0].topic}-{none[0].partition}, and offset_reset is none; commit an "
+                "offset, or set offset_reset to earliest or latest"
             )
 
     def _check_run(self, batch: Batch) -> None:
@@ -195,7 +196,7 @@ class Share:
                 for task in self._tasks:
                     call(task)
             except BaseException:
-                self._driver.answer = None  # a task holds what is not committed
+                self._driver.answer = None  # the task's state has changes that are not committed
                 raise
 
     def _report(self) -> None:
@@ -207,15 +208,15 @@ class Share:
             self._driver.tell({"tasks": {each.plan.id: self._told(each) for each in self._tasks}})
 
     def _settle(self) -> None:
-        """Commit the positions of idle tasks behind transactions' markers, so that their lag is 0, and old
-        commits again.
+        """Commit the positions of idle tasks, which are past transaction markers, so that their lag is 0. Repeat old
+        commits.
         """
         positions = self._consumer.next_offsets()
         now = _now()
         self._while_stepping(lambda task: task.settle(positions, now))
 
     def _told(self, hosted: HostedTask) -> dict[str, Any]:
-        """What a task has done since it was opened; metric.py has the names."""
+        """A task's metrics since it was opened, by the names in metric.py."""
         task, seen = hosted.task, hosted.task.stream_time
         return {
             "processed": hosted.processed,
@@ -239,7 +240,7 @@ class Share:
         return sum(max(0, self._ends[place] - at.get(place, 0)) for place in task.plan.sources)
 
     def _answer(self, question: Message) -> Message:
-        """Called on the thread of the driver's line."""
+        """Answer a query, on the thread of the driver's connection."""
         with self._stepping:
             if self._driver.answer is None:
                 return {"error": "its tasks are being opened"}
@@ -252,7 +253,7 @@ def _is_readable(task: Task, name: str) -> bool:
 
 
 class Globals:
-    """The global stores of a worker, read from the beginning of their topics and kept up to date."""
+    """The global stores of a worker. Reads their topics from the beginning, then keeps up with them."""
 
     def __init__(self, program: Program) -> None:
         self.task = GlobalTask(program.topology, program.settings)
@@ -279,7 +280,7 @@ class Globals:
 
 
 def read(consumer: Consumer[Any, Any], timeout: float) -> Iterator[Batch]:
-    """The next records, a partition at a time."""
+    """Poll for records and yield them one partition at a time."""
     for batch in consumer.poll_table(timeout, max_records=POLL_RECORDS).to_batches():
         if batch.num_rows:
             yield Batch.of(batch)

@@ -1,4 +1,4 @@
-"""What a transaction of a task sends: the engine's outputs and changed entries, as columns where they are many."""
+"""Sending a task's outputs and changelog entries, as columns if they are many."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.columns.header_column import HEADERS
 from ottla.flow.record import Headers, Output
 from ottla.flow.vector.columns import OutputColumns
 
-#: Fewer records than these are sent one by one: making columns would cost more.
+#: Fewer records than this are sent one by one, which is cheaper than making columns.
 _FEW = 24
 
 
@@ -24,7 +24,7 @@ Made = Output | OutputColumns
 
 
 def by_topic(outputs: Sequence[Made]) -> Iterable[tuple[str, Sequence[Output] | OutputColumns]]:
-    """The outputs of each topic in their order: columns as they are, single ones together."""
+    """The outputs grouped by topic, in order: columns unchanged, single outputs as lists."""
     if not any(output.__class__ is OutputColumns for output in outputs):
         single: Sequence[Any] = outputs
         if len({output[0] for output in single}) == 1:
@@ -43,7 +43,7 @@ def by_topic(outputs: Sequence[Made]) -> Iterable[tuple[str, Sequence[Output] | 
 
 
 def singles(outputs: Iterable[Made]) -> list[Output]:
-    """The same one by one."""
+    """The outputs one by one."""
     found: list[Output] = []
     for each in outputs:
         if isinstance(each, OutputColumns):
@@ -56,7 +56,7 @@ def singles(outputs: Iterable[Made]) -> list[Output]:
 def write(
     producer: Producer, topic: str, outputs: Sequence[Output] | OutputColumns, count: Callable[[str], int]
 ) -> None:
-    """Send outputs of one topic. `count` gives the number of its partitions."""
+    """Send outputs of one topic. `count` returns its number of partitions."""
     if isinstance(outputs, OutputColumns):
         _write_columns(producer, outputs, count)
         return
@@ -98,7 +98,7 @@ def _with_headers(columns: dict[str, Any], given: dict[str, Any], headers: Seque
 
 
 def write_changes(producer: Producer, topic: str, partition: int, entries: Mapping[bytes, bytes | None]) -> None:
-    """Send changed entries of a store to its changelog; None deletes."""
+    """Send a store's changed entries to its changelog. None deletes."""
     if len(entries) < _FEW:
         for key, value in entries.items():
             producer.send(topic, value, key, partition=partition)
@@ -127,7 +127,7 @@ def write_one(producer: Producer, output: Output, count: Callable[[str], int]) -
 
 
 def _partitions(given: Sequence[int | None], bys: Sequence[bytes | None], count: int) -> Any:
-    """Where each record goes; null: anywhere."""
+    """The partition of each record; null: any."""
     hashed = _hashed(pa.array(bys, pa.binary()), count)
     anywhere = np.array([by is None for by in bys])
     numbers = np.array([-1 if each is None else each for each in given], dtype=np.int64)
@@ -136,5 +136,5 @@ def _partitions(given: Sequence[int | None], bys: Sequence[bytes | None], count:
 
 
 def _hashed(keys: Any, count: int) -> Any:
-    """Where Kafka's default partitioner puts these keys."""
+    """The partitions that Kafka's default partitioner chooses for these keys."""
     return (murmur2_all(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
