@@ -79,7 +79,7 @@ class Where:
         said = set(_said(request, _TOPICS))
         session = node.fetch_sessions.find(request.session_id) if hasattr(request, "session_id") else None
         if session is not None:
-            said.update(topic for topic, _ in session.wanted)
+            said.update(topic for topic, _ in session.partitions)
         return not names.isdisjoint(said)
 
 
@@ -186,9 +186,9 @@ class Error(Fault):
     def _fail_partitions(self, node: BrokerNode, request: Any, go_on: Callable[[], Any]) -> Any:
         """Execute the request while the node's lookup of the selected partitions fails."""
         session = node.fetch_sessions.find(request.session_id) if hasattr(request, "session_id") else None
-        for wanted in session.wanted.values() if session is not None else ():
+        for wanted in session.partitions.values() if session is not None else ():
             # A fetch skips unchanged partitions; make it look each one up.
-            wanted.led = None
+            wanted.replica = None
         lookup = node.leader_of
         taken: list[bool] = []
 

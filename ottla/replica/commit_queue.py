@@ -38,16 +38,16 @@ class CommitWaiter:
 class CommitQueue:
     """The waiters of one partition in one leader epoch."""
 
-    __slots__ = ("_cancelled_at", "_count", "_heap")
+    __slots__ = ("_sweep_length", "_count", "_heap")
 
     def __init__(self) -> None:
         self._heap: list[CommitWaiter] = []
         self._count = 0
         #: The length at which cancelled waiters are dropped next, so that a partition that commits nothing keeps few.
-        self._cancelled_at = 64
+        self._sweep_length = 64
 
     def __len__(self) -> int:
-        return sum(each.done is not None for each in self._heap)
+        return sum(waiter.done is not None for waiter in self._heap)
 
     @property
     def first_offset(self) -> int | None:
@@ -56,22 +56,22 @@ class CommitQueue:
 
     def add(self, offset: int, done: Done) -> CommitWaiter:
         """Call `done` when the high watermark is `offset` or more. Waiters for the same offset are called in order."""
-        if len(self._heap) >= self._cancelled_at:
-            self._heap = [each for each in self._heap if each.done is not None]
+        if len(self._heap) >= self._sweep_length:
+            self._heap = [waiter for waiter in self._heap if waiter.done is not None]
             heapify(self._heap)
-            self._cancelled_at = max(64, 2 * len(self._heap))
+            self._sweep_length = max(64, 2 * len(self._heap))
         self._count += 1
         waiter = CommitWaiter(offset, self._count, done)
         heappush(self._heap, waiter)
         return waiter
 
-    def reached(self, high_watermark: int, error: KafkaError | None = None) -> None:
+    def complete(self, high_watermark: int, error: KafkaError | None = None) -> None:
         """Call every waiter up to `high_watermark`; with `error` if the records were committed by too few replicas."""
         heap = self._heap
         while heap and heap[0].offset <= high_watermark:
             self._call(heappop(heap), error)
 
-    def end(self, error: KafkaError) -> None:
+    def fail(self, error: KafkaError) -> None:
         """Call every waiter with `error`: this node no longer leads the partition."""
         heap, self._heap = self._heap, []
         while heap:

@@ -34,7 +34,7 @@ Key = tuple[str | bytes, int]
 
 
 @mutable
-class Wanted:
+class CachedPartition:
     """A partition of a session: what the client asks for, and what it was last sent."""
 
     topic: str | bytes
@@ -44,12 +44,12 @@ class Wanted:
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
-    told_high_watermark: int = -1
-    told_log_start_offset: int = -1
+    sent_high_watermark: int = -1
+    sent_log_start_offset: int = -1
     #: The replica that served it last; the node may not host it any more.
-    led: HostedReplica | None = None
+    replica: HostedReplica | None = None
 
-    def learn(self, other: Wanted) -> None:
+    def update(self, other: CachedPartition) -> None:
         """Take over the fields of the client's newest request."""
         self.fetch_offset = other.fetch_offset
         self.bytes_max = other.bytes_max
@@ -57,35 +57,37 @@ class Wanted:
         self.last_fetched_epoch = other.last_fetched_epoch
         self.log_start_offset = other.log_start_offset
 
-    def is_news(self, high_watermark: int, log_start_offset: int, *, has_records: bool, failed: bool) -> bool:
+    def must_respond(self, high_watermark: int, log_start_offset: int, *, has_records: bool, failed: bool) -> bool:
         """Must the response include this partition? Remembers what is sent; a failed partition is sent again."""
         if failed:
-            self.told_high_watermark = -1
+            self.sent_high_watermark = -1
             return True
         changed = has_records or (
-            (high_watermark, log_start_offset) != (self.told_high_watermark, self.told_log_start_offset)
+            (high_watermark, log_start_offset) != (self.sent_high_watermark, self.sent_log_start_offset)
         )
-        self.told_high_watermark = high_watermark
-        self.told_log_start_offset = log_start_offset
+        self.sent_high_watermark = high_watermark
+        self.sent_log_start_offset = log_start_offset
         return changed
 
 
 class Session:
     """A client's session. `Sessions` creates and closes it."""
 
-    __slots__ = ("by_id", "epoch", "session_id", "used_ms", "wanted")
+    __slots__ = ("by_id", "epoch", "partitions", "session_id", "used_ms")
 
-    def __init__(self, session_id: int, by_id: bool, wanted: Iterable[Wanted], now_ms: int) -> None:
+    def __init__(self, session_id: int, by_id: bool, partitions: Iterable[CachedPartition], now_ms: int) -> None:
         self.session_id = session_id
         self.by_id = by_id
         #: The epoch that the next request must carry.
         self.epoch = 1
         self.used_ms = now_ms
-        self.wanted: OrderedDict[Key, Wanted] = OrderedDict(((each.topic, each.partition), each) for each in wanted)
+        self.partitions: OrderedDict[Key, CachedPartition] = OrderedDict(
+            ((partition.topic, partition.partition), partition) for partition in partitions
+        )
 
-    def move_behind(self, key: Key) -> None:
+    def move_to_end(self, key: Key) -> None:
         """Serve this partition last next time: it returned records."""
-        self.wanted.move_to_end(key)
+        self.partitions.move_to_end(key)
 
 
 class Sessions:
@@ -97,7 +99,7 @@ class Sessions:
         #: Ordered by last use, the oldest first.
         self._sessions: OrderedDict[int, Session] = OrderedDict()
         #: The number of partitions of all sessions.
-        self.partitions = 0
+        self.partition_count = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -106,29 +108,29 @@ class Sessions:
         """The session with this id, or None."""
         return self._sessions.get(session_id)
 
-    def create(self, by_id: bool, wanted: Iterable[Wanted], now_ms: int) -> Session | None:
+    def create(self, by_id: bool, partitions: Iterable[CachedPartition], now_ms: int) -> Session | None:
         """A new session, or None when sessions in use take all slots or all partitions."""
         if len(self._sessions) >= self._slots_max and not self._evict(now_ms):
             return None
-        wanted = list(wanted)
-        if not self._make_room(len(wanted), now_ms):
+        partitions = list(partitions)
+        if not self._make_room(len(partitions), now_ms):
             return None
         session_id = 0
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = 1 + self._rng.randrange(_EPOCH_MAX - 1)
-        session = self._sessions[session_id] = Session(session_id, by_id, wanted, now_ms)
-        self.partitions += len(session.wanted)
+        session = self._sessions[session_id] = Session(session_id, by_id, partitions, now_ms)
+        self.partition_count += len(session.partitions)
         return session
 
     def _make_room(self, count: int, now_ms: int) -> bool:
         """Evict sessions until `count` more partitions fit; False if they cannot."""
         if count > PARTITIONS_MAX:
             return False
-        while self.partitions + count > PARTITIONS_MAX:
+        while self.partition_count + count > PARTITIONS_MAX:
             if self._sessions and self._evict(now_ms):
                 continue
-            largest = max(self._sessions.values(), key=lambda each: len(each.wanted), default=None)
-            if largest is None or len(largest.wanted) <= count:
+            largest = max(self._sessions.values(), key=lambda session: len(session.partitions), default=None)
+            if largest is None or len(largest.partitions) <= count:
                 return False
             self.close(largest.session_id)
         return True
@@ -144,14 +146,14 @@ class Sessions:
         """Drop a session; no error if there is none with this id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self.partitions -= len(session.wanted)
+            self.partition_count -= len(session.partitions)
 
     def resume(
         self,
         session_id: int,
         epoch: int,
         by_id: bool,
-        changed: Iterable[Wanted],
+        changed: Iterable[CachedPartition],
         forgotten: Iterable[Key],
         now_ms: int,
     ) -> Session:
@@ -163,17 +165,17 @@ class Sessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        before = len(session.wanted)
-        for each in changed:
-            known = session.wanted.get((each.topic, each.partition))
+        before = len(session.partitions)
+        for partition in changed:
+            known = session.partitions.get((partition.topic, partition.partition))
             if known is None:
-                session.wanted[each.topic, each.partition] = each
+                session.partitions[partition.topic, partition.partition] = partition
             else:
-                known.learn(each)
+                known.update(partition)
         for key in forgotten:
-            session.wanted.pop(key, None)
-        self.partitions += len(session.wanted) - before
-        if self.partitions > PARTITIONS_MAX and len(session.wanted) > before:
+            session.partitions.pop(key, None)
+        self.partition_count += len(session.partitions) - before
+        if self.partition_count > PARTITIONS_MAX and len(session.partitions) > before:
             self.close(session_id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1

@@ -28,7 +28,7 @@ from ottla.replica.follower import (
 from ottla.replica.hosted import HostedReplica
 
 
-class _View:
+class _LogView:
     """The log as the machine sees it (`FollowerLog`)."""
 
     __slots__ = ("log",)
@@ -69,22 +69,22 @@ class FollowedPartition(HostedReplica):
 
     def position(self) -> Position | None:
         """The next fetch; None while there is nothing to fetch."""
-        return self.machine.position(_View(self.log))
+        return self.machine.position(_LogView(self.log))
 
     def fetched(self, event: FetchAnswered, records: Buffer | None, now_ms: int) -> list[Effect]:
         """Apply a fetch response; the effects that are left for the fetcher: `AskOffsets`, `Pause`.
 
         Raises OSError when the disk fails and KafkaError when the records cannot be appended.
         """
-        return self._carry_out(self.machine.fetched(event, _View(self.log)), records, now_ms)
+        return self._carry_out(self.machine.fetched(event, _LogView(self.log)), records, now_ms)
 
     def answered_offsets(self, event: OffsetsAnswered | None, now_ms: int) -> list[Effect]:
         """Apply the leader's answer to `AskOffsets`; None if the request failed."""
-        return self._carry_out(self.machine.answered_offsets(event, _View(self.log)), None, now_ms)
+        return self._carry_out(self.machine.answered_offsets(event, _LogView(self.log)), None, now_ms)
 
     def _carry_out(self, effects: list[Effect], records: Buffer | None, now_ms: int) -> list[Effect]:
         log = self.log
-        left: list[Effect] = []
+        remaining: list[Effect] = []
         for effect in effects:
             match effect:
                 case AppendRecords():
@@ -100,8 +100,8 @@ class FollowedPartition(HostedReplica):
                 case RestartAt():
                     log.restart_at(effect.offset, now_ms)
                 case AskOffsets() | Pause():
-                    left.append(effect)
-        return left
+                    remaining.append(effect)
+        return remaining
 
     def follow_leader(self, high_watermark: int, log_start_offset: int) -> None:
         """Take over the leader's high watermark and log start, as far as our log reaches."""
@@ -109,7 +109,7 @@ class FollowedPartition(HostedReplica):
         high_watermark = min(high_watermark, log.end_offset)
         if high_watermark > log.high_watermark:
             log.high_watermark = high_watermark
-            self.tell()
+            self.notify_readers()
         if log_start_offset > log.start_offset:
             log.advance_start_offset(min(log_start_offset, log.high_watermark))
 

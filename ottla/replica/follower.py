@@ -133,7 +133,7 @@ Effect = AppendRecords | FollowLeader | Truncate | RestartAt | AskOffsets | Paus
 class FollowerReplica:
     """The state of a replica that follows `leader_id` in `leader_epoch`."""
 
-    __slots__ = ("asks_offsets", "fenced", "leader_epoch", "leader_id")
+    __slots__ = ("awaits_offsets", "fenced", "leader_epoch", "leader_id")
 
     def __init__(self, leader_id: int, leader_epoch: int) -> None:
         self.leader_id = leader_id
@@ -141,11 +141,11 @@ class FollowerReplica:
         #: The leader has a newer epoch than ours: fetch nothing until the metadata brings it.
         self.fenced = False
         #: `AskOffsets` is not answered yet: fetch nothing.
-        self.asks_offsets = False
+        self.awaits_offsets = False
 
     def position(self, log: FollowerLog) -> Position | None:
         """The next fetch; None while there is nothing to fetch."""
-        if self.fenced or self.asks_offsets:
+        if self.fenced or self.awaits_offsets:
             return None
         latest = log.latest_epoch()
         # A log that knows no epochs (written before KIP-101) can only be trusted up to its high watermark.
@@ -163,7 +163,7 @@ class FollowerReplica:
                 self.fenced = True
                 return []
             case ErrorCode.OFFSET_OUT_OF_RANGE:
-                self.asks_offsets = True
+                self.awaits_offsets = True
                 return [AskOffsets()]
             case _:
                 return [Pause()]
@@ -192,9 +192,9 @@ class FollowerReplica:
 
     def answered_offsets(self, event: OffsetsAnswered | None, log: FollowerLog) -> list[Effect]:
         """Take the leader's offsets; None if the request failed."""
-        if not self.asks_offsets or (event is not None and event.leader_epoch != self.leader_epoch):
+        if not self.awaits_offsets or (event is not None and event.leader_epoch != self.leader_epoch):
             return []
-        self.asks_offsets = False
+        self.awaits_offsets = False
         if event is None:
             return [Pause()]
         if event.end_offset < log.end_offset:

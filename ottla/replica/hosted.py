@@ -20,7 +20,7 @@ from ottla.log.segment.segment import Slice
 
 READ_COMMITTED = 1
 #: The isolation level of a follower.
-TO_THE_END = -1
+LOG_END = -1
 
 
 class Fetched(NamedTuple):
@@ -54,12 +54,12 @@ class HostedReplica:
         """The first offset that is not yet on all in-sync replicas, and flushed where `flush.messages` asks for it."""
         return self.log.high_watermark
 
-    def moved_to(self, log: Log) -> None:
+    def replace_log(self, log: Log) -> None:
         """Use `log`, the same log in another directory."""
         log.high_watermark = self.log.high_watermark
         self.log = log
 
-    def tell(self) -> None:
+    def notify_readers(self) -> None:
         """Report that there may be more to read."""
         if self.waiting and self.on_readable is not None:
             self.on_readable(self)
@@ -98,9 +98,9 @@ class HostedReplica:
         """The leader epoch that wrote `offset`, or ours if `offset` is not written yet."""
         return self.leader_epoch if offset >= self.log.end_offset else self.log.epoch_at(offset)
 
-    def end_for(self, isolation_level: int) -> int:
-        """The offset below which a fetch of this isolation level, or of a replica (`TO_THE_END`), may read."""
-        if isolation_level == TO_THE_END:
+    def read_bound(self, isolation_level: int) -> int:
+        """The offset below which a fetch of this isolation level, or of a replica (`LOG_END`), may read."""
+        if isolation_level == LOG_END:
             return self.log.end_offset
         if isolation_level == READ_COMMITTED:
             return min(self.log.last_stable_offset, self.high_watermark)
@@ -113,20 +113,20 @@ class HostedReplica:
         if isolation_level == READ_COMMITTED:
             bound = min(stable, high_watermark)
         else:
-            bound = log.end_offset if isolation_level == TO_THE_END else high_watermark
+            bound = log.end_offset if isolation_level == LOG_END else high_watermark
         if not log.start_offset <= offset <= log.end_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         records = None
-        cut = False
+        truncated = False
         if offset < bound and (bytes_max > 0 or min_one_batch):
-            found = log.read(offset, bytes_max, end_offset=bound, min_one_batch=min_one_batch)
-            records, cut = (found, False) if len(found) else (None, True)
+            fetched = log.read(offset, bytes_max, end_offset=bound, min_one_batch=min_one_batch)
+            records, truncated = (fetched, False) if len(fetched) else (None, True)
         aborted = None
         # As in Apache Kafka, a response whose first batch did not fit lists no aborted transactions.
-        if isolation_level == READ_COMMITTED and not cut:
+        if isolation_level == READ_COMMITTED and not truncated:
             aborted = self._aborted(offset, records) if records is not None else []
         return Fetched(records, high_watermark, stable, log.start_offset, aborted)
 
     def _aborted(self, offset: int, records: Slice) -> list[tuple[int, int]]:
         end = self.log.end_of(records)
-        return [(each.producer_id, each.first_offset) for each in self.log.aborted(offset, end)]
+        return [(transaction.producer_id, transaction.first_offset) for transaction in self.log.aborted(offset, end)]

@@ -160,7 +160,7 @@ class Progress:
     caught_up_ms: int = 0
     fetched_ms: int = 0
     #: The end of our log at its last fetch.
-    our_end_offset: int = UNKNOWN_OFFSET
+    leader_end_offset: int = UNKNOWN_OFFSET
 
 
 class LeaderReplica:
@@ -185,12 +185,11 @@ class LeaderReplica:
         #: Broker id -> epoch of the brokers that may be in sync: neither fenced nor shutting down. The broker updates
         #: it from the metadata, and all its partitions share it.
         self.brokers = brokers
-        me = settings.broker_id
         #: A member of the ISR counts as caught up for the first `lag_ms_max`.
         self.followers = {
-            each: Progress(caught_up_ms=now_ms if each in state.isr else now_ms - settings.lag_ms_max - 1)
-            for each in state.replicas
-            if each != me
+            replica_id: Progress(caught_up_ms=now_ms if replica_id in state.isr else now_ms - settings.lag_ms_max - 1)
+            for replica_id in state.replicas
+            if replica_id != settings.broker_id
         }
         #: The pending proposal, until the controller's answer or newer metadata arrives.
         self.proposal: ProposeIsr | None = None
@@ -199,7 +198,7 @@ class LeaderReplica:
     def maximal_isr(self) -> frozenset[int]:
         """The replicas in the ISR and those that the controller may already have added to it."""
         proposed = self.proposal.members if self.proposal is not None else ()
-        return frozenset((*self.state.isr, *(each for each, _ in proposed)))
+        return frozenset((*self.state.isr, *(replica_id for replica_id, _ in proposed)))
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -211,7 +210,7 @@ class LeaderReplica:
         match event:
             case Appended():
                 self.end_offset = event.end_offset
-                return self._raise(now_ms)
+                return self._raise_high_watermark(now_ms)
             case Fetched():
                 return self._fetched(event, now_ms)
             case TimePassed():
@@ -234,7 +233,7 @@ class LeaderReplica:
 
     # ---- followers
 
-    def level(self, replica_id: int, fetched_ms: int) -> None:
+    def note_caught_up(self, replica_id: int, fetched_ms: int) -> None:
         """Record, before an append, that a follower had everything when its session last fetched at `fetched_ms`.
 
         A session's fetch names only the partitions that changed; all others are as they were at its fetch before.
@@ -250,7 +249,7 @@ class LeaderReplica:
             return []
         if event.offset >= self.end_offset:
             progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
-        elif event.offset >= progress.our_end_offset != UNKNOWN_OFFSET:
+        elif event.offset >= progress.leader_end_offset != UNKNOWN_OFFSET:
             # The follower has all that we had at its last fetch, so it was caught up then.
             progress.caught_up_ms = max(progress.caught_up_ms, progress.fetched_ms)
         moved = progress.end_offset != event.offset
@@ -258,9 +257,9 @@ class LeaderReplica:
         progress.log_start_offset = event.log_start_offset
         progress.broker_epoch = event.broker_epoch
         progress.fetched_ms = now_ms
-        progress.our_end_offset = self.end_offset
+        progress.leader_end_offset = self.end_offset
         effects = self._expand(event.replica_id)
-        return effects + self._raise(now_ms) if moved else effects
+        return effects + self._raise_high_watermark(now_ms) if moved else effects
 
     def _expand(self, replica_id: int) -> list[Effect]:
         if self.proposal is not None or replica_id in self.state.isr or not self._may_join(replica_id):
@@ -287,8 +286,8 @@ class LeaderReplica:
     def _shrink(self, now_ms: int) -> list[Effect]:
         if self.proposal is not None:
             return []
-        left = tuple(each for each in self.state.isr if not self._lags(each, now_ms))
-        return self._propose(left) if len(left) < len(self.state.isr) else []
+        remaining = tuple(replica_id for replica_id in self.state.isr if not self._lags(replica_id, now_ms))
+        return self._propose(remaining) if len(remaining) < len(self.state.isr) else []
 
     def _lags(self, replica_id: int, now_ms: int) -> bool:
         progress = self.followers.get(replica_id)
@@ -300,7 +299,7 @@ class LeaderReplica:
     # ---- the ISR
 
     def _propose(self, isr: tuple[int, ...]) -> list[Effect]:
-        members = tuple((each, self._broker_epoch(each)) for each in isr)
+        members = tuple((replica_id, self._broker_epoch(replica_id)) for replica_id in isr)
         self.proposal = ProposeIsr(members, self.state.leader_epoch, self.state.partition_epoch)
         return [self.proposal]
 
@@ -316,7 +315,7 @@ class LeaderReplica:
         newer = event.partition_epoch > self.state.partition_epoch
         if event.leader_epoch != self.state.leader_epoch or not (newer or event.proposal is self.proposal):
             return []
-        return self._committed(event.isr, event.partition_epoch, self.state.replicas, now_ms)
+        return self._adopt_isr(event.isr, event.partition_epoch, self.state.replicas, now_ms)
 
     def _followed(self, event: MetadataFollowed, now_ms: int) -> list[Effect]:
         self.settings = LeaderSettings(self.settings.broker_id, self.settings.lag_ms_max, event.min_isr)
@@ -324,20 +323,20 @@ class LeaderReplica:
         if state.partition_epoch <= self.state.partition_epoch:
             # The controller's answer came before its record. A proposal made since is still pending, and the replicas
             # that it adds still hold back the high watermark.
-            return self._raise(now_ms)
-        return self._committed(state.isr, state.partition_epoch, state.replicas, now_ms)
+            return self._raise_high_watermark(now_ms)
+        return self._adopt_isr(state.isr, state.partition_epoch, state.replicas, now_ms)
 
-    def _committed(
+    def _adopt_isr(
         self, isr: tuple[int, ...], partition_epoch: int, replicas: tuple[int, ...], now_ms: int
     ) -> list[Effect]:
         self.state = PartitionState(self.state.leader_epoch, partition_epoch, replicas, isr)
         self.proposal = None
-        for each in replicas:
-            if each != self.settings.broker_id and each not in self.followers:
-                self.followers[each] = Progress(caught_up_ms=now_ms - self.settings.lag_ms_max - 1)
-        for each in [each for each in self.followers if each not in replicas]:
-            del self.followers[each]
-        return self._raise(now_ms) + self._expand_any(now_ms)
+        for replica_id in replicas:
+            if replica_id != self.settings.broker_id and replica_id not in self.followers:
+                self.followers[replica_id] = Progress(caught_up_ms=now_ms - self.settings.lag_ms_max - 1)
+        for replica_id in [replica_id for replica_id in self.followers if replica_id not in replicas]:
+            del self.followers[replica_id]
+        return self._raise_high_watermark(now_ms) + self._expand_any(now_ms)
 
     def _refused(self, event: IsrRefused, now_ms: int) -> list[Effect]:
         if event.proposal is not self.proposal:
@@ -348,21 +347,21 @@ class LeaderReplica:
         if event.code in _WAIT_FOR_METADATA:
             # The proposal may have been applied: keep the maximal ISR until the metadata has a newer partition epoch.
             return []
-        return self._propose(tuple(each for each, _ in event.proposal.members))
+        return self._propose(tuple(replica_id for replica_id, _ in event.proposal.members))
 
     # ---- the high watermark
 
-    def _raise(self, now_ms: int) -> list[Effect]:
+    def _raise_high_watermark(self, now_ms: int) -> list[Effect]:
         if self.is_under_min_isr:
             return []
-        isr, least = self.maximal_isr, self.end_offset
+        isr, lowest = self.maximal_isr, self.end_offset
         for replica_id, progress in self.followers.items():
-            if progress.end_offset >= least:
+            if progress.end_offset >= lowest:
                 continue
             # Wait for a follower that is about to join, so that the high watermark does not run away from it.
             if replica_id in isr or (self._is_caught_up(progress, now_ms) and self._may_join(replica_id)):
-                least = progress.end_offset
-        if least <= self.high_watermark:
+                lowest = progress.end_offset
+        if lowest <= self.high_watermark:
             return []
-        self.high_watermark = least
-        return [RaiseHighWatermark(least)]
+        self.high_watermark = lowest
+        return [RaiseHighWatermark(lowest)]

@@ -21,7 +21,7 @@ from ottla.replica import leader
 from ottla.replica.commit_queue import CommitQueue, CommitWaiter, Done
 from ottla.replica.hosted import READ_COMMITTED, Fetched, HostedReplica
 from ottla.replica.leader import LeaderReplica, LeaderSettings, PartitionState, ProposeIsr, RaiseHighWatermark
-from ottla.replica.replica_session import ReplicaSession, Watched
+from ottla.replica.replica_session import ReplicaSession, WatchedPartition
 
 __all__ = ["READ_COMMITTED", "Fetched", "HostedReplica", "Partition", "ReplicationHost"]
 
@@ -31,7 +31,7 @@ class ReplicationHost(Protocol):
 
     def monotonic_ms(self) -> int: ...
     def committed(self, partition: Partition) -> None:
-        """The high watermark has moved: call `partition.tell_committed` at the end of this turn of the loop."""
+        """The high watermark has moved: call `partition.complete_commits` at the end of this turn of the loop."""
 
     def propose(self, partition: Partition, proposal: ProposeIsr) -> None:
         """Send a proposal to the controller and pass its answer to `partition.step`."""
@@ -51,7 +51,7 @@ class Partition(HostedReplica):
         #: Waits until every replica has deleted the records below an offset (DeleteRecords).
         self.deletions = CommitQueue()
         #: The followers' sessions that include this partition.
-        self.sessions: dict[ReplicaSession, Watched] = {}
+        self.sessions: dict[ReplicaSession, WatchedPartition] = {}
 
     # ---- with other replicas
 
@@ -79,8 +79,8 @@ class Partition(HostedReplica):
         assert machine is not None
         if not isinstance(event, leader.Appended | leader.Fetched):
             for session, watched in self.sessions.items():
-                if not session.has_marked(watched):
-                    machine.level(session.replica_id, session.fetched_ms)
+                if not session.is_marked(watched):
+                    machine.note_caught_up(session.replica_id, session.fetched_ms)
         self._carry_out(machine.step(event, self._host.monotonic_ms()))
 
     def _carry_out(self, effects: Sequence[leader.Effect]) -> None:
@@ -93,12 +93,12 @@ class Partition(HostedReplica):
             else:
                 self._host.propose(self, effect)
 
-    def tell_committed(self) -> None:
+    def complete_commits(self) -> None:
         """Call the waiters whose records are below the high watermark."""
         machine, error = self.machine, None
         if machine is not None and machine.is_under_min_isr:
             error = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        self.commits.reached(self.log.high_watermark, error)
+        self.commits.complete(self.log.high_watermark, error)
 
     def when_committed(self, offset: int, done: Done) -> CommitWaiter | None:
         """Call `done` when everything below `offset` is committed; if it is already, call it now and return None.
@@ -135,24 +135,24 @@ class Partition(HostedReplica):
         self.check_follower(replica_id, broker_epoch)
         self.step(leader.Fetched(replica_id, broker_epoch, offset, log_start_offset))
         if self.deletions.first_offset is not None:
-            self.deletions.reached(self.low_watermark)
+            self.deletions.complete(self.low_watermark)
 
     @property
     def low_watermark(self) -> int:
         """The lowest log start of all replicas whose broker is alive (DeleteRecords)."""
-        least = self.log.start_offset
+        lowest = self.log.start_offset
         if self.machine is not None:
             for replica_id, progress in self.machine.followers.items():
                 if replica_id in self.machine.brokers:
-                    least = min(least, progress.log_start_offset)
-        return least
+                    lowest = min(lowest, progress.log_start_offset)
+        return lowest
 
-    def moved_to(self, log: Log) -> None:
+    def replace_log(self, log: Log) -> None:
         """Use `log`, the same log in another directory."""
         if self.machine is None:
             self.log = log
         else:
-            super().moved_to(log)
+            super().replace_log(log)
 
     # ---- what is written
 
@@ -178,20 +178,20 @@ class Partition(HostedReplica):
                 self.on_readable(self)
             return appended
         if machine is not None and log.end_offset != before:
-            self._grown()
+            self._after_append()
         return appended
 
-    def _grown(self) -> None:
+    def _after_append(self) -> None:
         machine = self.machine
         assert machine is not None
         for session, watched in self.sessions.items():
-            if not session.has_marked(watched):
-                machine.level(session.replica_id, session.fetched_ms)
+            if not session.is_marked(watched):
+                machine.note_caught_up(session.replica_id, session.fetched_ms)
                 session.mark(watched)
             session.wake()
         self.step(leader.Appended(self.log.visible_end_offset))
 
-    def start_moved(self) -> None:
+    def log_start_moved(self) -> None:
         """Send the log's new start to the followers with their next fetches."""
         for session, watched in self.sessions.items():
             session.mark(watched)
@@ -208,7 +208,7 @@ class Partition(HostedReplica):
         if self.machine is not None:
             self.step(leader.Appended(self.log.visible_end_offset))
         else:
-            self.tell()
+            self.notify_readers()
 
     def end(self, error: KafkaError) -> None:
         """Stop leading in this epoch and call all waiters."""
@@ -216,6 +216,6 @@ class Partition(HostedReplica):
         for session, watched in sessions.items():
             session.mark(watched)
             session.wake()
-        self.commits.end(error)
-        self.deletions.end(error)
+        self.commits.fail(error)
+        self.deletions.fail(error)
         super().end(error)

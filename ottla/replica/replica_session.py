@@ -6,7 +6,7 @@ Rules:
   that its cost follows the changes, not the number of partitions (KIP-227 from the leader's side).
 - A partition that had records, or no room for them, moves to the end of the order, so that none starves.
 - A session parks one fetch at a time; an append to any of its partitions wakes it at the end of the turn.
-- Followers' sessions are separate from consumers', which never evict them; a broker has at most `SESSIONS_A_BROKER`.
+- Followers' sessions are separate from consumers', which never evict them; a broker has at most `SESSIONS_PER_BROKER`.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Rng
-from ottla.replica.fetch_session import Key, Wanted
+from ottla.replica.fetch_session import CachedPartition, Key
 
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
 
 _EPOCH_MAX = 0x7FFFFFFF
 #: A broker of Apache Kafka opens num.replica.fetchers sessions; beyond this number the oldest is closed.
-SESSIONS_A_BROKER = 32
+SESSIONS_PER_BROKER = 32
 #: The bound over all brokers: any client that claims to be a broker may open a session.
 SESSIONS_MAX = 1_000
 
 
-class Watched:
+class WatchedPartition:
     """A partition of a session."""
 
-    __slots__ = ("key", "partition", "wanted")
+    __slots__ = ("cached", "key", "partition")
 
-    def __init__(self, key: Key, wanted: Wanted) -> None:
+    def __init__(self, key: Key, cached: CachedPartition) -> None:
         self.key = key
-        self.wanted = wanted
+        self.cached = cached
         #: The led partition that marks it in the session; None while this node does not lead it.
         self.partition: Partition | None = None
 
@@ -52,21 +52,21 @@ class ReplicaSession:
         self.epoch = 1
         #: When it last fetched, on the monotonic clock.
         self.fetched_ms = now_ms
-        self.watched: dict[Key, Watched] = {}
+        self.watched: dict[Key, WatchedPartition] = {}
         #: The partitions that the next fetch looks at, in the order in which they are served.
-        self.marked: dict[Key, Watched] = {}
+        self.marked: dict[Key, WatchedPartition] = {}
         #: Retries the parked fetch; None while none is parked.
-        self.on_news: Callable[[], None] | None = None
+        self.retry_fetch: Callable[[], None] | None = None
 
-    def learn(self, changed: Iterable[Wanted], forgotten: Iterable[Key]) -> None:
+    def update(self, changed: Iterable[CachedPartition], forgotten: Iterable[Key]) -> None:
         """Take over the partitions of a request."""
-        for wanted in changed:
-            key = wanted.topic, wanted.partition
+        for cached in changed:
+            key = cached.topic, cached.partition
             watched = self.watched.get(key)
             if watched is None:
-                watched = self.watched[key] = Watched(key, wanted)
+                watched = self.watched[key] = WatchedPartition(key, cached)
             else:
-                watched.wanted.learn(wanted)
+                watched.cached.update(cached)
             self.mark(watched)
         for key in forgotten:
             self.forget(key)
@@ -78,7 +78,7 @@ class ReplicaSession:
         if watched is not None:
             self.watch(watched, None)
 
-    def watch(self, watched: Watched, partition: Partition | None) -> None:
+    def watch(self, watched: WatchedPartition, partition: Partition | None) -> None:
         """Have `partition` mark `watched` from now on; None detaches it."""
         if watched.partition is not partition:
             if watched.partition is not None:
@@ -87,15 +87,15 @@ class ReplicaSession:
             if partition is not None:
                 partition.sessions[self] = watched
 
-    def has_marked(self, watched: Watched) -> bool:
+    def is_marked(self, watched: WatchedPartition) -> bool:
         """Will the next fetch look at this partition?"""
         return watched.key in self.marked
 
-    def mark(self, watched: Watched) -> None:
+    def mark(self, watched: WatchedPartition) -> None:
         """Have the next fetch look at this partition."""
         self.marked[watched.key] = watched
 
-    def served(self, watched: Watched, *, again: bool) -> None:
+    def served(self, watched: WatchedPartition, *, again: bool) -> None:
         """Clear the mark, or move it to the end (`again`: there is more to send, or an unconfirmed response)."""
         self.marked.pop(watched.key, None)
         if again:
@@ -103,8 +103,8 @@ class ReplicaSession:
 
     def wake(self) -> None:
         """Retry the parked fetch: something was appended."""
-        if self.on_news is not None:
-            self.on_news()
+        if self.retry_fetch is not None:
+            self.retry_fetch()
 
     def end(self) -> None:
         """Detach the session from its partitions and wake its parked fetch."""
@@ -126,13 +126,13 @@ class ReplicaSessions:
 
     def create(self, replica_id: int, broker_epoch: int, by_id: bool, now_ms: int) -> ReplicaSession:
         """Open a session, and close those of earlier incarnations of its broker."""
-        own = [each for each in self._sessions.values() if each.replica_id == replica_id]
-        for each in [each for each in own if each.broker_epoch < broker_epoch]:
-            own.remove(each)
-            self.close(each.session_id)
-        crowd = own if len(own) >= SESSIONS_A_BROKER else list(self._sessions.values())
-        if crowd is own or len(crowd) >= SESSIONS_MAX:
-            self.close(min(crowd, key=lambda each: each.fetched_ms).session_id)
+        own = [session for session in self._sessions.values() if session.replica_id == replica_id]
+        for stale in [session for session in own if session.broker_epoch < broker_epoch]:
+            own.remove(stale)
+            self.close(stale.session_id)
+        candidates = own if len(own) >= SESSIONS_PER_BROKER else list(self._sessions.values())
+        if candidates is own or len(candidates) >= SESSIONS_MAX:
+            self.close(min(candidates, key=lambda session: session.fetched_ms).session_id)
         session_id = 0
         while not session_id or session_id in self._sessions:
             session_id = 1 + self._rng.randrange(_EPOCH_MAX - 1)
@@ -158,7 +158,7 @@ class ReplicaSessions:
         session.fetched_ms = now_ms
         return session
 
-    def end_all(self) -> None:
+    def close_all(self) -> None:
         """Close all sessions at the node's shutdown."""
         for session_id in list(self._sessions):
             self.close(session_id)

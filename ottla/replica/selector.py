@@ -21,10 +21,10 @@ def nearest(leader: LeaderReplica, racks: Mapping[int, str | None], rack: str, o
     """The broker from which a consumer in `rack` should read `offset`; LEADER for this one."""
     if not rack or racks.get(leader.settings.broker_id) == rack:
         return LEADER
-    chosen, most = LEADER, -1
+    chosen, longest = LEADER, -1
     for broker_id, progress in leader.followers.items():
         if broker_id not in leader.state.isr or broker_id not in leader.brokers or racks.get(broker_id) != rack:
             continue
-        if progress.log_start_offset <= offset <= progress.end_offset and progress.end_offset > most:
-            chosen, most = broker_id, progress.end_offset
+        if progress.log_start_offset <= offset <= progress.end_offset and progress.end_offset > longest:
+            chosen, longest = broker_id, progress.end_offset
     return chosen

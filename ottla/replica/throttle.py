@@ -81,23 +81,23 @@ class Throttle:
         span_ms = self._rate.windows * self._rate.window_ms
         if not self.bound:
             return span_ms
-        down_ms = self.per_second(now_ms) * self._rate.measured_ms(now_ms) / self.bound
-        return min(span_ms, ceil(down_ms - self._rate.elapsed_ms(now_ms)))
+        drain_ms = self.per_second(now_ms) * self._rate.measured_ms(now_ms) / self.bound
+        return min(span_ms, ceil(drain_ms - self._rate.elapsed_ms(now_ms)))
 
 
-def partitions_of(text: str, broker_id: int) -> Collection[int] | None:
+def throttled_partitions(text: str, broker_id: int) -> Collection[int] | None:
     """The partitions of `broker_id` in a list of throttled replicas: `*` (ALL) or `partition:broker,...`.
 
     The setting accepts numbers of more than 32 bits; they match no partition and no broker.
     """
     if text.strip() == "*":
         return ALL
-    entries = (each.strip().partition(":") for each in text.split(",") if each.strip())
-    found = (whole_number(partition, 32) for partition, _, broker in entries if whole_number(broker, 32) == broker_id)
-    return frozenset(each for each in found if each is not None)
+    entries = (entry.strip().partition(":") for entry in text.split(",") if entry.strip())
+    numbers = (whole_number(partition, 32) for partition, _, broker in entries if whole_number(broker, 32) == broker_id)
+    return frozenset(number for number in numbers if number is not None)
 
 
-def bound_of(name: str, own: Mapping[str, str], all_brokers: Mapping[str, str]) -> int:
+def configured_rate(name: str, own: Mapping[str, str], all_brokers: Mapping[str, str]) -> int:
     """The rate set for a broker, otherwise for all brokers; unlimited if that is not a number."""
     rate = whole_number(own.get(name, all_brokers.get(name, "")))
     return LONG_MAX if rate is None else rate

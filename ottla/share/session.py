@@ -37,7 +37,7 @@ class ShareSession:
         #: In the order in which they are served.
         self.partitions: dict[Key, None] = dict.fromkeys(partitions)
 
-    def move_behind(self, key: Key) -> None:
+    def move_to_end(self, key: Key) -> None:
         """Serve this partition last next time: it returned records."""
         if key in self.partitions:
             del self.partitions[key]

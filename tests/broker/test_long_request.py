@@ -15,7 +15,7 @@ import ottla
 from ottla.broker.dispatch import dispatch
 from ottla.broker.handlers.fetch import ParkedFetch
 from ottla.kernel.error import ErrorCode
-from ottla.replica.fetch_session import Wanted
+from ottla.replica.fetch_session import CachedPartition
 from ottla.sim.machine import Machine
 from ottla.sim.net import SimConnection
 from ottla.wire.api import ApiKey
@@ -71,7 +71,7 @@ def test_a_long_request_leaves_nothing_for_the_collector(node: ottla.Node) -> No
         # Its answer says that the long request is over.
         sock.sendall(small)
         assert _answer(sock)
-        assert _alive(FetchPartition, PartitionData, Wanted) == 0
+        assert _alive(FetchPartition, PartitionData, CachedPartition) == 0
 
 
 @pytest.mark.usefixtures("uncollected")

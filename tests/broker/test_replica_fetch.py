@@ -109,7 +109,7 @@ def test_a_session_is_told_of_what_changed_and_nothing_else() -> None:
     assert follower.told() == {}
     # A log start that moves is news.
     pair.partition.log.advance_start_offset(1)
-    pair.partition.start_moved()
+    pair.partition.log_start_moved()
     assert follower.told()[0].log_start_offset == 1
 
 
@@ -191,10 +191,10 @@ def test_the_fetch_of_a_follower_that_has_gone_does_not_wait_on() -> None:
     follower.told(at(0))
     parked = follower.ask(wait_ms=60_000)
     (session,) = pair.scene.node.replication.sessions._sessions.values()
-    assert session.on_news is not None and not parked
+    assert session.retry_fetch is not None and not parked
     for each in list(pair.scene.node.listeners[0].connections):
         each.close("its process has ended")
-    assert session.on_news is None
+    assert session.retry_fetch is None
 
 
 def test_sessions_are_bounded_and_of_one_broker() -> None:

@@ -64,7 +64,7 @@ BUGS = {
     "serve": Bug(
         "records are served before they are committed",
         "replica/hosted.py",
-        "            bound = log.end_offset if isolation_level == TO_THE_END else high_watermark\n",
+        "            bound = log.end_offset if isolation_level == LOG_END else high_watermark\n",
         "            bound = log.end_offset\n",
         "reads",
     ),

@@ -192,7 +192,7 @@ class Scene(play.Scene):
     def do_level(self, broker_id: str, follower_id: str) -> None:
         machine = self.brokers[int(broker_id)].leader
         assert machine is not None
-        machine.level(int(follower_id), self.now_ms)
+        machine.note_caught_up(int(follower_id), self.now_ms)
 
     def do_fetch(self, broker_id: str) -> None:
         self.do_ask(broker_id)
@@ -244,7 +244,7 @@ class Scene(play.Scene):
     def do_offsets(self, broker_id: str, lost: str = "") -> None:
         broker = self.brokers[int(broker_id)]
         machine = broker.follower
-        if machine is None or not machine.asks_offsets:
+        if machine is None or not machine.awaits_offsets:
             raise NothingThere(f"{broker_id} does not ask for offsets")
         log = self.brokers[machine.leader_id].log
         told = None if lost else OffsetsAnswered(machine.leader_epoch, log.start_offset, log.end_offset)

@@ -26,7 +26,7 @@ def test_those_who_wait_are_called_in_the_order_of_their_offsets_though_others_g
         if rng.random() < 0.1:
             high_watermark += rng.randrange(100)
             called.clear()
-            queue.reached(high_watermark)
+            queue.complete(high_watermark)
             due = sorted(key for key in waiting if key[0] <= high_watermark)
             assert called == due
             for key in due:
@@ -40,8 +40,8 @@ def test_what_is_left_at_the_end_is_told_why() -> None:
     queue.add(1, lambda _: told.append(("gave up", None))).cancel()
     assert len(queue) == 3
     error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    queue.end(error)
-    queue.end(error)
-    queue.reached(100)
+    queue.fail(error)
+    queue.fail(error)
+    queue.complete(100)
     assert told == [("first", error), ("second", error), ("late", error)]
     assert (len(queue), queue.first_offset) == (0, None)

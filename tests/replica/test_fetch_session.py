@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.replica.fetch_session import PARTITIONS_MAX, Session, Sessions, Wanted
+from ottla.replica.fetch_session import PARTITIONS_MAX, CachedPartition, Session, Sessions
 
 
 def sessions(slots_max: int = 2) -> Sessions:
@@ -15,7 +15,7 @@ def sessions(slots_max: int = 2) -> Sessions:
 
 
 def created(table: Sessions, now_ms: int = 0, by_id: bool = False) -> Session:
-    session = table.create(by_id, [Wanted("a", 0, 5, 100), Wanted("a", 1, 7, 100)], now_ms)
+    session = table.create(by_id, [CachedPartition("a", 0, 5, 100), CachedPartition("a", 1, 7, 100)], now_ms)
     assert session is not None
     return session
 
@@ -68,26 +68,32 @@ def test_an_epoch_is_taken_once() -> None:
 def test_a_session_learns_changes_and_forgets() -> None:
     table = sessions()
     session = created(table)
-    resume(table, session, 1, changed=[Wanted("a", 1, 9, 50), Wanted("b", 0, 0, 10)], forgotten=[("a", 0)])
-    assert [(each.topic, each.partition, each.fetch_offset) for each in session.wanted.values()] == [
+    resume(
+        table,
+        session,
+        1,
+        changed=[CachedPartition("a", 1, 9, 50), CachedPartition("b", 0, 0, 10)],
+        forgotten=[("a", 0)],
+    )
+    assert [(each.topic, each.partition, each.fetch_offset) for each in session.partitions.values()] == [
         ("a", 1, 9),
         ("b", 0, 0),
     ]
 
 
 def test_a_partition_without_news_is_left_out_until_something_changes() -> None:
-    wanted = Wanted("a", 0, 0, 100)
-    assert wanted.is_news(5, 0, has_records=False, failed=False)
-    assert not wanted.is_news(5, 0, has_records=False, failed=False)
-    assert wanted.is_news(5, 0, has_records=True, failed=False)
-    assert wanted.is_news(6, 0, has_records=False, failed=False)
-    assert wanted.is_news(6, 1, has_records=False, failed=False)
+    wanted = CachedPartition("a", 0, 0, 100)
+    assert wanted.must_respond(5, 0, has_records=False, failed=False)
+    assert not wanted.must_respond(5, 0, has_records=False, failed=False)
+    assert wanted.must_respond(5, 0, has_records=True, failed=False)
+    assert wanted.must_respond(6, 0, has_records=False, failed=False)
+    assert wanted.must_respond(6, 1, has_records=False, failed=False)
 
 
 def test_a_failed_partition_is_told_again() -> None:
-    wanted = Wanted("a", 0, 0, 100)
-    assert wanted.is_news(-1, -1, has_records=False, failed=True)
-    assert wanted.is_news(-1, -1, has_records=False, failed=True)
+    wanted = CachedPartition("a", 0, 0, 100)
+    assert wanted.must_respond(-1, -1, has_records=False, failed=True)
+    assert wanted.must_respond(-1, -1, has_records=False, failed=True)
 
 
 def test_sessions_in_use_are_not_evicted_and_old_ones_are() -> None:
@@ -102,8 +108,8 @@ def test_sessions_in_use_are_not_evicted_and_old_ones_are() -> None:
 
 def test_a_partition_that_had_records_waits_behind_the_others() -> None:
     session = created(sessions())
-    session.move_behind(("a", 0))
-    assert list(session.wanted) == [("a", 1), ("a", 0)]
+    session.move_to_end(("a", 0))
+    assert list(session.partitions) == [("a", 1), ("a", 0)]
 
 
 def test_the_session_that_is_longest_unused_makes_room() -> None:
@@ -126,13 +132,13 @@ def test_a_session_counts_as_used_by_each_of_its_requests() -> None:
 def test_a_session_learns_every_field_of_a_changed_partition() -> None:
     table = sessions()
     session = created(table)
-    change = Wanted("a", 1, 9, 50, current_leader_epoch=3, last_fetched_epoch=2, log_start_offset=1)
+    change = CachedPartition("a", 1, 9, 50, current_leader_epoch=3, last_fetched_epoch=2, log_start_offset=1)
     resume(table, session, 1, changed=[change])
-    assert session.wanted["a", 1] == change
+    assert session.partitions["a", 1] == change
 
 
-def wide(count: int, topic: str = "t") -> list[Wanted]:
-    return [Wanted(topic, index, 0, 1) for index in range(count)]
+def wide(count: int, topic: str = "t") -> list[CachedPartition]:
+    return [CachedPartition(topic, index, 0, 1) for index in range(count)]
 
 
 def test_the_partitions_of_all_sessions_are_bounded() -> None:
@@ -140,20 +146,20 @@ def test_the_partitions_of_all_sessions_are_bounded() -> None:
     third = PARTITIONS_MAX // 3
     first = [table.create(False, wide(third), 0) for _ in range(3)]
     assert all(first)
-    assert table.partitions <= PARTITIONS_MAX
+    assert table.partition_count <= PARTITIONS_MAX
     # As large as those that are there: its client sends its whole list each time.
     assert table.create(False, wide(third), 1) is None
     # A small client has a session, and the largest of the others pays.
     small = table.create(False, wide(10), 1)
     assert small is not None
     assert len(table) == 3
-    assert table.partitions == 2 * third + 10
+    assert table.partition_count == 2 * third + 10
     # What was not used for two minutes goes first.
     assert table.create(False, wide(third), 200_000) is not None
-    assert table.partitions <= PARTITIONS_MAX
+    assert table.partition_count <= PARTITIONS_MAX
     for session_id in list(table._sessions):
         table.close(session_id)
-    assert table.partitions == 0
+    assert table.partition_count == 0
 
 
 def test_one_session_larger_than_all_may_be_costs_nobody_a_session() -> None:
@@ -168,8 +174,8 @@ def test_a_session_that_grows_beyond_the_bound_begins_anew() -> None:
     session = created(table)
     assert table.create(False, wide(PARTITIONS_MAX - 10), 0) is not None
     resume(table, session, 1, changed=wide(5, "b"), forgotten=[("a", 0)])
-    assert table.partitions == PARTITIONS_MAX - 10 + 6
+    assert table.partition_count == PARTITIONS_MAX - 10 + 6
     with pytest.raises(KafkaError) as refused:
         resume(table, session, 2, changed=wide(50, "c"))
     assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert table.partitions == PARTITIONS_MAX - 10
+    assert table.partition_count == PARTITIONS_MAX - 10

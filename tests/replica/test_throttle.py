@@ -6,7 +6,7 @@ import pytest
 
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.validators import LONG_MAX
-from ottla.replica.throttle import ALL, SimpleRate, Throttle, bound_of, partitions_of
+from ottla.replica.throttle import ALL, SimpleRate, Throttle, configured_rate, throttled_partitions
 
 START_MS = 1_000_000
 NAME = "leader.replication.throttled.rate"
@@ -84,7 +84,7 @@ def test_at_most_as_much_is_copied_at_once_as_the_windows_remember() -> None:
     ],
 )
 def test_a_list_of_throttled_replicas_is_read_for_one_broker(text: str, found: frozenset[int] | None) -> None:
-    assert partitions_of(text, 1) == found
+    assert throttled_partitions(text, 1) == found
 
 
 def test_a_topic_s_list_takes_the_place_of_the_one_before() -> None:
@@ -100,7 +100,7 @@ def test_a_topic_s_list_takes_the_place_of_the_one_before() -> None:
 
 
 def test_a_broker_s_own_rate_goes_before_that_of_all_brokers() -> None:
-    assert bound_of(NAME, {}, {}) == LONG_MAX
-    assert bound_of(NAME, {}, {NAME: "5"}) == 5
-    assert bound_of(NAME, {NAME: "7"}, {NAME: "5"}) == 7
-    assert bound_of(NAME, {NAME: "abc"}, {NAME: "5"}) == LONG_MAX
+    assert configured_rate(NAME, {}, {}) == LONG_MAX
+    assert configured_rate(NAME, {}, {NAME: "5"}) == 5
+    assert configured_rate(NAME, {NAME: "7"}, {NAME: "5"}) == 7
+    assert configured_rate(NAME, {NAME: "abc"}, {NAME: "5"}) == LONG_MAX

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
-from ottla.replica.fetch_session import Wanted
+from ottla.replica.fetch_session import CachedPartition
 from ottla.replica.hosted import Fetched, HostedReplica
 from ottla.wire.api.fetch import (
     AbortedTransaction,
@@ -27,12 +27,12 @@ _UNKNOWN = frozenset(
 )
 
 
-def wanted_of(request: FetchRequest, by_id: bool) -> Iterator[Wanted]:
+def cached_partitions(request: FetchRequest, by_id: bool) -> Iterator[CachedPartition]:
     """The partitions that a request names."""
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
         for each in topic.partitions:
-            yield Wanted(
+            yield CachedPartition(
                 key,
                 each.partition,
                 each.fetch_offset,
@@ -43,7 +43,7 @@ def wanted_of(request: FetchRequest, by_id: bool) -> Iterator[Wanted]:
             )
 
 
-def divergence(replica: HostedReplica, wanted: Wanted) -> PartitionData | None:
+def divergence(replica: HostedReplica, wanted: CachedPartition) -> PartitionData | None:
     """The point where the client's log diverges from ours according to its last fetched epoch (KIP-320, KIP-595)."""
     if wanted.last_fetched_epoch < 0:
         return None

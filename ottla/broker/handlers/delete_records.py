@@ -95,7 +95,7 @@ def _delete(
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         with call.node.log_dirs.guarding(partition.log):
             partition.log.advance_start_offset(offset)
-        partition.start_moved()
+        partition.log_start_moved()
         result.low_watermark = max(offset, partition.low_watermark)
         if partition.low_watermark < offset:
             deleting.append((partition, result))

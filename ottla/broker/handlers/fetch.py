@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 from ottla.broker.call.fetch_data import (
     BY_ID_FROM,
     append_data,
+    cached_partitions,
     divergence,
     failed,
     partition_data,
     sent_elsewhere,
-    wanted_of,
 )
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.leader_hint import hint_to_consumer
@@ -34,7 +34,7 @@ from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.partitions.replica_fetch import fetch_as_replica, replica_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import NO_REQUEST
-from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, Key, Session, Wanted
+from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION, CachedPartition, Key, Session
 from ottla.replica.followed import FollowedPartition
 from ottla.replica.hosted import HostedReplica
 from ottla.replica.partition import Partition
@@ -78,8 +78,8 @@ def fetch(call: Call, request: FetchRequest) -> Reply:
 
 def _long_fetch(call: Call, request: FetchRequest) -> Generator[None, None, Reply]:
     """Answer a request that itself names many partitions: parse them in steps, too."""
-    wanted: dict[Key, Wanted] = {}
-    for number, each in enumerate(wanted_of(request, call.version >= BY_ID_FROM), 1):
+    wanted: dict[Key, CachedPartition] = {}
+    for number, each in enumerate(cached_partitions(request, call.version >= BY_ID_FROM), 1):
         wanted[each.topic, each.partition] = each
         if not number % _PARTITIONS_A_STEP:
             yield
@@ -92,7 +92,7 @@ class ParkedFetch:
     #: True while the response is being built in steps; nothing stops that any more.
     _answers = False
 
-    def __init__(self, call: Call, request: FetchRequest, named: dict[Key, Wanted] | None = None) -> None:
+    def __init__(self, call: Call, request: FetchRequest, named: dict[Key, CachedPartition] | None = None) -> None:
         """Open the session; `named` holds the request's partitions if they are already parsed."""
         self.call = call
         self.node: BrokerNode = call.node
@@ -109,12 +109,14 @@ class ParkedFetch:
         #: The replicas where it waits.
         self._waits_at: list[HostedReplica] = []
 
-    def _open_session(self, named: dict[Key, Wanted] | None) -> tuple[Session | None, Collection[Wanted], bool]:
+    def _open_session(
+        self, named: dict[Key, CachedPartition] | None
+    ) -> tuple[Session | None, Collection[CachedPartition], bool]:
         request, sessions = self.request, self.node.fetch_sessions
         now_ms = self.node.clock.monotonic_ms()
         # As in Apache Kafka, the last entry for a partition counts.
         if named is None:
-            named = {(each.topic, each.partition): each for each in wanted_of(request, self.by_id)}
+            named = {(each.topic, each.partition): each for each in cached_partitions(request, self.by_id)}
         wanted = list(named.values())
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if request.session_id != NO_SESSION:
@@ -129,11 +131,11 @@ class ParkedFetch:
             for partition in topic.partitions
         )
         session = sessions.resume(request.session_id, request.session_epoch, self.by_id, wanted, forgotten, now_ms)
-        if not session.wanted:
+        if not session.partitions:
             # No partitions remain, so the fetch is about those that the request itself names.
             sessions.close(session.session_id)
             return None, wanted, False
-        return session, session.wanted.values(), True
+        return session, session.partitions.values(), True
 
     def attempt_in_steps(self) -> Generator[None, None, Reply]:
         """The first attempt of a fetch of many partitions; the loop serves others between its steps."""
@@ -149,7 +151,7 @@ class ParkedFetch:
 
     def _attempt_in_steps(self) -> Generator[None, None, FetchResponse | None]:
         wanted = self.wanted = list(self.wanted)
-        found: list[tuple[Wanted, PartitionData]] = []
+        found: list[tuple[CachedPartition, PartitionData]] = []
         bytes_left, read_bytes, urgent = self.bytes_max, 0, self.request.max_wait_ms <= 0
         for first in range(0, len(wanted), _PARTITIONS_A_STEP):
             step = wanted[first : first + _PARTITIONS_A_STEP]
@@ -171,7 +173,7 @@ class ParkedFetch:
 
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
         """The response, or None when it is worth waiting for more."""
-        found: list[tuple[Wanted, PartitionData]] = []
+        found: list[tuple[CachedPartition, PartitionData]] = []
         urgent = final or self.request.max_wait_ms <= 0 or not self.wanted
         _, read_bytes, urgent = self._look(self.wanted, found, self.bytes_max, 0, urgent)
         if not urgent and read_bytes < self.request.min_bytes:
@@ -180,8 +182,8 @@ class ParkedFetch:
 
     def _look(
         self,
-        asked: Iterable[Wanted],
-        found: list[tuple[Wanted, PartitionData]],
+        asked: Iterable[CachedPartition],
+        found: list[tuple[CachedPartition, PartitionData]],
         bytes_left: int,
         read_bytes: int,
         urgent: bool,
@@ -201,18 +203,18 @@ class ParkedFetch:
             found.append((wanted, data))
         return bytes_left, read_bytes, urgent
 
-    def _is_still(self, wanted: Wanted) -> bool:
+    def _is_still(self, wanted: CachedPartition) -> bool:
         """Whether nothing has changed since the last response: there are no new records and no new offsets to report.
 
         With ten thousand partitions in a session and few of them active, every fetch checks all of them.
         """
-        partition = wanted.led
+        partition = wanted.replica
         if partition is None or self.node.hosted.get(partition.tp) is not partition:
             return False
         log = partition.log
         return (
-            wanted.fetch_offset == log.high_watermark == wanted.told_high_watermark
-            and log.start_offset == wanted.told_log_start_offset
+            wanted.fetch_offset == log.high_watermark == wanted.sent_high_watermark
+            and log.start_offset == wanted.sent_log_start_offset
             and (wanted.current_leader_epoch == -1 or wanted.current_leader_epoch == partition.leader_epoch)
             # The client's last fetched epoch is the log's latest one, so its log cannot have diverged from ours.
             and (wanted.last_fetched_epoch < 0 or wanted.last_fetched_epoch == log.epochs.latest)
@@ -229,10 +231,10 @@ class ParkedFetch:
         session_id = self.session.session_id if self.session is not None and self.incremental else NO_SESSION
         return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
 
-    def _read(self, wanted: Wanted, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
+    def _read(self, wanted: CachedPartition, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
         partition = None
         try:
-            partition = wanted.led = self._partition_of(wanted)
+            partition = wanted.replica = self._partition_of(wanted)
             partition.check_epoch(wanted.current_leader_epoch)
             diverging = divergence(partition, wanted)
             if diverging is not None:
@@ -256,7 +258,7 @@ class ParkedFetch:
             self.node.log_dirs.check(partition.log, error)
             return failed(wanted.partition, ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def _partition_of(self, wanted: Wanted) -> HostedReplica:
+    def _partition_of(self, wanted: CachedPartition) -> HostedReplica:
         name: str | None
         if self.by_id:
             assert isinstance(wanted.topic, bytes)
@@ -281,18 +283,18 @@ class ParkedFetch:
     def _empty_response(self) -> FetchResponse:
         return FetchResponse(session_id=self.session.session_id if self.session else NO_SESSION)
 
-    def _tell(self, response: FetchResponse, found: list[tuple[Wanted, PartitionData]]) -> FetchResponse:
+    def _tell(self, response: FetchResponse, found: list[tuple[CachedPartition, PartitionData]]) -> FetchResponse:
         """Add to the response whatever the client does not know yet."""
         session = self.session
         for wanted, data in found:
             has_records = bool(data.records)
-            news = wanted.is_news(
+            news = wanted.must_respond(
                 data.high_watermark, data.log_start_offset, has_records=has_records, failed=data.error_code != 0
             )
             if self.incremental and not news and data.diverging_epoch.epoch < 0 and data.preferred_read_replica < 0:
                 continue
             if has_records and self.incremental and session is not None:
-                session.move_behind((wanted.topic, wanted.partition))
+                session.move_to_end((wanted.topic, wanted.partition))
             if data.error_code:
                 hint_to_consumer(self.call, response, wanted.topic, data)
             append_data(response, wanted.topic, data)
@@ -306,9 +308,9 @@ class ParkedFetch:
         wake = self._try
         for wanted in self.wanted:
             # The attempt before has looked up every partition; one without a leader here was answered at once.
-            if wanted.led is not None:
-                wanted.led.waiting[wake] = None
-                self._waits_at.append(wanted.led)
+            if wanted.replica is not None:
+                wanted.replica.waiting[wake] = None
+                self._waits_at.append(wanted.replica)
         self._timer = self.node.loop.call_later(self.request.max_wait_ms / 1000, self._finish)
         return self.later
 
@@ -343,9 +345,9 @@ class ParkedFetch:
             self.later.resolve(response)
 
 
-def _gone(node: BrokerNode, wanted: Wanted) -> ErrorCode:
+def _gone(node: BrokerNode, wanted: CachedPartition) -> ErrorCode:
     """The error for an unknown topic id: never seen, or deleted while a session was using it."""
-    if wanted.led is None:
+    if wanted.replica is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    comes_again = wanted.led.tp.topic in node.image.topics
+    comes_again = wanted.replica.tp.topic in node.image.topics
     return ErrorCode.INCONSISTENT_TOPIC_ID if comes_again else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -15,7 +15,7 @@ from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Reply, Wait, Work, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.log.lookup import max_timestamp, offset_for_timestamp
-from ottla.replica.hosted import TO_THE_END
+from ottla.replica.hosted import LOG_END
 from ottla.wire.api import ApiKey
 from ottla.wire.api.list_offsets import (
     ListOffsetsPartition,
@@ -69,7 +69,7 @@ def _answer(call: Call, request: ListOffsetsRequest) -> Work:
             if not number % _NAMED_A_STEP:
                 yield None
     # Only consumers must not see uncommitted records.
-    isolation_level = request.isolation_level if request.replica_id == _CONSUMER else TO_THE_END
+    isolation_level = request.isolation_level if request.replica_id == _CONSUMER else LOG_END
     response = ListOffsetsResponse()
     looked_at = 0
     for name, partitions in topics.items():
@@ -100,13 +100,13 @@ def _find(
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=-1)
     epoch = -1
     if timestamp == _LATEST:
-        answer.offset = partition.end_for(isolation_level)
+        answer.offset = partition.read_bound(isolation_level)
         epoch = partition.leader_epoch
     elif timestamp in (_EARLIEST, _EARLIEST_LOCAL):
         answer.offset = log.start_offset
         epoch = partition.epoch_at(log.start_offset)
     elif timestamp not in (_LAST_TIERED, _EARLIEST_PENDING_UPLOAD):
-        bound = partition.end_for(isolation_level)
+        bound = partition.read_bound(isolation_level)
         with call.node.log_dirs.guarding(log):
             look = max_timestamp(log) if timestamp == _MAX_TIMESTAMP else offset_for_timestamp(log, timestamp, bound)
             found = yield from call.node.look_ups.steps(look)

@@ -238,7 +238,7 @@ class ParkedShareFetch:
             data = self._take(leader, fetched, len(ready), left) if left > 0 else None
             if data is not None:
                 left -= sum(each.last_offset - each.first_offset + 1 for each in data.acquired_records)
-                self._session.move_behind(key)
+                self._session.move_to_end(key)
                 found.append((key, data))
         if self._names_all:
             told = {key for key, _ in found}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.metadata.image import BROKER, TOPIC, Image
-from ottla.replica.throttle import Throttle, bound_of, partitions_of
+from ottla.replica.throttle import Throttle, configured_rate, throttled_partitions
 from ottla.settings.quota import ReplicationRates
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.topic.declaration import TopicDeclaration
@@ -34,11 +34,11 @@ class Throttles:
                 (self.follower, ReplicationRates.follower_replication_throttled_rate),
                 (self.directories, ReplicationRates.replica_alter_log_dirs_io_max_bytes_per_second),
             ):
-                throttle.bound = bound_of(rate.name, own, every)
+                throttle.bound = configured_rate(rate.name, own, every)
         for topic in new.changed_configs(old, TOPIC):
             config = new.config(TOPIC, topic)
             for throttle, replicas in (
                 (self.leader, TopicDeclaration.leader_replication_throttled_replicas),
                 (self.follower, TopicDeclaration.follower_replication_throttled_replicas),
             ):
-                throttle.mark(topic, partitions_of(config.get(replicas.name, ""), self._node_id))
+                throttle.mark(topic, throttled_partitions(config.get(replicas.name, ""), self._node_id))

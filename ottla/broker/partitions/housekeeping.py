@@ -69,7 +69,7 @@ class Housekeeping:
         for partition in list(self._leadership.hosted.values()):
             try:
                 if partition.log.delete_old_segments(now_ms) and isinstance(partition, Partition):
-                    partition.start_moved()
+                    partition.log_start_moved()
             except OSError as error:
                 _log.exception("the old segments of %s cannot be deleted; it is tried again", partition.tp)
                 failed.append((partition.log, error))

@@ -303,7 +303,7 @@ class LogDirs:
                 self._synced_bytes[tp] = future.size
                 self._flusher.flush([future], again)
             else:
-                replica.moved_to(store.finish_move(tp, runtime.clock.now_ms()))
+                replica.replace_log(store.finish_move(tp, runtime.clock.now_ms()))
                 self._synced_bytes.pop(tp, None)
                 _log.info("%s lies in %s now", tp, found[1])
                 self.assign_later(tp)

@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 from ottla.broker.call.fetch_data import (
     BY_ID_FROM,
     append_data,
+    cached_partitions,
     divergence,
     failed,
     partition_data,
-    wanted_of,
 )
 from ottla.broker.call.handler import Call
 from ottla.broker.call.reply import Later, Reply, in_turns
@@ -36,7 +36,7 @@ from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
 from ottla.replica.hosted import Fetched
 from ottla.replica.partition import Partition
-from ottla.replica.replica_session import ReplicaSession, Watched
+from ottla.replica.replica_session import ReplicaSession, WatchedPartition
 from ottla.wire.api.fetch import FetchRequest, FetchResponse, PartitionData
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class ReplicaFetch:
             for topic in request.forgotten_topics_data
             for partition in topic.partitions
         )
-        session.learn(wanted_of(request, self.by_id), forgotten)
+        session.update(cached_partitions(request, self.by_id), forgotten)
         return session, incremental
 
     # ---- reading
@@ -111,7 +111,7 @@ class ReplicaFetch:
         response = FetchResponse(session_id=self.session.session_id)
         bytes_left, read_bytes = self.request.max_bytes, 0
         for first in range(0, len(marked), _PARTITIONS_A_STEP):
-            found: list[tuple[Watched, PartitionData]] = []
+            found: list[tuple[WatchedPartition, PartitionData]] = []
             for watched in marked[first : first + _PARTITIONS_A_STEP]:
                 self._note(watched)
                 data = self._read(watched, bytes_left, min_one_batch=not read_bytes)
@@ -124,9 +124,9 @@ class ReplicaFetch:
         self._end_alone()
         return response
 
-    def _note(self, watched: Watched) -> None:
+    def _note(self, watched: WatchedPartition) -> None:
         """Report the follower's progress to the leader's machine. `_read` answers any error in the request."""
-        wanted, session = watched.wanted, self.session
+        wanted, session = watched.cached, self.session
         try:
             partition = self._led(watched)
             if _may_count(partition, watched):
@@ -136,8 +136,8 @@ class ReplicaFetch:
         except KafkaError:
             return
 
-    def _led(self, watched: Watched) -> Partition:
-        wanted = watched.wanted
+    def _led(self, watched: WatchedPartition) -> Partition:
+        wanted = watched.cached
         name: str | None
         if isinstance(wanted.topic, bytes):
             name = self.node.topic_name(wanted.topic)
@@ -155,7 +155,7 @@ class ReplicaFetch:
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
         """The response, or None when it is worth waiting for more."""
         session, request = self.session, self.request
-        found: list[tuple[Watched, PartitionData]] = []
+        found: list[tuple[WatchedPartition, PartitionData]] = []
         bytes_left, read_bytes = request.max_bytes, 0
         urgent = final or request.max_wait_ms <= 0
         selects = self.node.replication.selects
@@ -166,7 +166,7 @@ class ReplicaFetch:
             read_bytes += size
             bytes_left -= size
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
-            urgent = urgent or (selects and data.high_watermark > watched.wanted.told_high_watermark >= 0)
+            urgent = urgent or (selects and data.high_watermark > watched.cached.sent_high_watermark >= 0)
             found.append((watched, data))
             if bytes_left <= 0:
                 break
@@ -177,8 +177,8 @@ class ReplicaFetch:
             self._end_alone()
         return response
 
-    def _read(self, watched: Watched, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
-        wanted, partition = watched.wanted, None
+    def _read(self, watched: WatchedPartition, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
+        wanted, partition = watched.cached, None
         try:
             partition = self._led(watched)
             diverging = divergence(partition, wanted)
@@ -218,13 +218,13 @@ class ReplicaFetch:
         if self.session.session_id == NO_SESSION:
             self.session.end()
 
-    def _tell(self, response: FetchResponse, found: list[tuple[Watched, PartitionData]]) -> None:
+    def _tell(self, response: FetchResponse, found: list[tuple[WatchedPartition, PartitionData]]) -> None:
         session, throttle = self.session, self.node.throttles.leader
         for watched, data in found:
-            wanted, has_records = watched.wanted, bool(data.records)
+            wanted, has_records = watched.cached, bool(data.records)
             if data.records and watched.partition is not None and throttle.applies_to(watched.partition.tp):
                 throttle.record(len(data.records), self._now_ms())
-            news = wanted.is_news(
+            news = wanted.must_respond(
                 data.high_watermark, data.log_start_offset, has_records=has_records, failed=data.error_code != 0
             )
             # Partitions with more records stay marked until the follower fetches past them; partitions that did not fit
@@ -239,7 +239,7 @@ class ReplicaFetch:
     def park(self) -> Later:
         """Wait for an append to one of the session's partitions, or for the timeout."""
         self.later = Later(superseded=self._supersede)
-        self.session.on_news = self._news
+        self.session.retry_fetch = self._news
         self._timer = self.node.loop.call_later(self.request.max_wait_ms / 1000, self._finish)
         return self.later
 
@@ -271,13 +271,13 @@ class ReplicaFetch:
         assert self.later is not None
         self._timer.cancel()
         # A later fetch of the session may have parked itself by now.
-        if self.session.on_news == self._news:
-            self.session.on_news = None
+        if self.session.retry_fetch == self._news:
+            self.session.retry_fetch = None
         self._end_alone()
         self.later.resolve(response)
 
 
-def _may_count(partition: Partition, watched: Watched) -> bool:
+def _may_count(partition: Partition, watched: WatchedPartition) -> bool:
     """Whether the follower's claimed log end is on the leader's history and within its log."""
-    wanted, log = watched.wanted, partition.log
+    wanted, log = watched.cached, partition.log
     return divergence(partition, wanted) is None and log.start_offset <= wanted.fetch_offset <= log.end_offset

@@ -100,7 +100,7 @@ class Replication:
         for fetcher in self.fetchers.values():
             fetcher.close()
         self.fetchers.clear()
-        self.sessions.end_all()
+        self.sessions.close_all()
 
     def follow_brokers(self, old: Image, new: Image) -> None:
         """Apply a change of the brokers: which are eligible for the ISR, and their addresses."""
@@ -154,7 +154,7 @@ class Replication:
     def _tell_committed(self) -> None:
         committed, self._committed = self._committed, {}
         for partition in committed:
-            partition.tell_committed()
+            partition.complete_commits()
         for wake in dict.fromkeys(wake for partition in committed for wake in partition.waiting):
             wake()
 

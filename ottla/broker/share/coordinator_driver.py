@@ -39,7 +39,7 @@ class ShareStateDriver(Driver[ShareCoordinator]):
     def ask_others(self, effect: Prune) -> None:
         """Delete the log up to the offset that is no longer needed."""
         self.partition.log.advance_start_offset(effect.offset)
-        self.partition.start_moved()
+        self.partition.log_start_moved()
 
 
 def _fresh(runtime: Runtime) -> ShareCoordinator:
