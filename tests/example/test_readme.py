@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,7 @@ _BLOCKS = [(language, text) for language, text in _BLOCK.findall(_TEXT)]
 _PYTHON = [text for language, text in _BLOCKS if language == "python"]
 _SHELL = [text for language, text in _BLOCKS if language == ""]
 #: What a block prints, by its text.
-_OUTPUT = {
-    text: output for (_, text), (language, output) in zip(_BLOCKS, _BLOCKS[1:], strict=False) if language == "output"
-}
+_OUTPUT = {text: output for (_, text), (language, output) in pairwise(_BLOCKS) if language == "output"}
 _ELSEWHERE = ("make ", "python3 -m venv ", ". .venv/bin/activate", "pip install ")
 #: A Spark session alone may take a minute on a busy machine.
 _SECONDS_MAX = 240
