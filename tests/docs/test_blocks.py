@@ -39,7 +39,7 @@ _GUIDES = sorted(
 )
 #: A Spark session takes half a minute on a busy machine, and Java.
 _LONG = {"spark.md", "streams.md"}
-#: A day of a cluster of processes, a minute and a half: with `make interop`.
+#: A day in the life of a cluster of processes takes a minute and a half at rest, so it runs with `make interop`.
 _WITH_OTHERS = {"OPERATIONS.md"}
 _OF_OTHERS = (
     "pip ",
@@ -58,7 +58,8 @@ _ADDRESS = "127.0.0.1:9092"
 _SETTINGS = {
     "security.md": {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"},
 }
-_SECONDS_MAX = 120
+#: One block may start several nodes and tools one after the other, on a busy machine.
+_SECONDS_MAX = 240
 
 
 def _blocks(page: Path) -> list[tuple[str, str, str]]:
@@ -89,7 +90,8 @@ def _environment(node: ottla.Node, here: Path) -> dict[str, str]:
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.long] * (name in _LONG) + [pytest.mark.interop] * (name in _WITH_OTHERS)
+    timeout = pytest.mark.timeout(900 if name in _WITH_OTHERS else 300)
+    return [timeout] + [pytest.mark.long] * (name in _LONG) + [pytest.mark.interop] * (name in _WITH_OTHERS)
 
 
 class Page:
@@ -197,7 +199,6 @@ def node(request: pytest.FixtureRequest) -> Iterator[ottla.Node]:
         yield found
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "path",
     [pytest.param(path, id=path.relative_to(DOCS).as_posix(), marks=_marks(path.name)) for path in _GUIDES],
