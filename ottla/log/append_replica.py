@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int) -> Appended:
     """Write the whole batches in `data`; a partial batch at its end is skipped."""
     view = memoryview(data)
-    found: list[tuple[int, BatchHeader]] = []
+    batches: list[tuple[int, BatchHeader]] = []
     next_offset = log.end_offset
     for position, header in headers(view):
         if header.partition_leader_epoch > leader_epoch:
             break
         check(view, position)
-        if header.base_offset < next_offset <= header.last_offset and not found and not log.size:
+        if header.base_offset < next_offset <= header.last_offset and not batches and not log.size:
             # The leader's start offset lies within this batch (DeleteRecords): keep the batch, and hide what is below.
             start_offset = log.start_offset
             log.restart_at(header.base_offset, now_ms)
@@ -41,12 +41,12 @@ def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int)
                 f"a batch at offset {header.base_offset} was fetched where {next_offset} or more comes next",
             )
         next_offset = header.last_offset + 1
-        found.append((position, header))
-    if not found:
+        batches.append((position, header))
+    if not batches:
         return Appended(log.end_offset, log.end_offset - 1, -1, -1, False)
-    first, last = found[0][1], found[-1][1]
-    size = found[-1][0] + last.size
-    max_timestamp = max(header.max_timestamp for _, header in found)
+    first, last = batches[0][1], batches[-1][1]
+    size = batches[-1][0] + last.size
+    max_timestamp = max(header.max_timestamp for _, header in batches)
     if size > log.settings.segment_bytes:
         raise KafkaError(
             ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit into a segment of {log.settings.segment_bytes}"
@@ -57,15 +57,15 @@ def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int)
     start = segment.size
     segment.file.write(view[:size], start)
     segment.modified_ms = now_ms
-    for position, header in found:
+    for position, header in batches:
         log.assign_epoch(header.partition_leader_epoch, header.base_offset)
         segment.written(start + position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
         log.end_offset = header.last_offset + 1
-        replay(log.producers, segment, header, view[position : position + header.size])
+        update_producers(log.producers, segment, header, view[position : position + header.size])
     return Appended(first.base_offset, last.last_offset, -1, max_timestamp, False)
 
 
-def replay(producers: Producers, segment: Segment | None, header: BatchHeader, data: Buffer | None) -> None:
+def update_producers(producers: Producers, segment: Segment | None, header: BatchHeader, data: Buffer | None) -> None:
     """Apply a batch of the log to the producers' state. `data` may be None except for control batches."""
     if header.producer_id >= 0:
         if header.is_control:

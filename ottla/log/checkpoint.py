@@ -67,8 +67,8 @@ def write_beside(disk: Disk, path: str, text: str, *, sync: bool) -> str:
 
 def encode_lines(lines: Iterable[str]) -> str:
     """Kafka's checkpoint format: the version (0), the number of lines, the lines."""
-    found = list(lines)
-    return "\n".join(["0", str(len(found)), *found]) + "\n"
+    entries = list(lines)
+    return "\n".join(["0", str(len(entries)), *entries]) + "\n"
 
 
 def decode_lines(text: str, path: str) -> list[list[str]]:
@@ -155,12 +155,12 @@ def write_properties(disk: Disk, path: str, properties: Mapping[str, str]) -> No
 
 
 def _fields(text: str, mark: str) -> dict[str, str]:
-    found = {}
+    fields = {}
     for line in text.splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "!")):
             name, _, value = line.partition(mark)
-            found[name.strip()] = value.strip()
-    return found
+            fields[name.strip()] = value.strip()
+    return fields
 
 
 # ---- the clean shutdown marker

@@ -26,7 +26,7 @@ def sync(log: "Log", *, closing: bool) -> int:
     generation = log.generation
     segments = list(log.segments)
     dirty, log.directory_dirty = log.directory_dirty, False
-    text, log.epochs_text = log.epochs_text, None
+    text, log.epoch_checkpoint_text = log.epoch_checkpoint_text, None
     try:
         for segment, following in zip(segments, [*segments[1:], None], strict=True):
             if following is None and not closing:
@@ -42,13 +42,13 @@ def sync(log: "Log", *, closing: bool) -> int:
         if dirty:
             log.snapshots.sync()
             log.disk.sync_directory(log.path)
-        if log.name_dirty:
+        if log.parent_dirty:
             log.disk.sync_directory(log.path.rpartition("/")[0])
-            log.name_dirty = False
+            log.parent_dirty = False
     except OSError:
         log.directory_dirty = True
-        if log.epochs_text is None:
-            log.epochs_text = text
+        if log.epoch_checkpoint_text is None:
+            log.epoch_checkpoint_text = text
         raise
     return generation
 
@@ -57,17 +57,17 @@ def close(log: "Log") -> None:
     """Sync the log, leave the files as Kafka does on a clean shutdown, and close them."""
     if begin_close(log):
         sync_closed(log)
-    let_go(log)
+    close_files(log)
 
 
 def begin_close(log: "Log") -> bool:
     """Write the files of a clean shutdown; True if there is something to sync."""
-    if _is_whole(log) or _never_held_anything(log):
+    if _is_unchanged(log) or _was_always_empty(log):
         return False
     if snapshot_is_due(log):
         log.snapshots.take(log.producers)
     elif log.producers.by_id:
-        log.snapshots.needed()
+        log.snapshots.require_sync()
     log.active.deactivate()
     if log.producers.by_id or not log.active.is_small or log.active.transaction_index.exists:
         # A snapshot or index files whose names the next start needs.
@@ -81,11 +81,11 @@ def sync_closed(log: "Log") -> None:
     log.synced(log.end_offset)
 
 
-def let_go(log: "Log") -> None:
+def close_files(log: "Log") -> None:
     """Close the files: the last step."""
     for segment in log.segments:
         segment.close()
-    log.due.clear()
+    log.pending_removals.clear()
 
 
 def snapshot_is_due(log: "Log") -> bool:
@@ -102,12 +102,12 @@ def snapshot_is_due(log: "Log") -> bool:
     return latest < log.active.base_offset or not log.active.is_small
 
 
-def _is_whole(log: "Log") -> bool:
+def _is_unchanged(log: "Log") -> bool:
     """Has nothing changed since a clean close, so that the directory is complete?"""
-    same = log.end_offset == log.whole_at and not log.generation and not log.directory_dirty
-    return same and log.epochs_text is None and not any(segment.mended for segment in log.segments)
+    same = log.end_offset == log.clean_end_offset and not log.generation and not log.directory_dirty
+    return same and log.epoch_checkpoint_text is None and not any(segment.indexes_rebuilt for segment in log.segments)
 
 
-def _never_held_anything(log: "Log") -> bool:
+def _was_always_empty(log: "Log") -> bool:
     """Is the log empty since its creation? Its directory may be lost then: the next start creates it again."""
     return not log.end_offset and log.bases == [0] and not log.generation and not log.epochs.entries()

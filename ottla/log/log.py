@@ -28,11 +28,11 @@ from ottla.log.path import PARTITION_METADATA
 from ottla.log.producer.marker import Marker, apply_marker, check_marker
 from ottla.log.producer.producer import Producers
 from ottla.log.producer.snapshot import Snapshots
-from ottla.log.rewrite import always_revises, revise
+from ottla.log.rewrite import rewrite_batch, rewrites_every_batch
 from ottla.log.segment.aborted import AbortedTransaction
 from ottla.log.segment.segment import Segment, Slice
 from ottla.log.setting import LogSettings
-from ottla.log.validate import HEADER_AND_FIRST, Fields, append_several, check_header, single, unpack_short
+from ottla.log.validate import HEADER_AND_FIRST, Fields, append_several, check_header, only_batch, unpack_padded
 from ottla.wire.batch import (
     CONTROL,
     HEADER_BYTES,
@@ -52,9 +52,9 @@ class Log:
     """An open log. `Store` opens and closes it; the quorum does so for the metadata log."""
 
     __slots__ = (
-        "_always_revises",
+        "_rewrites_every_batch",
         "_flush_messages",
-        "_held",
+        "_visible_end",
         "_high_watermark",
         "_settings",
         "active",
@@ -64,14 +64,14 @@ class Log:
         "closed",
         "directory_dirty",
         "disk",
-        "due",
+        "pending_removals",
         "end_offset",
         "epochs",
-        "epochs_text",
+        "epoch_checkpoint_text",
         "generation",
         "generation_synced",
         "last_flush_ms",
-        "name_dirty",
+        "parent_dirty",
         "on_recovery_point_lowered",
         "path",
         "producers",
@@ -80,7 +80,7 @@ class Log:
         "snapshots",
         "start_offset",
         "topic_id",
-        "whole_at",
+        "clean_end_offset",
     )
 
     def __init__(self, disk: Disk, path: str, settings: LogSettings) -> None:
@@ -107,25 +107,25 @@ class Log:
         #: Was a file created or renamed since the directory was last synced?
         self.directory_dirty = True
         #: Was the log's directory created since its parent was last synced?
-        self.name_dirty = True
+        self.parent_dirty = True
         self.last_flush_ms = 0
         #: Called before a truncation below the recovery point or the cleaner's offset; the store checkpoints both.
         self.on_recovery_point_lowered: Callable[[], None] | None = None
         self.closed = False
         #: The end offset at which the log was opened after a clean close that left nothing to do, or -1.
-        self.whole_at = -1
+        self.clean_end_offset = -1
         #: None for a sole replica, whose high watermark is the visible end.
         self._high_watermark: int | None = None
         #: While a flush for `flush.messages` is due: the offset below which records are visible. None otherwise.
-        self._held: int | None = None
+        self._visible_end: int | None = None
         #: Raised by every truncation: a sync that began before one says nothing about later records.
         self.generation = 0
         #: The generation at the start of the last sync.
         self.generation_synced = -1
         #: The text of the epoch checkpoint if the next sync must write it, else None.
-        self.epochs_text: str | None = None
+        self.epoch_checkpoint_text: str | None = None
         #: (due time in ms, segment) of the deleted segments whose files are still to be removed.
-        self.due: list[tuple[int, Segment]] = []
+        self.pending_removals: list[tuple[int, Segment]] = []
         self.settings = settings
 
     @classmethod
@@ -141,12 +141,12 @@ class Log:
         clean: bool = False,
         topic_id: Uuid = NO_UUID,
         cleaner_offset: int | None = None,
-        reading: recovery.Reading = lambda more, done: None,
+        on_progress: recovery.RecoveryProgress = lambda more, done: None,
     ) -> "Log":
         """Open the log in the directory, or create a new one there.
 
         After an unclean shutdown everything from `recovery_point` on is read and checked, and truncated at the first
-        bad batch; `reading` is called with the progress. `topic_id` is written if the directory has none.
+        bad batch; `on_progress` is called with the progress. `topic_id` is written if the directory has none.
         """
         log = cls(disk, path, settings)
         log.cleaner_offset = cleaner_offset
@@ -160,7 +160,7 @@ class Log:
         if log.topic_id == NO_UUID and topic_id != NO_UUID:
             log.topic_id = topic_id
             write_topic_id(disk, path, topic_id)
-        recovery.load(log, names, now_ms, recovery_point, log_start_offset, clean, reading)
+        recovery.load(log, names, now_ms, recovery_point, log_start_offset, clean, on_progress)
         log.last_flush_ms = now_ms
         return log
 
@@ -171,7 +171,7 @@ class Log:
     @settings.setter
     def settings(self, settings: LogSettings) -> None:
         self._settings = settings
-        self._always_revises = always_revises(settings)
+        self._rewrites_every_batch = rewrites_every_batch(settings)
         self._flush_messages = settings.flush_messages
         for segment in self.segments:
             segment.index_interval_bytes = settings.index_interval_bytes
@@ -186,7 +186,7 @@ class Log:
         """The first offset that is not on all in-sync replicas. The replica layer sets it; None is the visible end."""
         if self._high_watermark is not None:
             return self._high_watermark
-        return self.end_offset if self._held is None else self._held
+        return self.end_offset if self._visible_end is None else self._visible_end
 
     @high_watermark.setter
     def high_watermark(self, offset: int | None) -> None:
@@ -196,12 +196,12 @@ class Log:
     @property
     def visible_end_offset(self) -> int:
         """The end of the log, or its flushed end while a flush for `flush.messages` is due."""
-        return self.end_offset if self._held is None else self._held
+        return self.end_offset if self._visible_end is None else self._visible_end
 
-    def hold(self, offset: int) -> None:
+    def limit_visible_end(self, offset: int) -> None:
         """Hide records from `offset` on until they are flushed: a record that was read must survive a power failure."""
-        if self._held is None:
-            self._held = offset
+        if self._visible_end is None:
+            self._visible_end = offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -232,22 +232,22 @@ class Log:
         try:
             fields = HEADER_AND_FIRST.unpack_from(data)
         except struct.error:
-            fields = unpack_short(data)
+            fields = unpack_padded(data)
         size = fields[1] + LENGTH_END
         if size != len(data):
             if origin is Origin.COORDINATOR and HEADER_BYTES <= size < len(data):
                 return append_several(self, data, leader_epoch, now_ms, transaction_version)
-            data = single(data, size)
+            data = only_batch(data, size)
         settings = self._settings
         from_client = origin is Origin.CLIENT
         check_header(data, size, fields, settings, from_client)
         attributes, max_timestamp, producer_id = fields[5], fields[8], fields[9]
         if (
-            self._always_revises
+            self._rewrites_every_batch
             or attributes & LOG_APPEND_TIME
             or max_timestamp - now_ms > settings.timestamp_after_max_ms
         ):
-            data = revise(data, settings, now_ms, from_client=from_client)
+            data = rewrite_batch(data, settings, now_ms, from_client=from_client)
             size = len(data)
             if settings.log_append_time:
                 max_timestamp = now_ms
@@ -360,12 +360,12 @@ class Log:
         slot = bisect_right(self.bases, offset) - 1
         while offset < end_offset and slot < len(self.segments):
             segment = self.segments[slot]
-            found = segment.locate(offset)
-            if found is None:
+            located = segment.locate(offset)
+            if located is None:
                 # The cleaner removed the end of this segment; the next batch is in the following segment.
                 slot += 1
                 continue
-            position, first_size, first_offset = found
+            position, first_size, first_offset = located
             last_slot = slot + 1 == len(self.segments)
             if end_offset >= (self.end_offset if last_slot else self.bases[slot + 1]):
                 end = segment.size
@@ -378,9 +378,9 @@ class Log:
             return Slice(segment.file, position, min(size, bound), first_offset)
         return Slice(self.active.file, self.active.size, 0, offset)
 
-    def end_of(self, found: Slice) -> int:
+    def end_of(self, piece: Slice) -> int:
         """The offset after the last batch that is at least partly in the slice."""
-        return lookup.end_of(self, found)
+        return lookup.end_of(self, piece)
 
     def offset_for_timestamp(self, timestamp: int, end_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or after `timestamp` and below `end_offset`."""
@@ -392,23 +392,23 @@ class Log:
 
     def aborted(self, start: int, end: int) -> list[AbortedTransaction]:
         """The aborted transactions with records in offsets [start, end), as a fetch response needs them."""
-        found: list[AbortedTransaction] = []
+        transactions: list[AbortedTransaction] = []
         for slot in range(max(0, bisect_right(self.bases, start) - 1), len(self.segments)):
-            if self.segments[slot].transaction_index.collect(start, end, found):
+            if self.segments[slot].transaction_index.collect(start, end, transactions):
                 break
-        return found
+        return transactions
 
     # ---- epochs
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Record that a leader of this epoch writes from `start_offset` on."""
         self.epochs.assign(epoch, start_offset)
-        self.note_epochs()
+        self.stage_epoch_checkpoint()
 
-    def note_epochs(self) -> None:
+    def stage_epoch_checkpoint(self) -> None:
         """If the epochs changed, have the next sync write their checkpoint."""
         if self.epochs.dirty:
-            self.epochs_text = encode_epochs(self.epochs.entries())
+            self.epoch_checkpoint_text = encode_epochs(self.epochs.entries())
             self.epochs.dirty = False
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
@@ -447,8 +447,8 @@ class Log:
         """Record the end of a `sync` that began when the log ended at `end_offset`."""
         if self.generation_synced == self.generation:
             self.recovery_point = max(self.recovery_point, min(end_offset, self.end_offset))
-            if self._held is not None:
-                self._held = max(self._held, self.recovery_point) if self.must_flush else None
+            if self._visible_end is not None:
+                self._visible_end = max(self._visible_end, self.recovery_point) if self.must_flush else None
             if now_ms is not None:
                 self.last_flush_ms = now_ms
 
@@ -468,7 +468,7 @@ class Log:
         """Record that records were dropped: a running sync no longer counts."""
         self.generation += 1
         self.directory_dirty = True
-        self._held = None
+        self._visible_end = None
 
     def restart_at(self, offset: int, now_ms: int) -> None:
         """Drop everything and begin at `offset`: the follower is behind its leader's start, or took a snapshot."""

@@ -21,14 +21,14 @@ from ottla.wire.walk import WALK_BYTES_MAX, Step, walk
 if TYPE_CHECKING:
     from ottla.log.log import Log
 
-_RECORDS_A_STEP = 2000
-_BATCHES_A_STEP = 500
+_RECORDS_PER_STEP = 2000
+_BATCHES_PER_STEP = 500
 #: The most bytes that a step decompresses in place, in a millisecond. Larger batches are decompressed on a thread.
-_PLAIN_BYTES_A_STEP = 512 << 10
+_PLAIN_BYTES_PER_STEP = 512 << 10
 
 #: (timestamp, offset, leader epoch); None if there is no such record.
-Found = tuple[int, int, int] | None
-Lookup = Generator["Unpack | None", None, Found]
+LookupResult = tuple[int, int, int] | None
+Lookup = Generator["Unpack | None", None, LookupResult]
 
 
 class Unpack:
@@ -57,11 +57,11 @@ class Unpack:
         return self.plain
 
 
-class _Changed(Exception):
+class _SegmentsChanged(Exception):
     """A segment went between two steps; the lookup must start over."""
 
 
-def finish(lookup: Lookup) -> Found:
+def finish(lookup: Lookup) -> LookupResult:
     """Run a lookup to its end."""
     while True:
         try:
@@ -79,11 +79,11 @@ def offset_for_timestamp(log: "Log", timestamp: int, end_offset: int) -> Lookup:
             for segment in list(log.segments):
                 if segment.max_timestamp < timestamp:
                     continue
-                found = yield from _search(log, segment, timestamp)
-                if found is not None:
-                    return found if found[1] < end_offset else None
+                result = yield from _first_in_segment(log, segment, timestamp)
+                if result is not None:
+                    return result if result[1] < end_offset else None
             return None
-        except _Changed:
+        except _SegmentsChanged:
             continue
 
 
@@ -95,61 +95,65 @@ def max_timestamp(log: "Log") -> Lookup:
     timestamp, last_offset = latest.max_timestamp_and_offset
     if timestamp < 0:
         return None
-    for position, header in latest.near(last_offset):
+    for position, header in latest.scan_from(last_offset):
         if header.max_timestamp == timestamp:
-            return (yield from _first(header, latest.read_batch(position, header), timestamp, header.base_offset))
+            return (
+                yield from _first_in_batch(header, latest.read_batch(position, header), timestamp, header.base_offset)
+            )
     return None
 
 
-def end_of(log: "Log", found: Slice) -> int:
+def end_of(log: "Log", piece: Slice) -> int:
     """The offset after the last batch that is at least partly in the slice."""
     for segment in log.segments:
-        if segment.file is found.file:
-            return segment.end_before(found.position + found.size, found.position, found.first_offset)
+        if segment.file is piece.file:
+            return segment.end_before(piece.position + piece.size, piece.position, piece.first_offset)
     # Retention deleted the segment after the read.
     return log.start_offset
 
 
-def _search(log: "Log", segment: Segment, timestamp: int) -> Lookup:
+def _first_in_segment(log: "Log", segment: Segment, timestamp: int) -> Lookup:
     generation = log.generation
     _, offset = segment.time_index.lookup(timestamp)
-    for number, (position, header) in enumerate(segment.near(max(offset, log.start_offset)), 1):
+    for number, (position, header) in enumerate(segment.scan_from(max(offset, log.start_offset)), 1):
         if header.max_timestamp >= timestamp and header.last_offset >= log.start_offset:
-            found = yield from _first(header, segment.read_batch(position, header), timestamp, log.start_offset)
-            if found is not None:
-                return found
-        elif number % _BATCHES_A_STEP:
+            result = yield from _first_in_batch(
+                header, segment.read_batch(position, header), timestamp, log.start_offset
+            )
+            if result is not None:
+                return result
+        elif number % _BATCHES_PER_STEP:
             continue
         else:
             yield None
         if log.generation != generation or segment not in log.segments:
-            raise _Changed
+            raise _SegmentsChanged
     return None
 
 
-def _first(header: BatchHeader, data: bytes, timestamp: int, start_offset: int) -> Lookup:
+def _first_in_batch(header: BatchHeader, data: bytes, timestamp: int, start_offset: int) -> Lookup:
     """The first record of a batch that is at or after `timestamp` and not below `start_offset`."""
     try:
-        bytes_max = WALK_BYTES_MAX if header.codec is Codec.NONE else _PLAIN_BYTES_A_STEP
-        return (yield from _walked(walk(header, data, bytes_max=bytes_max), header, timestamp, start_offset))
+        bytes_max = WALK_BYTES_MAX if header.codec is Codec.NONE else _PLAIN_BYTES_PER_STEP
+        return (yield from _first_record(walk(header, data, bytes_max=bytes_max), header, timestamp, start_offset))
     except KafkaError as error:
         if error.code is not ErrorCode.MESSAGE_TOO_LARGE:
             raise
     unpack = Unpack(header, data)
     yield unpack
     try:
-        return (yield from _walked(walk(header, data, plain=unpack.result()), header, timestamp, start_offset))
+        return (yield from _first_record(walk(header, data, plain=unpack.result()), header, timestamp, start_offset))
     finally:
         unpack.plain = None
 
 
-def _walked(steps: Iterator[Step], header: BatchHeader, timestamp: int, start_offset: int) -> Lookup:
+def _first_record(steps: Iterator[Step], header: BatchHeader, timestamp: int, start_offset: int) -> Lookup:
     fixed = header.attributes & LOG_APPEND_TIME
-    wanted, first = timestamp - header.base_timestamp, start_offset - header.base_offset
+    delta_min, offset_min = timestamp - header.base_timestamp, start_offset - header.base_offset
     for number, (offset, delta, _) in enumerate(steps, 1):
-        if (fixed or delta >= wanted) and offset >= first:
-            found = header.max_timestamp if fixed else header.base_timestamp + delta
-            return found, header.base_offset + offset, header.partition_leader_epoch
-        if not number % _RECORDS_A_STEP:
+        if (fixed or delta >= delta_min) and offset >= offset_min:
+            record_timestamp = header.max_timestamp if fixed else header.base_timestamp + delta
+            return record_timestamp, header.base_offset + offset, header.partition_leader_epoch
+        if not number % _RECORDS_PER_STEP:
             yield None
     return None

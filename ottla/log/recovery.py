@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ports import Disk
-from ottla.log.append_replica import replay
+from ottla.log.append_replica import update_producers
 from ottla.log.checkpoint import CorruptCheckpoint, read_epochs
 from ottla.log.durability import snapshot_is_due
 from ottla.log.epoch import LeaderEpochs
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from ottla.log.log import Log
 
 #: Called with the progress of recovery: (bytes added to the work, bytes read).
-Reading = Callable[[int, int], None]
+RecoveryProgress = Callable[[int, int], None]
 _READ_BYTES = 1 << 20
 
 
@@ -55,26 +55,26 @@ def load(
     recovery_point: int,
     log_start_offset: int,
     clean: bool,
-    reading: Reading,
+    on_progress: RecoveryProgress,
 ) -> None:
     """Load a log from its directory, which holds the files `names`."""
     disk, directory = log.disk, log.path
-    found = _finish_cleaning(disk, directory, names)
-    log.snapshots = Snapshots(disk, directory, [offset for offset, suffix, _ in found.values() if suffix == SNAPSHOT])
+    files = _finish_cleaning(disk, directory, names)
+    log.snapshots = Snapshots(disk, directory, [offset for offset, suffix, _ in files.values() if suffix == SNAPSHOT])
     epochs_read = EPOCHS in names and _load_epochs(log)
     if not epochs_read:
         log.epochs.dirty = True
         if not clean:
             # The node died before the checkpoint was written: only the batches still have the epochs.
             recovery_point = 0
-    _open_segments(log, found, now_ms)
+    _open_segments(log, files, now_ms)
     snapshots, was_there = log.snapshots.offsets, bool(log.segments)
-    damaged = _mend_indexes(log, found, recovery_point, clean)
+    damaged = _rebuild_missing_indexes(log, files, recovery_point, clean)
     if damaged is not None:
         recovery_point, clean = min(recovery_point, damaged), False
     if clean and log.segments and log.segments[-1].is_small:
-        log.segments[-1].remake_indexes()
-    read_from = None if clean else _recover(log, now_ms, recovery_point, log_start_offset, reading)
+        log.segments[-1].rebuild_small_indexes()
+    read_from = None if clean else _recover(log, now_ms, recovery_point, log_start_offset, on_progress)
     if log.segments and log.segments[-1].next_offset() < log_start_offset:
         # Someone removed segments: what is left lies below the log's start offset.
         _drop_segments(log, 0)
@@ -88,8 +88,8 @@ def load(
     log.recovery_point = log.end_offset if clean else min(recovery_point, log.end_offset)
     log.epochs.truncate_end(log.end_offset)
     log.epochs.truncate_start(log.start_offset)
-    log.note_epochs()
-    log.snapshots.keep_of_segments(log.bases)
+    log.stage_epoch_checkpoint()
+    log.snapshots.keep_for_segments(log.bases)
     if read_from is not None and log.start_offset <= read_from and log.producers.end_offset == log.end_offset:
         # Recovery has read every batch, so the producers are up to date.
         log.snapshots.keep_between(log.start_offset, log.end_offset)
@@ -97,8 +97,8 @@ def load(
     else:
         rebuild_producers(log, log.end_offset, now_ms, clean=clean)
     if clean and was_there and not log.generation and set(log.snapshots.offsets) <= set(snapshots):
-        log.whole_at = log.end_offset
-        log.directory_dirty = log.name_dirty = False
+        log.clean_end_offset = log.end_offset
+        log.directory_dirty = log.parent_dirty = False
 
 
 def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool = False) -> None:
@@ -122,7 +122,7 @@ def rebuild_producers(log: "Log", end_offset: int, now_ms: int, *, clean: bool =
                 break
             data = segment.read_batch(at, header) if header.is_control and header.producer_id >= 0 else None
             # The transaction index is complete: it is rebuilt together with its segment.
-            replay(producers, None, header, data)
+            update_producers(producers, None, header, data)
     producers.end_offset = end_offset
     if not clean or snapshot_is_due(log):
         _take_snapshot(log)
@@ -133,16 +133,18 @@ def _take_snapshot(log: "Log") -> None:
         log.snapshots.take(log.producers)
 
 
-def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int, reading: Reading) -> int | None:
+def _recover(
+    log: "Log", now_ms: int, recovery_point: int, log_start_offset: int, on_progress: RecoveryProgress
+) -> int | None:
     """Read and check the segments that may be damaged; the base offset of the first one, or None without segments."""
     bases = [segment.base_offset for segment in log.segments]
-    slot = _first_unsure(bases, recovery_point)
+    slot = _first_unverified(bases, recovery_point)
     # The cleaner leaves gaps between segments. In other logs a gap means that the end of a segment was lost while the
     # next segment's file was not.
     gaps = "compact" in log.settings.cleanup_policy or log.cleaner_offset is not None
     if slot == len(bases):
         return None
-    reading(sum(segment.size for segment in log.segments[slot:]), 0)
+    on_progress(sum(segment.size for segment in log.segments[slot:]), 0)
     read_from = next_offset = bases[slot]
     while slot < len(bases):
         segment = log.segments[slot]
@@ -158,7 +160,7 @@ def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int
             _take_snapshot(log)
         else:
             _load_producers(log, slot, now_ms, log_start_offset)
-        if not _recover_segment(log, segment, reading):
+        if not _recover_segment(log, segment, on_progress):
             _drop_segments(log, slot + 1)
             break
         next_offset = segment.next_offset()
@@ -166,7 +168,7 @@ def _recover(log: "Log", now_ms: int, recovery_point: int, log_start_offset: int
     return read_from
 
 
-def _first_unsure(bases: list[int], recovery_point: int) -> int:
+def _first_unverified(bases: list[int], recovery_point: int) -> int:
     """The position of the first segment whose files may be damaged.
 
     If the recovery point is a base offset, that is the segment before it: its records are durable, but it may have been
@@ -188,7 +190,7 @@ def _load_producers(log: "Log", slot: int, now_ms: int, log_start_offset: int) -
     log.segments = kept
 
 
-def _recover_segment(log: "Log", segment: Segment, reading: Reading) -> bool:
+def _recover_segment(log: "Log", segment: Segment, on_progress: RecoveryProgress) -> bool:
     """Check a segment, rebuild its indexes, and truncate it at the first bad batch. True if every batch was good."""
     segment.offset_index.reset()
     segment.time_index.reset()
@@ -197,18 +199,20 @@ def _recover_segment(log: "Log", segment: Segment, reading: Reading) -> bool:
     segment.bytes_since_index = 0
     size = segment.file.size()
     segment.size = 0
-    for header, data in _whole_batches(segment, size, reading):
+    for header, data in _whole_batches(segment, size, on_progress):
         if header.partition_leader_epoch >= log.epochs.latest:
             log.epochs.assign(header.partition_leader_epoch, header.base_offset)
         segment.written(segment.size, header.size, header.base_offset, header.last_offset, header.max_timestamp)
-        replay(log.producers, segment, header, data)
+        update_producers(log.producers, segment, header, data)
     end = segment.size
-    segment.cut(end)
+    segment.end_at(end)
     segment.deactivate()
     return end == size
 
 
-def _whole_batches(segment: Segment, size: int, reading: Reading) -> Iterator[tuple[BatchHeader, memoryview]]:
+def _whole_batches(
+    segment: Segment, size: int, on_progress: RecoveryProgress
+) -> Iterator[tuple[BatchHeader, memoryview]]:
     """The batches before the first bad one."""
     position = start = 0
     next_offset = segment.base_offset
@@ -216,7 +220,7 @@ def _whole_batches(segment: Segment, size: int, reading: Reading) -> Iterator[tu
     while size - position >= HEADER_BYTES:
         at = position - start
         if at + HEADER_BYTES > len(data):
-            reading(0, at)
+            on_progress(0, at)
             data, start, at = memoryview(segment.file.read(_READ_BYTES, position)), position, 0
         header = BatchHeader._make(HEADER.unpack_from(data, at))
         batch_bytes = header.size
@@ -227,7 +231,7 @@ def _whole_batches(segment: Segment, size: int, reading: Reading) -> Iterator[tu
         if header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
             return
         if at + batch_bytes > len(data):
-            reading(0, at)
+            on_progress(0, at)
             data = memoryview(segment.file.read(max(_READ_BYTES, batch_bytes), position))
             start, at = position, 0
         batch = data[at : at + batch_bytes]
@@ -236,13 +240,13 @@ def _whole_batches(segment: Segment, size: int, reading: Reading) -> Iterator[tu
         yield header, batch
         next_offset = header.last_offset + 1
         position += batch_bytes
-    reading(0, position - start)
+    on_progress(0, position - start)
 
 
-def _open_segments(log: "Log", found: Mapping[str, tuple[int, str, str]], now_ms: int) -> None:
+def _open_segments(log: "Log", files: Mapping[str, tuple[int, str, str]], now_ms: int) -> None:
     disk, directory = log.disk, log.path
-    bases = sorted(offset for offset, suffix, _ in found.values() if suffix == LOG)
-    for name, (offset, suffix, _) in found.items():
+    bases = sorted(offset for offset, suffix, _ in files.values() if suffix == LOG)
+    for name, (offset, suffix, _) in files.items():
         if suffix in SEGMENT_SUFFIXES and offset not in bases:
             disk.remove(f"{directory}/{name}")
     log.segments = [Segment.open(disk, directory, base, log.settings, now_ms) for base in bases]
@@ -252,16 +256,16 @@ def _open_segments(log: "Log", found: Mapping[str, tuple[int, str, str]], now_ms
     log.bases = bases
 
 
-def _mend_indexes(
-    log: "Log", found: Mapping[str, tuple[int, str, str]], recovery_point: int, clean: bool
+def _rebuild_missing_indexes(
+    log: "Log", files: Mapping[str, tuple[int, str, str]], recovery_point: int, clean: bool
 ) -> int | None:
     """Rebuild the missing indexes of segments that recovery will not read.
 
     Returns the base offset of the first segment with a damaged batch, where recovery must begin.
     """
-    count = len(log.segments) if clean else _first_unsure(log.bases, recovery_point)
+    count = len(log.segments) if clean else _first_unverified(log.bases, recovery_point)
     for segment in log.segments[:count]:
-        if not all(offset_name(segment.base_offset, kind) in found for kind in (OFFSET_INDEX, TIME_INDEX)):
+        if not all(offset_name(segment.base_offset, kind) in files for kind in (OFFSET_INDEX, TIME_INDEX)):
             if not segment.size:
                 # A log that was always empty keeps only its segment's file.
                 segment.offset_index.reset()
@@ -283,7 +287,7 @@ def _fill_indexes(segment: Segment) -> None:
 
 def rebuild_indexes(segment: Segment) -> None:
     """Rebuild both indexes from the batch headers. CRCs are not checked."""
-    segment.mended = True
+    segment.indexes_rebuilt = True
     segment.forget_tail()
     segment.offset_index.reset()
     segment.time_index.reset()
@@ -311,23 +315,23 @@ def _load_epochs(log: "Log") -> bool:
 
 def _drop_segments(log: "Log", slot: int) -> None:
     """Remove the segments from `slot` on, durably. The last goes first, so that no crash leaves a gap."""
-    gone = log.segments[slot:]
-    for segment in reversed(gone):
+    dropped = log.segments[slot:]
+    for segment in reversed(dropped):
         segment.file.close()
         segment.remove()
         log.snapshots.remove(segment.base_offset)
     del log.segments[slot:]
-    if gone:
+    if dropped:
         log.truncated()
         log.disk.sync_directory(log.path)
 
 
 def _finish_cleaning(disk: Disk, directory: str, names: list[str]) -> dict[str, tuple[int, str, str]]:
     """Finish or undo interrupted cleanings and deletions, as Kafka does; the log's files after that, by name."""
-    every = {name: found for name in names if (found := parse_offset_name(name))}
-    parsed = {name: found for name, found in every.items() if found[2]}
+    files = {name: parts for name in names if (parts := parse_offset_name(name))}
+    parsed = {name: parts for name, parts in files.items() if parts[2]}
     if not parsed:
-        return every
+        return files
     cleaned = [offset for offset, _, suffix in parsed.values() if suffix == CLEANED]
     swaps = {name: offset for name, (offset, _, temporary) in parsed.items() if temporary == SWAP}
     for name, offset in list(swaps.items()):
@@ -342,16 +346,16 @@ def _finish_cleaning(disk: Disk, directory: str, names: list[str]) -> dict[str, 
     if bases:
         end = _end_of_swap(disk, f"{directory}/{offset_name(bases[-1], LOG)}{SWAP}", bases[-1])
         for name in names:
-            found = parse_offset_name(name)
+            parts = parse_offset_name(name)
             # A cleaned segment without batches ends where it begins.
-            replaced = found is not None and (bases[0] <= found[0] < end or found[0] in bases)
-            if found and found[1] in SEGMENT_SUFFIXES and not found[2] and replaced:
+            replaced = parts is not None and (bases[0] <= parts[0] < end or parts[0] in bases)
+            if parts and parts[1] in SEGMENT_SUFFIXES and not parts[2] and replaced:
                 disk.remove(f"{directory}/{name}")
     # Rename the `.log` first: once its `.swap` is gone, the other swaps belong to the segment already in place.
     for name in sorted(swaps, key=lambda name: parsed[name][1] != LOG):
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP)}")
-    left = ((name, parse_offset_name(name)) for name in disk.list(directory))
-    return {name: found for name, found in left if found and not found[2]}
+    remaining = ((name, parse_offset_name(name)) for name in disk.list(directory))
+    return {name: parts for name, parts in remaining if parts and not parts[2]}
 
 
 def _end_of_swap(disk: Disk, path: str, base_offset: int) -> int:

@@ -37,8 +37,8 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
 
 def remove_deleted(log: "Log", now_ms: int) -> int:
     """Remove the files of deleted segments whose delay has passed."""
-    due = [segment for due_ms, segment in log.due if due_ms <= now_ms]
-    log.due = [each for each in log.due if each[0] > now_ms]
+    due = [segment for due_ms, segment in log.pending_removals if due_ms <= now_ms]
+    log.pending_removals = [entry for entry in log.pending_removals if entry[0] > now_ms]
     for segment in due:
         segment.remove()
     return len(due)
@@ -54,7 +54,7 @@ def advance_start_offset(log: "Log", offset: int) -> bool:
         return False
     log.start_offset = offset
     log.epochs.truncate_start(offset)
-    log.note_epochs()
+    log.stage_epoch_checkpoint()
     return True
 
 
@@ -63,12 +63,12 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
     if offset >= log.end_offset:
         # A leader that wrote nothing may have left an epoch entry.
         log.epochs.truncate_end(log.end_offset)
-        log.note_epochs()
+        log.stage_epoch_checkpoint()
         return False
     if offset < log.bases[0]:
         restart_at(log, offset, now_ms)
         return True
-    _lower_points(log, offset)
+    _lower_checkpoints(log, offset)
     log.truncated()
     slot = bisect_right(log.bases, offset) - 1
     # Remove the last segment first, so that no crash leaves a gap.
@@ -85,7 +85,7 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
     if log.high_watermark > offset:
         log.high_watermark = offset
     log.epochs.truncate_end(offset)
-    log.note_epochs()
+    log.stage_epoch_checkpoint()
     rebuild_producers(log, offset, now_ms)
     log.disk.sync_directory(log.path)
     return True
@@ -93,7 +93,7 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
 
 def restart_at(log: "Log", offset: int, now_ms: int) -> None:
     """Drop everything and begin again at `offset`."""
-    _lower_points(log, offset)
+    _lower_checkpoints(log, offset)
     log.truncated()
     for segment in reversed(log.segments):
         segment.remove()
@@ -105,14 +105,14 @@ def restart_at(log: "Log", offset: int, now_ms: int) -> None:
     log.producers.end_offset = offset
     log.begin_segment(offset, now_ms)
     log.epochs.clear()
-    log.note_epochs()
+    log.stage_epoch_checkpoint()
     log.start_offset = log.end_offset = log.recovery_point = offset
     if log.high_watermark != offset:
         log.high_watermark = offset
     log.disk.sync_directory(log.path)
 
 
-def _lower_points(log: "Log", offset: int) -> None:
+def _lower_checkpoints(log: "Log", offset: int) -> None:
     # Lower the checkpoints on the disk first. Otherwise records appended after the truncation would lie below the old
     # recovery point, and not be checked after a crash, or below the cleaner's old offset, and never be cleaned.
     cleaned = log.cleaner_offset is not None and offset < log.cleaner_offset
@@ -137,14 +137,14 @@ def _delete(log: "Log", now_ms: int, deletable: Callable[[Segment, Segment | Non
         return 0
     if count == len(log.segments):
         log.roll(now_ms)
-    gone = log.segments[:count]
+    deleted = log.segments[:count]
     advance_start_offset(log, max(log.start_offset, log.segments[count].base_offset))
     del log.segments[:count]
     del log.bases[:count]
-    for segment in gone:
+    for segment in deleted:
         segment.rename(DELETED)
         log.snapshots.remove(segment.base_offset)
-        log.due.append((now_ms + log.settings.file_delete_delay_ms, segment))
+        log.pending_removals.append((now_ms + log.settings.file_delete_delay_ms, segment))
     log.directory_dirty = True
     return count
 

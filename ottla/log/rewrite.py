@@ -1,8 +1,8 @@
 """The checks and changes that only some topics' settings ask of a batch: keys, timestamps, LogAppendTime, codec.
 
 Rules:
-- `revise` is called only if `always_revises` says so, if the batch claims LogAppendTime, or if its maximum timestamp is
-  too late.
+- `rewrite_batch` is called only if `rewrites_every_batch` says so, if the batch claims LogAppendTime, or if its
+  maximum timestamp is too late.
 - Single records are checked only where a setting needs it: keys on a compacted topic, and timestamps if
   `message.timestamp.before.max.ms` is set or the batch's maximum timestamp is too late. Otherwise the header, which the
   CRC covers, is trusted (decision 0342).
@@ -30,8 +30,8 @@ RECORDS_MAX = 100_000
 _PLAIN_BYTES_MAX = 16 << 20
 
 
-def always_revises(settings: LogSettings) -> bool:
-    """Must every batch of a topic with these settings pass through `revise`?"""
+def rewrites_every_batch(settings: LogSettings) -> bool:
+    """Must every batch of a topic with these settings pass through `rewrite_batch`?"""
     return (
         "compact" in settings.cleanup_policy
         or settings.log_append_time
@@ -40,7 +40,7 @@ def always_revises(settings: LogSettings) -> bool:
     )
 
 
-def revise(data: Buffer, settings: LogSettings, now_ms: int, *, from_client: bool) -> Buffer:
+def rewrite_batch(data: Buffer, settings: LogSettings, now_ms: int, *, from_client: bool) -> Buffer:
     """The batch in the form that the topic's settings ask for; KafkaError if they do not allow it."""
     header = header_at(data)
     codec = codec_of(header.attributes)
@@ -63,7 +63,7 @@ def revise(data: Buffer, settings: LogSettings, now_ms: int, *, from_client: boo
     if target is None and attributes == header.attributes and max_timestamp == header.max_timestamp:
         return data
     level = settings.level(target) if target is not None else None
-    revised = rewrite(
+    rewritten = rewrite(
         data,
         header,
         attributes=attributes,
@@ -72,12 +72,12 @@ def revise(data: Buffer, settings: LogSettings, now_ms: int, *, from_client: boo
         level=level,
         bytes_max=_bytes_max(settings),
     )
-    if target is not None and len(revised) > settings.max_message_bytes:
+    if target is not None and len(rewritten) > settings.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {len(revised)} bytes as {target.name.lower()}, the limit is {settings.max_message_bytes}",
+            f"the batch has {len(rewritten)} bytes as {target.name.lower()}, the limit is {settings.max_message_bytes}",
         )
-    return revised
+    return rewritten
 
 
 def _bytes_max(settings: LogSettings) -> int:

@@ -3,8 +3,8 @@
 Rules:
 - A client sends one batch with base offset 0; a coordinator may append several, one by one.
 - Only cheap checks look at the records: their number must be possible for their bytes, the first record must be well
-  formed, and compressed records must begin like a stream of their codec (decision 0342). `revise` checks all records
-  where a topic's settings ask for it.
+  formed, and compressed records must begin like a stream of their codec (decision 0342). `rewrite_batch` checks all
+  records where a topic's settings ask for it.
 """
 
 import struct
@@ -34,20 +34,20 @@ _MAGIC_END = 17
 _CODEC_MASK = 7
 _CODEC_MAX = 4
 #: Where the first record's length ends if it takes one byte, two, or three.
-_ONE_END = HEADER_BYTES + 1
-_TWO_END = HEADER_BYTES + 2
-_THREE_END = HEADER_BYTES + 3
+_ONE_BYTE_LENGTH_END = HEADER_BYTES + 1
+_TWO_BYTE_LENGTH_END = HEADER_BYTES + 2
+_THREE_BYTE_LENGTH_END = HEADER_BYTES + 3
 #: The length byte (zigzag) of the smallest record.
 _LENGTH_MIN = (RECORD_BYTES_MIN - 1) << 1
 #: Compressed batches hardly ever hold more records per byte than this.
-_RECORDS_A_BYTE = 8
+_RECORDS_PER_BYTE = 8
 #: The most bytes that are decompressed to check whether a batch can hold its records.
-_LOOK_BYTES_MAX = 8 << 20
+_PROBE_BYTES_MAX = 8 << 20
 #: The first bytes of a stream, by codec id; raw snappy may begin with any bytes.
-_BEGINS = (b"", b"\x1f\x8b", b"", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")
+_STREAM_MAGIC = (b"", b"\x1f\x8b", b"", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd")
 
 
-def unpack_short(data: Buffer) -> Fields:
+def unpack_padded(data: Buffer) -> Fields:
     """Unpack a batch that ends before the six bytes do. Raises INVALID_RECORD if it ends within its header."""
     if len(data) < HEADER_BYTES:
         raise invalid("there is no whole batch to append")
@@ -83,21 +83,21 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
         if sequence < 0 <= producer_id:
             raise RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch of producer {producer_id} has sequence {sequence}")
         if codec:
-            _check_packed(data, size, codec, count)
+            _check_compressed(data, size, codec, count)
             return
         # The fast path: a length of one to three bytes, attributes, and two deltas of 0 begin nearly every batch.
         if b0 > 127 > b1 and not b34 and not b0 & 1:
-            end = _TWO_END + ((b1 << 7 | b0 & 127) >> 1)
+            end = _TWO_BYTE_LENGTH_END + ((b1 << 7 | b0 & 127) >> 1)
         elif _LENGTH_MIN <= b0 < 128 and b34 < 256 and not b2 and not b0 & 1:
-            end = _ONE_END + (b0 >> 1)
+            end = _ONE_BYTE_LENGTH_END + (b0 >> 1)
         elif b0 > 127 < b1 and b2 < 128 and not (b34 & 255 or b5 or b0 & 1):
-            end = _THREE_END + ((b2 << 14 | (b1 & 127) << 7 | b0 & 127) >> 1)
+            end = _THREE_BYTE_LENGTH_END + ((b2 << 14 | (b1 & 127) << 7 | b0 & 127) >> 1)
         else:
             end = _check_first(data, size)
         if count * RECORD_BYTES_MIN > size - HEADER_BYTES:
-            raise _not_borne_out(f"{count} records do not fit into {size - HEADER_BYTES} bytes")
+            raise _header_mismatch(f"{count} records do not fit into {size - HEADER_BYTES} bytes")
         if end != size and (end > size or count == 1):
-            raise _not_borne_out(f"the first of {count} records ends at byte {end} of {size}")
+            raise _header_mismatch(f"the first of {count} records ends at byte {end} of {size}")
 
 
 def _other_magic(magic: int) -> KafkaError:
@@ -111,32 +111,32 @@ def _check_first(data: Buffer, size: int) -> int:
     try:
         return record_end(memoryview(data)[:size], HEADER_BYTES)
     except (IndexError, ValueError) as error:
-        raise _not_borne_out(f"the first record is cut off or malformed: {error}") from error
+        raise _header_mismatch(f"the first record is cut off or malformed: {error}") from error
 
 
-def _check_packed(data: Buffer, size: int, codec: int, count: int) -> None:
+def _check_compressed(data: Buffer, size: int, codec: int, count: int) -> None:
     """Check that the body begins like its codec and can hold as many records as the header claims."""
-    begin = _BEGINS[codec]
+    begin = _STREAM_MAGIC[codec]
     if data[HEADER_BYTES : HEADER_BYTES + len(begin)] != begin:
         # Apache Kafka's code for a failing decoder.
         raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch is not of the codec that it claims")
-    if count > _RECORDS_A_BYTE * (size - HEADER_BYTES):
+    if count > _RECORDS_PER_BYTE * (size - HEADER_BYTES):
         # Rare enough to decompress as many bytes as these records need at least.
         needed = count * RECORD_BYTES_MIN
         if needed > WALK_BYTES_MAX:
-            raise _not_borne_out(f"{count} records in {size} bytes are too many, send fewer at once")
+            raise _header_mismatch(f"{count} records in {size} bytes are too many, send fewer at once")
         # If these bytes are there, trust the header for the rest, which would cost 60 ms of the loop's time.
-        needed = min(needed, _LOOK_BYTES_MAX)
+        needed = min(needed, _PROBE_BYTES_MAX)
         plain, _ = decompress_some(codec_of(codec), memoryview(data)[HEADER_BYTES:size], needed)
         if len(plain) < needed:
-            raise _not_borne_out(f"{count} records do not fit into {len(plain)} bytes")
+            raise _header_mismatch(f"{count} records do not fit into {len(plain)} bytes")
 
 
-def _not_borne_out(why: str) -> RefusedBatch:
+def _header_mismatch(why: str) -> RefusedBatch:
     return RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch's records do not bear out its header: {why}")
 
 
-def single(data: Buffer, size: int) -> Buffer:
+def only_batch(data: Buffer, size: int) -> Buffer:
     """The only batch in `data`, without a partial batch that may follow it."""
     rest = len(data) - size
     if size < LENGTH_END + _OVERHEAD_BYTES:
@@ -172,7 +172,7 @@ def append_several(log: "Log", data: Buffer, leader_epoch: int, now_ms: int, tra
             )
         )
         position += size
-    latest = max(each.max_timestamp for each in results)
+    latest = max(result.max_timestamp for result in results)
     return Appended(results[0].base_offset, results[-1].last_offset, results[0].log_append_time_ms, latest, False)
 
 

@@ -92,7 +92,7 @@ class FollowedPartition(HostedReplica):
                     before = log.end_offset
                     log.append(records, leader_epoch=effect.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
                     if log.must_flush:
-                        log.hold(before)
+                        log.limit_visible_end(before)
                 case FollowLeader():
                     self.follow_leader(effect.high_watermark, effect.log_start_offset)
                 case Truncate():

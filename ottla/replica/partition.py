@@ -172,7 +172,7 @@ class Partition(HostedReplica):
             transaction_version=transaction_version,
         )
         if log.must_flush:
-            log.hold(before)
+            log.limit_visible_end(before)
         elif machine is None:
             if self.waiting and self.on_readable is not None:
                 self.on_readable(self)

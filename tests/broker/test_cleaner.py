@@ -268,7 +268,7 @@ class _Candidate:
     def __init__(self, name: str, ratio: float | None, *, due: bool = True, policy: str = "compact") -> None:
         self.tp, self.log, self.path, self.closed = TopicPartition(name, 0), self, f"/d/{name}-0", False
         self.settings = SimpleNamespace(cleanup_policy=frozenset(policy.split(",")))
-        self.ratio, self.due = ratio, due
+        self.ratio, self.pending_removals = ratio, due
 
 
 def _cleaner(hosted: Any = None, now_ms: int = 0, log_dirs: Any = None) -> cleaner.Cleaner:
@@ -298,7 +298,7 @@ def test_the_dirtiest_log_that_is_due_is_cleaned(
 ) -> None:
     plan_of = SimpleNamespace(
         cleanable=lambda log, _: None if log.ratio is None else SimpleNamespace(ratio=log.ratio),
-        is_due=lambda _, log: log.due,
+        is_due=lambda _, log: log.pending_removals,
     )
     monkeypatch.setattr(cleaner, "plan", plan_of)
     hosted = {each.tp: each for each in logs}

@@ -28,7 +28,7 @@ from ottla.kernel.error import KafkaError, OttlaError
 from ottla.log import checkpoint
 from ottla.log.producer import snapshot
 from ottla.log.producer.marker import read_marker
-from ottla.log.producer.producer import ProducerStateEntry, Sent
+from ottla.log.producer.producer import ProducerStateEntry, SentBatch
 from ottla.log.segment.aborted import read_entries
 from ottla.log.segment.index import OffsetIndex, TimeIndex
 from ottla.raft.checkpoint import BrokenCheckpoint, Membership, decode_checkpoint, encode_checkpoint
@@ -336,7 +336,7 @@ def _in_file(data: bytes) -> None:
 def _files() -> Decoders:
     """The small files beside the logs."""
     producers = ProducerStateEntry()
-    producers.sent.append(Sent(3, 7, 2, _NOW_MS))
+    producers.sent.append(SentBatch(3, 7, 2, _NOW_MS))
     yield Decoder("producer snapshot", [snapshot.encode({5: producers})], _sealed_snapshot, (snapshot.CorruptSnapshot,))
     numbers = b"".join(at.to_bytes(4, "big") for at in range(1, 41))
     disk = SimDisk(Random(1))

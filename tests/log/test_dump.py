@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.host.disk import HostDisk
-from ottla.log.dump.decoder import DECODERS, as_json, reading
+from ottla.log.dump.decoder import DECODERS, as_json, decode_as
 from ottla.log.dump.dump_index import Complaints, CorruptIndex
 from ottla.log.dump.dump_log import DumpOptions, dump
 from ottla.log.log import Log, LogSettings
@@ -148,7 +148,9 @@ def test_keys_and_values_are_read_by_the_decoders_of_apaches_tool(tmp_path: Path
     log.append(build([(1, b"\xff\xff\xff\xfe", b"\0\0\0\0\0\0\1\0", [])]), leader_epoch=0, now_ms=1)
     log.close()
     path = f"{tmp_path}/n-0/00000000000000000000.log"
-    options = DumpOptions(print_data_log=True, skip_record_metadata=True, show=reading("IntegerDecoder", "LongDecoder"))
+    options = DumpOptions(
+        print_data_log=True, skip_record_metadata=True, show=decode_as("IntegerDecoder", "LongDecoder")
+    )
     assert list(dump(HostDisk(), path, options))[-1] == "| key: -2 payload: 256"
 
 

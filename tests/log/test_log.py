@@ -242,7 +242,7 @@ def test_a_marker_that_is_not_flushed_decides_no_transaction(disk: SimDisk) -> N
         _append(log, _idempotent(0 if not start else 2, 2, transactional=True))
         log.flush(_NOW)
         _append(log, _marker(commit=True), origin=Origin.COORDINATOR)
-        log.hold(start + 2)
+        log.limit_visible_end(start + 2)
         assert log.last_stable_offset == start == log.last_stable_offset
         log.flush(_NOW)
         assert log.last_stable_offset == start + 3 == log.end_offset
@@ -420,9 +420,9 @@ def test_what_is_held_back_is_shown_when_it_is_synced(disk: SimDisk) -> None:
     log.flush(_NOW)
     for _ in range(2):
         before = log.end_offset
-        log.hold(before)
+        log.limit_visible_end(before)
         _append(log, _batch(2))
-        log.hold(log.end_offset)
+        log.limit_visible_end(log.end_offset)
         assert (log.high_watermark, log.last_stable_offset) == (before, before)
         log.sync()
         log.synced(log.end_offset, _NOW)

@@ -172,7 +172,7 @@ def test_a_look_up_decompresses_little_in_a_step(disk: SimDisk, codec: Codec, mo
     monkeypatch.setattr(walk, "decompress_some", counted)
     look = lookup.offset_for_timestamp(log, _NOW + 1, log.end_offset)
     asked: list[lookup.Unpack] = []
-    found: lookup.Found = None
+    found: lookup.LookupResult = None
     while True:
         try:
             unpack = next(look)

@@ -101,7 +101,7 @@ def test_what_is_read_of_a_log_that_is_cut_is_no_more_than_there_is() -> None:
     log.active.file.truncate(log.active.size - 1)
     size = sum(segment.file.size() for segment in log.segments)
     log.discard()
-    Log.open(disk, "/t-0", _SETTINGS, now_ms=_NOW_MS, reading=opening.reading)
+    Log.open(disk, "/t-0", _SETTINGS, now_ms=_NOW_MS, on_progress=opening.add_bytes)
     assert opening.bytes_total == size
     assert 0 < opening.bytes_read < size
 

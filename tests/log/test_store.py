@@ -416,7 +416,7 @@ def _check_many(store: Store, topic: str, end_offset: int) -> None:
 @pytest.fixture
 def together(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few logs count as many."""
-    monkeypatch.setattr(closing, "TOGETHER_MIN", 2)
+    monkeypatch.setattr(closing, "VOLUME_SYNC_LOGS_MIN", 2)
 
 
 @pytest.mark.usefixtures("together")

@@ -239,7 +239,7 @@ class LogDirs:
 
     def resume(self) -> None:
         """Restart the moves that the last run did not finish."""
-        for tp, path in self._store.unfinished.items():
+        for tp, path in self._store.unfinished_moves.items():
             if self.move(tp, path) is not ErrorCode.NONE:
                 _log.warning("%s does not move to %s any more", tp, path)
 
@@ -257,7 +257,7 @@ class LogDirs:
         replica = self._leadership().hosted.get(tp)
         future = store.future(tp)
         if future is not None and future[1] != path:
-            store.drop_move(tp)
+            store.cancel_move(tp)
             future = None
         if replica is None:
             try:
@@ -283,7 +283,7 @@ class LogDirs:
             return
         if replica is None:
             _log.warning("%s does not move to %s: this node has no replica of it any more", tp, found[1])
-            store.drop_move(tp)
+            store.cancel_move(tp)
             return
         source = replica.log
         again = partial(self._copy, tp, future)
@@ -311,7 +311,7 @@ class LogDirs:
             self._failed_copy(tp, future, error)
         except KafkaError as error:
             _log.error("%s cannot be moved: %s", tp, error)
-            store.drop_move(tp)
+            store.cancel_move(tp)
 
     def _piece(self, replica: HostedReplica, future: Log) -> None:
         """Copy up to `_PIECE_BYTES` from the end of the future log."""
@@ -331,7 +331,7 @@ class LogDirs:
     def _failed_copy(self, tp: TopicPartition, future: Log, error: OSError) -> None:
         _log.error("%s cannot be moved: %s", tp, error)
         if error.errno in _NO_FAILURES:
-            self._store.drop_move(tp)
+            self._store.cancel_move(tp)
             return
         # The error's path shows which of the two directories failed; without a path assume the one being written.
         name = error.filename if isinstance(error.filename, str) else ""

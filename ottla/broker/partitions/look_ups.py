@@ -16,7 +16,7 @@ from functools import partial
 
 from ottla.broker.call.reply import Wait
 from ottla.kernel.error import KafkaError
-from ottla.log.lookup import Found, Lookup, Unpack
+from ottla.log.lookup import Lookup, LookupResult, Unpack
 
 
 class LookUps:
@@ -28,7 +28,7 @@ class LookUps:
         self._busy = False
         self._waiting: deque[Callable[[], None]] = deque()
 
-    def steps(self, look: Lookup) -> Generator[Wait | None, None, Found]:
+    def steps(self, look: Lookup) -> Generator[Wait | None, None, LookupResult]:
         """The steps of a look-up, for `in_turns`."""
         held: Unpack | None = None
         try:
@@ -53,7 +53,7 @@ class LookUps:
             if held is not None:
                 self._free()
 
-    def run(self, look: Lookup, done: Callable[[Found | KafkaError], None], stopped: Callable[[], bool]) -> None:
+    def run(self, look: Lookup, done: Callable[[LookupResult | KafkaError], None], stopped: Callable[[], bool]) -> None:
         """Run the steps in turns of the loop; call `done` at the end, or never once `stopped` returns True."""
         work = self.steps(look)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.validators import duration_ms
-from ottla.log.lookup import Found, Lookup, offset_for_timestamp
+from ottla.log.lookup import Lookup, LookupResult, offset_for_timestamp
 from ottla.replica.partition import Partition
 from ottla.share.partition import Limits, SharePartition, Write
 from ottla.share.state import UNSET_OFFSET, SharePartitionKey, StateBatch
@@ -101,7 +101,7 @@ class ShareLeader:
             return found(end)
         since_ms = self._runtime.clock.now_ms() - duration_ms(reset.partition(":")[2])
 
-        def looked(record: Found | KafkaError) -> None:
+        def looked(record: LookupResult | KafkaError) -> None:
             if isinstance(record, KafkaError):
                 self.error = record
                 self._shares.drop(self.key)

@@ -32,7 +32,7 @@ from ottla.wire.codec import Codec, compress, decompress
 from ottla.wire.varint import decode_varint, encode_varint
 
 
-class Raw(NamedTuple):
+class RawRecord(NamedTuple):
     """A record's place in its batch's body, and the fields that the cleaner reads."""
 
     start: int
@@ -45,7 +45,7 @@ class Raw(NamedTuple):
     has_value: bool
 
 
-class Verdict(NamedTuple):
+class BatchRetention(NamedTuple):
     """The decisions about a batch that do not depend on its records."""
 
     #: Drop all its records.
@@ -53,10 +53,10 @@ class Verdict(NamedTuple):
     #: Keep the header when no record is left: it has a producer's last sequence, or the end of the cleaned section.
     keeps_empty: bool
     #: The batch is the marker of a transaction that has no records left.
-    ends_nothing: bool = False
+    is_empty_marker: bool = False
 
 
-def raw_records(body: bytes, count: int) -> Iterator[Raw]:
+def raw_records(body: bytes, count: int) -> Iterator[RawRecord]:
     """The records of an uncompressed body, undecoded. Raises INVALID_RECORD unless they are `count` whole records."""
     position = 0
     end = len(body)
@@ -79,7 +79,7 @@ def raw_records(body: bytes, count: int) -> Iterator[Raw]:
             if position + max(0, value_bytes) > record_end:
                 raise ValueError("a record's fields do not fit into its length")
             position = record_end
-            yield new(Raw, (start, record_end, rest, timestamp_delta, offset_delta, key, value_bytes >= 0))
+            yield new(RawRecord, (start, record_end, rest, timestamp_delta, offset_delta, key, value_bytes >= 0))
     except (IndexError, ValueError) as error:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"a record is cut off or malformed: {error}") from error
     if position != end:
@@ -92,29 +92,34 @@ def body_of(header: BatchHeader, data: Buffer) -> bytes:
 
 
 def clean_batch(
-    header: BatchHeader, data: Buffer, latest: OffsetMap, verdict: Verdict, now_ms: int, delete_retention_ms: int
+    header: BatchHeader,
+    data: Buffer,
+    latest: OffsetMap,
+    retention: BatchRetention,
+    now_ms: int,
+    delete_retention_ms: int,
 ) -> Buffer | None:
     """The cleaned batch: `data` itself, a new batch, or None to drop it."""
-    if verdict.discards or not header.count:
-        return empty_batch(header, data) if verdict.keeps_empty else None
+    if retention.discards or not header.count:
+        return empty_batch(header, data) if retention.keeps_empty else None
     horizon_ms = header.base_timestamp if header.attributes & DELETE_HORIZON else None
     body = body_of(header, data)
     if header.is_control:
         kept = list(raw_records(body, header.count))
     else:
         keeps_deletes = horizon_ms is None or now_ms < horizon_ms
-        kept = [each for each in raw_records(body, header.count) if _stays(header, each, latest, keeps_deletes)]
+        kept = [record for record in raw_records(body, header.count) if _is_kept(header, record, latest, keeps_deletes)]
     if not kept:
-        return empty_batch(header, data) if verdict.keeps_empty else None
-    wants_horizon = verdict.ends_nothing or not all(each.has_value for each in kept)
+        return empty_batch(header, data) if retention.keeps_empty else None
+    wants_horizon = retention.is_empty_marker or not all(record.has_value for record in kept)
     if horizon_ms is None and wants_horizon:
-        return _rebuilt(header, body, kept, now_ms + delete_retention_ms)
+        return _rebuild(header, body, kept, now_ms + delete_retention_ms)
     if len(kept) == header.count:
         return data
-    return _rebuilt(header, body, kept, None)
+    return _rebuild(header, body, kept, None)
 
 
-def _stays(header: BatchHeader, record: Raw, latest: OffsetMap, keeps_deletes: bool) -> bool:
+def _is_kept(header: BatchHeader, record: RawRecord, latest: OffsetMap, keeps_deletes: bool) -> bool:
     offset = header.base_offset + record.offset_delta
     if offset > latest.latest_offset:
         return True
@@ -124,22 +129,27 @@ def _stays(header: BatchHeader, record: Raw, latest: OffsetMap, keeps_deletes: b
     return offset >= latest.get(record.key) and (record.has_value or keeps_deletes)
 
 
-def _rebuilt(header: BatchHeader, body: bytes, kept: list[Raw], horizon_ms: int | None) -> bytes:
+def _rebuild(header: BatchHeader, body: bytes, kept: list[RawRecord], horizon_ms: int | None) -> bytes:
     attributes, base_timestamp = header.attributes, header.base_timestamp
     if horizon_ms is None:
-        parts = [body[each.start : each.end] for each in kept]
+        parts = [body[record.start : record.end] for record in kept]
     else:
         attributes |= DELETE_HORIZON
         parts = []
-        for each in kept:
-            delta = encode_varint(base_timestamp + each.timestamp_delta - horizon_ms)
+        for record in kept:
+            delta = encode_varint(base_timestamp + record.timestamp_delta - horizon_ms)
             # The byte before the timestamp is the record's attributes; none is in use.
-            parts += (encode_varint(1 + len(delta) + each.end - each.rest), b"\0", delta, body[each.rest : each.end])
+            parts += (
+                encode_varint(1 + len(delta) + record.end - record.rest),
+                b"\0",
+                delta,
+                body[record.rest : record.end],
+            )
         base_timestamp = horizon_ms
     if header.is_log_append_time:
         max_timestamp = header.max_timestamp
     else:
-        max_timestamp = header.base_timestamp + max(each.timestamp_delta for each in kept)
+        max_timestamp = header.base_timestamp + max(record.timestamp_delta for record in kept)
     return assemble(
         header.base_offset,
         header.partition_leader_epoch,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Buffer, Disk, File
-from ottla.log.cleaning.batch import Verdict, body_of, clean_batch, raw_records
+from ottla.log.cleaning.batch import BatchRetention, body_of, clean_batch, raw_records
 from ottla.log.cleaning.offset_map import OffsetMap
 from ottla.log.cleaning.plan import CleaningSource, group
 from ottla.log.cleaning.transaction import CleanedTransactions
@@ -65,13 +65,13 @@ class Job(NamedTuple):
 def plan(log: "Log", first_dirty_offset: int, end_offset: int, now_ms: int, *, keys_max: int, buffer_bytes: int) -> Job:
     """The job that cleans a log, in its present state, up to `end_offset`."""
     settings = log.settings
-    below = [segment for segment in log.segments[:-1] if segment.base_offset < end_offset]
+    segments = [segment for segment in log.segments[:-1] if segment.base_offset < end_offset]
     return Job(
         directory=log.path,
         generation=log.generation,
         sources=[
             CleaningSource(each.base_offset, each.size, each.offset_index.file_bytes, each.time_index.file_bytes)
-            for each in below
+            for each in segments
         ],
         first_dirty_offset=first_dirty_offset,
         end_offset=end_offset,
@@ -126,7 +126,7 @@ class Cleaning:
         job, latest = self._job, self._latest
         transactions = CleanedTransactions(job.aborted)
         slot = max(
-            (slot for slot, each in enumerate(job.sources) if each.base_offset <= job.first_dirty_offset), default=0
+            (slot for slot, source in enumerate(job.sources) if source.base_offset <= job.first_dirty_offset), default=0
         )
         for header, data in self._batches(job.sources[slot:]):
             if header.last_offset < job.first_dirty_offset:
@@ -175,23 +175,23 @@ class Cleaning:
         self, header: BatchHeader, data: Buffer, target: Segment, transactions: CleanedTransactions
     ) -> Buffer | None:
         job = self._job
-        ends_nothing = False
+        is_empty_marker = False
         if header.is_control:
-            ends_nothing, aborted = transactions.ended(header, data)
+            is_empty_marker, aborted = transactions.ended(header, data)
             if aborted is not None:
                 target.transaction_index.append(aborted)
-            discards = ends_nothing and header.has_delete_horizon and header.base_timestamp <= job.now_ms
+            discards = is_empty_marker and header.has_delete_horizon and header.base_timestamp <= job.now_ms
         else:
             discards = transactions.is_aborted(header)
         keeps_empty = self._is_last_of_producer(header) or header.last_offset + 1 == job.end_offset
-        verdict = Verdict(discards, keeps_empty, ends_nothing)
-        return clean_batch(header, data, self._latest, verdict, job.now_ms, job.delete_retention_ms)
+        retention = BatchRetention(discards, keeps_empty, is_empty_marker)
+        return clean_batch(header, data, self._latest, retention, job.now_ms, job.delete_retention_ms)
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        found = self._last_offsets.get(header.producer_id)
-        if found is None:
+        last = self._last_offsets.get(header.producer_id)
+        if last is None:
             return False
-        last_offset, epoch = found
+        last_offset, epoch = last
         if last_offset >= 0:
             return header.last_offset == last_offset
         # Only a marker is left of this producer; its epoch identifies it.
@@ -225,9 +225,9 @@ class Cleaning:
 
     def _batches_of(self, file: File, path: str, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         position = 0
-        wanted = self._job.buffer_bytes
+        chunk_bytes = self._job.buffer_bytes
         while position < end:
-            view = memoryview(file.read(min(wanted, end - position), position))
+            view = memoryview(file.read(min(chunk_bytes, end - position), position))
             self.bytes_read += len(view)
             self._pace(len(view))
             whole = 0
@@ -237,10 +237,10 @@ class Cleaning:
                 whole = at + header.size
             if whole:
                 position += whole
-                wanted = self._job.buffer_bytes
+                chunk_bytes = self._job.buffer_bytes
                 continue
             # Not one whole batch: it is larger than the buffer, or damaged.
             needed = PREFIX.unpack_from(view)[1] + LENGTH_END if len(view) >= PREFIX.size else 0
-            if not wanted < needed <= end - position:
+            if not chunk_bytes < needed <= end - position:
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} has no whole batch at {position}")
-            wanted = needed
+            chunk_bytes = needed

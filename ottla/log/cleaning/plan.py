@@ -74,9 +74,9 @@ def cleanable(log: "Log", now_ms: int) -> Cleanable | None:
     )
 
 
-def is_due(found: Cleanable, log: "Log") -> bool:
+def is_due(cleanable_part: Cleanable, log: "Log") -> bool:
     """Is a cleaning worth the work or overdue?"""
-    return found.overdue or found.ratio > log.settings.min_cleanable_dirty_ratio
+    return cleanable_part.overdue or cleanable_part.ratio > log.settings.min_cleanable_dirty_ratio
 
 
 def _first_uncleanable(log: "Log", first_slot: int, now_ms: int) -> int:

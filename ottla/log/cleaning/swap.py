@@ -39,7 +39,7 @@ def swap(log: "Log", job: Job, bases: list[int], now_ms: int) -> bool:
     log.bases[slot : slot + len(old)] = [base_offset]
     log.directory_dirty = True
     for segment in old:
-        log.due.append((now_ms + log.settings.file_delete_delay_ms, segment))
+        log.pending_removals.append((now_ms + log.settings.file_delete_delay_ms, segment))
         if segment is not old[0]:
             log.snapshots.remove(segment.base_offset)
     return True
@@ -49,8 +49,8 @@ def discard(disk: Disk, directory: str) -> None:
     """Remove the files of a cleaning that failed."""
     if disk.is_directory(directory):
         for name in disk.list(directory):
-            found = parse_offset_name(name)
-            if found and found[2] == CLEANED:
+            parts = parse_offset_name(name)
+            if parts and parts[2] == CLEANED:
                 disk.remove(f"{directory}/{name}")
 
 

@@ -25,7 +25,7 @@ class CleanedTransactions:
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         #: The aborted transactions that begin later in the log, by first offset.
-        self._coming = deque(sorted(aborted, key=lambda each: each.first_offset))
+        self._coming = deque(sorted(aborted, key=lambda transaction: transaction.first_offset))
         #: Producer id -> the aborted transaction that the pass is inside of.
         self._aborted: dict[int, AbortedTransaction] = {}
         #: The producers in `_aborted` with a batch of that transaction.
@@ -55,13 +55,13 @@ class CleanedTransactions:
             return False, None
         producer_id = header.producer_id
         if not marker.aborted:
-            left = producer_id in self._committed
+            has_batches = producer_id in self._committed
             self._committed.discard(producer_id)
-            return not left, None
+            return not has_batches, None
         transaction = self._aborted.pop(producer_id, None)
-        left = producer_id in self._seen
+        has_batches = producer_id in self._seen
         self._seen.discard(producer_id)
-        return (False, transaction) if transaction is not None and left else (True, None)
+        return (False, transaction) if transaction is not None and has_batches else (True, None)
 
     def _advance(self, offset: int) -> None:
         while self._coming and self._coming[0].first_offset <= offset:

@@ -17,7 +17,7 @@ from ottla.log.log import Log
 from ottla.log.path import EPOCHS
 
 #: From this many logs on, a directory's logs are synced together.
-TOGETHER_MIN = 64
+VOLUME_SYNC_LOGS_MIN = 64
 
 _Result = TypeVar("_Result")
 
@@ -34,29 +34,33 @@ def close_logs(logs: Iterable[tuple[Log, Directory]], pool: Executor | None) -> 
             if durability.begin_close(log):
                 begun.setdefault(directory, []).append(log)
             else:
-                durability.let_go(log)
+                durability.close_files(log)
         except OSError as error:
             failed.append(error)
     together = [
-        (directory, _on(pool, partial(sync_together, directory, of_one)))
-        for directory, of_one in begun.items()
-        if len(of_one) >= TOGETHER_MIN
+        (directory, _submit(pool, partial(sync_volume_of, directory, directory_logs)))
+        for directory, directory_logs in begun.items()
+        if len(directory_logs) >= VOLUME_SYNC_LOGS_MIN
     ]
     for directory, done in together:
         if done.result():
             for log in begun.pop(directory):
-                durability.let_go(log)
-    alone = [(log, _on(pool, partial(durability.sync_closed, log))) for of_one in begun.values() for log in of_one]
+                durability.close_files(log)
+    alone = [
+        (log, _submit(pool, partial(durability.sync_closed, log)))
+        for directory_logs in begun.values()
+        for log in directory_logs
+    ]
     for log, synced in alone:
         failure = synced.exception()
         if failure is None:
-            durability.let_go(log)
+            durability.close_files(log)
         else:
             failed.append(failure)
     return failed
 
 
-def sync_together(directory: Directory, logs: Sequence[Log]) -> bool:
+def sync_volume_of(directory: Directory, logs: Sequence[Log]) -> bool:
     """Sync logs of one directory that are being closed by syncing its volume. May run on a thread.
 
     False if the volume does not support that or the sync failed: then every log is as dirty as before and must be
@@ -69,9 +73,9 @@ def sync_together(directory: Directory, logs: Sequence[Log]) -> bool:
         # Make the contents durable before the renames.
         renames = []
         for log in logs:
-            if log.epochs_text is not None:
+            if log.epoch_checkpoint_text is not None:
                 path = f"{log.path}/{EPOCHS}"
-                renames.append((log, write_beside(log.disk, path, log.epochs_text, sync=False), path))
+                renames.append((log, write_beside(log.disk, path, log.epoch_checkpoint_text, sync=False), path))
         lock.sync_volume()
         for log, beside, path in renames:
             # The rename is durable only after the second sync.
@@ -82,14 +86,14 @@ def sync_together(directory: Directory, logs: Sequence[Log]) -> bool:
     except OSError:
         return False
     for log in logs:
-        log.epochs_text, log.directory_dirty, log.name_dirty = None, False, False
+        log.epoch_checkpoint_text, log.directory_dirty, log.parent_dirty = None, False, False
         log.snapshots.synced()
         log.generation_synced = log.generation
         log.synced(log.end_offset)
     return True
 
 
-def _on(pool: Executor | None, task: Callable[[], _Result]) -> "Future[_Result]":
+def _submit(pool: Executor | None, task: Callable[[], _Result]) -> "Future[_Result]":
     """Run the task on the pool, or at once if there is no pool or the interpreter has shut it down."""
     if pool is not None:
         try:

@@ -86,11 +86,11 @@ def take(disk: LockingDisk, path: str, node_id: int, cluster_id: str | None) -> 
         properties = checkpoint.read_properties(disk, f"{path}/{checkpoint.META_PROPERTIES}")
         if properties is None:
             raise OttlaError(f"the log directory {path} is not formatted (ottla storage format)")
-        found = properties.get("node.id", properties.get("broker.id", ""))
-        if found != str(node_id):
+        owner = properties.get("node.id", properties.get("broker.id", ""))
+        if owner != str(node_id):
             raise OttlaError(
-                f"the log directory {path} belongs to node {found}, and this is node {node_id}; "
-                f"set node.id={found}, or give this node log.dirs of its own"
+                f"the log directory {path} belongs to node {owner}, and this is node {node_id}; "
+                f"set node.id={owner}, or give this node log.dirs of its own"
             )
         directory.cluster_id = properties.get("cluster.id", "")
         directory.directory_id = properties.get("directory.id", "")
@@ -118,7 +118,7 @@ class Directories:
     @property
     def failed_directories(self) -> dict[str, OSError]:
         """The paths of the failed log directories, each with its error."""
-        return {each.path: each.failure for each in self._directories if each.failure is not None}
+        return {directory.path: directory.failure for directory in self._directories if directory.failure is not None}
 
     @property
     def cluster_id(self) -> str:
@@ -128,7 +128,7 @@ class Directories:
         return [directory for directory in self._directories if directory.failure is None]
 
     def _directory(self, path: str) -> Directory:
-        return next(each for each in self._directories if each.path == path)
+        return next(directory for directory in self._directories if directory.path == path)
 
     def directory_id(self, path: str) -> str:
         """The id (text) of a log directory (KIP-858)."""
@@ -136,11 +136,11 @@ class Directories:
 
     def unlock(self) -> None:
         """Release the locks."""
-        self._let_go_of_all()
+        self._release_locks()
 
-    def _take_all(self, disk: LockingDisk, paths: Sequence[str], node_id: int, cluster_id: str | None) -> None:
+    def _lock_all(self, disk: LockingDisk, paths: Sequence[str], node_id: int, cluster_id: str | None) -> None:
         """Lock and check the directories; one whose disk fails is marked as failed."""
-        for path in (each.rstrip("/") or "/" for each in paths):
+        for path in (given.rstrip("/") or "/" for given in paths):
             try:
                 self._directories.append(take(disk, path, node_id, cluster_id))
             except OSError as error:
@@ -154,14 +154,14 @@ class Directories:
         if not online:
             raise OttlaError(f"no log directory works: {'; '.join(map(str, self.failed_directories.values()))}")
         first = online[0]
-        for each in online[1:]:
-            if each.cluster_id != first.cluster_id:
+        for other in online[1:]:
+            if other.cluster_id != first.cluster_id:
                 raise OttlaError(
                     f"log directories of two clusters: {first.path} is of {first.cluster_id}, "
-                    f"{each.path} of {each.cluster_id}; take one of them out of log.dirs"
+                    f"{other.path} of {other.cluster_id}; take one of them out of log.dirs"
                 )
 
-    def _let_go_of_all(self) -> None:
+    def _release_locks(self) -> None:
         for directory in self._directories:
             if directory.lock is not None:
                 directory.lock.close()
@@ -172,7 +172,7 @@ def lock_directories(disk: LockingDisk, paths: Sequence[str], node_id: int) -> D
     """Lock and check the log directories of a node without partitions; `unlock` releases them."""
     directories = Directories()
     try:
-        directories._take_all(disk, paths, node_id, None)
+        directories._lock_all(disk, paths, node_id, None)
     except BaseException:
         directories.unlock()
         raise

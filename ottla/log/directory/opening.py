@@ -20,7 +20,7 @@ from ottla.log.log import Log
 from ottla.log.setting import LogSettings
 
 #: (partition, call that returns its open log or raises the error of opening it).
-Begun = list[tuple[TopicPartition, Callable[[], Log]]]
+PendingLogs = list[tuple[TopicPartition, Callable[[], Log]]]
 
 
 class Opening:
@@ -43,14 +43,14 @@ class Opening:
         self._listener = listener
         self._lock = Lock()
 
-    def reading(self, more: int, done: int) -> None:
+    def add_bytes(self, more: int, done: int) -> None:
         """Add to the bytes to read and the bytes read."""
         with self._lock:
             self.bytes_total += more
             self.bytes_read += done
         self._tell()
 
-    def opened(self) -> None:
+    def count_open(self) -> None:
         """Count another open log."""
         with self._lock:
             self.done += 1
@@ -92,16 +92,16 @@ def read_checkpoints(disk: Disk, directory: Directory) -> None:
 def begin(
     disk: Disk,
     directory: Directory,
-    found: Iterable[tuple[TopicPartition, str, LogSettings]],
+    partitions: Iterable[tuple[TopicPartition, str, LogSettings]],
     now_ms: int,
     listener: Callable[[Opening], None] | None,
     pool: Executor | None,
-) -> Begun:
+) -> PendingLogs:
     """Open the partitions' logs: now on the pool's threads, or each when its call in the result is made."""
-    found = list(found)
-    opening = Opening(directory.path, len(found), listener, clean=directory.clean)
-    begun: Begun = []
-    for tp, path, settings in found:
+    partitions = list(partitions)
+    opening = Opening(directory.path, len(partitions), listener, clean=directory.clean)
+    begun: PendingLogs = []
+    for tp, path, settings in partitions:
         opens = partial(_open, disk, directory, tp, path, settings, now_ms, opening)
         begun.append((tp, opens if pool is None or directory.clean else pool.submit(opens).result))
     return begun
@@ -126,35 +126,35 @@ def _open(
             log_start_offset=directory.starts.get(tp, 0),
             clean=directory.clean,
             cleaner_offset=directory.cleaner_offsets.get(tp),
-            reading=opening.reading,
+            on_progress=opening.add_bytes,
         )
     except checkpoint.CorruptCheckpoint as error:
         raise OttlaError(f"{error}; restore {path} from a backup, or move it out of {directory.path}") from error
     try:
-        opening.opened()
+        opening.count_open()
     except OttlaError:
         log.discard()
         raise
     return log
 
 
-def opened(logs: Begun) -> list[tuple[TopicPartition, Log]]:
+def await_logs(logs: PendingLogs) -> list[tuple[TopicPartition, Log]]:
     """Wait for all logs of a directory; then raise the first error, or return the logs."""
     failure: Exception | None = None
-    found = []
+    opened = []
     for tp, result in logs:
         try:
-            found.append((tp, result()))
+            opened.append((tp, result()))
         except (OSError, KafkaError, OttlaError) as error:
             failure = failure or error
     if failure is not None:
-        for _, log in found:
+        for _, log in opened:
             log.discard()
         raise failure
-    return found
+    return opened
 
 
-def best_last(
+def sort_copies(
     tp: TopicPartition, copies: list[tuple[Log, Directory]], named: Callable[[TopicPartition], str | None]
 ) -> None:
     """Sort the logs of one partition so that the one with the latest acknowledged records comes last."""
@@ -165,4 +165,4 @@ def best_last(
         raise OttlaError(f"{tp} is in two log directories as two topics of that name, {places}: take one of them away")
     name = named(tp)
     # Within a leader epoch there is one history, so the longer log has everything that the shorter one has.
-    copies.sort(key=lambda each: (each[0].epochs.latest, each[0].end_offset, each[1].directory_id == name))
+    copies.sort(key=lambda copy: (copy[0].epochs.latest, copy[0].end_offset, copy[1].directory_id == name))

@@ -25,7 +25,7 @@ from ottla.log import checkpoint
 from ottla.log.directory.closing import close_logs
 from ottla.log.directory.directory import Directories, Directory, LockingDisk
 from ottla.log.directory.new_log import NewLog
-from ottla.log.directory.opening import Begun, Opening, begin, best_last, opened, read_checkpoints
+from ottla.log.directory.opening import Opening, PendingLogs, await_logs, begin, read_checkpoints, sort_copies
 from ottla.log.log import Log
 from ottla.log.path import DELETE_DIRECTORY, FUTURE_DIRECTORY, STRAY_DIRECTORY, parse_partition_name
 from ottla.log.setting import LogSettings
@@ -47,9 +47,9 @@ class Store(Directories):
         #: Logs being filled in another directory.
         self._futures: dict[TopicPartition, tuple[Log, Directory]] = {}
         #: Partition -> target directory of the moves that the last run did not finish; their copies were removed.
-        self.unfinished: dict[TopicPartition, str] = {}
+        self.unfinished_moves: dict[TopicPartition, str] = {}
         #: (due time in ms, path) of the directories to be removed.
-        self._due: list[tuple[int, str]] = []
+        self._pending_removals: list[tuple[int, str]] = []
         self._now_ms = 0
         #: Have all logs been opened? Before that, `close` writes no checkpoints.
         self._loaded = False
@@ -70,7 +70,7 @@ class Store(Directories):
         try:
             store.load(now_ms)
         except BaseException:
-            store._let_go()
+            store._release()
             raise
         return store
 
@@ -87,9 +87,9 @@ class Store(Directories):
         """Lock and check the directories. `load` opens the logs, once the settings of the topics are known."""
         store = cls(disk, settings_of)
         try:
-            store._take_all(disk, dirs, node_id, cluster_id)
+            store._lock_all(disk, dirs, node_id, cluster_id)
         except BaseException:
-            store._let_go()
+            store._release()
             raise
         return store
 
@@ -106,18 +106,18 @@ class Store(Directories):
         names for a partition, or None.
         """
         self._now_ms = now_ms
-        begun: list[tuple[Directory, Begun]] = []
+        begun: list[tuple[Directory, PendingLogs]] = []
         for directory in self._online():
             try:
                 read_checkpoints(self._disk, directory)
-                found = [(tp, where, self._settings_of(tp)) for tp, where in self._partitions_in(directory.path)]
-                begun.append((directory, begin(self._disk, directory, found, now_ms, progress, pool)))
+                partitions = [(tp, where, self._settings_of(tp)) for tp, where in self._partitions_in(directory.path)]
+                begun.append((directory, begin(self._disk, directory, partitions, now_ms, progress, pool)))
             except OSError as error:
                 self.fail(directory.path, error)
         found_logs: dict[TopicPartition, list[tuple[Log, Directory]]] = {}
         for directory, logs in begun:
             try:
-                for tp, log in opened(logs):
+                for tp, log in await_logs(logs):
                     found_logs.setdefault(tp, []).append((log, directory))
             except OSError as error:
                 self.fail(directory.path, error)
@@ -164,7 +164,7 @@ class Store(Directories):
 
         The directories in `avoid` are used only if there are no others.
         """
-        counts = dict.fromkeys([each for each in self.directories if each not in avoid] or self.directories, 0)
+        counts = dict.fromkeys([path for path in self.directories if path not in avoid] or self.directories, 0)
         if len(counts) > 1:
             for home in self._home.values():
                 if home.path in counts:
@@ -182,17 +182,17 @@ class Store(Directories):
         log = self._logs.pop(tp, None)
         if log is None:
             return
-        self.drop_move(tp)
+        self.cancel_move(tp)
         home = self._home.pop(tp)
         for points in (home.points, home.starts, home.watermarks):
             points.pop(tp, None)
         if home.cleaner_offsets.pop(tp, log.cleaner_offset) is not None:
             self._write_cleaner_offsets(home)
         now_ms = self._now_ms if now_ms is None else now_ms
-        target = self._aside(log.path, DELETE_DIRECTORY, now_ms)
+        target = self._aside_path(log.path, DELETE_DIRECTORY, now_ms)
         log.discard()
         self._disk.rename(log.path, target)
-        self._due.append((now_ms + log.settings.file_delete_delay_ms, target))
+        self._pending_removals.append((now_ms + log.settings.file_delete_delay_ms, target))
 
     def fail(self, path: str, error: OSError) -> list[TopicPartition]:
         """Take a directory offline until the next start; the partitions whose logs are lost with it."""
@@ -202,24 +202,24 @@ class Store(Directories):
             self._futures.pop(tp)[0].discard()
         lost = [tp for tp, home in self._home.items() if home is directory]
         for tp in lost:
-            self.drop_move(tp)
+            self.cancel_move(tp)
             del self._home[tp]
             self._logs.pop(tp).discard()
-        self._due = [each for each in self._due if not each[1].startswith(f"{path}/")]
+        self._pending_removals = [entry for entry in self._pending_removals if not entry[1].startswith(f"{path}/")]
         return lost
 
     # ---- moves between directories (KIP-113)
 
     def future(self, tp: TopicPartition) -> tuple[Log, str] | None:
         """The log that will replace this partition's log, and its directory."""
-        found = self._futures.get(tp)
-        return None if found is None else (found[0], found[1].path)
+        move = self._futures.get(tp)
+        return None if move is None else (move[0], move[1].path)
 
     def begin_move(self, tp: TopicPartition, path: str, now_ms: int) -> Log:
         """Create an empty log in another directory, to be filled like a follower's."""
         source, directory = self._logs[tp], self._directory(path)
-        where = self._aside(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
-        log = Log.open(self._disk, where, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
+        log_path = self._aside_path(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
+        log = Log.open(self._disk, log_path, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
         # The directory must survive a crash, so that the next start begins the move again.
         self._disk.sync_directory(path)
         self._futures[tp] = (log, directory)
@@ -231,7 +231,7 @@ class Store(Directories):
         old, old_path = self._logs[tp], self._home[tp].path
         assert future.end_offset == old.end_offset
         start_offset, cleaner_offset = old.start_offset, old.cleaner_offset
-        where = f"{directory.path}/{tp}"
+        log_path = f"{directory.path}/{tp}"
         future.close()
         # After a crash right after the rename, recovery needs the start offset, and should not read the whole log.
         with directory.writing:
@@ -240,12 +240,12 @@ class Store(Directories):
                 (checkpoint.START_OFFSETS, self._starts_of(directory) | {tp: start_offset}),
             ):
                 checkpoint.write_offsets(self._disk, f"{directory.path}/{name}", offsets)
-        self._disk.rename(future.path, where)
+        self._disk.rename(future.path, log_path)
         self._disk.sync_directory(directory.path)
         del self._futures[tp]
         log = Log.open(
             self._disk,
-            where,
+            log_path,
             old.settings,
             now_ms=now_ms,
             recovery_point=old.end_offset,
@@ -260,13 +260,13 @@ class Store(Directories):
             self._write_cleaner_offsets(directory)
         return log
 
-    def drop_move(self, tp: TopicPartition) -> None:
+    def cancel_move(self, tp: TopicPartition) -> None:
         """Cancel the move, if there is one, and remove the copy."""
-        found = self._futures.pop(tp, None)
-        if found is not None:
-            found[0].discard()
-            if found[1].failure is None:
-                self._disk.remove_tree(found[0].path)
+        move = self._futures.pop(tp, None)
+        if move is not None:
+            move[0].discard()
+            if move[1].failure is None:
+                self._disk.remove_tree(move[0].path)
 
     def release(self, tp: TopicPartition) -> None:
         """Drop a log from the store and close it; its directory stays."""
@@ -292,13 +292,13 @@ class Store(Directories):
         log = self._logs.pop(tp)
         self._home.pop(tp)
         log.close()
-        self._disk.rename(log.path, self._aside(log.path, STRAY_DIRECTORY, self._now_ms))
+        self._disk.rename(log.path, self._aside_path(log.path, STRAY_DIRECTORY, self._now_ms))
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the files of deleted logs and segments whose delay has passed."""
         self._now_ms = max(self._now_ms, now_ms)
-        due = [path for due_ms, path in self._due if due_ms <= now_ms]
-        self._due = [each for each in self._due if each[0] > now_ms]
+        due = [path for due_ms, path in self._pending_removals if due_ms <= now_ms]
+        self._pending_removals = [entry for entry in self._pending_removals if entry[0] > now_ms]
         for path in due:
             self._disk.remove_tree(path)
         for log in self._logs.values():
@@ -325,7 +325,7 @@ class Store(Directories):
         (KIP-966).
         """
         if not self._loaded:
-            return self._let_go()
+            return self._release()
         try:
             self._sync_names()
             failed = close_logs([(log, self._home[tp]) for tp, log in self._logs.items()], pool)
@@ -336,22 +336,22 @@ class Store(Directories):
             for directory in self._online():
                 checkpoint.write_clean_shutdown(self._disk, directory.path, broker_epoch)
         finally:
-            self._let_go()
+            self._release()
 
     def _sync_names(self) -> None:
         """Sync the parents of all new logs, once each; if that fails, each log tries again and reports the error."""
-        new = [(log, self._home[tp]) for tp, log in self._logs.items() if log.name_dirty]
+        new = [(log, self._home[tp]) for tp, log in self._logs.items() if log.parent_dirty]
         for directory in {home.path: home for _, home in new}.values():
             with suppress(OSError):
                 self._disk.sync_directory(directory.path)
                 for log, home in new:
-                    log.name_dirty = log.name_dirty and home is not directory
+                    log.parent_dirty = log.parent_dirty and home is not directory
 
     def abandon(self) -> None:
         """Close without writing anything, like a crash: the next start recovers."""
         for log in self._logs.values():
             log.discard()
-        self._let_go()
+        self._release()
 
     def cleaner_task(self, tp: TopicPartition) -> Callable[[], None]:
         """A call that writes the cleaner offsets of the partition's directory. It may run on a thread."""
@@ -413,20 +413,20 @@ class Store(Directories):
 
     def _partitions_in(self, path: str) -> list[tuple[TopicPartition, str]]:
         """The partitions' directories in a log directory. Removes deleted logs and unfinished copies."""
-        disk, found = self._disk, []
+        disk, partitions = self._disk, []
         for name in disk.list(path):
-            where = f"{path}/{name}"
+            log_path = f"{path}/{name}"
             if _TEMPORARY.fullmatch(name):
-                if not name.endswith(STRAY_DIRECTORY) and disk.is_directory(where):
-                    disk.remove_tree(where)
+                if not name.endswith(STRAY_DIRECTORY) and disk.is_directory(log_path):
+                    disk.remove_tree(log_path)
                 moved = parse_partition_name(name.rpartition(".")[0]) if name.endswith(FUTURE_DIRECTORY) else None
                 if moved is not None:
-                    self.unfinished[moved] = path
+                    self.unfinished_moves[moved] = path
                 continue
             tp = parse_partition_name(name)
-            if tp is not None and tp.topic != METADATA_TOPIC and disk.is_directory(where):
-                found.append((tp, where))
-        return found
+            if tp is not None and tp.topic != METADATA_TOPIC and disk.is_directory(log_path):
+                partitions.append((tp, log_path))
+        return partitions
 
     def adopt(self, tp: TopicPartition, log: Log, directory: Directory) -> None:
         """Add an open log to the store."""
@@ -441,12 +441,12 @@ class Store(Directories):
         named: Callable[[TopicPartition], str | None],
     ) -> None:
         """Adopt the log of a partition; of several, the one with the latest acknowledged records."""
-        best_last(tp, copies, named)
+        sort_copies(tp, copies, named)
         log, directory = copies.pop()
         self.adopt(tp, log, directory)
         for other, home in copies:
             other.discard()
-            aside = self._aside(other.path, STRAY_DIRECTORY, self._now_ms)
+            aside = self._aside_path(other.path, STRAY_DIRECTORY, self._now_ms)
             try:
                 self._disk.rename(other.path, aside)
                 self._disk.sync_directory(home.path)
@@ -455,7 +455,7 @@ class Store(Directories):
             else:
                 _log.warning("%s is in two directories: %s is used, the other is set aside as %s", tp, log.path, aside)
 
-    def _aside(self, path: str, suffix: str, now_ms: int) -> str:
+    def _aside_path(self, path: str, suffix: str, now_ms: int) -> str:
         """A free path to move a log's directory to."""
         parent, _, name = path.rpartition("/")
         number = 0
@@ -466,6 +466,6 @@ class Store(Directories):
                 return target
             number += 1
 
-    def _let_go(self) -> None:
-        self._let_go_of_all()
+    def _release(self) -> None:
+        self._release_locks()
         self._logs = {}

@@ -18,7 +18,7 @@ from ottla.wire.batch import Record
 Show = Callable[[Record], tuple[str | None, str | None]]
 
 
-def _as_java(error: UnicodeError) -> tuple[str, int]:
+def _replace_like_java(error: UnicodeError) -> tuple[str, int]:
     """Replace malformed UTF-8 as Java does: one mark for an encoded surrogate, where Python writes one per byte."""
     assert isinstance(error, UnicodeDecodeError)
     data, start = error.object, error.start
@@ -28,7 +28,7 @@ def _as_java(error: UnicodeError) -> tuple[str, int]:
     return "\ufffd", start + (3 if is_whole else 2)
 
 
-codecs.register_error("ottla.java", _as_java)
+codecs.register_error("ottla.java", _replace_like_java)
 
 
 def _text(data: Buffer) -> str:
@@ -51,7 +51,7 @@ def _number(data: Buffer, size: int) -> str:
     return str(int.from_bytes(data[:size], "big", signed=True))
 
 
-def reading(key: str, value: str) -> Show:
+def decode_as(key: str, value: str) -> Show:
     """Decode keys and values with the decoders of these names."""
     of_key, of_value = READERS[key], READERS[value]
 
@@ -72,7 +72,7 @@ def _as_metadata(record: Record) -> tuple[str | None, str | None]:
     except ValueError as error:
         return None, f"Error at {record.offset}, skipping. {error}"
     name = type(message).__name__
-    shown = _screaming(name)
+    shown = _upper_snake(name)
     return None, as_json({"type": shown, "version": version, "data": json_of(message, version)})
 
 
@@ -92,20 +92,20 @@ def _as_keyed(module: str) -> Show:
         if value is None or record.value is None:
             return shown, "<DELETE>"
         version = int.from_bytes(record.value[:2], "big")
-        found = json_of(value, version)
-        if found.get("protocolType") == "consumer":
-            _open(found, value)
-        return shown, as_json({"version": str(version), "data": found})
+        data = json_of(value, version)
+        if data.get("protocolType") == "consumer":
+            _expand_members(data, value)
+        return shown, as_json({"version": str(version), "data": data})
 
     return show
 
 
-def _open(found: dict[str, Any], group: Any) -> None:
+def _expand_members(group_json: dict[str, Any], group: Any) -> None:
     """Replace the members' subscriptions and assignments by their JSON; malformed ones stay as bytes."""
     from ottla.wire.record.consumer_protocol import NEWEST, parse_assignment, parse_subscription
     from ottla.wire.type import Malformed
 
-    for shown, member in zip(found["members"], group.members, strict=True):
+    for shown, member in zip(group_json["members"], group.members, strict=True):
         for name, parse in (("subscription", parse_subscription), ("assignment", parse_assignment)):
             data = getattr(member, name)
             try:
@@ -115,7 +115,7 @@ def _open(found: dict[str, Any], group: Any) -> None:
 
 
 DECODERS: dict[str | None, Show] = {
-    None: reading("StringDecoder", "StringDecoder"),
+    None: decode_as("StringDecoder", "StringDecoder"),
     "cluster-metadata": _as_metadata,
     "offsets": _as_keyed("offset"),
     "transaction-log": _as_keyed("transaction"),
@@ -123,7 +123,7 @@ DECODERS: dict[str | None, Show] = {
 }
 
 
-def _screaming(name: str) -> str:
+def _upper_snake(name: str) -> str:
     """TopicRecord -> TOPIC_RECORD."""
     return "".join(f"_{letter}" if letter.isupper() and index else letter for index, letter in enumerate(name)).upper()
 
@@ -132,7 +132,7 @@ def json_of(message: Any, version: int) -> dict[str, Any]:
     """A wire message as Kafka's JSON converters write it: the fields of this version, without default tagged fields."""
     from ottla.wire.schema import fields
 
-    found = {}
+    data = {}
     for field in fields(type(message)):
         value = getattr(message, field.name)
         if version not in field.versions:
@@ -142,13 +142,13 @@ def json_of(message: Any, version: int) -> dict[str, Any]:
         head, *rest = field.name.split("_")
         # Kafka spells this name differently.
         head = "kRaft" if head == "kraft" else head
-        found[head + "".join(word.capitalize() for word in rest)] = _json_value(field.type, value, version)
-    return found
+        data[head + "".join(word.capitalize() for word in rest)] = _json_value(field.type, value, version)
+    return data
 
 
 def _json_value(kind: str, value: Any, version: int) -> Any:
     if isinstance(value, list):
-        return [_json_value(kind, each, version) for each in value]
+        return [_json_value(kind, item, version) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if kind == "Uuid":
@@ -161,7 +161,7 @@ def _json_value(kind: str, value: Any, version: int) -> Any:
 def as_json(value: Any) -> str:
     """Compact JSON like Jackson's."""
     if isinstance(value, dict):
-        return f"{{{','.join(f'{_quoted(name)}:{as_json(each)}' for name, each in value.items())}}}"
+        return f"{{{','.join(f'{_quoted(name)}:{as_json(item)}' for name, item in value.items())}}}"
     if isinstance(value, list):
         return f"[{','.join(map(as_json, value))}]"
     if isinstance(value, float):
@@ -173,8 +173,11 @@ def _quoted(text: str) -> str:
     return f'"{text.translate(_ESCAPES)}"'
 
 
-_SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
-_ESCAPES = {**{code: f"\\u{code:04X}" for code in range(32)}, **{ord(each): short for each, short in _SHORT.items()}}
+_SHORT_ESCAPES = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
+_ESCAPES = {
+    **{code: f"\\u{code:04X}" for code in range(32)},
+    **{ord(letter): short for letter, short in _SHORT_ESCAPES.items()},
+}
 
 
 def java_double(value: float) -> str:

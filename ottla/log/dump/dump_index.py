@@ -35,11 +35,11 @@ class Complaints:
 
     def __init__(self) -> None:
         self._found: dict[str, dict[str, list[tuple[int, int]]]] = {head: {} for head in _COMPLAINTS}
-        self._at_once: list[str] = []
+        self._lines: list[str] = []
 
-    def say(self, line: str) -> None:
+    def add_line(self, line: str) -> None:
         """Add a line that belongs to no kind."""
-        self._at_once.append(line)
+        self._lines.append(line)
 
     def add(self, kind: str, path: str, *pairs: tuple[int, int]) -> None:
         """Add findings of one of the kinds below."""
@@ -48,7 +48,7 @@ class Complaints:
 
     def lines(self) -> list[str]:
         """The lines to print."""
-        lines = list(self._at_once)
+        lines = list(self._lines)
         for head, files in self._found.items():
             for path, pairs in files.items():
                 lines.append(f"{head}{path}")
@@ -85,12 +85,12 @@ def dump_offset_index(disk: Disk, path: str, check: IndexCheck, complaints: Comp
     log = disk.open(path.removesuffix(OFFSET_INDEX) + LOG)
     wrong = {}
     try:
-        for offset, position in _until_zero(entries, base, 0):
-            found = next(iter(_batches_from(log, position)), None)
-            if found is None:
+        for offset, position in _before_padding(entries, base, 0):
+            batch = next(iter(_batches_from(log, position)), None)
+            if batch is None:
                 raise CorruptIndex(f"{path} has an entry at position {position}, where the log has no batch")
-            if found.last_offset != offset:
-                wrong[offset] = found.last_offset
+            if batch.last_offset != offset:
+                wrong[offset] = batch.last_offset
             if check is IndexCheck.SHOW:
                 yield f"offset: {offset} position: {position}"
     finally:
@@ -122,19 +122,19 @@ def dump_time_index(disk: Disk, path: str, check: IndexCheck, complaints: Compla
         return
     index_path = path.removesuffix(TIME_INDEX) + OFFSET_INDEX
     positions = [(base + offset, position) for offset, position in _entries(disk, index_path, _OFFSET_ENTRY)]
-    positions = list(_until_zero(positions, base, 0))
+    positions = list(_before_padding(positions, base, 0))
     log = disk.open(path.removesuffix(TIME_INDEX) + LOG)
     before = -1
     try:
-        for timestamp, offset in _until_zero(entries, base, 1):
+        for timestamp, offset in _before_padding(entries, base, 1):
             slot = bisect_right(positions, (offset, _MAX)) - 1
             start = positions[slot][1] if slot >= 0 else 0
-            found = next((each for each in _batches_from(log, start) if each.last_offset >= offset), None)
-            if found is None or found.last_offset != offset:
-                complaints.add(_MISSING, path, (offset, -1 if found is None else found.last_offset))
+            batch = next((header for header in _batches_from(log, start) if header.last_offset >= offset), None)
+            if batch is None or batch.last_offset != offset:
+                complaints.add(_MISSING, path, (offset, -1 if batch is None else batch.last_offset))
             else:
-                if found.max_timestamp != timestamp:
-                    complaints.add(_WRONG_TIME, path, (timestamp, found.max_timestamp))
+                if batch.max_timestamp != timestamp:
+                    complaints.add(_WRONG_TIME, path, (timestamp, batch.max_timestamp))
                 if before >= timestamp:
                     complaints.add(_UNORDERED, path, (timestamp, before))
             if check is IndexCheck.SHOW:
@@ -165,7 +165,7 @@ def _entries(disk: Disk, path: str, entry: struct.Struct) -> list[tuple[int, int
     return list(entry.iter_unpack(data[: len(data) // entry.size * entry.size]))
 
 
-def _until_zero(entries: list[tuple[int, int]], base: int, place: int) -> Iterator[tuple[int, int]]:
+def _before_padding(entries: list[tuple[int, int]], base: int, place: int) -> Iterator[tuple[int, int]]:
     """The entries before the zeros of an active segment's preallocated file. `place`: the index of the offset."""
     for number, entry in enumerate(entries):
         if number and entry[place] == base:

@@ -81,7 +81,7 @@ def dump(
                 f"lastOffset: {entry.last_offset} lastStableOffset: {entry.last_stable_offset}"
             )
     else:
-        complaints.say(f"Ignoring unknown file {path}")
+        complaints.add_line(f"Ignoring unknown file {path}")
 
 
 # ---- batches and records
@@ -210,7 +210,7 @@ def _dump_snapshot(disk: Disk, path: str, complaints: Complaints) -> Iterator[st
     try:
         entries = decode(content(disk, path))
     except CorruptSnapshot as error:
-        complaints.say(str(error))
+        complaints.add_line(str(error))
         return
     for producer_id, producer in entries:
         yield _producer_line(producer_id, producer)

@@ -23,7 +23,7 @@ _SEQUENCE_MASK = 0x7FFFFFFF
 _EPOCH_MAX = (1 << 15) - 1
 
 
-class Sent(NamedTuple):
+class SentBatch(NamedTuple):
     """A batch that a producer has appended."""
 
     last_sequence: int
@@ -48,7 +48,7 @@ class ProducerStateEntry:
     def __init__(self) -> None:
         self.epoch = NO_EPOCH
         #: The last batches of this epoch, oldest first.
-        self.sent: list[Sent] = []
+        self.sent: list[SentBatch] = []
         #: The epoch of the transaction coordinator that wrote the last marker, or -1.
         self.coordinator_epoch = -1
         self.last_timestamp = -1
@@ -59,7 +59,7 @@ class ProducerStateEntry:
     def last_sequence(self) -> int:
         return self.sent[-1].last_sequence if self.sent else -1
 
-    def duplicate(self, epoch: int, first_sequence: int, last_sequence: int) -> Sent | None:
+    def duplicate(self, epoch: int, first_sequence: int, last_sequence: int) -> SentBatch | None:
         """The remembered batch with exactly these sequence numbers."""
         if epoch == self.epoch:
             for sent in self.sent:
@@ -86,7 +86,7 @@ class Unverified(NamedTuple):
     token: object
 
 
-class Ended(NamedTuple):
+class EndedTransaction(NamedTuple):
     """A transaction that a marker has ended."""
 
     producer_id: int
@@ -137,8 +137,8 @@ class Producers:
         """Refuse an old epoch before the coordinator is asked to verify the transaction."""
         producer = self.by_id.get(producer_id)
         if producer is not None and epoch < producer.epoch:
-            why = f"producer {producer_id} has epoch {epoch}, its last one is {producer.epoch}"
-            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, why)
+            message = f"producer {producer_id} has epoch {epoch}, its last one is {producer.epoch}"
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, message)
 
     def check(
         self,
@@ -148,7 +148,7 @@ class Producers:
         last_offset_delta: int,
         transactional: bool,
         sequenced: bool,
-    ) -> Sent | None:
+    ) -> SentBatch | None:
         """The earlier batch that this batch repeats, or None if it may be appended. Raises KafkaError if it may not.
 
         `sequenced` is False for the coordinators' batches, which have no sequence numbers.
@@ -228,7 +228,7 @@ class Producers:
         sent = producer.sent
         if len(sent) >= BATCHES_MAX:
             del sent[0]
-        sent.append(Sent(last_sequence, last_offset, last_offset - first_offset, timestamp))
+        sent.append(SentBatch(last_sequence, last_offset, last_offset - first_offset, timestamp))
         producer.last_timestamp = timestamp
         if transactional:
             self._unverified.pop(producer_id, None)
@@ -238,7 +238,7 @@ class Producers:
 
     def end(
         self, producer_id: int, epoch: int, coordinator_epoch: int, offset: int, timestamp: int, aborted: bool
-    ) -> Ended | None:
+    ) -> EndedTransaction | None:
         """Account for a marker in the log at `offset`; the transaction that it ends, or None."""
         producer = self.by_id.get(producer_id)
         if producer is None:
@@ -251,16 +251,16 @@ class Producers:
         producer.transaction_start = -1
         if first_offset < 0:
             return None
-        return Ended(producer_id, first_offset, offset, aborted)
+        return EndedTransaction(producer_id, first_offset, offset, aborted)
 
-    def stable_offset_of(self, ended: Ended) -> int:
+    def stable_offset_of(self, ended: EndedTransaction) -> int:
         """The last stable offset for the transaction index entry: the first offset of the oldest other transaction."""
         for first_offset, producer_id in self._ongoing.items():
             if producer_id != ended.producer_id:
                 return first_offset
         return ended.last_offset + 1
 
-    def complete(self, ended: Ended) -> None:
+    def complete(self, ended: EndedTransaction) -> None:
         """Move an ended transaction from the ongoing ones to those whose marker is not replicated yet."""
         self._ongoing.pop(ended.first_offset, None)
         self._unreplicated[ended.first_offset] = ended.last_offset
@@ -293,18 +293,20 @@ class Producers:
         self.by_id = dict(entries)
         self.end_offset = end_offset
         started = [
-            (each.transaction_start, producer_id) for producer_id, each in entries if each.transaction_start >= 0
+            (producer.transaction_start, producer_id)
+            for producer_id, producer in entries
+            if producer.transaction_start >= 0
         ]
         self._ongoing = dict(sorted(started))
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Drop the producers that were silent for `expiration_ms` and have no ongoing transaction."""
-        gone = [
+        expired = [
             producer_id
             for producer_id, each in self.by_id.items()
             if each.transaction_start < 0 and now_ms - each.last_timestamp >= expiration_ms
         ]
-        for producer_id in gone:
+        for producer_id in expired:
             del self.by_id[producer_id]
         for producer_id, each in list(self._unverified.items()):
             if now_ms - each.since_ms >= expiration_ms:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from ottla.kernel.ports import Disk
 from ottla.log.path import SNAPSHOT, offset_name
-from ottla.log.producer.producer import Producers, ProducerStateEntry, Sent
+from ottla.log.producer.producer import Producers, ProducerStateEntry, SentBatch
 from ottla.wire.checksum import crc32c
 
 VERSION = 1
@@ -32,7 +32,7 @@ def encode(producers: dict[int, ProducerStateEntry]) -> bytes:
     """The bytes of a snapshot, which has only the last batch of each producer."""
     parts = [_COUNT.pack(len(producers))]
     for producer_id, producer in producers.items():
-        sent = producer.sent[-1] if producer.sent else Sent(-1, -1, 0, producer.last_timestamp)
+        sent = producer.sent[-1] if producer.sent else SentBatch(-1, -1, 0, producer.last_timestamp)
         parts.append(
             _ENTRY.pack(
                 producer_id,
@@ -69,7 +69,7 @@ def decode(data: bytes) -> list[tuple[int, ProducerStateEntry]]:
         producer.last_timestamp = timestamp
         producer.coordinator_epoch, producer.transaction_start = fields[6:]
         if last_offset >= 0:
-            producer.sent.append(Sent(last_sequence, last_offset, delta, timestamp))
+            producer.sent.append(SentBatch(last_sequence, last_offset, delta, timestamp))
         entries.append((producer_id, producer))
     return entries
 
@@ -142,7 +142,7 @@ class Snapshots:
             if offset <= start or offset > end:
                 self.remove(offset)
 
-    def keep_of_segments(self, base_offsets: list[int]) -> None:
+    def keep_for_segments(self, base_offsets: list[int]) -> None:
         """Remove the snapshots at no segment's base offset, except the last one if it lies in the last segment."""
         strays = [offset for offset in self._offsets if offset not in base_offsets]
         kept = strays[-1:] if strays and base_offsets and strays[-1] > base_offsets[-1] else []
@@ -150,7 +150,7 @@ class Snapshots:
             if offset not in kept:
                 self.remove(offset)
 
-    def needed(self) -> None:
+    def require_sync(self) -> None:
         """Have the last snapshot synced: a clean start reads on from it, even if it has no producers."""
         self._unsynced = True
 

@@ -53,11 +53,11 @@ class TransactionIndex:
             file.close()
         entries.append(transaction)
 
-    def collect(self, start: int, end: int, found: list[AbortedTransaction]) -> bool:
+    def collect(self, start: int, end: int, transactions: list[AbortedTransaction]) -> bool:
         """Add the transactions that overlap [start, end) to `found`. True if later segments have none."""
         for entry in self.entries():
             if entry.last_offset >= start and entry.first_offset < end:
-                found.append(entry)
+                transactions.append(entry)
             if entry.last_stable_offset >= end:
                 return True
         return False

@@ -97,7 +97,7 @@ class _Index(ABC):
         if self._first is None:
             return None
         data, position = self.encoded(self._written), self._written * self.entry_bytes
-        sizes = _bring_up_to_date(self._disk, self.path, data, position)
+        sizes = _write_and_truncate(self._disk, self.path, data, position)
         self._written = sizes[0] // self.entry_bytes
         return sizes
 
@@ -289,7 +289,7 @@ def _read(disk: Disk, path: str, entry_bytes: int) -> bytes:
         file.close()
 
 
-def _bring_up_to_date(disk: Disk, path: str, data: bytes, position: int) -> tuple[int, int]:
+def _write_and_truncate(disk: Disk, path: str, data: bytes, position: int) -> tuple[int, int]:
     """Write `data` at `position` and truncate the file after it, without a sync: (its size, its size before)."""
     file = disk.open(path, create=True)
     try:

@@ -70,7 +70,7 @@ class Segment:
         "first_timestamp",
         "index_interval_bytes",
         "jitter_ms",
-        "mended",
+        "indexes_rebuilt",
         "modified_ms",
         "offset_index",
         "rebuild",
@@ -108,7 +108,7 @@ class Segment:
         #: Rebuilds the indexes from the batches. Raises KafkaError if a batch is damaged.
         self.rebuild: Callable[[], None] = self.offset_index.reset
         #: Were the indexes rebuilt, so that their files may be stale? `damage`: why a rebuild failed.
-        self.mended = False
+        self.indexes_rebuilt = False
         self.damage: str | None = None
         #: The greatest timestamp of the first batch, where time-based rolling begins to count; None until it is known.
         self.first_timestamp: int | None = None
@@ -251,44 +251,44 @@ class Segment:
             position = self._tail_positions[slot]
             end = self._tail_positions[slot + 1] if slot + 1 < len(lasts) else self.size
             return position, end - position, self._tail_bases[slot]
-        for position, header in self.near(offset):
+        for position, header in self.scan_from(offset):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position, header.length + LENGTH_END, header.base_offset
         return None
 
-    def near(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+    def scan_from(self, offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """(position, header) of the batches from the index entry at or before `offset` on."""
         position = self.offset_index.lookup(offset)[1]
-        found = self.headers(position)
+        batches = self.headers(position)
         if position:
             try:
-                first = next(found, None)
+                first = next(batches, None)
             except KafkaError:
                 first = None
             if first is not None and self.base_offset <= first[1].base_offset <= offset:
                 yield first
             else:
                 # An index has no checksum, and a wrong entry would hide records: rebuild and look up again.
-                self._mend_indexes()
-                found = self.headers(self.offset_index.lookup(offset)[1])
-        yield from found
+                self._rebuild_damaged_indexes()
+                batches = self.headers(self.offset_index.lookup(offset)[1])
+        yield from batches
 
-    def _mend_indexes(self) -> None:
+    def _rebuild_damaged_indexes(self) -> None:
         """Rebuild the indexes, once. If a batch is damaged, they stay as they were, and KafkaError is raised."""
         if self.damage is None:
             indexes = self.offset_index, self.time_index
             kept = [index.contents for index in indexes]
-            about = self.mended, self.bytes_since_index, self.max_timestamp_and_offset
+            state = self.indexes_rebuilt, self.bytes_since_index, self.max_timestamp_and_offset
             try:
                 return self.rebuild()
             except KafkaError as error:
                 self.offset_index.contents, self.time_index.contents = kept
-                self.mended, self.bytes_since_index, self.max_timestamp_and_offset = about
+                self.indexes_rebuilt, self.bytes_since_index, self.max_timestamp_and_offset = state
                 self.forget_tail()
                 self.damage = error.message
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, self.damage)
 
-    def _is_batch(self, position: int, offset: int) -> bool:
+    def _is_batch_at(self, position: int, offset: int) -> bool:
         """Does a batch of this segment begin at `position`, with a base offset of at most `offset`?"""
         head = self.file.read(HEADER_BYTES, position)
         if len(head) < HEADER_BYTES:
@@ -298,8 +298,8 @@ class Segment:
 
     def position_of(self, offset: int) -> int:
         """The position of the first batch whose last offset is at least `offset`; `size` if there is none."""
-        found = self.locate(offset)
-        return found[0] if found else self.size
+        located = self.locate(offset)
+        return located[0] if located else self.size
 
     def end_before(self, end: int, start: int, first_offset: int) -> int:
         """The offset after the last batch that begins before position `end`; `start` is the position of a batch."""
@@ -308,7 +308,7 @@ class Segment:
             return self._tail_lasts[bisect_left(positions, end) - 1] + 1
         last = first_offset
         near, at = self.offset_index.lookup_position(end)
-        for position, header in self.headers(max(start, at) if self._is_batch(at, near) else start):
+        for position, header in self.headers(max(start, at) if self._is_batch_at(at, near) else start):
             if position >= end:
                 break
             last = header.last_offset + 1
@@ -342,7 +342,7 @@ class Segment:
         last = self.base_offset
         if not self.size:
             return last
-        for _, header in self.near(self.offset_index.last_offset):
+        for _, header in self.scan_from(self.offset_index.last_offset):
             last = header.last_offset + 1
         return last
 
@@ -376,7 +376,7 @@ class Segment:
         self._max_timestamp, self._offset_of_max_timestamp = timestamp, at
         return dropped
 
-    def cut(self, position: int) -> None:
+    def end_at(self, position: int) -> None:
         """End the segment at `position`, where recovery found no batch."""
         if self.file.size() != position:
             self.file.truncate(position)
@@ -394,7 +394,7 @@ class Segment:
         """Would a clean start rebuild the indexes of this segment if it is the active one?"""
         return self.size <= SMALL_BYTES
 
-    def remake_indexes(self) -> None:
+    def rebuild_small_indexes(self) -> None:
         """Rebuild the indexes of a small active segment from its batches, without reading their files.
 
         If a batch is damaged, the files are used after all, and reading that batch raises the error.
@@ -403,10 +403,10 @@ class Segment:
         self.offset_index.reset()
         self.time_index.reset()
         self.max_timestamp_and_offset = (-1, self.base_offset)
-        size, next_offset, most = self.size, self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
+        size, next_offset, offset_max = self.size, self.base_offset, self.base_offset + RELATIVE_OFFSET_MAX
         try:
             for position, header in self.headers():
-                if not next_offset <= header.base_offset <= header.last_offset <= most:
+                if not next_offset <= header.base_offset <= header.last_offset <= offset_max:
                     raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)}: offsets do not rise at {position}")
                 next_offset = header.last_offset + 1
                 self.written(position, header.size, header.base_offset, header.last_offset, header.max_timestamp)
@@ -445,13 +445,6 @@ class Segment:
             if self._disk.exists(source):
                 self._disk.rename(source, f"{self.directory}/{offset_name(self.base_offset, kind)}{suffix}")
         self.suffix = suffix
-
-    def moved(self, directory: str) -> None:
-        """Adapt the paths to a renamed directory."""
-        self.directory = directory
-        self.offset_index.path = self.path(OFFSET_INDEX)
-        self.time_index.path = self.path(TIME_INDEX)
-        self.transaction_index.path = self.path(TRANSACTION_INDEX)
 
     def remove(self) -> None:
         """Delete the files. The descriptor is closed when the last slice drops it."""

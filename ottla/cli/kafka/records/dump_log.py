@@ -74,7 +74,7 @@ def _run(given: Given) -> int:
 
 
 def _options(given: Given) -> DumpOptions:
-    from ottla.log.dump.decoder import READERS, reading
+    from ottla.log.dump.decoder import READERS, decode_as
     from ottla.log.dump.dump_log import DumpOptions
 
     names = []
@@ -94,6 +94,6 @@ def _options(given: Given) -> DumpOptions:
         verify_index_only="verify-index-only" in given,
         index_sanity_check="index-sanity-check" in given,
         decoder=decoder,
-        show=reading(names[0], names[1]) if decoder is None else None,
+        show=decode_as(names[0], names[1]) if decoder is None else None,
         max_bytes=given["max-bytes"],
     )
