@@ -48,7 +48,7 @@ def update_features(
     try:
         names = [each.feature for each in request.feature_updates]
         if len(set(names)) != len(names):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a feature stands twice in the request")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has the same feature twice")
         proposed.update((each.feature, each.max_version_level) for each in request.feature_updates)
         for update in request.feature_updates:
             records += _update(before, cluster, update, _upgrade_type(update, version), proposed)

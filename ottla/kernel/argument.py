@@ -34,8 +34,8 @@ def topic_fault(name: str) -> str | None:
     """Return why a topic cannot have this name; None if it can."""
     if not is_legal_name(name):
         return (
-            f"{shown(name)} cannot be a topic's name: it takes 1 to 249 letters, digits, dots, _ and -, "
-            "and not . or .. alone"
+            f"invalid topic name: {shown(name)} (expected 1 to 249 letters, digits, '.', '_' and '-', "
+            "and not '.' or '..' alone)"
         )
     return None
 
@@ -43,7 +43,7 @@ def topic_fault(name: str) -> str | None:
 def topic_name(value: object) -> str:
     """Check a topic name. TypeError unless it is a str; INVALID_TOPIC_EXCEPTION if no topic can have this name."""
     if not isinstance(value, str):
-        raise TypeError(f"a topic is a str, not {type(value).__name__}: {shown(value)}")
+        raise TypeError(f"a topic must be a str, not {type(value).__name__}: {shown(value)}")
     if fault := topic_fault(value):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, fault)
     return value
@@ -81,7 +81,7 @@ def partition_of(value: object) -> TopicPartition:
         topic, number = value
         if isinstance(topic, str) and isinstance(number, int) and not isinstance(number, bool):
             if not 0 <= number < _INT32:
-                raise ValueError(f"there is no partition {number} of topic {topic}: partitions count from 0")
+                raise ValueError(f"invalid partition of {topic}: {number} (expected a number from 0 to 2147483647)")
             return value if isinstance(value, TopicPartition) else TopicPartition(topic, number)
     hint = ""
     if isinstance(value, str):
@@ -109,7 +109,7 @@ def by_partition(values: object, what: str) -> dict[TopicPartition, Any]:
 def whole(value: object, what: str, at_least: int = -_INT64, below: int = _INT64) -> int:
     """Return a whole number. TypeError for a float or bool, ValueError outside the bounds."""
     if isinstance(value, bool) or not hasattr(type(value), "__index__"):
-        hint = f" (int({shown(value)}) cuts it)" if isinstance(value, float) else ""
+        hint = f" (int({shown(value)}) truncates it)" if isinstance(value, float) else ""
         raise TypeError(f"{what} is a whole number (int), not {type(value).__name__}: {shown(value)}{hint}")
     number = operator.index(cast(SupportsIndex, value))
     if not at_least <= number < below:

@@ -86,7 +86,7 @@ class RecordDeserializationError(OttlaError):
         self.reason = reason
         #: The message without the advice.
         self.summary = f"{self.topic}-{self.partition} at offset {self.offset}: the {part} cannot be read ({reason})"
-        super().__init__(f"{self.summary}; seek past it to go on, or set on.decode.error=skip, or a dead.letter.topic")
+        super().__init__(f"{self.summary}; seek past it, or set on.decode.error=skip or dead.letter.topic")
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -110,13 +110,13 @@ class LogTruncation(KafkaError):
         self.leader_epoch = leader_epoch
         #: (offset, leader epoch) where the leader's log ends that epoch; None if the leader does not know.
         self.divergent = divergent
-        where = "the leader does not know from where on it differs"
+        where = "the leader does not know where its log diverges"
         if divergent is not None:
-            where = f"what the leader has differs from offset {divergent[0]} (leader epoch {divergent[1]}) on"
-        way = "seek_to_beginning or seek" if divergent is None else f"seek to {divergent[0]} to read what is there now"
+            where = f"the leader's log diverges at offset {divergent[0]} (leader epoch {divergent[1]})"
+        way = "seek_to_beginning or seek" if divergent is None else f"seek to {divergent[0]} to read what is there"
         super().__init__(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{topic_partition}: the log was cut below the position, offset {offset} (leader epoch {leader_epoch}); "
+            f"{topic_partition}: the log was truncated below the position {offset} (leader epoch {leader_epoch}); "
             f"{where}; {way}, or set auto.offset.reset",
         )
 
@@ -177,7 +177,7 @@ def error_of(code: int, message: str | None = None) -> KafkaError | None:
     try:
         known = ErrorCode(code)
     except ValueError:
-        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"the broker answered the unknown code {code}")
+        return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message or f"the broker returned unknown error code {code}")
     return _KINDS.get(known, KafkaError)(known, message or "")
 
 

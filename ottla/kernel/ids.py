@@ -41,9 +41,9 @@ def parse_uuid(text: str) -> Uuid:
     try:
         raw = urlsafe_b64decode(text + "==")
     except ValueError as error:
-        raise ValueError(f"{text!r} is not a Kafka id: it takes 22 characters of base64url") from error
+        raise ValueError(f"invalid Kafka id: {text!r} (expected 22 characters of base64url)") from error
     if len(raw) != 16:
-        raise ValueError(f"{text!r} is not a Kafka id: it takes 22 characters of base64url")
+        raise ValueError(f"invalid Kafka id: {text!r} (expected 22 characters of base64url)")
     return Uuid(raw)
 
 

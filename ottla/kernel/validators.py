@@ -35,11 +35,11 @@ def duration_ms(text: str) -> int:
     """
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no duration")
+        raise ValueError(f"invalid duration: {text!r} (expected ISO 8601, such as PT1H)")
     days, hours, minutes, seconds = (float(match[unit] or 0) for unit in ("days", "hours", "minutes", "seconds"))
     total_ms = ((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1000
     if not total_ms < LONG_MAX:
-        raise ValueError(f"{text[:40]!r} is too long a duration")
+        raise ValueError(f"duration too long: {text[:40]!r} (expected less than 2^63 ms)")
     return int(total_ms)
 
 
@@ -140,8 +140,8 @@ class ListOf:
 
     @property
     def takes(self) -> str:
-        what = f"a list of {', '.join(self.words)}" if self.words else "a list separated by commas"
-        return f"{what}, each once" + ("" if self.empty else ", at least one")
+        what = f"a list of {', '.join(self.words)}" if self.words else "a comma-separated list"
+        return f"{what} without duplicates" + ("" if self.empty else ", at least one entry")
 
     def accepts(self, value: Sequence[str] | None) -> bool:
         if value is None:
@@ -166,7 +166,7 @@ class Addresses:
 
     @property
     def takes(self) -> str:
-        return f"{'id@' if self.with_id else ''}host:port entries separated by commas"
+        return f"{'id@' if self.with_id else ''}host:port entries, comma-separated"
 
     def accepts(self, value: Sequence[str] | None) -> bool:
         return value is not None and all(map(self._fits, value))
@@ -193,7 +193,7 @@ class TextCheck:
 
     @property
     def takes(self) -> str:
-        return "text" if self.empty else "text that is not empty"
+        return "text" if self.empty else "non-empty text"
 
     def accepts(self, value: str | None) -> bool:
         return self.null if value is None else self.empty or bool(value)
@@ -205,7 +205,7 @@ class TextCheck:
 class ThrottledReplicas:
     """`*`, or partition:node entries (KIP-73)."""
 
-    takes = "* or partition:node entries separated by commas"
+    takes = "* or comma-separated partition:node entries"
 
     def accepts(self, value: Sequence[str]) -> bool:
         return "".join(value) == "*" or all(_THROTTLED_REPLICA.fullmatch(each.strip()) for each in value)
@@ -217,7 +217,7 @@ class ThrottledReplicas:
 class OffsetReset:
     """The position where a share group starts (KIP-932)."""
 
-    takes = "latest, earliest, or by_duration: and a duration such as PT1H"
+    takes = "latest, earliest, or by_duration:DURATION, such as by_duration:PT1H"
 
     def accepts(self, value: str | None) -> bool:
         if value is None:

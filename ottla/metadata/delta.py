@@ -43,7 +43,7 @@ class Delta:
         """Apply one record."""
         replay = _REPLAY.get(type(change))
         if replay is None:
-            raise ValueError(f"a record that no metadata has: {change!r}")
+            raise ValueError(f"unknown metadata record: {change!r}")
         replay(self, change)
 
     def image(self, offset: int, epoch: int, timestamp: int) -> Image:
@@ -93,7 +93,7 @@ class Delta:
     def _remove_topic(self, change: record.RemoveTopicRecord) -> None:
         name = self._own("topic_names").pop(change.topic_id, None)
         if name is None:
-            raise ValueError(f"a topic is removed that is not there: {change!r}")
+            raise ValueError(f"removal of an unknown topic: {change!r}")
         del self._own("topics")[name]
         self._partitions.pop(name, None)
         self._touched_topics[name] = None
@@ -107,7 +107,7 @@ class Delta:
         names = self._changed.get("topic_names", self._base.topic_names)
         name = names.get(topic_id)
         if name is None:
-            raise ValueError(f"a partition of no topic: {change!r}")
+            raise ValueError(f"partition of an unknown topic: {change!r}")
         partitions = self._partitions.get(name)
         if partitions is None:
             partitions = self._partitions[name] = dict(enumerate(self._base.topics[name].partitions))
@@ -133,7 +133,7 @@ class Delta:
         partitions = self._touched(change.topic_id, change)
         old = partitions.get(change.partition_id)
         if old is None:
-            raise ValueError(f"a partition that is not there: {change!r}")
+            raise ValueError(f"change of an unknown partition: {change!r}")
         partitions[change.partition_id] = changed(old, change)
 
     def _clear_elr(self, change: record.ClearElrRecord) -> None:
@@ -142,7 +142,7 @@ class Delta:
         for name in [change.topic_name] if change.topic_name else list(topics):
             topic = topics.get(name)
             if topic is None:
-                raise ValueError(f"a topic that is not there: {change!r}")
+                raise ValueError(f"change of an unknown topic: {change!r}")
             known = self._partitions.get(name)
             pairs = list(known.items() if known is not None else enumerate(topic.partitions))
             for index, each in pairs:
@@ -176,7 +176,7 @@ class Delta:
         brokers = self._changed.get("brokers", self._base.brokers)
         broker: BrokerImage | None = brokers.get(broker_id)
         if broker is None or broker.epoch != epoch:
-            raise ValueError(f"no such registration of a broker: {change!r}")
+            raise ValueError(f"unknown broker registration: {change!r}")
         return broker
 
     def _unregister_broker(self, change: record.UnregisterBrokerRecord) -> None:
@@ -308,12 +308,12 @@ class Fold:
         kind = type(change)
         if kind is record.BeginTransactionRecord:
             if self.transaction_offset >= 0:
-                raise ValueError(f"a metadata transaction begins at {offset} within that of {self.transaction_offset}")
+                raise ValueError(f"metadata transaction at {offset} begins inside the one at {self.transaction_offset}")
             self.publish(offset - 1, epoch, timestamp)
             self.transaction_offset = offset
         elif kind is record.EndTransactionRecord or kind is record.AbortTransactionRecord:
             if self.transaction_offset < 0:
-                raise ValueError(f"a metadata transaction ends at {offset} that never began")
+                raise ValueError(f"metadata transaction end at {offset} without a begin")
             self.transaction_offset = -1
             if kind is record.AbortTransactionRecord:
                 self._delta = None
@@ -348,4 +348,4 @@ def _in_order(name: str, partitions: dict[int, PartitionImage]) -> tuple[Partiti
     try:
         return tuple([partitions[index] for index in range(len(partitions))])
     except KeyError as missing:
-        raise ValueError(f"topic {name} has no partition {missing} but {len(partitions)} in all") from None
+        raise ValueError(f"topic {name} has {len(partitions)} partitions, but not partition {missing}") from None

@@ -200,14 +200,15 @@ class Changes:
         """Return why kraft.version cannot be raised to this level now; None if it can."""
         role, membership = self._member.role, self._member.voters.last
         if not isinstance(role, Leader):
-            return "this node does not lead the quorum"
+            return "this node is not the leader of the quorum"
         if membership.kraft_version > kraft_version:
-            return f"{_FEATURE} cannot go back from {membership.kraft_version} to {kraft_version}"
+            return f"{_FEATURE} cannot be downgraded from {membership.kraft_version} to {kraft_version}"
         for node in role.volatile_voters.voters:
             if membership.kraft_version < kraft_version and not (
                 node.kraft_versions[0] <= kraft_version <= node.kraft_versions[1] and _is_whole(node.voter)
             ):
-                return f"voter {node.voter.node_id} does not run {_FEATURE} {kraft_version}, or has not said so yet"
+                voter = node.voter.node_id
+                return f"voter {voter} does not support {_FEATURE} {kraft_version}, or has not reported it yet"
         return None
 
     def raise_version(self, kraft_version: int) -> None:

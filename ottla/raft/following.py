@@ -139,7 +139,7 @@ class Following:
         if offset < member.high_watermark:
             member.warn(
                 f"node {role.leader_id} asks to truncate the metadata log to {offset}, "
-                f"and everything below {member.high_watermark} is committed"
+                f"but everything below {member.high_watermark} is committed; the request is ignored"
             )
             return False
         role.waits = True
@@ -149,7 +149,7 @@ class Following:
     def _begin_snapshot(self, role: Follower, snapshot: SnapshotId) -> bool:
         member = self._member
         if snapshot.epoch < 0 or snapshot.end_offset <= member.high_watermark or snapshot in member.log.snapshots:
-            member.warn(f"node {role.leader_id} offers {snapshot}, which is not newer than what is here")
+            member.warn(f"node {role.leader_id} offers {snapshot}, which is not newer than the local state")
             return False
         role.fetching = SnapshotFetch(snapshot)
         return True
@@ -249,7 +249,7 @@ class Following:
         if not is_next or not fetching.position < end <= partition.size:
             member.warn(
                 f"node {role.leader_id} sent {len(data)} bytes at {partition.position} of {partition.size} of {found}; "
-                f"expected some at {fetching.position} of {fetching.snapshot}"
+                f"expected data at {fetching.position} of {fetching.snapshot}"
             )
             return False
         member.effects.append(WriteSnapshotPiece(found, fetching.position, data))

@@ -14,6 +14,8 @@ class ClientMetricsSettings(Settings):
 
     kind = "client metrics setting"
 
-    interval_ms = integer("interval.ms", 300_000, "How often a client pushes, in ms.", Between(100, 3_600_000))
-    match = listing("match", (), "Which clients are asked: pairs of attribute and pattern; all when it is empty.")
-    metrics = listing("metrics", (), "Prefixes of the names of the metrics that are wanted; * is all.")
+    interval_ms = integer(
+        "interval.ms", 300_000, "The interval between two pushes of a client, in ms.", Between(100, 3_600_000)
+    )
+    match = listing("match", (), "The matching clients, as attribute=pattern pairs; empty matches all.")
+    metrics = listing("metrics", (), "Prefixes of the names of the requested metrics; * means all.")

@@ -66,7 +66,7 @@ def parse_listeners(
     names = [each.name for each in found]
     for name in names:
         if names.count(name) > 1:
-            raise OttlaError(f"{key}: two listeners are called {name}; give each a name of its own")
+            raise OttlaError(f"{key}: two listeners are called {name}; give each a unique name")
     if distinct_ports:
         _check_ports(key, found)
     return found

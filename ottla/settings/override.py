@@ -44,4 +44,4 @@ class OverrideSettings(Settings):
         try:
             setting.parse(value)
         except OttlaError as error:
-            raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(name, value, error)) from error
+            raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(setting, value)) from error

@@ -60,7 +60,7 @@ def _plain(text: str, number: int) -> str:
     def unescape(match: re.Match[str]) -> str:
         code, broken, other = match.groups()
         if broken:
-            raise OttlaError(f"line {number}: \\u takes four hexadecimal digits; write \\\\ for a backslash")
+            raise OttlaError(f"line {number}: \\u needs four hexadecimal digits; write \\\\ for a backslash")
         return chr(int(code, 16)) if code else _ESCAPES.get(other, other)
 
     plain = _ESCAPE.sub(unescape, text)

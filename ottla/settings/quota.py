@@ -14,11 +14,11 @@ class UserQuotas(Settings):
 
     kind = "quota"
 
-    producer_byte_rate = long("producer_byte_rate", LONG_MAX, "Bytes a second that a node takes from producers.")
-    consumer_byte_rate = long("consumer_byte_rate", LONG_MAX, "Bytes a second that a node gives to consumers.")
-    request_percentage = double("request_percentage", float(INT_MAX), "Time of one thread that requests take, in %.")
+    producer_byte_rate = long("producer_byte_rate", LONG_MAX, "Bytes per second that a node accepts from producers.")
+    consumer_byte_rate = long("consumer_byte_rate", LONG_MAX, "Bytes per second that a node sends to consumers.")
+    request_percentage = double("request_percentage", float(INT_MAX), "The request time as a percentage of one thread.")
     controller_mutation_rate = double(
-        "controller_mutation_rate", float(INT_MAX), "Partitions a second that are made, added and deleted."
+        "controller_mutation_rate", float(INT_MAX), "Partitions created, added or deleted per second."
     )
 
 
@@ -28,7 +28,7 @@ class AddressQuotas(Settings):
     kind = "quota"
 
     connection_creation_rate = integer(
-        "connection_creation_rate", INT_MAX, "New connections a second that a node takes.", NOT_NEGATIVE
+        "connection_creation_rate", INT_MAX, "New connections per second that a node accepts.", NOT_NEGATIVE
     )
 
 
@@ -40,7 +40,7 @@ class ReplicationRates(Settings):
     leader_replication_throttled_rate = long(
         "leader.replication.throttled.rate",
         LONG_MAX,
-        "Bytes a second that a leader gives to throttled replicas.",
+        "Bytes per second that a leader sends to throttled replicas.",
         NOT_NEGATIVE,
         MEDIUM,
         CLUSTER_WIDE,
@@ -48,7 +48,7 @@ class ReplicationRates(Settings):
     follower_replication_throttled_rate = long(
         "follower.replication.throttled.rate",
         LONG_MAX,
-        "Bytes a second that throttled replicas fetch.",
+        "Bytes per second that throttled replicas fetch.",
         NOT_NEGATIVE,
         MEDIUM,
         CLUSTER_WIDE,
@@ -56,7 +56,7 @@ class ReplicationRates(Settings):
     replica_alter_log_dirs_io_max_bytes_per_second = long(
         "replica.alter.log.dirs.io.max.bytes.per.second",
         LONG_MAX,
-        "Bytes a second that replicas move between directories with.",
+        "Bytes per second of moves between log directories.",
         NOT_NEGATIVE,
         MEDIUM,
         CLUSTER_WIDE,

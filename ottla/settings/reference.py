@@ -22,17 +22,17 @@ from ottla.settings.topic.settings import TopicSettings
 _HEAD = """\
 # Settings of servers, topics, groups, client metrics and quotas
 
-Every setting that Apache Kafka 4.3.1 has, from the declarations in `ottla/settings/`. Names, types, defaults, values
-and modes are Kafka's; a test compares each. Settings of clients are in [client-settings.md](client-settings.md).
+All settings of Apache Kafka 4.3.1, generated from the declarations in `ottla/settings/`. Names, types, defaults, valid
+values and modes are Kafka's; a test compares each. [client-settings.md](client-settings.md) has the client settings.
 
-- *default*: what holds where nothing is said; "worked out" follows from other settings; "must be given" has none.
-- *changes*: `read-only` in the file alone, `per-broker` on one node while it runs, `cluster-wide` on all at once too
-  (`ottla configs`, KIP-226).
-- *without it*: the server setting that holds for a topic or group which has none of its own.
-- *since*: the first release of Apache Kafka whose documentation has it (0.9 and, for topics, 0.10.1 are the oldest that
-  were looked at); empty where Kafka keeps it out of its documentation. Ottla has had all of them since 0.1.
-- *here*: what differs from Apache Kafka. Empty: nothing does. "no effect": the node reads it, does nothing with it, and
-  says so at its start. "refused": a node does not start with another value than the default.
+- *default*: the value of a setting that is not set. "computed" depends on other settings; "required" has no default.
+- *changes*: `read-only` only in the file, `per-broker` dynamically for one node, `cluster-wide` also for all nodes at
+  once (`ottla configs`, KIP-226).
+- *fallback*: the server setting that applies to a topic or group without its own value.
+- *since*: the first release of Apache Kafka whose documentation has it (the oldest considered are 0.9 and, for topics,
+  0.10.1); empty if Kafka does not document it. Ottla has had all of them since 0.1.
+- *here*: the differences from Apache Kafka; empty if there are none. "no effect": the node reads the setting, does
+  nothing with it, and logs that at startup. "refused": a node starts only with the default.
 """
 
 
@@ -43,11 +43,11 @@ def reference() -> str:
             _HEAD,
             *_section("Servers", "server", "changes", ServerSettings),
             *_section("Servers: Ottla's own", "own", "changes", OwnSettings),
-            *_section("Topics", "topic", "without it", TopicSettings),
-            *_section("Groups", "group", "without it", GroupSettings),
-            *_section("Client metrics subscriptions (KIP-714)", "client-metrics", "without it", ClientMetricsSettings),
-            *_section("Quotas of users, clients and addresses", "quota", "without it", UserQuotas, AddressQuotas),
-            *_section("Rates of replication (KIP-73)", "quota", "changes", ReplicationRates),
+            *_section("Topics", "topic", "fallback", TopicSettings),
+            *_section("Groups", "group", "fallback", GroupSettings),
+            *_section("Client metrics subscriptions (KIP-714)", "client-metrics", "fallback", ClientMetricsSettings),
+            *_section("Quotas of users, clients and addresses", "quota", "fallback", UserQuotas, AddressQuotas),
+            *_section("Replication rates (KIP-73)", "quota", "changes", ReplicationRates),
         ]
     )
 
@@ -61,7 +61,7 @@ def table(*head: str, rows: Iterable[Sequence[str]]) -> list[str]:
 def _section(title: str, scope: str, applies: str, *kinds: type[Settings]) -> list[str]:
     found = sorted((one.name, one) for kind in kinds for one in kind.declared().values())
     rows = [_row(one, scope, modes=applies == "changes") for _, one in found]
-    head = ("setting", "type", "default", "takes", applies, "since", "here", "meaning")
+    head = ("setting", "type", "default", "values", applies, "since", "here", "meaning")
     return [f"## {title}", "", *table(*head, rows=rows), ""]
 
 
@@ -73,9 +73,9 @@ def _row(one: Setting[Any], scope: str, *, modes: bool) -> tuple[str, ...]:
 
 def _default(one: Setting[Any]) -> str:
     if one.default is REQUIRED:
-        return "must be given"
+        return "required"
     if one.derived:
-        return "worked out"
+        return "computed"
     text = one.default_text
     if text is None:
         return ""

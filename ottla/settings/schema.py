@@ -100,7 +100,7 @@ _TAKES = {
     ConfigType.INT: "a whole number",
     ConfigType.LONG: "a whole number",
     ConfigType.DOUBLE: "a number",
-    ConfigType.LIST: "a list separated by commas",
+    ConfigType.LIST: "a comma-separated list",
 }
 
 
@@ -170,7 +170,7 @@ class Setting(Generic[T]):
     @property
     def documentation(self) -> str:
         """The description, and a note if this node does nothing with the setting."""
-        return self.doc if self.served else f"{self.doc} This node reads it and does nothing with it yet."
+        return self.doc if self.served else f"{self.doc} This node reads it but does nothing with it yet."
 
     @property
     def takes(self) -> str:
@@ -213,7 +213,7 @@ class Setting(Generic[T]):
     def reject(self, text: str | None) -> NoReturn:
         """Raise the error for an invalid value."""
         shown = "[hidden]" if self.sensitive else text
-        raise OttlaError(f"{self.name}={'' if shown is None else shown}: it takes {self.takes}")
+        raise OttlaError(f"invalid value for {self.name}: {'' if shown is None else shown} (expected {self.takes})")
 
     def write(self, value: object) -> str | None:
         """Return a typed value as Kafka writes it; `parse` reads it back."""
@@ -397,7 +397,7 @@ class Settings:
         return None if value is REQUIRED else setting.write(value)
 
     def __setattr__(self, attribute: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} does not change; make a new one")
+        raise AttributeError(f"{type(self).__name__} is immutable; create a new one")
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.declared())
@@ -413,9 +413,9 @@ def _collect(cls: type[Settings]) -> Mapping[str, Setting[Any]]:
     return {name: found[name] for name in sorted(found)}
 
 
-def refusal(name: str, value: str | None, error: OttlaError) -> str:
+def refusal(setting: Setting[Any], value: str | None) -> str:
     """Return the message for an invalid value, which begins like Kafka's."""
-    return f"Invalid value {value} for configuration {name}: {str(error).removeprefix(f'{name}={value}: ')}"
+    return f"Invalid value {value} for configuration {setting.name}: expected {setting.takes}"
 
 
 def nearest(name: str, names: Mapping[str, Any]) -> str:

@@ -61,9 +61,7 @@ def codec_of(attributes: int) -> Codec:
     try:
         return Codec(attributes & 7)
     except ValueError:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {attributes & 7} is not known"
-        ) from None
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression type {attributes & 7}") from None
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
@@ -188,7 +186,7 @@ def _decompress_into(decompress_into: Callable[[Buffer, bytearray], int], data: 
 
 
 def _too_large(bytes_max: int) -> KafkaError:
-    why = f"the batch has more than {bytes_max} bytes when it is decompressed"
+    why = f"the decompressed batch exceeds {bytes_max} bytes"
     return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
 
 

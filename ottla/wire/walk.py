@@ -92,7 +92,7 @@ def walk(
 def _more(room: int, bytes_max: int) -> int:
     """Return the size of the next piece. KafkaError MESSAGE_TOO_LARGE if the limit is reached."""
     if room >= bytes_max:
-        why = f"the batch has more than {bytes_max} bytes when it is decompressed"
+        why = f"the decompressed batch exceeds {bytes_max} bytes"
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
     return min(bytes_max, _GROWTH * room)
 

@@ -47,7 +47,7 @@ def tag_section(known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None
 
 def lacks(cls: str, version: int, name: str) -> UnsupportedVersion:
     """Return the error that the generated code raises."""
-    return UnsupportedVersion(f"version {version} of {cls} cannot say {name}")
+    return UnsupportedVersion(f"version {version} of {cls} cannot express {name}")
 
 
 def encoder_source(cls: type, version: int, *, steps: bool = False) -> SchemaSource:

@@ -188,7 +188,7 @@ MISTAKES = [
     ({"ssl.cipher.suites": "TLS_RSA_WITH_NOTHING"}, r"OpenSSL has no suite TLS_RSA_WITH_NOTHING"),
     ({"ssl.cipher.suites": "TLS_AES_256_GCM_SHA384"}, r"can be allowed together only"),
     ({"ssl.principal.mapping.rules": "RULE:x"}, r"ssl\.principal\.mapping\.rules: 'RULE:x' cannot be read"),
-    ({"ssl.engine.factory.class": "org.example.Engine"}, r"ssl\.engine\.factory\.class is set, .* runs no Java"),
+    ({"ssl.engine.factory.class": "org.example.Engine"}, r"ssl\.engine\.factory\.class is set, .* does not run Java"),
     ({"ssl.client.auth": "maybe"}, r"ssl\.client\.auth"),
     (
         {"ssl.endpoint.identification.algorithm": "htttps"},

@@ -144,7 +144,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 def test_a_wrong_setting_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     said = in_process("start", "--data", str(tmp_path / "data"), "--set", "num.partitions=many")
-    sentence = "ottla: num.partitions=many: it takes a whole number, 1 or more\n"
+    sentence = "ottla: invalid value for num.partitions: many (expected a whole number, 1 or more)\n"
     assert (said.code, said.out, said.err) == (2, "", sentence)
     assert not (tmp_path / "data").exists()
 

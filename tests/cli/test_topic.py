@@ -42,7 +42,7 @@ def test_a_wrong_setting_is_one_line_that_says_what_would_be_right(tool: Tool) -
     said = tool("topics", "create", "wrong", "-s", "retention.ms=soon")
     assert said.code == 1
     assert said.err.startswith(
-        "ottla: wrong: Invalid value soon for configuration retention.ms: it takes a whole number, -1 or more"
+        "ottla: wrong: Invalid value soon for configuration retention.ms: expected a whole number, -1 or more"
     )
     assert said.err.count("\n") == 1
     assert said.out == ""

@@ -94,7 +94,7 @@ def test_a_setting_is_explained_by_either_name() -> None:
     assert (found.keyword, found.takes, found.default) == ("linger_ms", "a whole number of at least 0", "5")
     assert found.clients == ("producer",)
     assert "records" in found.meaning
-    with pytest.raises(OttlaError, match=r"there is no client setting linger\.sm: did you mean linger\.ms"):
+    with pytest.raises(OttlaError, match=r"there is no client setting linger\.sm; did you mean linger\.ms"):
         explain("linger.sm")
 
 

@@ -150,7 +150,7 @@ def test_a_record_that_cannot_be_right_is_not_passed_over(damaged: object) -> No
 def test_partitions_without_the_one_before_them_are_damage() -> None:
     cluster = Cluster()
     topic_id = cluster.create("a").topic_id
-    with pytest.raises(ValueError, match="topic a has no partition 1"):
+    with pytest.raises(ValueError, match="topic a has 2 partitions, but not partition 1"):
         cluster.append([record.PartitionRecord(partition_id=2, topic_id=topic_id, replicas=[1], isr=[1], leader=1)])
 
 

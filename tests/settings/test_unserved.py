@@ -19,8 +19,8 @@ def settings(**texts: str) -> ServerSettings:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("create.topic.policy.class.name", "a.Policy", "make topics that the policy forbids"),
-        ("alter.config.policy.class.name", "a.Policy", "take settings that the policy forbids"),
+        ("create.topic.policy.class.name", "a.Policy", "create topics that the policy forbids"),
+        ("alter.config.policy.class.name", "a.Policy", "accept settings that the policy forbids"),
         ("client.quota.callback.class", "a.Quota", "other limits"),
         ("principal.builder.class", "a.Builder", "ANONYMOUS"),
         ("config.providers", "file", "the values themselves"),
@@ -28,7 +28,7 @@ def settings(**texts: str) -> ServerSettings:
     ],
 )
 def test_what_would_leave_a_node_less_safe_or_lose_something_stops_its_start(name: str, value: str, words: str) -> None:
-    with pytest.raises(OttlaError, match=f"^{name} is set, and this node does not serve it: .*{words}"):
+    with pytest.raises(OttlaError, match=f"^{name} is set, but this node does not support it: .*{words}"):
         check_served(ServerSettings.parse(COMBINED | {name: value}))
     with pytest.raises(OttlaError, match=f"^{name} is set"), ottla.Node(settings={name: value}):
         pass
@@ -77,20 +77,20 @@ def test_names_that_kafka_does_not_know_are_told_and_not_refused() -> None:
     one = ServerSettings.parse(COMBINED | given)
     assert one.num_partitions == 1
     removed, unknown = notices(one)
-    assert removed.startswith("zookeeper.connect: Kafka 4 does not have it any more; ZooKeeper is gone")
+    assert removed.startswith("zookeeper.connect: removed in Kafka 4; ZooKeeper is gone")
     named = "confluent.support.metrics.enable, foo.bar, num.partition (did you mean num.partitions?)"
-    assert unknown == f"no server setting of Kafka, and ignored: {named}"
+    assert unknown == f"unknown server settings, ignored: {named}"
 
 
 def test_a_file_of_a_release_with_zookeeper_says_so() -> None:
-    with pytest.raises(OttlaError, match=r"^zookeeper\.connect: Kafka 4 does not have it any more; ZooKeeper is gone"):
+    with pytest.raises(OttlaError, match=r"^zookeeper\.connect: removed in Kafka 4; ZooKeeper is gone"):
         ServerSettings.parse({"broker.id": "1", "zookeeper.connect": "h:2181"})
 
 
 def test_a_node_says_it_at_its_start(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "ottla.broker"), ottla.Node(settings={"foo.bar": 1, "num.io.threads": 16}):
         assert caplog.messages == [
-            "no server setting of Kafka, and ignored: foo.bar",
+            "unknown server settings, ignored: foo.bar",
             "settings that have no effect on this node: num.io.threads",
         ]
 
@@ -106,7 +106,7 @@ def test_several_controllers_do_not_sign_in_at_each_other_by_scram(quorum: dict[
     one = {name: value for name, value in COMBINED.items() if not name.startswith("controller.quorum.")}
     protocols = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL"}
     scram = {**protocols, "sasl.mechanism.controller.protocol": "SCRAM-SHA-512"}
-    with pytest.raises(OttlaError, match=r"^sasl\.mechanism\.controller\.protocol=SCRAM-SHA-512: .*; give PLAIN$"):
+    with pytest.raises(OttlaError, match=r"^sasl\.mechanism\.controller\.protocol=SCRAM-SHA-512: .*; use PLAIN$"):
         check_served(ServerSettings.parse(one | scram | quorum))
     check_served(ServerSettings.parse(one | scram | quorum | {"sasl.mechanism.controller.protocol": "PLAIN"}))
     check_served(ServerSettings.parse(one | scram | {"controller.quorum.bootstrap.servers": "one:9093"}))

@@ -47,7 +47,7 @@ def explain(name: str) -> Explained:
     wanted = name.replace("_", ".")
     if wanted not in found:
         near = difflib.get_close_matches(wanted, found, n=1, cutoff=0.6)
-        raise OttlaError(f"there is no client setting {name}" + (f": did you mean {near[0]}?" if near else ""))
+        raise OttlaError(f"there is no client setting {name}" + (f"; did you mean {near[0]}?" if near else ""))
     return found[wanted]
 
 
@@ -82,7 +82,7 @@ def reference() -> str:
         "empty: Kafka does not have it. *here*: what differs from Apache Kafka; empty: nothing does.",
         "",
     ]
-    head = ("setting", "type", "default", "takes", "clients", "since", "here", "meaning")
+    head = ("setting", "type", "default", "values", "clients", "since", "here", "meaning")
     return "\n".join([*lines, *table(*head, rows=map(_row, explained()))]) + "\n"
 
 

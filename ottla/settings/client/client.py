@@ -11,37 +11,39 @@ class ClientSettings(SecuritySettings):
     """The settings shared by producer, consumer and admin."""
 
     bootstrap_servers: list[tuple[str, int]] = setting(
-        "bootstrap.servers", None, addresses, "Brokers to ask first, host:port; the others are learnt from them."
+        "bootstrap.servers", None, addresses, "The first brokers to contact, as host:port; they name the others."
     )
     client_id: str = setting(
         "client.id",
         "ottla",
         text,
-        "The name that the broker's logs and quotas show.",
-        differs="Kafka's default is empty, or made up",
+        "The client's name in the broker's logs and quotas.",
+        differs="Kafka's default is empty or generated",
     )
     client_rack: str = setting(
         "client.rack",
         "",
         text,
-        "The rack (broker.rack) where this client stands; a consumer reads from a replica there.",
+        "The client's rack (broker.rack); a consumer prefers to read from a replica there.",
         differs="Kafka has it for consumers only",
     )
     request_timeout_ms: int = setting(
-        "request.timeout.ms", 30_000, integer(1), "How long one request may take before its connection is given up."
+        "request.timeout.ms", 30_000, integer(1), "How long one request may take before its connection is closed."
     )
-    retry_backoff_ms: int = setting("retry.backoff.ms", 100, long(0), "The first pause before a request is repeated.")
+    retry_backoff_ms: int = setting(
+        "retry.backoff.ms", 100, long(0), "The initial backoff before a request is retried."
+    )
     retry_backoff_max_ms: int = setting(
-        "retry.backoff.max.ms", 1_000, long(0), "The longest pause before a request is repeated."
+        "retry.backoff.max.ms", 1_000, long(0), "The maximum backoff before a request is retried."
     )
     reconnect_backoff_ms: int = setting(
-        "reconnect.backoff.ms", 50, long(0), "The first pause before a broker that failed is connected again."
+        "reconnect.backoff.ms", 50, long(0), "The initial backoff before reconnecting to a failed broker."
     )
     reconnect_backoff_max_ms: int = setting(
         "reconnect.backoff.max.ms",
         1_000,
         long(0),
-        "The longest pause before a broker that failed is connected again.",
+        "The maximum backoff before reconnecting to a failed broker.",
     )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
@@ -51,29 +53,29 @@ class ClientSettings(SecuritySettings):
         differs="Kafka's default for admin clients is 300000",
     )
     socket_connection_setup_timeout_ms: int = setting(
-        "socket.connection.setup.timeout.ms", 10_000, long(1), "How long connecting may take."
+        "socket.connection.setup.timeout.ms", 10_000, long(1), "How long establishing a connection may take."
     )
     metadata_max_age_ms: int = setting(
-        "metadata.max.age.ms", 300_000, long(1), "Metadata is asked again after this time even if nothing failed."
+        "metadata.max.age.ms", 300_000, long(1), "The age at which metadata is refreshed even if nothing failed."
     )
     metadata_max_idle_ms: int = setting(
         "metadata.max.idle.ms",
         300_000,
         long(5_000),
-        "A topic that was not used for this time is forgotten.",
+        "A topic that is not used for this time is dropped from the metadata.",
         differs="Kafka has it for producers only",
     )
     metadata_recovery_rebootstrap_trigger_ms: int = setting(
         "metadata.recovery.rebootstrap.trigger.ms",
         300_000,
         long(0),
-        "When metadata could not be had for so long, the known brokers are forgotten and bootstrap.servers are asked.",
+        "After this time without metadata, the client drops the known brokers and asks bootstrap.servers.",
     )
     metadata_recovery_strategy: str = setting(
         "metadata.recovery.strategy",
         "rebootstrap",
         one_of("rebootstrap", "none"),
-        "When no known broker answers: go back to bootstrap.servers, or fail (KIP-899).",
+        "If no known broker answers: go back to bootstrap.servers, or fail (KIP-899).",
     )
 
     def check(self, given: frozenset[str]) -> None:
@@ -89,5 +91,5 @@ class AdminSettings(ClientSettings):
     """Settings of `Admin` and `AsyncAdmin`."""
 
     default_api_timeout_ms: int = setting(
-        "default.api.timeout.ms", 60_000, integer(1), "How long a call may take with all its retries."
+        "default.api.timeout.ms", 60_000, integer(1), "How long a call may take, including its retries."
     )

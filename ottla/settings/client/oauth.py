@@ -24,7 +24,7 @@ _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 def _token(value: object) -> object:
     if value is None or isinstance(value, str) or callable(value):
         return value
-    raise ValueError("a function that gives the token, or the token")
+    raise ValueError("the token, or a function that returns it")
 
 
 class OauthSettings(DeclaredSettings):
@@ -34,32 +34,33 @@ class OauthSettings(DeclaredSettings):
         "sasl.oauthbearer.token",
         None,
         _token,
-        "The token, or a function that gives one (or token and its end in s since 1970); it may be async.",
+        "The token, or a function (possibly async) that returns one, or (token, expiry in seconds since 1970).",
         differs="Ottla's own",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = setting(
-        "sasl.oauthbearer.token.endpoint.url", None, optional_text, "Where tokens come from; a file: holds one."
+        "sasl.oauthbearer.token.endpoint.url",
+        None,
+        optional_text,
+        "The URL of the token endpoint; a file: URL has the token itself.",
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = setting(
         "sasl.oauthbearer.client.credentials.client.id",
         None,
         optional_text,
-        "The client's id there, with the client credentials grant.",
+        "The client id for the client credentials grant.",
     )
     sasl_oauthbearer_client_credentials_client_secret: str | None = setting(
         "sasl.oauthbearer.client.credentials.client.secret",
         None,
         secret,
-        "Its secret; an assertion may take its place.",
+        "The client secret; an assertion may replace it.",
     )
-    sasl_oauthbearer_scope: str | None = setting(
-        "sasl.oauthbearer.scope", None, optional_text, "The scope to ask for there."
-    )
+    sasl_oauthbearer_scope: str | None = setting("sasl.oauthbearer.scope", None, optional_text, "The scope to request.")
     sasl_oauthbearer_extensions: Any = setting(
         "sasl.oauthbearer.extensions",
         None,
         anything,
-        "Names to values, for the broker (KIP-342).",
+        "SASL extensions for the broker, name to value (KIP-342).",
         differs="Ottla's own",
     )
     sasl_oauthbearer_jwt_retriever_class: str = setting(
@@ -71,35 +72,44 @@ class OauthSettings(DeclaredSettings):
             f"{_PACKAGE}.JwtBearerJwtRetriever",
             f"{_PACKAGE}.FileJwtRetriever",
         ),
-        "The grant, by the names of Kafka's classes: client credentials, JWT bearer, or a token in a file.",
-        differs="these four alone",
+        "The grant, by the name of Kafka's class: client credentials, JWT bearer, or a token in a file.",
+        differs="only these four",
     )
     sasl_oauthbearer_assertion_algorithm: str = setting(
-        "sasl.oauthbearer.assertion.algorithm", "RS256", one_of("RS256", "ES256"), "How an assertion is signed."
+        "sasl.oauthbearer.assertion.algorithm",
+        "RS256",
+        one_of("RS256", "ES256"),
+        "The algorithm that signs assertions.",
     )
     sasl_oauthbearer_assertion_claim_aud: str | None = setting(
-        "sasl.oauthbearer.assertion.claim.aud", None, optional_text, "Whom an assertion is for."
+        "sasl.oauthbearer.assertion.claim.aud", None, optional_text, "The audience of an assertion (claim aud)."
     )
     sasl_oauthbearer_assertion_claim_exp_seconds: int = setting(
-        "sasl.oauthbearer.assertion.claim.exp.seconds", 300, integer(0, 86_400), "How long an assertion holds."
+        "sasl.oauthbearer.assertion.claim.exp.seconds",
+        300,
+        integer(0, 86_400),
+        "How long an assertion is valid (claim exp).",
     )
     sasl_oauthbearer_assertion_claim_iss: str | None = setting(
         "sasl.oauthbearer.assertion.claim.iss",
         None,
         optional_text,
-        "Who makes it; with client credentials it takes the place of the secret.",
+        "The issuer of an assertion (claim iss); with client credentials the assertion replaces the secret.",
     )
     sasl_oauthbearer_assertion_claim_jti_include: bool = setting(
-        "sasl.oauthbearer.assertion.claim.jti.include", False, flag, "Whether an assertion has an id of its own."
+        "sasl.oauthbearer.assertion.claim.jti.include", False, flag, "Whether an assertion has a unique id (claim jti)."
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds: int = setting(
-        "sasl.oauthbearer.assertion.claim.nbf.seconds", 60, integer(0, 3600), "How far back an assertion begins."
+        "sasl.oauthbearer.assertion.claim.nbf.seconds",
+        60,
+        integer(0, 3600),
+        "How far in the past an assertion becomes valid (claim nbf).",
     )
     sasl_oauthbearer_assertion_claim_sub: str | None = setting(
-        "sasl.oauthbearer.assertion.claim.sub", None, optional_text, "Whom an assertion speaks of."
+        "sasl.oauthbearer.assertion.claim.sub", None, optional_text, "The subject of an assertion (claim sub)."
     )
     sasl_oauthbearer_assertion_file: str | None = setting(
-        "sasl.oauthbearer.assertion.file", None, optional_text, "A file with a ready assertion, in place of a key."
+        "sasl.oauthbearer.assertion.file", None, optional_text, "A file with a complete assertion, instead of a key."
     )
     sasl_oauthbearer_assertion_private_key_file: str | None = setting(
         "sasl.oauthbearer.assertion.private.key.file",
@@ -114,5 +124,5 @@ class OauthSettings(DeclaredSettings):
         "sasl.oauthbearer.assertion.template.file",
         None,
         optional_text,
-        "A JSON file with a header and a payload that every assertion gets.",
+        "A JSON file with a header and a payload to include in each assertion.",
     )

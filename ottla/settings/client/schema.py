@@ -100,7 +100,7 @@ class DeclaredSettings:
                 merged[name.replace(".", "_")] = value
         elif given is not None:
             takes = "host:port, a list of these, or a mapping of settings"
-            raise TypeError(f"a client is made with {takes}, not {type(given).__name__}: {given!r}")
+            raise TypeError(f"a client takes {takes}, not {type(given).__name__}: {given!r}")
         merged.update((name.replace(".", "_"), value) for name, value in keywords.items())
         settings = cls()
         object.__setattr__(settings, "given", merged)
@@ -122,7 +122,7 @@ class DeclaredSettings:
         """Check constraints between settings; `given` are the attributes that the caller set."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"settings do not change once read ({name})")
+        raise AttributeError(f"settings are immutable ({name})")
 
     def __repr__(self) -> str:
         changed = [
@@ -138,7 +138,7 @@ def _unknown(attribute: str, cls: type[DeclaredSettings]) -> str:
     name = attribute.replace("_", ".")
     kind = cls.__name__.removesuffix("Settings").lower()
     if near:
-        return f"there is no {kind} setting {name}: did you mean {cls.declared[near[0]].name}?"
+        return f"there is no {kind} setting {name}; did you mean {cls.declared[near[0]].name}?"
     return f"there is no {kind} setting {name}: these are {', '.join(sorted(d.name for d in cls.declared.values()))}"
 
 
@@ -218,7 +218,7 @@ def one_of(*names: str) -> Reader:
 @reads(ConfigType.LIST)
 def addresses(value: object) -> list[tuple[str, int]]:
     """Read `host:port`, several separated by commas or as a list. IPv6 addresses are in brackets."""
-    takes = "host:port, several separated by commas"
+    takes = "host:port entries, comma-separated"
     parts = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else []
     found = []
     for part in parts:

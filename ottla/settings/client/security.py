@@ -38,27 +38,27 @@ class SecuritySettings(OauthSettings):
         "security.protocol",
         "PLAINTEXT",
         one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "How connections are protected, and whether the client signs in: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.",
+        "Whether connections use TLS (SSL) and authentication (SASL): PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.",
     )
 
     ssl_context: Any = setting(
         "ssl.context",
         None,
         anything,
-        "An ssl.SSLContext of the program's own, in place of all other ssl.*.",
+        "An ssl.SSLContext, which replaces all other ssl.* settings.",
         differs="Ottla's own",
     )
     ssl_truststore_location: str | None = setting(
-        "ssl.truststore.location", None, optional_text, "A file of the CAs to trust; none: the system's."
+        "ssl.truststore.location", None, optional_text, "The file of the trusted CAs; without it, the system's CAs."
     )
     ssl_truststore_certificates: str | None = setting(
-        "ssl.truststore.certificates", None, secret, "The CAs to trust as PEM text."
+        "ssl.truststore.certificates", None, secret, "The trusted CAs as PEM text."
     )
     ssl_truststore_type: str = setting(
         "ssl.truststore.type",
         "PEM",
         one_of("PEM", "PKCS12", "JKS"),
-        "The form of ssl.truststore.location; PKCS12 needs ottla[keystore].",
+        "The format of ssl.truststore.location; PKCS12 needs ottla[keystore].",
         differs="Kafka's default is JKS",
     )
     ssl_truststore_password: str | None = setting(
@@ -68,11 +68,11 @@ class SecuritySettings(OauthSettings):
         "ssl.ca.location",
         None,
         optional_text,
-        "librdkafka's name: a PEM file, or a directory, of the CAs to trust.",
+        "librdkafka's name: a PEM file, or a directory, of the trusted CAs.",
         differs="librdkafka's, not Kafka's",
     )
     ssl_keystore_location: str | None = setting(
-        "ssl.keystore.location", None, optional_text, "A file of the client's private key and certificate chain."
+        "ssl.keystore.location", None, optional_text, "The file of the client's private key and certificate chain."
     )
     ssl_keystore_key: str | None = setting("ssl.keystore.key", None, secret, "The client's private key as PEM text.")
     ssl_keystore_certificate_chain: str | None = setting(
@@ -82,7 +82,7 @@ class SecuritySettings(OauthSettings):
         "ssl.keystore.type",
         "PEM",
         one_of("PEM", "PKCS12", "JKS"),
-        "The form of ssl.keystore.location; PKCS12 needs ottla[keystore].",
+        "The format of ssl.keystore.location; PKCS12 needs ottla[keystore].",
         differs="Kafka's default is JKS",
     )
     ssl_keystore_password: str | None = setting(
@@ -109,10 +109,10 @@ class SecuritySettings(OauthSettings):
         "ssl.endpoint.identification.algorithm",
         "https",
         one_of("https", ""),
-        "https: the broker's certificate must bear the name that was connected to; empty: it need not.",
+        "https: the broker's certificate must match its host name; empty: no check.",
     )
     ssl_enabled_protocols: tuple[str, ...] = setting(
-        "ssl.enabled.protocols", _TLS_VERSIONS, _versions, "The versions of TLS to take."
+        "ssl.enabled.protocols", _TLS_VERSIONS, _versions, "The allowed TLS versions."
     )
 
     sasl_mechanism: str | None = setting(
@@ -123,17 +123,17 @@ class SecuritySettings(OauthSettings):
         differs="Kafka's default is GSSAPI; here it must be given",
     )
     sasl_username: str | None = setting(
-        "sasl.username", None, optional_text, "Who signs in (librdkafka's name).", differs="librdkafka's, not Kafka's"
+        "sasl.username", None, optional_text, "The user name (librdkafka's name).", differs="librdkafka's, not Kafka's"
     )
     sasl_password: str | None = setting(
-        "sasl.password", None, secret, "With which password.", differs="librdkafka's, not Kafka's"
+        "sasl.password", None, secret, "The password (librdkafka's name).", differs="librdkafka's, not Kafka's"
     )
     sasl_jaas_config: str | None = setting(
         "sasl.jaas.config",
         None,
         secret,
-        'Java\'s way to say both: ... required username="u" password="p"; with tokenauth="true" they are of a token. '
-        'For GSSAPI Krb5LoginModule with useKeyTab=true keyTab="FILE" principal="P", or with useTicketCache=true.',
+        'Java\'s form of both: ... required username="u" password="p"; tokenauth="true" for a delegation token. '
+        'For GSSAPI: Krb5LoginModule with useKeyTab=true keyTab="FILE" principal="P", or with useTicketCache=true.',
     )
     sasl_kerberos_service_name: str | None = setting(
         "sasl.kerberos.service.name", None, optional_text, "The first part of the brokers' principal, with GSSAPI."
@@ -142,14 +142,14 @@ class SecuritySettings(OauthSettings):
         "sasl.kerberos.keytab",
         None,
         optional_text,
-        "The file of the client's Kerberos key; none: its ticket cache (kinit).",
+        "The file of the client's Kerberos key; without it, its ticket cache (kinit).",
         differs="librdkafka's, not Kafka's",
     )
     sasl_kerberos_principal: str | None = setting(
         "sasl.kerberos.principal",
         None,
         optional_text,
-        "The Kerberos principal that signs in.",
+        "The client's Kerberos principal.",
         differs="librdkafka's, not Kafka's",
     )
 
@@ -186,7 +186,7 @@ class SecuritySettings(OauthSettings):
             if useless and not on and any(getattr(self, name) is not None for name in useless):
                 name = self.declared[useless[0]].name
                 raise OttlaError(
-                    f"{name} has no effect with security.protocol={self.security_protocol}: that takes "
+                    f"{name} has no effect with security.protocol={self.security_protocol}; use "
                     + ("SSL or SASL_SSL" if word == "ssl" else "SASL_SSL or SASL_PLAINTEXT")
                 )
         if self.tls:
@@ -198,27 +198,27 @@ class SecuritySettings(OauthSettings):
         if self.ssl_context is not None:
             others = sorted(name for name in given if name.startswith("ssl_") and name != "ssl_context")
             if others:
-                raise OttlaError(f"ssl.context says it all: leave out {self.declared[others[0]].name}")
+                raise OttlaError(f"ssl.context replaces all ssl.* settings: remove {self.declared[others[0]].name}")
         for names in (
             ("ssl_truststore_location", "ssl_truststore_certificates", "ssl_ca_location"),
             ("ssl_keystore_location", "ssl_keystore_key", "ssl_key_location"),
         ):
             said = [self.declared[name].name for name in names if getattr(self, name) is not None]
             if len(said) > 1:
-                raise OttlaError(f"{said[0]} and {said[1]} say the same thing: leave one out")
+                raise OttlaError(f"{said[0]} and {said[1]} are alternatives: remove one")
         for store in ("truststore", "keystore"):
             kind, word = getattr(self, f"ssl_{store}_type"), f"ssl.{store}.password"
             if kind != "PEM" and getattr(self, f"ssl_{store}_location") is None:
                 raise OttlaError(f"ssl.{store}.type={kind} needs ssl.{store}.location")
             if kind == "PEM" and getattr(self, f"ssl_{store}_password") is not None:
-                raise OttlaError(f"{word} has no effect with ssl.{store}.type=PEM: that takes PKCS12 or JKS")
+                raise OttlaError(f"{word} has no effect with ssl.{store}.type=PEM; use PKCS12 or JKS")
         pairs = (
             ("ssl_keystore_key", "ssl_keystore_certificate_chain"),
             ("ssl_key_location", "ssl_certificate_location"),
         )
         for one, other in pairs:
             if (getattr(self, one) is None) != (getattr(self, other) is None):
-                raise OttlaError(f"{self.declared[one].name} and {self.declared[other].name} come together")
+                raise OttlaError(f"{self.declared[one].name} and {self.declared[other].name} must be set together")
 
     def _check_sasl(self) -> None:
         if self.sasl_mechanism is None:
@@ -229,7 +229,7 @@ class SecuritySettings(OauthSettings):
         if self.sasl_mechanism == "OAUTHBEARER":
             if (self.sasl_oauthbearer_token is None) == (self.sasl_oauthbearer_token_endpoint_url is None):
                 raise OttlaError(
-                    "OAUTHBEARER needs sasl.oauthbearer.token (a function that gives one) or "
+                    "OAUTHBEARER needs sasl.oauthbearer.token (a function that returns one) or "
                     "sasl.oauthbearer.token.endpoint.url, and not both"
                 )
             return

@@ -48,19 +48,19 @@ class GroupOverrideDeclaration:
     share_auto_offset_reset = string(
         "share.auto.offset.reset",
         "latest",
-        "Where this share group begins: latest, earliest, or by_duration: and how far back.",
+        "Where this share group starts: latest, earliest, or by_duration:DURATION back.",
         OffsetReset(),
     )
     share_isolation_level = string(
         "share.isolation.level",
         "read_uncommitted",
-        "Whether this share group sees records of transactions that are not committed.",
+        "Whether this share group reads records of uncommitted transactions.",
         OneOf("read_committed", "read_uncommitted"),
     )
     share_delivery_count_limit = integer(
         "share.delivery.count.limit",
         ShareGroupDeclaration.group_share_delivery_count_limit,
-        "How often a record is delivered to this share group before it is given up.",
+        "How often a record is delivered to this share group before it is archived.",
         AtLeast(2),
     )
     share_record_lock_duration_ms = integer(

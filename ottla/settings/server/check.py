@@ -35,7 +35,7 @@ def _check_node(settings: ServerSettings) -> None:
     )
     cordoned = settings.cordoned_log_dirs or ()
     if "*" in cordoned:
-        _require(len(cordoned) == 1, "cordoned.log.dirs: * stands for all directories; remove the others")
+        _require(len(cordoned) == 1, "cordoned.log.dirs: * means all directories; remove the others")
         return
     for directory in cordoned:
         _require(
@@ -50,7 +50,7 @@ def _check_quorum(settings: ServerSettings) -> None:
     ids = [voter.id for voter in voters]
     _require(
         bool(voters or settings.controller_quorum_bootstrap_servers),
-        "the quorum is not given: write controller.quorum.bootstrap.servers=HOST:PORT of the controllers "
+        "the quorum is not configured: set controller.quorum.bootstrap.servers=HOST:PORT of the controllers "
         "(or controller.quorum.voters=ID@HOST:PORT)",
     )
     own = {each.name for each in settings.listeners}
@@ -67,16 +67,16 @@ def _check_quorum(settings: ServerSettings) -> None:
             )
         if not settings.is_broker:
             others = sorted(own - set(names))
-            _require(not others, f"listeners: {', '.join(others)} is of no use on a node that is only a controller")
+            _require(not others, f"listeners: {', '.join(others)} has no effect on a controller-only node; remove it")
         return
     _require(
         settings.node_id not in ids,
-        f"controller.quorum.voters names this node ({settings.node_id}), but process.roles has no controller",
+        f"controller.quorum.voters has this node ({settings.node_id}), but process.roles does not include controller",
     )
     for name in names:
         _require(
             name not in own,
-            f"listeners: {name} is a controller's listener and this node is only a broker; remove the entry",
+            f"listeners: {name} is a controller listener, but this node is only a broker; remove the entry",
         )
         _require(
             name in settings.protocols,
@@ -96,7 +96,7 @@ def _check_broker_listeners(settings: ServerSettings) -> None:
     advertised = [each for each in chosen if each.name not in names]
     _require(
         bool(advertised),
-        "listeners: clients have no listener, all of them are in controller.listener.names; "
+        "listeners: clients have no listener, because all of them are in controller.listener.names; "
         "add one, for example PLAINTEXT://:9092",
     )
     for each in advertised:
@@ -106,19 +106,20 @@ def _check_broker_listeners(settings: ServerSettings) -> None:
         )
         _require(
             each.host != "0.0.0.0" or settings.advertised_listeners is None,
-            f"advertised.listeners: clients cannot reach 0.0.0.0; name this machine in {each.name}://HOST:{each.port}",
+            f"advertised.listeners: clients cannot reach 0.0.0.0; set {each.name}://HOST:{each.port}",
         )
     _require(
         settings.inter_broker_listener_name in {each.name for each in advertised},
-        f"inter.broker.listener.name: brokers reach each other on {settings.inter_broker_listener_name}, which is not "
-        f"advertised; write one of {', '.join(each.name for each in advertised)}",
+        f"inter.broker.listener.name: brokers use {settings.inter_broker_listener_name}, which is not "
+        f"advertised; set one of {', '.join(each.name for each in advertised)}",
     )
 
 
 def _check_times(settings: ServerSettings) -> None:
-    _require(settings.log_roll_ms >= 1, f"log.roll.ms={settings.log_roll_ms}: it takes 1 or more")
-    _require(settings.log_roll_jitter_ms >= 0, f"log.roll.jitter.ms={settings.log_roll_jitter_ms}: it takes 0 or more")
-    _require(settings.log_retention_ms != 0, "log.retention.ms=0: it takes 1 or more, or -1 to keep everything")
+    _require(settings.log_roll_ms >= 1, f"invalid value for log.roll.ms: {settings.log_roll_ms} (expected 1 or more)")
+    jitter_ms = settings.log_roll_jitter_ms
+    _require(jitter_ms >= 0, f"invalid value for log.roll.jitter.ms: {jitter_ms} (expected 0 or more)")
+    _require(settings.log_retention_ms != 0, "invalid value for log.retention.ms: 0 (expected 1 or more, or -1)")
     wait_ms = settings.replica_fetch_wait_max_ms
     _require(
         wait_ms <= settings.replica_socket_timeout_ms,
@@ -128,7 +129,7 @@ def _check_times(settings: ServerSettings) -> None:
     _require(
         wait_ms <= settings.replica_lag_time_max_ms,
         f"replica.fetch.wait.max.ms={wait_ms} is more than replica.lag.time.max.ms={settings.replica_lag_time_max_ms}: "
-        f"replicas would leave the in-sync set while they wait",
+        f"replicas would leave the ISR while they wait",
     )
     idle_ms = settings.connections_max_idle_ms
     delay_ms = settings.connection_failed_authentication_delay_ms
@@ -143,7 +144,8 @@ def _check_limits(settings: ServerSettings) -> None:
     threads = settings.log_cleaner_threads
     _require(
         not threads or buffer // threads > _MEBIBYTE,
-        f"log.cleaner.dedupe.buffer.size={buffer}: it takes more than 1 MiB for each of log.cleaner.threads={threads}",
+        f"invalid value for log.cleaner.dedupe.buffer.size: {buffer} (expected more than 1 MiB for each of "
+        f"log.cleaner.threads={threads})",
     )
     queued = settings.queued_max_request_bytes
     _require(
@@ -152,7 +154,7 @@ def _check_limits(settings: ServerSettings) -> None:
     )
     _require(
         settings.max_connections_per_ip != 0 or bool(settings.max_connections_per_ip_overrides),
-        "max.connections.per.ip=0 refuses every client; give max.connections.per.ip.overrides or a number above 0",
+        "max.connections.per.ip=0 rejects every client; set max.connections.per.ip.overrides or a number above 0",
     )
     for each in filter(None, settings.max_connections_per_ip_overrides.split(",")):
         address, _, count = each.strip().rpartition(":")

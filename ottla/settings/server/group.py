@@ -10,13 +10,13 @@ class GroupDeclaration:
     group_coordinator_rebalance_protocols = listing(
         "group.coordinator.rebalance.protocols",
         ("classic", "consumer", "streams"),
-        "The kinds of groups that are served; classic is always one of them.",
+        "The enabled group protocols; classic is required.",
         ListOf("consumer", "classic", "share", "streams", empty=False),
     )
     group_coordinator_threads = integer(
         "group.coordinator.threads",
         4,
-        "Apache Kafka's threads for groups; this node serves them on its loop.",
+        "Apache Kafka's threads for groups; this node serves groups on its event loop.",
         POSITIVE,
         HIGH,
         served=False,
@@ -32,7 +32,7 @@ class GroupDeclaration:
     group_coordinator_append_linger_ms = integer(
         "group.coordinator.append.linger.ms",
         -1,
-        "How long the coordinator gathers records before it writes them; -1 lets it decide.",
+        "How long the coordinator collects records before it writes them; -1 adapts.",
         AtLeast(-1),
         served=False,
     )
@@ -45,17 +45,17 @@ class GroupDeclaration:
         served=False,
     )
     group_min_session_timeout_ms = integer(
-        "group.min.session.timeout.ms", 6000, "The shortest session that a classic member may ask for."
+        "group.min.session.timeout.ms", 6000, "The minimum session timeout that a classic member may request."
     )
     group_max_session_timeout_ms = integer(
-        "group.max.session.timeout.ms", 1_800_000, "The longest session that a classic member may ask for."
+        "group.max.session.timeout.ms", 1_800_000, "The maximum session timeout that a classic member may request."
     )
     group_initial_rebalance_delay_ms = integer(
         "group.initial.rebalance.delay.ms",
         3000,
         "How long an empty classic group waits for more members before its first assignment.",
     )
-    group_max_size = integer("group.max.size", INT_MAX, "How many members a classic group takes.", POSITIVE)
+    group_max_size = integer("group.max.size", INT_MAX, "The maximum number of members in a classic group.", POSITIVE)
     group_consumer_session_timeout_ms = integer(
         "group.consumer.session.timeout.ms",
         45_000,
@@ -65,13 +65,13 @@ class GroupDeclaration:
     group_consumer_min_session_timeout_ms = integer(
         "group.consumer.min.session.timeout.ms",
         45_000,
-        "The shortest session that a consumer group may be given.",
+        "The minimum of consumer.session.timeout.ms of a consumer group.",
         POSITIVE,
     )
     group_consumer_max_session_timeout_ms = integer(
         "group.consumer.max.session.timeout.ms",
         60_000,
-        "The longest session that a consumer group may be given.",
+        "The maximum of consumer.session.timeout.ms of a consumer group.",
         POSITIVE,
     )
     group_consumer_heartbeat_interval_ms = integer(
@@ -83,13 +83,13 @@ class GroupDeclaration:
     group_consumer_min_heartbeat_interval_ms = integer(
         "group.consumer.min.heartbeat.interval.ms",
         5000,
-        "The shortest heartbeat interval that a consumer group may be given.",
+        "The minimum of consumer.heartbeat.interval.ms of a consumer group.",
         POSITIVE,
     )
     group_consumer_max_heartbeat_interval_ms = integer(
         "group.consumer.max.heartbeat.interval.ms",
         15_000,
-        "The longest heartbeat interval that a consumer group may be given.",
+        "The maximum of consumer.heartbeat.interval.ms of a consumer group.",
         POSITIVE,
     )
     group_consumer_assignment_interval_ms = integer(
@@ -102,39 +102,39 @@ class GroupDeclaration:
     group_consumer_min_assignment_interval_ms = integer(
         "group.consumer.min.assignment.interval.ms",
         0,
-        "The shortest assignment interval that a consumer group may be given.",
+        "The minimum of consumer.assignment.interval.ms of a consumer group.",
         NOT_NEGATIVE,
     )
     group_consumer_max_assignment_interval_ms = integer(
         "group.consumer.max.assignment.interval.ms",
         15_000,
-        "The longest assignment interval that a consumer group may be given.",
+        "The maximum of consumer.assignment.interval.ms of a consumer group.",
         NOT_NEGATIVE,
     )
     group_consumer_max_size = integer(
-        "group.consumer.max.size", INT_MAX, "How many members a consumer group takes.", POSITIVE
+        "group.consumer.max.size", INT_MAX, "The maximum number of members in a consumer group.", POSITIVE
     )
     group_consumer_assignors = listing(
         "group.consumer.assignors",
         ("uniform", "range"),
-        "How partitions are shared out in consumer groups; the first one is the default.",
+        "The assignors of consumer groups; the first is the default.",
         FULL_LIST,
     )
     group_consumer_migration_policy = string(
         "group.consumer.migration.policy",
         "bidirectional",
-        "Whether a group may change from classic to consumer (upgrade), back (downgrade), both or neither.",
+        "Whether a group may convert from classic to consumer (upgrade), back (downgrade), both or neither.",
         OneOf("DISABLED", "DOWNGRADE", "UPGRADE", "BIDIRECTIONAL", any_case=True),
     )
     group_consumer_regex_refresh_interval_ms = integer(
         "group.consumer.regex.refresh.interval.ms",
         600_000,
-        "How often the topics that match a group's pattern are looked up again.",
+        "How often the topics that match a group's pattern are refreshed.",
         AtLeast(10_000),
         internal=True,
     )
     offset_metadata_max_bytes = integer(
-        "offset.metadata.max.bytes", 4096, "The longest note that may stand beside a committed offset.", importance=HIGH
+        "offset.metadata.max.bytes", 4096, "The maximum size of the metadata of a committed offset.", importance=HIGH
     )
     offsets_commit_timeout_ms = integer(
         "offsets.commit.timeout.ms",
@@ -154,7 +154,7 @@ class GroupDeclaration:
     offsets_retention_check_interval_ms = long(
         "offsets.retention.check.interval.ms",
         600_000,
-        "How often committed offsets are looked through for old ones.",
+        "How often expired offsets are searched for.",
         POSITIVE,
         HIGH,
     )
@@ -164,14 +164,14 @@ class GroupDeclaration:
     offsets_topic_compression_codec = integer(
         "offsets.topic.compression.codec",
         0,
-        "The codec of __consumer_offsets, by Kafka's number; 0 is none.",
+        "The codec of __consumer_offsets, as Kafka's number; 0 is none.",
         importance=HIGH,
         served=False,
     )
     offsets_topic_num_partitions = integer(
         "offsets.topic.num.partitions",
         50,
-        "Partitions of __consumer_offsets; it cannot be changed once the topic is there.",
+        "Partitions of __consumer_offsets; it cannot change once the topic exists.",
         POSITIVE,
         HIGH,
     )

@@ -34,7 +34,7 @@ class NetworkDeclaration:
         listing(
             "listeners",
             ("PLAINTEXT://:9092",),
-            "Where this node listens: NAME://host:port, separated by commas. No host means all addresses.",
+            "The listeners of this node, as comma-separated NAME://host:port. Without a host: all addresses.",
             FULL_LIST,
             HIGH,
             PER_BROKER,
@@ -44,7 +44,7 @@ class NetworkDeclaration:
         listing(
             "advertised.listeners",
             None,
-            "The addresses that clients are told; listeners' own when not given.",
+            "The addresses that clients get; by default those of listeners.",
             FULL_LIST_OR_NULL,
             HIGH,
         )
@@ -52,14 +52,14 @@ class NetworkDeclaration:
     listener_security_protocol_map = string(
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "Which security protocol each listener name means: NAME:PROTOCOL, separated by commas.",
+        "The security protocol of each listener name, as comma-separated NAME:PROTOCOL.",
         importance=LOW,
         mode=PER_BROKER,
     )
     early_start_listeners = listing(
         "early.start.listeners",
         None,
-        "Listeners that open before the broker has started; the controllers' when not given.",
+        "Listeners that open before the broker has started; by default those of controllers.",
         LIST_OR_NULL,
         HIGH,
         served=False,
@@ -68,13 +68,13 @@ class NetworkDeclaration:
         string(
             "inter.broker.listener.name",
             None,
-            "The listener that brokers reach each other on; max.connections of the node does not hold there.",
+            "The listener between brokers; max.connections of the node does not apply to it.",
         )
     )
     security_inter_broker_protocol = string(
         "security.inter.broker.protocol",
         "PLAINTEXT",
-        "The protocol that brokers reach each other by, when no listener is named for it.",
+        "The protocol between brokers if inter.broker.listener.name is not set.",
         OneOf("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
     )
     socket_listen_backlog_size = integer(
@@ -83,14 +83,14 @@ class NetworkDeclaration:
     socket_receive_buffer_bytes = integer(
         "socket.receive.buffer.bytes",
         102_400,
-        "The receive buffer asked of the operating system for a connection; -1 leaves its own.",
+        "The receive buffer of a connection; -1 uses the operating system's default.",
         importance=HIGH,
         served=False,
     )
     socket_send_buffer_bytes = integer(
         "socket.send.buffer.bytes",
         102_400,
-        "The send buffer asked of the operating system for a connection; -1 leaves its own.",
+        "The send buffer of a connection; -1 uses the operating system's default.",
         importance=HIGH,
         served=False,
     )
@@ -104,39 +104,39 @@ class NetworkDeclaration:
     socket_connection_setup_timeout_ms = long(
         "socket.connection.setup.timeout.ms",
         10_000,
-        "How long this node's own connections may take to be made the first time.",
+        "How long establishing this node's outbound connections may take at first.",
     )
     socket_connection_setup_timeout_max_ms = long(
         "socket.connection.setup.timeout.max.ms",
         30_000,
-        "How long this node's own connections may take to be made after failures.",
+        "How long establishing this node's outbound connections may take after failures.",
     )
     connections_max_idle_ms = long(
-        "connections.max.idle.ms", 600_000, "A connection without requests for this long is closed; -1 never."
+        "connections.max.idle.ms", 600_000, "A connection that is idle for this long is closed; -1 never."
     )
     connections_max_reauth_ms = long(
         "connections.max.reauth.ms",
         0,
-        "How long a SASL session lasts before the client must sign in again; 0 forever.",
+        "How long a SASL session lasts before the client must authenticate again; 0 forever.",
     )
     connection_failed_authentication_delay_ms = integer(
         "connection.failed.authentication.delay.ms",
         100,
-        "How long the answer to a failed sign-in is held back.",
+        "The delay of the response to a failed authentication.",
         NOT_NEGATIVE,
         LOW,
     )
     max_connections = integer(
         "max.connections",
         INT_MAX,
-        "How many connections this node takes.",
+        "The maximum number of connections of this node.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
     )
     max_connections_per_ip = integer(
         "max.connections.per.ip",
         INT_MAX,
-        "How many connections one address may have.",
+        "The maximum number of connections from one address.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
     )
@@ -149,14 +149,14 @@ class NetworkDeclaration:
     max_connection_creation_rate = integer(
         "max.connection.creation.rate",
         INT_MAX,
-        "How many connections a second this node takes.",
+        "The maximum number of new connections per second.",
         NOT_NEGATIVE,
         mode=CLUSTER_WIDE,
     )
     num_network_threads = integer(
         "num.network.threads",
         3,
-        "Apache Kafka's threads for the network; this node serves all connections on one loop.",
+        "Apache Kafka's network threads; this node serves all connections on one event loop.",
         POSITIVE,
         HIGH,
         CLUSTER_WIDE,
@@ -165,7 +165,7 @@ class NetworkDeclaration:
     num_io_threads = integer(
         "num.io.threads",
         8,
-        "Apache Kafka's threads for requests; this node serves all requests on one loop.",
+        "Apache Kafka's request threads; this node serves all requests on one event loop.",
         POSITIVE,
         HIGH,
         CLUSTER_WIDE,
@@ -174,7 +174,7 @@ class NetworkDeclaration:
     background_threads = integer(
         "background.threads",
         10,
-        "Apache Kafka's threads for housekeeping; this node does that on its loop and a small pool.",
+        "Apache Kafka's background threads; this node uses its event loop and a small pool.",
         POSITIVE,
         HIGH,
         CLUSTER_WIDE,
@@ -186,61 +186,61 @@ class NetworkDeclaration:
     queued_max_request_bytes = long(
         "queued.max.request.bytes",
         -1,
-        "How many bytes of requests may wait before no more are read; -1 does not count them.",
+        "How many bytes of requests may wait before no more are read; -1 means no limit.",
         served=False,
     )
     request_timeout_ms = integer(
         "request.timeout.ms",
         30_000,
-        "How long this node waits for the answer to a request of its own.",
+        "How long this node waits for the response to its own requests.",
         importance=HIGH,
     )
     max_request_partition_size_limit = integer(
         "max.request.partition.size.limit",
         2000,
-        "How many partitions one answer of DescribeTopicPartitions holds at most.",
+        "The maximum number of partitions in a DescribeTopicPartitions response.",
         POSITIVE,
     )
     fetch_max_bytes = integer(
         "fetch.max.bytes",
         57_671_680,
-        "The most bytes that one fetch brings, whatever the client asks for.",
+        "The maximum bytes of one fetch response, whatever the client requests.",
         AtLeast(1024),
     )
     max_incremental_fetch_session_cache_slots = integer(
         "max.incremental.fetch.session.cache.slots",
         1000,
-        "How many incremental fetch sessions are kept (KIP-227).",
+        "The maximum number of incremental fetch sessions (KIP-227).",
         NOT_NEGATIVE,
     )
     fetch_purgatory_purge_interval_requests = integer(
         "fetch.purgatory.purge.interval.requests",
         1000,
-        "How often Apache Kafka tidies its waiting fetches; this node forgets them at once.",
+        "How often Apache Kafka purges completed fetches; this node drops them at once.",
         served=False,
     )
     producer_purgatory_purge_interval_requests = integer(
         "producer.purgatory.purge.interval.requests",
         1000,
-        "How often Apache Kafka tidies its waiting produce requests; this node forgets them at once.",
+        "How often Apache Kafka purges completed produce requests; this node drops them at once.",
         served=False,
     )
     delete_records_purgatory_purge_interval_requests = integer(
         "delete.records.purgatory.purge.interval.requests",
         1,
-        "How often Apache Kafka tidies its waiting DeleteRecords; this node forgets them at once.",
+        "How often Apache Kafka purges completed DeleteRecords requests; this node drops them at once.",
         served=False,
     )
     share_fetch_purgatory_purge_interval_requests = integer(
         "share.fetch.purgatory.purge.interval.requests",
         1000,
-        "How often Apache Kafka tidies its waiting share fetches.",
+        "How often Apache Kafka purges completed share fetches.",
         served=False,
     )
     authorizer_class_name = string(
         "authorizer.class.name",
         "",
-        "The Java class that decides what a principal may do; empty allows everything to all.",
+        "The Java class that authorizes principals; empty allows everyone everything.",
         NOT_NULL,
         LOW,
     )
@@ -251,21 +251,23 @@ class NetworkDeclaration:
         importance=LOW,
         served=False,
     )
-    quota_window_num = integer("quota.window.num", 11, "How many windows a quota is measured over.", POSITIVE, LOW)
+    quota_window_num = integer(
+        "quota.window.num", 11, "The number of windows over which a quota is measured.", POSITIVE, LOW
+    )
     quota_window_size_seconds = integer(
-        "quota.window.size.seconds", 1, "How long one window of a quota is.", POSITIVE, LOW
+        "quota.window.size.seconds", 1, "The length of one window of a quota.", POSITIVE, LOW
     )
     controller_quota_window_num = integer(
         "controller.quota.window.num",
         11,
-        "How many windows the controller's quota is measured over.",
+        "The number of windows over which the controller's quota is measured.",
         POSITIVE,
         LOW,
     )
     controller_quota_window_size_seconds = integer(
         "controller.quota.window.size.seconds",
         1,
-        "How long one window of the controller's quota is.",
+        "The length of one window of the controller's quota.",
         POSITIVE,
         LOW,
     )

@@ -24,26 +24,26 @@ class NodeDeclaration:
     process_roles: Setting[tuple[str, ...]] = listing(
         "process.roles",
         REQUIRED,
-        "What this node is: broker, controller or both.",
+        "The roles of this node: broker, controller or both.",
         ListOf("broker", "controller", empty=False),
         HIGH,
     )
     node_id: Setting[int] = integer(
-        "node.id", REQUIRED, "The number of this node; no other node of the cluster has it.", NOT_NEGATIVE, HIGH
+        "node.id", REQUIRED, "The id of this node, unique in the cluster.", NOT_NEGATIVE, HIGH
     )
     broker_id = integer(
-        "broker.id", -1, "The old name of node.id; when both are given they must be equal.", importance=HIGH
+        "broker.id", -1, "The old name of node.id; if both are set they must be equal.", importance=HIGH
     )
     broker_rack = string(
-        "broker.rack", None, "Where this node stands (a rack, a zone): replicas of one partition are kept apart by it."
+        "broker.rack", None, "The rack or zone of this node; replicas of a partition are spread over racks."
     )
     broker_heartbeat_interval_ms = integer(
-        "broker.heartbeat.interval.ms", 2000, "How often a broker tells the controller that it is alive."
+        "broker.heartbeat.interval.ms", 2000, "The interval between a broker's heartbeats to the controller."
     )
     broker_session_timeout_ms = integer(
         "broker.session.timeout.ms",
         9000,
-        "How long the controller waits for a broker's heartbeat before it fences it.",
+        "How long the controller waits for a broker's heartbeat before it fences the broker.",
     )
     initial_broker_registration_timeout_ms = integer(
         "initial.broker.registration.timeout.ms",
@@ -59,12 +59,12 @@ class NodeDeclaration:
         served=False,
     )
     controlled_shutdown_enable = boolean(
-        "controlled.shutdown.enable", True, "Whether a stopping broker hands its partitions over first."
+        "controlled.shutdown.enable", True, "Whether a stopping broker first moves its leaderships to other brokers."
     )
     controller_listener_names: Setting[tuple[str, ...]] = listing(
         "controller.listener.names",
         REQUIRED,
-        "The listeners that controllers serve each other and the brokers on; the first one is the one in use.",
+        "The listeners of controllers, for other controllers and for brokers; the first is used for connections.",
         FULL_LIST,
         HIGH,
     )
@@ -72,7 +72,7 @@ class NodeDeclaration:
         listing(
             "controller.quorum.voters",
             (),
-            "A fixed quorum, as id@host:port of each controller, separated by commas.",
+            "A static quorum, as comma-separated id@host:port of each controller.",
             Addresses(with_id=True),
             HIGH,
         )
@@ -80,27 +80,27 @@ class NodeDeclaration:
     controller_quorum_bootstrap_servers = listing(
         "controller.quorum.bootstrap.servers",
         (),
-        "Controllers, as host:port, that a node asks where the quorum is.",
+        "Controllers, as host:port, from which a node discovers the quorum.",
         Addresses(with_id=False),
         HIGH,
     )
     controller_quorum_auto_join_enable = boolean(
         "controller.quorum.auto.join.enable",
         False,
-        "Whether a controller that is not a voter asks to become one.",
+        "Whether a controller that is not a voter joins the voters automatically.",
         importance=LOW,
     )
     controller_quorum_append_linger_ms = integer(
         "controller.quorum.append.linger.ms",
         25,
-        "How long the quorum's leader gathers records before it writes them.",
+        "How long the quorum's leader collects records before it writes them.",
         NOT_NEGATIVE,
         served=False,
     )
     controller_quorum_election_backoff_max_ms = integer(
         "controller.quorum.election.backoff.max.ms",
         1000,
-        "The longest pause after an election without a winner.",
+        "The maximum backoff after an election without a winner.",
         NOT_NEGATIVE,
         HIGH,
     )
@@ -114,41 +114,41 @@ class NodeDeclaration:
     controller_quorum_fetch_max_bytes = integer(
         "controller.quorum.fetch.max.bytes",
         1_048_576,
-        "The most bytes one fetch of the metadata log brings.",
+        "The maximum bytes of one fetch from the metadata log.",
         POSITIVE,
         LOW,
     )
     controller_quorum_fetch_snapshot_max_bytes = integer(
         "controller.quorum.fetch.snapshot.max.bytes",
         1_048_576,
-        "The most bytes one fetch of a metadata snapshot brings.",
+        "The maximum bytes of one fetch from a metadata snapshot.",
         POSITIVE,
         LOW,
     )
     controller_quorum_fetch_timeout_ms = integer(
         "controller.quorum.fetch.timeout.ms",
         2000,
-        "How long a voter hears nothing from its leader before it stands for election.",
+        "How long a voter goes without a successful fetch before it starts an election.",
         NOT_NEGATIVE,
         HIGH,
     )
     controller_quorum_request_timeout_ms = integer(
         "controller.quorum.request.timeout.ms",
         2000,
-        "How long one node of the quorum waits for another's reply.",
+        "How long a node of the quorum waits for a response from another.",
         NOT_NEGATIVE,
     )
     controller_quorum_retry_backoff_ms = integer(
         "controller.quorum.retry.backoff.ms",
         20,
-        "The pause before a request to a quorum node is sent again.",
+        "The backoff before a request to a quorum node is retried.",
         NOT_NEGATIVE,
         LOW,
     )
     controller_performance_always_log_threshold_ms = long(
         "controller.performance.always.log.threshold.ms",
         2000,
-        "Controller events slower than this are always reported.",
+        "Controller events slower than this are always logged.",
         NOT_NEGATIVE,
         internal=True,
         served=False,
@@ -156,7 +156,7 @@ class NodeDeclaration:
     controller_performance_sample_period_ms = long(
         "controller.performance.sample.period.ms",
         60_000,
-        "How often the controller's event times are summed up.",
+        "How often the controller's event times are summarized.",
         AtLeast(100),
         internal=True,
         served=False,
@@ -170,21 +170,21 @@ class NodeDeclaration:
         string(
             "metadata.log.dir",
             None,
-            "Where the metadata log lives; the first of log.dirs when not given.",
+            "The directory of the metadata log; by default the first of log.dirs.",
             importance=HIGH,
         )
     )
     metadata_log_max_record_bytes_between_snapshots = long(
         "metadata.log.max.record.bytes.between.snapshots",
         20_971_520,
-        "A snapshot of the metadata is taken when this many bytes of records are not in one.",
+        "A metadata snapshot is written after this many bytes of new records.",
         POSITIVE,
         HIGH,
     )
     metadata_log_max_snapshot_interval_ms = long(
         "metadata.log.max.snapshot.interval.ms",
         3_600_000,
-        "A snapshot of the metadata is taken at least this often while there are changes; 0 never by time.",
+        "A metadata snapshot is written at least this often while there are changes; 0 disables this.",
         NOT_NEGATIVE,
         HIGH,
     )
@@ -204,7 +204,7 @@ class NodeDeclaration:
     metadata_max_idle_interval_ms = integer(
         "metadata.max.idle.interval.ms",
         500,
-        "How often the active controller writes a no-op record when nothing else happens; 0 never.",
+        "How often the active controller writes a no-op record when idle; 0 never.",
         NOT_NEGATIVE,
         LOW,
     )
@@ -247,35 +247,35 @@ class NodeDeclaration:
     unstable_api_versions_enable = boolean(
         "unstable.api.versions.enable",
         False,
-        "Whether versions of requests that are still being designed are served.",
+        "Whether unstable API versions are served.",
         importance=HIGH,
         internal=True,
     )
     unstable_feature_versions_enable = boolean(
         "unstable.feature.versions.enable",
         False,
-        "Whether feature versions that are still being designed may be used.",
+        "Whether unstable feature versions may be used.",
         importance=HIGH,
         internal=True,
     )
     create_topic_policy_class_name = class_name(
         "create.topic.policy.class.name",
         None,
-        "A Java class that may refuse a new topic.",
+        "A Java class that may reject new topics.",
         importance=LOW,
         served=False,
     )
     alter_config_policy_class_name = class_name(
         "alter.config.policy.class.name",
         None,
-        "A Java class that may refuse a change of settings.",
+        "A Java class that may reject changes of settings.",
         importance=LOW,
         served=False,
     )
     config_providers = listing(
         "config.providers",
         (),
-        "Names of sources that ${...} in other settings is looked up in.",
+        "The names of the providers for ${...} in other settings.",
         LIST,
         LOW,
         CLUSTER_WIDE,
@@ -284,36 +284,45 @@ class NodeDeclaration:
     metric_reporters = listing(
         "metric.reporters",
         ("org.apache.kafka.common.metrics.JmxReporter",),
-        "Java classes that metrics are reported through.",
+        "Java classes that report metrics.",
         LIST,
         LOW,
         CLUSTER_WIDE,
         served=False,
     )
     kafka_metrics_reporters = listing(
-        "kafka.metrics.reporters", (), "Java classes for the metrics of Kafka's older kind.", LIST, LOW, served=False
+        "kafka.metrics.reporters",
+        (),
+        "Java classes that report Kafka's older (Yammer) metrics.",
+        LIST,
+        LOW,
+        served=False,
     )
     kafka_metrics_polling_interval_secs = integer(
         "kafka.metrics.polling.interval.secs",
         10,
-        "How often the reporters of kafka.metrics.reporters look.",
+        "The polling interval of kafka.metrics.reporters.",
         POSITIVE,
         LOW,
         served=False,
     )
     metrics_num_samples = integer(
-        "metrics.num.samples", 2, "How many windows a metric is kept over.", POSITIVE, LOW, served=False
+        "metrics.num.samples", 2, "The number of windows over which a metric is measured.", POSITIVE, LOW, served=False
     )
     metrics_recording_level = string(
-        "metrics.recording.level", "INFO", "How much is measured: INFO, DEBUG or TRACE.", importance=LOW, served=False
+        "metrics.recording.level",
+        "INFO",
+        "The level of detail of metrics: INFO, DEBUG or TRACE.",
+        importance=LOW,
+        served=False,
     )
     metrics_sample_window_ms = long(
-        "metrics.sample.window.ms", 30_000, "How long one window of a metric is.", POSITIVE, LOW, served=False
+        "metrics.sample.window.ms", 30_000, "The length of one window of a metric.", POSITIVE, LOW, served=False
     )
     telemetry_max_bytes = integer(
         "telemetry.max.bytes",
         1_048_576,
-        "The most bytes of metrics that a client may push at once.",
+        "The maximum bytes of one metrics push from a client.",
         POSITIVE,
         LOW,
     )

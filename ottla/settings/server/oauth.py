@@ -10,96 +10,98 @@ class OauthDeclaration:
     sasl_oauthbearer_assertion_algorithm = string(
         "sasl.oauthbearer.assertion.algorithm",
         "RS256",
-        "The algorithm that an assertion is signed with.",
+        "The algorithm that signs assertions.",
         OneOf("ES256", "RS256", any_case=True),
     )
     sasl_oauthbearer_assertion_claim_aud = string(
-        "sasl.oauthbearer.assertion.claim.aud", None, "Whom an assertion is for (its claim aud)."
+        "sasl.oauthbearer.assertion.claim.aud", None, "The audience of an assertion (claim aud)."
     )
     sasl_oauthbearer_assertion_claim_exp_seconds = integer(
         "sasl.oauthbearer.assertion.claim.exp.seconds",
         300,
-        "How long an assertion holds (its claim exp).",
+        "How long an assertion is valid (claim exp).",
         Between(0, 86_400),
         LOW,
     )
     sasl_oauthbearer_assertion_claim_iss = string(
-        "sasl.oauthbearer.assertion.claim.iss", None, "Who makes the assertion (its claim iss)."
+        "sasl.oauthbearer.assertion.claim.iss", None, "The issuer of an assertion (claim iss)."
     )
     sasl_oauthbearer_assertion_claim_jti_include = boolean(
         "sasl.oauthbearer.assertion.claim.jti.include",
         False,
-        "Whether an assertion has an id of its own (its claim jti).",
+        "Whether an assertion has a unique id (claim jti).",
     )
     sasl_oauthbearer_assertion_claim_nbf_seconds = integer(
         "sasl.oauthbearer.assertion.claim.nbf.seconds",
         60,
-        "How far back an assertion begins to hold (its claim nbf).",
+        "How far in the past an assertion becomes valid (claim nbf).",
         Between(0, 3600),
         LOW,
     )
     sasl_oauthbearer_assertion_claim_sub = string(
-        "sasl.oauthbearer.assertion.claim.sub", None, "Whom an assertion speaks of (its claim sub)."
+        "sasl.oauthbearer.assertion.claim.sub", None, "The subject of an assertion (claim sub)."
     )
-    sasl_oauthbearer_assertion_file = string("sasl.oauthbearer.assertion.file", None, "A file with a ready assertion.")
+    sasl_oauthbearer_assertion_file = string(
+        "sasl.oauthbearer.assertion.file", None, "A file with a complete assertion."
+    )
     sasl_oauthbearer_assertion_private_key_file = string(
         "sasl.oauthbearer.assertion.private.key.file",
         None,
-        "The file with the key that assertions are signed with.",
+        "The file with the private key that signs assertions.",
     )
     sasl_oauthbearer_assertion_private_key_passphrase = password(
         "sasl.oauthbearer.assertion.private.key.passphrase", None, "The password of that key."
     )
     sasl_oauthbearer_assertion_template_file = string(
-        "sasl.oauthbearer.assertion.template.file", None, "A file with claims that every assertion gets."
+        "sasl.oauthbearer.assertion.template.file", None, "A file with claims to include in each assertion."
     )
     sasl_oauthbearer_client_credentials_client_id = string(
-        "sasl.oauthbearer.client.credentials.client.id", None, "The client's id at the token's provider."
+        "sasl.oauthbearer.client.credentials.client.id", None, "The client id at the token provider."
     )
     sasl_oauthbearer_client_credentials_client_secret = password(
         "sasl.oauthbearer.client.credentials.client.secret",
         None,
-        "The client's secret at the token's provider.",
+        "The client secret at the token provider.",
     )
     sasl_oauthbearer_clock_skew_seconds = integer(
         "sasl.oauthbearer.clock.skew.seconds",
         30,
-        "How far the clocks of provider and node may differ.",
+        "The allowed clock difference between provider and node.",
         importance=LOW,
     )
     sasl_oauthbearer_expected_audience = listing(
         "sasl.oauthbearer.expected.audience",
         (),
-        "Whom a token must be for, if that is checked.",
+        "The required audience of a token; empty is not checked.",
         LIST,
         HIGH,
     )
     sasl_oauthbearer_expected_issuer = string(
         "sasl.oauthbearer.expected.issuer",
         None,
-        "Who must have made a token, if that is checked.",
+        "The required issuer of a token, if it is checked.",
         importance=HIGH,
     )
     sasl_oauthbearer_jwks_endpoint_refresh_ms = long(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms",
         3_600_000,
-        "How often the provider's keys are read again.",
+        "How often the provider's keys are refreshed.",
         importance=LOW,
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
         10_000,
-        "The longest pause between two tries to read the provider's keys.",
+        "The maximum backoff between two attempts to read the provider's keys.",
         importance=LOW,
     )
     sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = long(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
         100,
-        "The first pause between two tries to read the provider's keys.",
+        "The initial backoff between two attempts to read the provider's keys.",
         importance=LOW,
     )
     sasl_oauthbearer_jwks_endpoint_url = string(
-        "sasl.oauthbearer.jwks.endpoint.url", None, "Where the provider's keys are."
+        "sasl.oauthbearer.jwks.endpoint.url", None, "The URL of the provider's keys."
     )
     sasl_oauthbearer_jwt_retriever_class = class_name(
         "sasl.oauthbearer.jwt.retriever.class",
@@ -111,11 +113,13 @@ class OauthDeclaration:
         "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator",
         "The Java class that checks tokens.",
     )
-    sasl_oauthbearer_scope = string("sasl.oauthbearer.scope", None, "The scope that a token is asked for.")
+    sasl_oauthbearer_scope = string("sasl.oauthbearer.scope", None, "The scope to request for a token.")
     sasl_oauthbearer_scope_claim_name = string(
         "sasl.oauthbearer.scope.claim.name", "scope", "The claim with a token's scope.", importance=LOW
     )
     sasl_oauthbearer_sub_claim_name = string(
         "sasl.oauthbearer.sub.claim.name", "sub", "The claim with a token's user.", importance=LOW
     )
-    sasl_oauthbearer_token_endpoint_url = string("sasl.oauthbearer.token.endpoint.url", None, "Where tokens come from.")
+    sasl_oauthbearer_token_endpoint_url = string(
+        "sasl.oauthbearer.token.endpoint.url", None, "The URL of the token endpoint."
+    )

@@ -19,7 +19,7 @@ class OwnSettings(Settings):
     client_metrics_otlp_url = string(
         "client.metrics.otlp.url",
         None,
-        "http(s)://HOST:PORT/v1/metrics of a receiver of OTLP, to which a broker hands on what clients push (KIP-714).",
+        "http(s)://HOST:PORT/v1/metrics of an OTLP receiver, to which a broker forwards clients' metrics (KIP-714).",
         None,
         LOW,
         READ_ONLY,
@@ -27,7 +27,7 @@ class OwnSettings(Settings):
     metrics_listener = string(
         "metrics.listener",
         None,
-        "HOST:PORT where the node shows /metrics, /health and /ready over HTTP; nothing listens without it.",
+        "HOST:PORT where the node serves /metrics, /health and /ready over HTTP; disabled if not set.",
         None,
         LOW,
         READ_ONLY,
@@ -35,7 +35,7 @@ class OwnSettings(Settings):
     slow_request_log_ms = double(
         "slow.request.log.ms",
         -1.0,
-        "Requests that take as many milliseconds or longer have a line in the log. -1: no log of slow requests.",
+        "Requests that take at least this many milliseconds are logged; -1 disables the log of slow requests.",
         Between(0, _DAY_MS, other=-1),
         LOW,
         CLUSTER_WIDE,

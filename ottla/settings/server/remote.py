@@ -18,7 +18,7 @@ class RemoteDeclaration:
         served=False,
     )
     remote_log_storage_manager_class_path = string(
-        "remote.log.storage.manager.class.path", None, "Where that class and what it needs are.", served=False
+        "remote.log.storage.manager.class.path", None, "The class path of that class.", served=False
     )
     remote_log_storage_manager_impl_prefix = string(
         "remote.log.storage.manager.impl.prefix",
@@ -30,12 +30,12 @@ class RemoteDeclaration:
     remote_log_metadata_manager_class_name = string(
         "remote.log.metadata.manager.class.name",
         "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
-        "The Java class that knows which segments are where.",
+        "The Java class that keeps the metadata of remote segments.",
         SOME_TEXT,
         served=False,
     )
     remote_log_metadata_manager_class_path = string(
-        "remote.log.metadata.manager.class.path", None, "Where that class and what it needs are.", served=False
+        "remote.log.metadata.manager.class.path", None, "The class path of that class.", served=False
     )
     remote_log_metadata_manager_impl_prefix = string(
         "remote.log.metadata.manager.impl.prefix",
@@ -47,14 +47,14 @@ class RemoteDeclaration:
     remote_log_metadata_manager_listener_name = string(
         "remote.log.metadata.manager.listener.name",
         None,
-        "The listener that class reaches this node on.",
+        "The listener on which that class connects to this node.",
         SOME_TEXT_OR_NULL,
         served=False,
     )
     remote_log_metadata_custom_metadata_max_bytes = integer(
         "remote.log.metadata.custom.metadata.max.bytes",
         128,
-        "The most bytes that remote storage may note beside a segment.",
+        "The maximum size of remote storage's custom metadata of a segment.",
         NOT_NEGATIVE,
         LOW,
         served=False,
@@ -62,7 +62,7 @@ class RemoteDeclaration:
     remote_log_manager_task_interval_ms = long(
         "remote.log.manager.task.interval.ms",
         30_000,
-        "How often segments to move or delete are looked for.",
+        "How often segments to move or delete are searched for.",
         POSITIVE,
         LOW,
         served=False,
@@ -70,7 +70,7 @@ class RemoteDeclaration:
     remote_log_manager_task_retry_backoff_ms = long(
         "remote.log.manager.task.retry.backoff.ms",
         500,
-        "The first pause after a failed move.",
+        "The initial backoff after a failed move.",
         POSITIVE,
         LOW,
         internal=True,
@@ -79,7 +79,7 @@ class RemoteDeclaration:
     remote_log_manager_task_retry_backoff_max_ms = long(
         "remote.log.manager.task.retry.backoff.max.ms",
         30_000,
-        "The longest pause after a failed move.",
+        "The maximum backoff after a failed move.",
         POSITIVE,
         LOW,
         internal=True,
@@ -88,7 +88,7 @@ class RemoteDeclaration:
     remote_log_manager_task_retry_jitter = double(
         "remote.log.manager.task.retry.jitter",
         0.2,
-        "How much that pause differs at random.",
+        "The random jitter of that backoff.",
         Between(0, 0.5),
         LOW,
         internal=True,
@@ -124,7 +124,7 @@ class RemoteDeclaration:
     remote_log_manager_copy_max_bytes_per_second = long(
         "remote.log.manager.copy.max.bytes.per.second",
         LONG_MAX,
-        "How many bytes a second are moved to remote storage at most.",
+        "The maximum bytes per second moved to remote storage.",
         POSITIVE,
         mode=CLUSTER_WIDE,
         served=False,
@@ -132,21 +132,21 @@ class RemoteDeclaration:
     remote_log_manager_copy_quota_window_num = integer(
         "remote.log.manager.copy.quota.window.num",
         11,
-        "How many windows that is measured over.",
+        "The number of windows over which that rate is measured.",
         POSITIVE,
         served=False,
     )
     remote_log_manager_copy_quota_window_size_seconds = integer(
         "remote.log.manager.copy.quota.window.size.seconds",
         1,
-        "How long one of those windows is.",
+        "The length of one of those windows.",
         POSITIVE,
         served=False,
     )
     remote_log_manager_fetch_max_bytes_per_second = long(
         "remote.log.manager.fetch.max.bytes.per.second",
         LONG_MAX,
-        "How many bytes a second are read from remote storage at most.",
+        "The maximum bytes per second read from remote storage.",
         POSITIVE,
         mode=CLUSTER_WIDE,
         served=False,
@@ -154,14 +154,14 @@ class RemoteDeclaration:
     remote_log_manager_fetch_quota_window_num = integer(
         "remote.log.manager.fetch.quota.window.num",
         11,
-        "How many windows that is measured over.",
+        "The number of windows over which that rate is measured.",
         POSITIVE,
         served=False,
     )
     remote_log_manager_fetch_quota_window_size_seconds = integer(
         "remote.log.manager.fetch.quota.window.size.seconds",
         1,
-        "How long one of those windows is.",
+        "The length of one of those windows.",
         POSITIVE,
         served=False,
     )
@@ -183,7 +183,7 @@ class RemoteDeclaration:
     remote_log_index_file_cache_total_size_bytes = long(
         "remote.log.index.file.cache.total.size.bytes",
         1_073_741_824,
-        "How many bytes of remote segments' indexes are kept here.",
+        "The size of the local cache of remote segments' indexes.",
         POSITIVE,
         LOW,
         CLUSTER_WIDE,
@@ -192,7 +192,7 @@ class RemoteDeclaration:
     remote_log_index_file_cache_ttl_ms = long(
         "remote.log.index.file.cache.ttl.ms",
         900_000,
-        "How long they are kept.",
+        "How long cached indexes are kept.",
         AtLeast(-1),
         LOW,
         internal=True,

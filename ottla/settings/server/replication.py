@@ -10,7 +10,7 @@ class ReplicationDeclaration:
     num_replica_fetchers = integer(
         "num.replica.fetchers",
         1,
-        "How many fetchers copy from one other broker.",
+        "The number of fetchers for each other broker.",
         POSITIVE,
         HIGH,
         CLUSTER_WIDE,
@@ -20,7 +20,7 @@ class ReplicationDeclaration:
         integer(
             "num.replica.alter.log.dirs.threads",
             None,
-            "How many partitions move between this node's directories at a time.",
+            "The number of concurrent moves between this node's log directories.",
             importance=HIGH,
             served=False,
         )
@@ -28,13 +28,13 @@ class ReplicationDeclaration:
     replica_fetch_backoff_ms = integer(
         "replica.fetch.backoff.ms",
         1000,
-        "The pause after a failed fetch of a follower.",
+        "The backoff after a follower's failed fetch.",
         NOT_NEGATIVE,
     )
     replica_fetch_max_bytes = integer(
         "replica.fetch.max.bytes",
         1_048_576,
-        "The most bytes of one partition in a follower's fetch.",
+        "The maximum bytes of one partition in a follower's fetch.",
         NOT_NEGATIVE,
     )
     replica_fetch_min_bytes = integer(
@@ -46,7 +46,7 @@ class ReplicationDeclaration:
     replica_fetch_response_max_bytes = integer(
         "replica.fetch.response.max.bytes",
         10_485_760,
-        "The most bytes of one follower's fetch.",
+        "The maximum bytes of a follower's fetch.",
         NOT_NEGATIVE,
     )
     replica_fetch_wait_max_ms = integer(
@@ -65,14 +65,14 @@ class ReplicationDeclaration:
     replica_lag_time_max_ms = long(
         "replica.lag.time.max.ms",
         30_000,
-        "A follower that has not caught up for this long leaves the in-sync replicas.",
+        "A follower that has not caught up for this long leaves the ISR.",
         importance=HIGH,
     )
     replica_selector_class = string(
         "replica.selector.class",
         None,
-        "The Java class that chooses the replica a consumer reads from: RackAwareReplicaSelector or LeaderSelector of "
-        "org.apache.kafka.common.replica. Another one is as none.",
+        "The Java class that chooses the replica that a consumer reads from: RackAwareReplicaSelector or "
+        "LeaderSelector of org.apache.kafka.common.replica. Any other is ignored.",
     )
     replica_socket_receive_buffer_bytes = integer(
         "replica.socket.receive.buffer.bytes",
@@ -84,33 +84,33 @@ class ReplicationDeclaration:
     replica_socket_timeout_ms = integer(
         "replica.socket.timeout.ms",
         30_000,
-        "How long a follower waits for the answer to a fetch.",
+        "How long a follower waits for the response to a fetch.",
         importance=HIGH,
     )
     auto_leader_rebalance_enable = boolean(
         "auto.leader.rebalance.enable",
         True,
-        "Whether partitions go back to their preferred leaders by themselves.",
+        "Whether preferred leaders are elected automatically.",
         importance=HIGH,
     )
     leader_imbalance_check_interval_seconds = long(
         "leader.imbalance.check.interval.seconds",
         300,
-        "How often it is checked whether partitions have their preferred leaders.",
+        "How often the controller checks for preferred leader elections.",
         POSITIVE,
         HIGH,
     )
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",
         False,
-        "Whether a replica that is not in sync may lead when no other can: records may be lost.",
+        "Whether an out-of-sync replica may become the leader if no other can; records may be lost.",
         importance=HIGH,
         mode=CLUSTER_WIDE,
     )
     unclean_leader_election_interval_ms = long(
         "unclean.leader.election.interval.ms",
         300_000,
-        "How often it is checked whether an unclean election is needed.",
+        "How often the controller checks for unclean elections.",
         POSITIVE,
         internal=True,
     )
@@ -124,28 +124,28 @@ class ReplicationDeclaration:
     replication_quota_window_num = integer(
         "replication.quota.window.num",
         11,
-        "How many windows the replication quota is measured over.",
+        "The number of windows over which the replication quota is measured.",
         POSITIVE,
         LOW,
     )
     replication_quota_window_size_seconds = integer(
         "replication.quota.window.size.seconds",
         1,
-        "How long one window of the replication quota is.",
+        "The length of one window of the replication quota.",
         POSITIVE,
         LOW,
     )
     alter_log_dirs_replication_quota_window_num = integer(
         "alter.log.dirs.replication.quota.window.num",
         11,
-        "How many windows the quota of moves between directories is measured over.",
+        "The number of windows over which the quota of moves between log directories is measured.",
         POSITIVE,
         LOW,
     )
     alter_log_dirs_replication_quota_window_size_seconds = integer(
         "alter.log.dirs.replication.quota.window.size.seconds",
         1,
-        "How long one window of the quota of moves between directories is.",
+        "The length of one window of the quota of moves between log directories.",
         POSITIVE,
         LOW,
     )

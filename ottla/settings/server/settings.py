@@ -188,7 +188,7 @@ class ServerSettings(
         for setting in cls.declared().values():
             if setting.default is REQUIRED and setting.name not in texts:
                 if _ZOOKEEPER in texts:
-                    raise OttlaError(f"{_ZOOKEEPER}: Kafka 4 does not have it any more; {REMOVED[_ZOOKEEPER]}")
+                    raise OttlaError(f"{_ZOOKEEPER}: removed in Kafka 4; {REMOVED[_ZOOKEEPER]}")
                 raise OttlaError(f"{setting.name} is missing: {_HOW_TO_GIVE[setting.name]}")
         return cls((Layer(SettingSource.STATIC_BROKER, dict(texts)),))
 
@@ -213,13 +213,13 @@ class ServerSettings(
         own = _OF_LISTENER.fullmatch(name)
         if setting is not None:  # An unknown name may belong to a plug-in.
             if setting.name == name and setting.mode == READ_ONLY:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_FIXED}: [{name}]; it stands in the files of the nodes")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_FIXED}: [{name}]; set it in the nodes' files")
             if name in _TLS_STORES:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_OF_ONE_LISTENER}: [{name}]")
             try:
                 setting.parse(value)
             except OttlaError as error:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(setting.name, value, error)) from error
+                raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(setting, value)) from error
         of_one_node = own[1] not in _OF_ALL_NODES if own else setting is not None and setting.mode == PER_BROKER
         if of_one_node and not per_broker:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_OF_ONE_NODE}: [{name}]")
@@ -314,9 +314,9 @@ CONNECTION_LIMITS = ("max.connections", "max.connection.creation.rate")
 
 _ZOOKEEPER = "zookeeper.connect"
 _HOW_TO_GIVE = {
-    "process.roles": "write process.roles=broker,controller for a node that is both",
-    "node.id": "write node.id=1, a number of its own for every node",
-    "controller.listener.names": "write controller.listener.names=CONTROLLER and a CONTROLLER:// entry in listeners",
+    "process.roles": "set process.roles=broker,controller for a node that is both",
+    "node.id": "set node.id=1, a different number for each node",
+    "controller.listener.names": "set controller.listener.names=CONTROLLER and add a CONTROLLER:// entry to listeners",
 }
 
 
@@ -369,7 +369,7 @@ def _connection_limits(settings: ServerSettings, listeners: list[str]) -> dict[s
                 try:
                     setting.parse(layer.texts[name])
                 except OttlaError as error:
-                    raise OttlaError(f"{name.removesuffix(setting.name)}{error}") from error
+                    raise OttlaError(str(error).replace(setting.name, name, 1)) from error
     return {
         each: ConnectionLimits(*(settings.of_listener(each, name) for name in CONNECTION_LIMITS)) for each in listeners
     }
@@ -401,7 +401,7 @@ def _inter_broker_listener(settings: ServerSettings, protocols: Mapping[str, str
     name = str(named).upper()
     if name not in protocols:
         raise OttlaError(
-            f"inter.broker.listener.name={named}: listener.security.protocol.map has no such name; it has "
+            f"inter.broker.listener.name={named}: not in listener.security.protocol.map, which has "
             f"{', '.join(protocols)}"
         )
     return name

@@ -16,13 +16,13 @@ class ShareGroupDeclaration:
     group_share_min_session_timeout_ms = integer(
         "group.share.min.session.timeout.ms",
         45_000,
-        "The shortest session that a share group may be given.",
+        "The minimum of share.session.timeout.ms of a share group.",
         POSITIVE,
     )
     group_share_max_session_timeout_ms = integer(
         "group.share.max.session.timeout.ms",
         60_000,
-        "The longest session that a share group may be given.",
+        "The maximum of share.session.timeout.ms of a share group.",
         POSITIVE,
     )
     group_share_heartbeat_interval_ms = integer(
@@ -34,13 +34,13 @@ class ShareGroupDeclaration:
     group_share_min_heartbeat_interval_ms = integer(
         "group.share.min.heartbeat.interval.ms",
         5000,
-        "The shortest heartbeat interval that a share group may be given.",
+        "The minimum of share.heartbeat.interval.ms of a share group.",
         POSITIVE,
     )
     group_share_max_heartbeat_interval_ms = integer(
         "group.share.max.heartbeat.interval.ms",
         15_000,
-        "The longest heartbeat interval that a share group may be given.",
+        "The maximum of share.heartbeat.interval.ms of a share group.",
         POSITIVE,
     )
     group_share_assignment_interval_ms = integer(
@@ -53,44 +53,44 @@ class ShareGroupDeclaration:
     group_share_min_assignment_interval_ms = integer(
         "group.share.min.assignment.interval.ms",
         0,
-        "The shortest assignment interval that a share group may be given.",
+        "The minimum of share.assignment.interval.ms of a share group.",
         NOT_NEGATIVE,
     )
     group_share_max_assignment_interval_ms = integer(
         "group.share.max.assignment.interval.ms",
         15_000,
-        "The longest assignment interval that a share group may be given.",
+        "The maximum of share.assignment.interval.ms of a share group.",
         NOT_NEGATIVE,
     )
     group_share_max_size = integer(
         "group.share.max.size",
         200,
-        "How many members a share group takes.",
+        "The maximum number of members in a share group.",
         Between(1, 1000),
     )
     group_share_assignors = listing(
         "group.share.assignors",
         ("simple",),
-        "How partitions are shared out in share groups.",
+        "The assignors of share groups.",
         FULL_LIST,
         served=False,
     )
     group_share_delivery_count_limit = integer(
         "group.share.delivery.count.limit",
         5,
-        "How often a record is delivered to a share group before it is given up.",
+        "How often a record is delivered to a share group before it is archived.",
         Between(2, 10),
     )
     group_share_min_delivery_count_limit = integer(
         "group.share.min.delivery.count.limit",
         2,
-        "The lowest delivery count that a share group may be given.",
+        "The minimum of share.delivery.count.limit of a share group.",
         Between(2, 5),
     )
     group_share_max_delivery_count_limit = integer(
         "group.share.max.delivery.count.limit",
         10,
-        "The highest delivery count that a share group may be given.",
+        "The maximum of share.delivery.count.limit of a share group.",
         Between(5, 25),
     )
     group_share_record_lock_duration_ms = integer(
@@ -102,13 +102,13 @@ class ShareGroupDeclaration:
     group_share_min_record_lock_duration_ms = integer(
         "group.share.min.record.lock.duration.ms",
         15_000,
-        "The shortest lock that a share group may be given.",
+        "The minimum of share.record.lock.duration.ms of a share group.",
         Between(1000, 30_000),
     )
     group_share_max_record_lock_duration_ms = integer(
         "group.share.max.record.lock.duration.ms",
         60_000,
-        "The longest lock that a share group may be given.",
+        "The maximum of share.record.lock.duration.ms of a share group.",
         Between(30_000, 3_600_000),
     )
     group_share_partition_max_record_locks = integer(
@@ -120,25 +120,25 @@ class ShareGroupDeclaration:
     group_share_min_partition_max_record_locks = integer(
         "group.share.min.partition.max.record.locks",
         100,
-        "The fewest record locks that a share group may be given.",
+        "The minimum of share.partition.max.record.locks of a share group.",
         Between(100, 2000),
     )
     group_share_max_partition_max_record_locks = integer(
         "group.share.max.partition.max.record.locks",
         4000,
-        "The most record locks that a share group may be given.",
+        "The maximum of share.partition.max.record.locks of a share group.",
         Between(2000, 10_000),
     )
     group_share_max_share_sessions = integer(
         "group.share.max.share.sessions",
         2000,
-        "How many share sessions are kept.",
+        "The maximum number of share sessions.",
         POSITIVE,
     )
     group_share_initialize_retry_interval_ms = integer(
         "group.share.initialize.retry.interval.ms",
         30_000,
-        "How long a share group waits before it asks again for a partition's state.",
+        "How long a share group waits before it retries to initialize a partition's state.",
         POSITIVE,
         LOW,
         internal=True,
@@ -159,13 +159,13 @@ class ShareGroupDeclaration:
     group_streams_min_session_timeout_ms = integer(
         "group.streams.min.session.timeout.ms",
         45_000,
-        "The shortest session that a streams group may be given.",
+        "The minimum of streams.session.timeout.ms of a streams group.",
         POSITIVE,
     )
     group_streams_max_session_timeout_ms = integer(
         "group.streams.max.session.timeout.ms",
         60_000,
-        "The longest session that a streams group may be given.",
+        "The maximum of streams.session.timeout.ms of a streams group.",
         POSITIVE,
     )
     group_streams_heartbeat_interval_ms = integer(
@@ -177,13 +177,13 @@ class ShareGroupDeclaration:
     group_streams_min_heartbeat_interval_ms = integer(
         "group.streams.min.heartbeat.interval.ms",
         5000,
-        "The shortest heartbeat interval that a streams group may be given.",
+        "The minimum of streams.heartbeat.interval.ms of a streams group.",
         POSITIVE,
     )
     group_streams_max_heartbeat_interval_ms = integer(
         "group.streams.max.heartbeat.interval.ms",
         15_000,
-        "The longest heartbeat interval that a streams group may be given.",
+        "The maximum of streams.heartbeat.interval.ms of a streams group.",
         POSITIVE,
     )
     group_streams_assignment_interval_ms = integer(
@@ -196,13 +196,13 @@ class ShareGroupDeclaration:
     group_streams_min_assignment_interval_ms = integer(
         "group.streams.min.assignment.interval.ms",
         0,
-        "The shortest assignment interval that a streams group may be given.",
+        "The minimum of streams.assignment.interval.ms of a streams group.",
         NOT_NEGATIVE,
     )
     group_streams_max_assignment_interval_ms = integer(
         "group.streams.max.assignment.interval.ms",
         15_000,
-        "The longest assignment interval that a streams group may be given.",
+        "The maximum of streams.assignment.interval.ms of a streams group.",
         NOT_NEGATIVE,
     )
     group_streams_initial_rebalance_delay_ms = integer(
@@ -212,7 +212,7 @@ class ShareGroupDeclaration:
         NOT_NEGATIVE,
     )
     group_streams_max_size = integer(
-        "group.streams.max.size", INT_MAX, "How many members a streams group takes.", POSITIVE
+        "group.streams.max.size", INT_MAX, "The maximum number of members in a streams group.", POSITIVE
     )
     group_streams_num_standby_replicas = integer(
         "group.streams.num.standby.replicas",
@@ -223,6 +223,6 @@ class ShareGroupDeclaration:
     group_streams_max_standby_replicas = integer(
         "group.streams.max.standby.replicas",
         2,
-        "The most standby tasks that a streams group may be given.",
+        "The maximum of streams.num.standby.replicas of a streams group.",
         NOT_NEGATIVE,
     )

@@ -10,7 +10,7 @@ class TransactionDeclaration:
     producer_id_expiration_ms = integer(
         "producer.id.expiration.ms",
         86_400_000,
-        "How long a partition remembers a producer that is silent.",
+        "How long a partition keeps the state of an inactive producer.",
         POSITIVE,
         LOW,
         CLUSTER_WIDE,
@@ -18,7 +18,7 @@ class TransactionDeclaration:
     producer_id_expiration_check_interval_ms = integer(
         "producer.id.expiration.check.interval.ms",
         600_000,
-        "How often silent producers are looked for.",
+        "How often inactive producers are removed.",
         POSITIVE,
         LOW,
         internal=True,
@@ -27,28 +27,28 @@ class TransactionDeclaration:
     transaction_max_timeout_ms = integer(
         "transaction.max.timeout.ms",
         900_000,
-        "The longest transaction timeout that a producer may ask for.",
+        "The maximum transaction timeout that a producer may request.",
         POSITIVE,
         HIGH,
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms = integer(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
         10_000,
-        "How often transactions that took too long are looked for and aborted.",
+        "How often timed-out transactions are aborted.",
         POSITIVE,
         LOW,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = integer(
         "transaction.remove.expired.transaction.cleanup.interval.ms",
         3_600_000,
-        "How often unused transactional ids are looked for.",
+        "How often expired transactional ids are removed.",
         POSITIVE,
         LOW,
     )
     transactional_id_expiration_ms = integer(
         "transactional.id.expiration.ms",
         604_800_000,
-        "How long the coordinator remembers a transactional id that is silent.",
+        "How long the coordinator keeps an inactive transactional id.",
         POSITIVE,
         HIGH,
     )
@@ -62,7 +62,7 @@ class TransactionDeclaration:
     transaction_two_phase_commit_enable = boolean(
         "transaction.two.phase.commit.enable",
         False,
-        "Whether transactions may be prepared by an outside coordinator (KIP-939).",
+        "Whether external coordinators may use two-phase commit (KIP-939).",
         importance=LOW,
     )
     transaction_state_log_load_buffer_size = integer(
@@ -83,7 +83,7 @@ class TransactionDeclaration:
     transaction_state_log_num_partitions = integer(
         "transaction.state.log.num.partitions",
         50,
-        "Partitions of __transaction_state; it cannot be changed once the topic is there.",
+        "Partitions of __transaction_state; it cannot change once the topic exists.",
         POSITIVE,
         HIGH,
     )
@@ -100,7 +100,7 @@ class TransactionDeclaration:
     add_partitions_to_txn_retry_backoff_ms = integer(
         "add.partitions.to.txn.retry.backoff.ms",
         20,
-        "How long a broker waits before it asks again to add a partition to a transaction.",
+        "The backoff before a broker retries to add a partition to a transaction.",
         POSITIVE,
         HIGH,
         served=False,
@@ -108,7 +108,7 @@ class TransactionDeclaration:
     add_partitions_to_txn_retry_backoff_max_ms = integer(
         "add.partitions.to.txn.retry.backoff.max.ms",
         100,
-        "How long a broker asks again to add a partition to a transaction, all in all.",
+        "How long a broker retries to add a partition to a transaction in total.",
         NOT_NEGATIVE,
         HIGH,
         served=False,
@@ -116,7 +116,7 @@ class TransactionDeclaration:
     share_coordinator_append_linger_ms = integer(
         "share.coordinator.append.linger.ms",
         -1,
-        "How long the share coordinator gathers records before it writes them; -1 lets it decide.",
+        "How long the share coordinator collects records before it writes them; -1 adapts.",
         AtLeast(-1),
         served=False,
     )
@@ -131,7 +131,7 @@ class TransactionDeclaration:
     share_coordinator_cold_partition_snapshot_interval_ms = integer(
         "share.coordinator.cold.partition.snapshot.interval.ms",
         300_000,
-        "How often share partitions without new state get a snapshot of it.",
+        "How often a snapshot is written for inactive share partitions.",
         POSITIVE,
         LOW,
         internal=True,
@@ -147,13 +147,13 @@ class TransactionDeclaration:
     share_coordinator_snapshot_update_records_per_snapshot = integer(
         "share.coordinator.snapshot.update.records.per.snapshot",
         500,
-        "How many updates of share state lie between two snapshots.",
+        "The number of share state updates between two snapshots.",
         Between(0, 500),
     )
     share_coordinator_state_topic_compression_codec = integer(
         "share.coordinator.state.topic.compression.codec",
         0,
-        "The codec of __share_group_state, by Kafka's number; 0 is none.",
+        "The codec of __share_group_state, as Kafka's number; 0 is none.",
         importance=HIGH,
         served=False,
     )
@@ -167,7 +167,7 @@ class TransactionDeclaration:
     share_coordinator_state_topic_num_partitions = integer(
         "share.coordinator.state.topic.num.partitions",
         50,
-        "Partitions of __share_group_state; it cannot be changed once the topic is there.",
+        "Partitions of __share_group_state; it cannot change once the topic exists.",
         POSITIVE,
         HIGH,
     )

@@ -20,13 +20,13 @@ STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 #: Setting -> the consequence of ignoring it.
 STOPS = {
-    "create.topic.policy.class.name": "it runs no Java policy and would make topics that the policy forbids",
-    "alter.config.policy.class.name": "it runs no Java policy and would take settings that the policy forbids",
-    "client.quota.callback.class": "it runs no Java quotas and would hold clients to other limits",
-    "ssl.engine.factory.class": "it runs no Java engine of TLS and would protect connections in another way",
-    "principal.builder.class": "it runs no Java principal builder and would take every client for ANONYMOUS",
-    "config.providers": "it asks no provider and would take ${...} for the values themselves",
-    "remote.log.storage.system.enable": "it has no tiered storage and would keep or delete everything here",
+    "create.topic.policy.class.name": "it does not run Java policies and would create topics that the policy forbids",
+    "alter.config.policy.class.name": "it does not run Java policies and would accept settings that the policy forbids",
+    "client.quota.callback.class": "it does not run Java quota callbacks and would apply other limits",
+    "ssl.engine.factory.class": "it does not run Java TLS engines and would protect connections differently",
+    "principal.builder.class": "it does not run Java principal builders and would treat every client as ANONYMOUS",
+    "config.providers": "it does not run config providers and would use ${...} as the values themselves",
+    "remote.log.storage.system.enable": "it has no tiered storage and would keep or delete all segments locally",
 }
 
 #: Authorizer settings, which Kafka accepts without declaring them.
@@ -36,14 +36,14 @@ _OF_BROKERS = ("client.metrics.otlp.url",)
 
 #: Settings that Kafka 4 removed, and what to do instead.
 REMOVED = {
-    "zookeeper.connect": "ZooKeeper is gone; give process.roles and controller.quorum.bootstrap.servers instead",
-    "inter.broker.protocol.version": "the metadata version took its place; remove the line",
+    "zookeeper.connect": "ZooKeeper is gone; set process.roles and controller.quorum.bootstrap.servers instead",
+    "inter.broker.protocol.version": "metadata.version replaced it; remove the line",
     "log.message.format.version": "there is one record format; remove the line",
     "log.message.timestamp.difference.max.ms": "use log.message.timestamp.before.max.ms and .after.max.ms",
-    "control.plane.listener.name": "controllers have listeners of their own; remove the line",
-    "broker.id.generation.enable": "give every node its node.id",
-    "reserved.broker.max.id": "give every node its node.id",
-    "delegation.token.master.key": "it is called delegation.token.secret.key",
+    "control.plane.listener.name": "controllers have their own listeners; remove the line",
+    "broker.id.generation.enable": "set node.id on every node",
+    "reserved.broker.max.id": "set node.id on every node",
+    "delegation.token.master.key": "renamed to delegation.token.secret.key",
 }
 
 
@@ -51,13 +51,13 @@ def check_served(settings: ServerSettings) -> None:
     """Raise OttlaError for the first setting that this node must not ignore."""
     if settings.authorizer_class_name not in ("", STANDARD_AUTHORIZER):
         raise OttlaError(
-            f"authorizer.class.name={settings.authorizer_class_name}: this node runs no Java authorizer and would let "
-            f"every client do everything; give {STANDARD_AUTHORIZER}, or remove it to start all the same"
+            f"authorizer.class.name={settings.authorizer_class_name}: this node runs no Java authorizer and would "
+            f"allow every client everything; set it to {STANDARD_AUTHORIZER}, or remove it to start anyway"
         )
     declared = settings.declared()
     for name, why in STOPS.items():
         if settings.text(name) not in (declared[name].default_text, None):
-            raise OttlaError(f"{name} is set, and this node does not serve it: {why}; remove it to start all the same")
+            raise OttlaError(f"{name} is set, but this node does not support it: {why}; remove it to start anyway")
     _check_listeners(settings)
 
 
@@ -70,17 +70,17 @@ def _check_listeners(settings: ServerSettings) -> None:
     if by_sasl and several and mechanism.startswith("SCRAM"):
         raise OttlaError(
             f"sasl.mechanism.controller.protocol={mechanism}: controllers elect a leader before they have the "
-            "metadata, which holds the users of SCRAM; give PLAIN"
+            "metadata with the SCRAM users; use PLAIN"
         )
 
 
 def notices(settings: ServerSettings) -> list[str]:
     """Return the lines that a node logs at startup about ignored settings."""
-    lines = [f"{name}: Kafka 4 does not have it any more; {REMOVED[name]}" for name in _unknown(settings, removed=True)]
+    lines = [f"{name}: removed in Kafka 4; {REMOVED[name]}" for name in _unknown(settings, removed=True)]
     unknown = _unknown(settings, removed=False)
     if unknown:
         said = ", ".join(f"{name}{_hint(name, settings)}" for name in unknown)
-        lines.append(f"no server setting of Kafka, and ignored: {said}")
+        lines.append(f"unknown server settings, ignored: {said}")
     idle = _without_effect(settings)
     if idle:
         lines.append(f"settings that have no effect on this node: {', '.join(idle)}")

@@ -24,31 +24,31 @@ class TopicDeclaration:
     cleanup_policy = listing(
         "cleanup.policy",
         StorageDeclaration.log_cleanup_policy,
-        "What happens to old segments: delete, compact, both, or nothing when empty.",
+        "The cleanup of old segments: delete, compact, both, or none if empty.",
         CLEANUP,
     )
     compression_type = string(
         "compression.type",
         StorageDeclaration.compression_type,
-        "How batches are stored: producer keeps them as they came, a codec's name compresses them again.",
+        "The compression of stored batches: producer keeps the producer's, a codec recompresses them.",
         CODECS,
     )
     compression_gzip_level = integer(
         "compression.gzip.level",
         StorageDeclaration.compression_gzip_level,
-        "The level for gzip when the node compresses; -1 is the library's own.",
+        "The gzip level when the node compresses; -1 is the library's default.",
         Between(1, 9, other=-1),
     )
     compression_lz4_level = integer(
         "compression.lz4.level",
         StorageDeclaration.compression_lz4_level,
-        "The level for lz4 when the node compresses.",
+        "The lz4 level when the node compresses.",
         Between(1, 17),
     )
     compression_zstd_level = integer(
         "compression.zstd.level",
         StorageDeclaration.compression_zstd_level,
-        "The level for zstd when the node compresses.",
+        "The zstd level when the node compresses.",
         Between(-131_072, 22),
     )
     retention_ms = long(
@@ -61,7 +61,7 @@ class TopicDeclaration:
     retention_bytes = long(
         "retention.bytes",
         StorageDeclaration.log_retention_bytes,
-        "How many bytes of each partition are kept; -1 does not count them.",
+        "How many bytes of each partition are kept; -1 means no limit.",
     )
     segment_bytes = integer(
         "segment.bytes",
@@ -79,26 +79,26 @@ class TopicDeclaration:
     segment_jitter_ms = long(
         "segment.jitter.ms",
         StorageDeclaration.log_roll_jitter_hours.default * _HOUR_MS,
-        "How much earlier at random a segment may end.",
+        "The maximum random jitter subtracted from segment.ms.",
         NOT_NEGATIVE,
         broker="log.roll.jitter.ms",
     )
     segment_index_bytes = integer(
         "segment.index.bytes",
         StorageDeclaration.log_index_size_max_bytes,
-        "The most bytes of one index file; a full index starts a new segment.",
+        "The maximum size of an index file; a full index starts a new segment.",
         AtLeast(4),
     )
     index_interval_bytes = integer(
         "index.interval.bytes",
         StorageDeclaration.log_index_interval_bytes,
-        "How many bytes of batches lie between two index entries.",
+        "The bytes of batches between two index entries.",
         NOT_NEGATIVE,
     )
     internal_segment_bytes = integer(
         "internal.segment.bytes",
         None,
-        "The segment size in Apache Kafka's own tests; goes before segment.bytes.",
+        "The segment size in Apache Kafka's own tests; overrides segment.bytes.",
         internal=True,
     )
     file_delete_delay_ms = long(
@@ -110,13 +110,13 @@ class TopicDeclaration:
     flush_messages = long(
         "flush.messages",
         StorageDeclaration.log_flush_interval_messages,
-        "How many records may lie in the page cache before the partition is flushed.",
+        "The number of unflushed records after which the partition is flushed.",
         POSITIVE,
     )
     flush_ms = long(
         "flush.ms",
         StorageDeclaration.log_flush_scheduler_interval_ms.default,
-        "How long records may lie in the page cache before the partition is flushed.",
+        "How long records may stay unflushed.",
         NOT_NEGATIVE,
         broker="log.flush.interval.ms",
     )
@@ -129,72 +129,72 @@ class TopicDeclaration:
     message_timestamp_type = string(
         "message.timestamp.type",
         StorageDeclaration.log_message_timestamp_type,
-        "Whose time a record has: CreateTime the producer's, LogAppendTime the node's.",
+        "The timestamp of records: CreateTime is the producer's, LogAppendTime the node's.",
         TIMESTAMP,
     )
     message_timestamp_before_max_ms = long(
         "message.timestamp.before.max.ms",
         StorageDeclaration.log_message_timestamp_before_max_ms,
-        "How far a record's time may lie behind the node's.",
+        "How far a record's timestamp may be behind the node's clock.",
         NOT_NEGATIVE,
     )
     message_timestamp_after_max_ms = long(
         "message.timestamp.after.max.ms",
         StorageDeclaration.log_message_timestamp_after_max_ms,
-        "How far a record's time may lie ahead of the node's.",
+        "How far a record's timestamp may be ahead of the node's clock.",
         NOT_NEGATIVE,
     )
     min_insync_replicas = integer(
         "min.insync.replicas",
         StorageDeclaration.min_insync_replicas,
-        "How many replicas must have a record before acks=all is answered.",
+        "The minimum size of the ISR to accept a write with acks=all.",
         POSITIVE,
     )
     preallocate = boolean(
         "preallocate",
         StorageDeclaration.log_preallocate,
-        "Whether a new segment's file is made at its full size.",
+        "Whether new segment files are preallocated.",
         served=False,
     )
     delete_retention_ms = long(
         "delete.retention.ms",
         StorageDeclaration.log_cleaner_delete_retention_ms,
-        "How long a compacted topic keeps the marks of deleted keys.",
+        "How long a compacted topic keeps tombstones.",
         NOT_NEGATIVE,
     )
     min_cleanable_dirty_ratio = double(
         "min.cleanable.dirty.ratio",
         StorageDeclaration.log_cleaner_min_cleanable_ratio,
-        "Which part of a partition must be new before it is compacted.",
+        "The minimum fraction of uncompacted bytes for a compaction.",
         Between(0, 1),
     )
     min_compaction_lag_ms = long(
         "min.compaction.lag.ms",
         StorageDeclaration.log_cleaner_min_compaction_lag_ms,
-        "How long a record is safe from compaction.",
+        "The minimum age of a record for compaction.",
         NOT_NEGATIVE,
     )
     max_compaction_lag_ms = long(
         "max.compaction.lag.ms",
         StorageDeclaration.log_cleaner_max_compaction_lag_ms,
-        "How long a record may wait for compaction.",
+        "The maximum time that a record may stay uncompacted.",
         POSITIVE,
     )
     unclean_leader_election_enable = boolean(
         "unclean.leader.election.enable",
         ReplicationDeclaration.unclean_leader_election_enable,
-        "Whether a replica that is not in sync may lead when no other can: records may be lost.",
+        "Whether an out-of-sync replica may become the leader if no other can; records may be lost.",
     )
     leader_replication_throttled_replicas = listing(
         "leader.replication.throttled.replicas",
         (),
-        "Replicas whose leader sends slowly, as partition:node, or * for all.",
+        "Replicas throttled on the leader, as partition:node, or * for all.",
         EVERY_REPLICA,
     )
     follower_replication_throttled_replicas = listing(
         "follower.replication.throttled.replicas",
         (),
-        "Replicas whose follower copies slowly, as partition:node, or * for all.",
+        "Replicas throttled on the follower, as partition:node, or * for all.",
         EVERY_REPLICA,
     )
     remote_storage_enable = boolean(
@@ -203,13 +203,13 @@ class TopicDeclaration:
     remote_log_copy_disable = boolean(
         "remote.log.copy.disable",
         False,
-        "Whether moving to remote storage stops while what is there can still be read.",
+        "Whether copying to remote storage stops while existing remote segments stay readable.",
         served=False,
     )
     remote_log_delete_on_disable = boolean(
         "remote.log.delete.on.disable",
         False,
-        "Whether the remote segments go when remote storage is switched off.",
+        "Whether remote segments are deleted when remote storage is disabled.",
         served=False,
     )
     local_retention_bytes = long(

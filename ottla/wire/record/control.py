@@ -146,7 +146,7 @@ def parse(key: Buffer, value: Buffer) -> tuple[ControlRecordType, Any]:
     """Return (type, message) of a control record. Malformed for an unknown type."""
     kind = kind_of(key)
     if kind not in _VALUES:
-        raise Malformed(f"there is no control record {kind}")
+        raise Malformed(f"unknown control record type {kind}")
     if len(value) < 2:
         raise Malformed(f"a control record's value of {len(value)} bytes")
     (version,) = _INT16.unpack_from(value)

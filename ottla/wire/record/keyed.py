@@ -45,7 +45,7 @@ class Keyed:
         type_id = _int16(key)
         types = self.types.get(type_id)
         if types is None:
-            raise UnknownRecord(f"there is no record of type {type_id}")
+            raise UnknownRecord(f"unknown record type {type_id}")
         parsed: Any
         parsed, _ = decode(types[0], 0, key, 2)
         if value is None:

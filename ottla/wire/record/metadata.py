@@ -260,7 +260,7 @@ def parse(value: Buffer) -> tuple[Any, int]:
         raise Malformed(f"a metadata record with frame version {frame_version}")
     cls = RECORDS.get(key)
     if cls is None:
-        raise Malformed(f"there is no metadata record {key}")
+        raise Malformed(f"unknown metadata record {key}")
     record: Any
     try:
         record, end = decode(cls, version, data, position)

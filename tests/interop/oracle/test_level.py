@@ -162,7 +162,7 @@ def _beginning(words: str | None) -> str | None:
     """What a script looks for: behind it Apache and we each say in our own way what would be right (0201)."""
     return (
         words
-        and words.partition(";")[0].partition(": it takes")[0].partition(": Value must")[0].partition(": Not a")[0]
+        and words.partition(";")[0].partition(": expected")[0].partition(": Value must")[0].partition(": Not a")[0]
     )
 
 
