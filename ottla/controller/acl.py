@@ -31,48 +31,48 @@ _OPERATIONS = frozenset(AclOperation) - {AclOperation.ANY}
 _Content = tuple[int, str, int, str, str, int, int]
 #: The maximum number of records for one request: the limit of one metadata batch.
 _DELETIONS_MAX = 10_000
-_WORDS = {1: "ANY", 2: "MATCH"}
+_ENUM_NAMES = {1: "ANY", 2: "MATCH"}
 
 
 def create_acls(image: Image, rng: Rng, request: create.CreateAclsRequest) -> Decision:
     """Create the rules that do not exist."""
-    there: set[_Content] | None = None
+    existing: set[_Content] | None = None
     records: list[Any] = []
     results = []
-    for each in request.creations:
+    for creation in request.creations:
         try:
-            _check(each)
+            _check(creation)
         except KafkaError as error:
             results.append(create.AclCreationResult(error_code=error.code, error_message=error.message))
             continue
         results.append(create.AclCreationResult(error_message=None))
-        if there is None:
-            there = {_content(rule) for rule in image.acls.values()}
-        made = AccessControlEntryRecord(
+        if existing is None:
+            existing = {_content(rule) for rule in image.acls.values()}
+        record = AccessControlEntryRecord(
             id=_new_id(image, rng),
-            resource_type=each.resource_type,
-            resource_name=each.resource_name,
-            pattern_type=each.resource_pattern_type,
-            principal=each.principal,
-            host=each.host,
-            operation=each.operation,
-            permission_type=each.permission_type,
+            resource_type=creation.resource_type,
+            resource_name=creation.resource_name,
+            pattern_type=creation.resource_pattern_type,
+            principal=creation.principal,
+            host=creation.host,
+            operation=creation.operation,
+            permission_type=creation.permission_type,
         )
-        if _content(made) not in there:
-            there.add(_content(made))
-            records.append(made)
+        if _content(record) not in existing:
+            existing.add(_content(record))
+            records.append(record)
     return Decision(records, create.CreateAclsResponse(results=results))
 
 
 def delete_acls(image: Image, request: delete.DeleteAclsRequest) -> Decision:
     """Delete every rule that matches one of the filters."""
-    gone: dict[Uuid, None] = {}
+    deleted: dict[Uuid, None] = {}
     results = []
-    for each in request.filters:
-        wanted = filter_of(each)
-        found = [rule for rule in image.acls.values() if wanted.takes(rule)]
-        gone.update((rule.id, None) for rule in found)
-        if len(gone) > _DELETIONS_MAX:
+    for entry in request.filters:
+        rule_filter = filter_of(entry)
+        matching = [rule for rule in image.acls.values() if rule_filter.takes(rule)]
+        deleted.update((rule.id, None) for rule in matching)
+        if len(deleted) > _DELETIONS_MAX:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"more than {_DELETIONS_MAX} ACLs would go in one request; delete them by narrower filters",
@@ -91,19 +91,19 @@ def delete_acls(image: Image, request: delete.DeleteAclsRequest) -> Decision:
                         operation=rule.operation,
                         permission_type=rule.permission_type,
                     )
-                    for rule in found
+                    for rule in matching
                 ],
             )
         )
-    records = [RemoveAccessControlEntryRecord(id=each) for each in gone]
+    records = [RemoveAccessControlEntryRecord(id=entry) for entry in deleted]
     return Decision(records, delete.DeleteAclsResponse(filter_results=results))
 
 
-def describe_acls(rules: Iterable[AccessControlEntryRecord], wanted: RuleFilter) -> describe.DescribeAclsResponse:
+def describe_acls(rules: Iterable[AccessControlEntryRecord], rule_filter: RuleFilter) -> describe.DescribeAclsResponse:
     """Return the rules that match a filter, by resource."""
     resources: dict[tuple[int, str, int], list[describe.AclDescription]] = {}
     for rule in rules:
-        if wanted.takes(rule):
+        if rule_filter.takes(rule):
             key = (rule.resource_type, rule.resource_name, rule.pattern_type)
             resources.setdefault(key, []).append(
                 describe.AclDescription(
@@ -121,46 +121,48 @@ def describe_acls(rules: Iterable[AccessControlEntryRecord], wanted: RuleFilter)
     )
 
 
-def filter_of(asked: delete.DeleteAclsFilter | describe.DescribeAclsRequest) -> RuleFilter:
+def filter_of(request: delete.DeleteAclsFilter | describe.DescribeAclsRequest) -> RuleFilter:
     """Build the filter of either request."""
     return RuleFilter(
-        asked.resource_type_filter,
-        asked.resource_name_filter,
-        asked.pattern_type_filter,
-        asked.principal_filter,
-        asked.host_filter,
-        asked.operation,
-        asked.permission_type,
+        request.resource_type_filter,
+        request.resource_name_filter,
+        request.pattern_type_filter,
+        request.principal_filter,
+        request.host_filter,
+        request.operation,
+        request.permission_type,
     )
 
 
-def _check(each: create.AclCreation) -> None:
+def _check(creation: create.AclCreation) -> None:
     def require(holds: bool, why: str) -> None:
         if not holds:
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
 
-    if each.resource_type == AclResource.CLUSTER:
-        require(each.resource_name == CLUSTER_NAME, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
-    require(bool(each.resource_name), "Invalid empty resource name")
-    require(each.resource_type in _KINDS, f"Invalid resourceType {_word(each.resource_type)}")
+    if creation.resource_type == AclResource.CLUSTER:
+        require(
+            creation.resource_name == CLUSTER_NAME, f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+        )
+    require(bool(creation.resource_name), "Invalid empty resource name")
+    require(creation.resource_type in _KINDS, f"Invalid resourceType {_enum_name(creation.resource_type)}")
     require(
-        each.resource_pattern_type in (PatternType.LITERAL, PatternType.PREFIXED),
-        f"Invalid patternType {_word(each.resource_pattern_type)}",
+        creation.resource_pattern_type in (PatternType.LITERAL, PatternType.PREFIXED),
+        f"Invalid patternType {_enum_name(creation.resource_pattern_type)}",
     )
-    require(each.operation in _OPERATIONS, f"Invalid operation {_word(each.operation, match=False)}")
+    require(creation.operation in _OPERATIONS, f"Invalid operation {_enum_name(creation.operation, match=False)}")
     require(
-        each.permission_type in (AclPermission.DENY, AclPermission.ALLOW),
-        f"Invalid permissionType {_word(each.permission_type, match=False)}",
+        creation.permission_type in (AclPermission.DENY, AclPermission.ALLOW),
+        f"Invalid permissionType {_enum_name(creation.permission_type, match=False)}",
     )
     require(
-        ":" in each.principal,
-        f"Could not parse principal from `{each.principal}` (no colon is present separating the principal type from "
-        "the principal name)",
+        ":" in creation.principal,
+        f"Could not parse principal from `{creation.principal}` (no colon is present separating the principal type "
+        "from the principal name)",
     )
 
 
-def _word(number: int, *, match: bool = True) -> str:
-    return _WORDS.get(number, "UNKNOWN") if match or number == 1 else "UNKNOWN"
+def _enum_name(number: int, *, match: bool = True) -> str:
+    return _ENUM_NAMES.get(number, "UNKNOWN") if match or number == 1 else "UNKNOWN"
 
 
 def _content(rule: AccessControlEntryRecord) -> _Content:
@@ -177,6 +179,6 @@ def _content(rule: AccessControlEntryRecord) -> _Content:
 
 def _new_id(image: Image, rng: Rng) -> Uuid:
     while True:
-        made = Uuid(rng.randbytes(16))
-        if made not in image.acls and any(made[:-1]):
-            return made
+        candidate = Uuid(rng.randbytes(16))
+        if candidate not in image.acls and any(candidate[:-1]):
+            return candidate

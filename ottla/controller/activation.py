@@ -28,13 +28,15 @@ def activation_records(image: Image, *, in_transaction: bool, bootstrap: Sequenc
     records: list[Any] = [AbortTransactionRecord(reason="Controller failover")] if in_transaction else []
     if image.metadata_version:
         return records
-    made: list[Any] = list(bootstrap) or feature_records(new_cluster_levels(METADATA_VERSION_LATEST, {}))
-    levels = {record.name: record.feature_level for record in made if isinstance(record, FeatureLevelRecord)}
+    bootstrap_records: list[Any] = list(bootstrap) or feature_records(new_cluster_levels(METADATA_VERSION_LATEST, {}))
+    levels = {
+        record.name: record.feature_level for record in bootstrap_records if isinstance(record, FeatureLevelRecord)
+    }
     if levels.get(_ELR, 0) > 0:
         # Eligible leader replicas depend on the cluster's min.insync.replicas, so it must be set.
-        made.append(
+        bootstrap_records.append(
             ConfigRecord(resource_type=BROKER, resource_name="", name="min.insync.replicas", value=str(min_isr))
         )
     if levels.get(METADATA_VERSION, 0) >= TRANSACTIONS_FROM:
-        return [*records, BeginTransactionRecord(name="Bootstrap records"), *made, EndTransactionRecord()]
-    return [*records, *made]
+        return [*records, BeginTransactionRecord(name="Bootstrap records"), *bootstrap_records, EndTransactionRecord()]
+    return [*records, *bootstrap_records]

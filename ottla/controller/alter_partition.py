@@ -27,46 +27,46 @@ def alter_partition(draft: Draft, request: api.AlterPartitionRequest, version: i
     """Decide each partition of the request separately."""
     check_broker_epoch(draft.image, request.broker_id, request.broker_epoch)
     response = api.AlterPartitionResponse()
-    for wanted_topic in request.topics:
-        topic = draft.image.topic(Uuid(wanted_topic.topic_id))
+    for requested_topic in request.topics:
+        topic = draft.image.topic(Uuid(requested_topic.topic_id))
         answers = []
-        for wanted in wanted_topic.partitions:
-            answer = api.ResponsePartitionData(partition_index=wanted.partition_index)
+        for requested in requested_topic.partitions:
+            answer = api.ResponsePartitionData(partition_index=requested.partition_index)
             if topic is None:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_ID
             else:
-                _alter(draft, topic, request.broker_id, wanted, _isr(wanted, version), answer)
+                _alter(draft, topic, request.broker_id, requested, _isr(requested, version), answer)
             answers.append(answer)
-        response.topics.append(api.ResponseTopicData(topic_id=wanted_topic.topic_id, partitions=answers))
+        response.topics.append(api.ResponseTopicData(topic_id=requested_topic.topic_id, partitions=answers))
     return Decision(draft.records, response, atomic=False)
 
 
-def _isr(wanted: api.RequestPartitionData, version: int) -> list[tuple[int, int]]:
+def _isr(requested: api.RequestPartitionData, version: int) -> list[tuple[int, int]]:
     """Return the requested ISR as (broker, its epoch or -1)."""
     if version < _EPOCHS_FROM:
-        return [(broker_id, -1) for broker_id in wanted.new_isr]
-    return [(each.broker_id, each.broker_epoch) for each in wanted.new_isr_with_epochs]
+        return [(broker_id, -1) for broker_id in requested.new_isr]
+    return [(member.broker_id, member.broker_epoch) for member in requested.new_isr_with_epochs]
 
 
 def _alter(
     draft: Draft,
     topic: TopicImage,
     broker_id: int,
-    wanted: api.RequestPartitionData,
+    requested: api.RequestPartitionData,
     isr: list[tuple[int, int]],
     answer: api.ResponsePartitionData,
 ) -> None:
-    index = wanted.partition_index
+    index = requested.partition_index
     if not 0 <= index < len(topic.partitions):
         answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return
-    answer.error_code = _check(draft, draft.partition(topic, index), broker_id, wanted, isr)
+    answer.error_code = _check(draft, draft.partition(topic, index), broker_id, requested, isr)
     if answer.error_code:
         return
     change = draft.change(topic, index)
     change.election = allowed_election(draft.rules(topic))
     change.isr = [replica for replica, _ in isr]
-    change.recovery = wanted.leader_recovery_state
+    change.recovery = requested.leader_recovery_state
     record = change.build()
     draft.add(topic, index, record)
     partition = draft.partition(topic, index)
@@ -82,19 +82,19 @@ def _check(
     draft: Draft,
     partition: PartitionImage,
     broker_id: int,
-    wanted: api.RequestPartitionData,
+    requested: api.RequestPartitionData,
     isr: list[tuple[int, int]],
 ) -> ErrorCode:
-    if wanted.leader_epoch > partition.leader_epoch or wanted.partition_epoch > partition.partition_epoch:
+    if requested.leader_epoch > partition.leader_epoch or requested.partition_epoch > partition.partition_epoch:
         return ErrorCode.NOT_CONTROLLER
-    if wanted.leader_epoch < partition.leader_epoch:
+    if requested.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != partition.leader:
         return ErrorCode.INVALID_REQUEST
-    if wanted.partition_epoch < partition.partition_epoch:
+    if requested.partition_epoch < partition.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
     replicas = [replica for replica, _ in isr]
-    recovery = wanted.leader_recovery_state
+    recovery = requested.leader_recovery_state
     if (
         len(set(replicas)) != len(replicas)
         or not set(replicas) <= set(partition.replicas)

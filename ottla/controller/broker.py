@@ -67,7 +67,7 @@ def register_controller(image: Image, request: ControllerRegistrationRequest) ->
     return Decision([record], ControllerRegistrationResponse(error_message=""))
 
 
-def registered(
+def register_and_clean_up(
     draft: Draft,
     cluster_id: str,
     kraft_version: int,
@@ -84,8 +84,8 @@ def registered(
     before = image.brokers.get(broker_id)
     _check_cluster(cluster_id, request)
     new = before is None or before.incarnation_id != request.incarnation_id
-    other = new and broker_id != draft.active.node_id
-    if other and before is not None and draft.active.sessions.is_alive(broker_id, before.epoch, now_ms):
+    is_remote = new and broker_id != draft.active.node_id
+    if is_remote and before is not None and draft.active.sessions.is_alive(broker_id, before.epoch, now_ms):
         raise KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             "Another broker is registered with that broker id. If the broker was recently restarted this should "
@@ -185,21 +185,23 @@ def _check_cluster(cluster_id: str, request: BrokerRegistrationRequest) -> None:
 
 
 def _check_directories(image: Image, request: BrokerRegistrationRequest) -> None:
-    own = list(request.log_dirs)
-    if not own:
+    log_dirs = list(request.log_dirs)
+    if not log_dirs:
         raise _invalid("No directories specified in request")
-    if any(int.from_bytes(directory) < _RESERVED_BELOW for directory in own):
+    if any(int.from_bytes(directory) < _RESERVED_BELOW for directory in log_dirs):
         raise _invalid("Reserved directory ID in request")
-    if len(set(own)) != len(own):
+    if len(set(log_dirs)) != len(log_dirs):
         raise _invalid("Duplicate directory ID in request")
     for broker in image.brokers.values():
-        shared = [directory for directory in own if Uuid(directory) in broker.log_dirs]
+        shared = [directory for directory in log_dirs if Uuid(directory) in broker.log_dirs]
         if broker.broker_id != request.broker_id and shared:
             raise _invalid(f"Broker {broker.broker_id} is already registered with directory {shared[0]!r}")
 
 
 def _check_features(image: Image, request: BrokerRegistrationRequest, kraft_version: int) -> None:
-    ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
+    ranges = {
+        feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
+    }
     if METADATA_VERSION not in ranges:
         raise _invalid(f"Request features do not contain '{METADATA_VERSION}'")
     levels = {**image.features, KRAFT_VERSION: kraft_version}

@@ -80,19 +80,21 @@ def incremental_alter_configs(
     """Set, delete, append to and subtract from the settings of resources."""
     records: list[Any] = []
     response = incremental.IncrementalAlterConfigsResponse()
-    twice = _twice((each.resource_type, each.resource_name) for each in request.resources)
-    for each in request.resources:
-        resource = (each.resource_type, each.resource_name)
+    duplicates = _duplicates((entry.resource_type, entry.resource_name) for entry in request.resources)
+    for entry in request.resources:
+        resource = (entry.resource_type, entry.resource_name)
         answer = incremental.AlterConfigsResourceResponse(
-            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
+            resource_type=entry.resource_type, resource_name=entry.resource_name, error_message=None
         )
         try:
-            _check_request(resource, twice, [config.name for config in each.configs])
-            missing = [each.name for each in each.configs if each.config_operation != _DELETE and each.value is None]
+            _check_request(resource, duplicates, [config.name for config in entry.configs])
+            missing = [
+                entry.name for entry in entry.configs if entry.config_operation != _DELETE and entry.value is None
+            ]
             _check_values(missing)
             _check_node(image, settings, resource)
-            changes = {config.name: (config.config_operation, config.value) for config in each.configs}
-            records += _changed(image, settings, resource, changes)
+            changes = {config.name: (config.config_operation, config.value) for config in entry.configs}
+            records += _config_records(image, settings, resource, changes)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, message_or_none(error)
         response.responses.append(answer)
@@ -103,35 +105,35 @@ def alter_configs(image: Image, settings: ServerSettings, request: legacy.AlterC
     """Replace all settings of each resource."""
     records: list[Any] = []
     response = legacy.AlterConfigsResponse()
-    twice = _twice((each.resource_type, each.resource_name) for each in request.resources)
-    for each in request.resources:
-        resource = (each.resource_type, each.resource_name)
+    duplicates = _duplicates((entry.resource_type, entry.resource_name) for entry in request.resources)
+    for entry in request.resources:
+        resource = (entry.resource_type, entry.resource_name)
         answer = legacy.AlterConfigsResourceResponse(
-            resource_type=each.resource_type, resource_name=each.resource_name, error_message=None
+            resource_type=entry.resource_type, resource_name=entry.resource_name, error_message=None
         )
         try:
-            _check_request(resource, twice, [config.name for config in each.configs])
-            _check_values([config.name for config in each.configs if config.value is None])
+            _check_request(resource, duplicates, [config.name for config in entry.configs])
+            _check_values([config.name for config in entry.configs if config.value is None])
             _check_node(image, settings, resource)
-            changes: Changes = {config.name: (_SET, config.value) for config in each.configs}
+            changes: Changes = {config.name: (_SET, config.value) for config in entry.configs}
             changes |= {name: (_DELETE, None) for name in image.config(*resource) if name not in changes}
-            records += _changed(image, settings, resource, changes)
+            records += _config_records(image, settings, resource, changes)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, message_or_none(error)
         response.responses.append(answer)
     return Decision([] if request.validate_only else records + clear_elr(image, records), response)
 
 
-def _twice(resources: Iterable[Resource]) -> set[Resource]:
+def _duplicates(resources: Iterable[Resource]) -> set[Resource]:
     seen: set[Resource] = set()
-    twice: set[Resource] = set()
+    duplicates: set[Resource] = set()
     for resource in resources:
-        (twice if resource in seen else seen).add(resource)
-    return twice
+        (duplicates if resource in seen else seen).add(resource)
+    return duplicates
 
 
-def _check_request(resource: Resource, twice: set[Resource], names: list[str]) -> None:
-    if resource in twice:
+def _check_request(resource: Resource, duplicates: set[Resource], names: list[str]) -> None:
+    if resource in duplicates:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len(set(names)) < len(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
@@ -144,15 +146,15 @@ def _check_values(missing: list[str]) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
 
 
-def _changed(image: Image, settings: ServerSettings, resource: Resource, changes: Changes) -> list[ConfigRecord]:
+def _config_records(image: Image, settings: ServerSettings, resource: Resource, changes: Changes) -> list[ConfigRecord]:
     """Check the changes of one resource and return its records."""
     kind, name = resource
     before = image.config(kind, name)
     after = dict(before)
     records = []
-    for key, (operation, given) in changes.items():
+    for key, (operation, operand) in changes.items():
         old = before.get(key)
-        new = _result(kind, settings, key, operation, given, old)
+        new = _apply_operation(kind, settings, key, operation, operand, old)
         if new is None:
             after.pop(key, None)
         else:
@@ -164,12 +166,12 @@ def _changed(image: Image, settings: ServerSettings, resource: Resource, changes
     return records
 
 
-def _result(
-    kind: int, settings: ServerSettings, key: str, operation: int, given: str | None, old: str | None
+def _apply_operation(
+    kind: int, settings: ServerSettings, key: str, operation: int, operand: str | None, old: str | None
 ) -> str | None:
     """Return the value after one operation; None if it is deleted."""
     if operation == _SET:
-        return given
+        return operand
     if operation == _DELETE:
         return None
     if operation not in _OPERATIONS:
@@ -180,10 +182,10 @@ def _result(
         )
     base = _default(kind, settings, key) if old is None else old
     parts = [part for part in base.split(",") if part]
-    values = Counter((given or "").split(","))
+    values = Counter((operand or "").split(","))
     if operation == _APPEND:
-        there = set(parts)
-        return ",".join([*parts, *(value for value in values if value not in there)])
+        existing = set(parts)
+        return ",".join([*parts, *(value for value in values if value not in existing)])
     # Remove each value as often as it is given, from the front.
     kept = []
     for part in parts:
@@ -253,8 +255,8 @@ def _check_levels(image: Image, resource: Resource, records: list[ConfigRecord])
             why = f"The {_CORDONED} configuration value cannot be set because it requires metadata.version >= {level}"
             raise KafkaError(ErrorCode.INVALID_CONFIG, why)
         if image.has_elr and record.name == _MIN_ISR and (name or record.value is None):
-            level, what = ("Broker", "altered") if name else ("Cluster", "removed")
-            why = f"{level}-level {_MIN_ISR} cannot be {what} while ELR is enabled."
+            level, verb = ("Broker", "altered") if name else ("Cluster", "removed")
+            why = f"{level}-level {_MIN_ISR} cannot be {verb} while ELR is enabled."
             raise KafkaError(ErrorCode.INVALID_CONFIG, why)
 
 

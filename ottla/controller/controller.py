@@ -59,7 +59,7 @@ NEWEST = 32767
 FENCED_AT_ONCE = 1000
 
 
-class Ask(NamedTuple):
+class ControllerCall(NamedTuple):
     """A request with the context for its decision."""
 
     image: Image
@@ -107,12 +107,12 @@ class Controller:
         now_ms: int,
     ) -> Decision:
         """Decide a request on this image. Raise TypeError for a request that no controller handles."""
-        decide = _DECIDE.get(type(request).__name__)
-        if decide is None:
+        command = _COMMANDS.get(type(request).__name__)
+        if command is None:
             raise TypeError(f"the controller does not take {type(request).__name__}")
-        return decide(self, Ask(image, request, version, charge, now_ms))
+        return command(self, ControllerCall(image, request, version, charge, now_ms))
 
-    def heard(self, broker: BrokerImage, now_ms: int) -> None:
+    def note_contact(self, broker: BrokerImage, now_ms: int) -> None:
         """Renew the session of a broker that is known to be alive without a heartbeat."""
         if self._active is not None:
             self._active.sessions.touch(broker.broker_id, broker.epoch, now_ms)
@@ -123,7 +123,7 @@ class Controller:
         if active is None:
             return None
         due = (active.sessions.deadline_ms(), active.preferred.due_ms, active.unclean.due_ms, active.tokens.due_ms)
-        return min((each for each in due if each is not None), default=None)
+        return min((deadline for deadline in due if deadline is not None), default=None)
 
     def tokens_due_ms(self) -> int | None:
         """Return when expired tokens are due for removal: the only timer of a single-node cluster."""
@@ -134,9 +134,9 @@ class Controller:
         draft = self._draft(image)
         active = draft.active
         if active.tokens.is_due(now_ms):
-            ended = delegation_token.ended_tokens(image, self.wall_ms)
-            active.tokens.done(now_ms, soon=len(ended) >= delegation_token.REMOVED_AT_ONCE)
-            return Decision(ended, None, atomic=False)
+            expired = delegation_token.expired_tokens(image, self.wall_ms)
+            active.tokens.done(now_ms, soon=len(expired) >= delegation_token.REMOVED_AT_ONCE)
+            return Decision(expired, None, atomic=False)
         silent = active.sessions.expire(image, now_ms)
         if silent is not None:
             if not heartbeat.fence(draft, silent, FENCED_AT_ONCE):
@@ -155,76 +155,78 @@ class Controller:
 
     # ---- requests, by name: rare commands are imported on first use
 
-    def _create_topics(self, ask: Ask) -> Decision:
-        return create_topics.create_topics(ask.image, self._settings, self._rng, ask.request, ask.charge)
+    def _create_topics(self, call: ControllerCall) -> Decision:
+        return create_topics.create_topics(call.image, self._settings, self._rng, call.request, call.charge)
 
-    def _delete_topics(self, ask: Ask) -> Decision:
-        return delete_topics.delete_topics(ask.image, self._settings, ask.request, ask.version, ask.charge)
+    def _delete_topics(self, call: ControllerCall) -> Decision:
+        return delete_topics.delete_topics(call.image, self._settings, call.request, call.version, call.charge)
 
-    def _create_partitions(self, ask: Ask) -> Decision:
-        return create_topics.create_partitions(ask.image, self._rng, ask.request, ask.charge)
+    def _create_partitions(self, call: ControllerCall) -> Decision:
+        return create_topics.create_partitions(call.image, self._rng, call.request, call.charge)
 
-    def _incremental_alter_configs(self, ask: Ask) -> Decision:
-        return config.incremental_alter_configs(ask.image, self._settings, ask.request)
+    def _incremental_alter_configs(self, call: ControllerCall) -> Decision:
+        return config.incremental_alter_configs(call.image, self._settings, call.request)
 
-    def _alter_configs(self, ask: Ask) -> Decision:
-        return config.alter_configs(ask.image, self._settings, ask.request)
+    def _alter_configs(self, call: ControllerCall) -> Decision:
+        return config.alter_configs(call.image, self._settings, call.request)
 
-    def _allocate_producer_ids(self, ask: Ask) -> Decision:
-        return producer_ids.allocate_producer_ids(ask.image, ask.request)
+    def _allocate_producer_ids(self, call: ControllerCall) -> Decision:
+        return producer_ids.allocate_producer_ids(call.image, call.request)
 
-    def _elect_leaders(self, ask: Ask) -> Decision:
-        return election.elect_leaders(self._draft(ask.image), ask.request)
+    def _elect_leaders(self, call: ControllerCall) -> Decision:
+        return election.elect_leaders(self._draft(call.image), call.request)
 
-    def _alter_reassignments(self, ask: Ask) -> Decision:
-        return reassignment.alter_reassignments(self._draft(ask.image), ask.request)
+    def _alter_reassignments(self, call: ControllerCall) -> Decision:
+        return reassignment.alter_reassignments(self._draft(call.image), call.request)
 
-    def _list_reassignments(self, ask: Ask) -> Decision:
-        return reassignment.list_reassignments(ask.image, ask.request)
+    def _list_reassignments(self, call: ControllerCall) -> Decision:
+        return reassignment.list_reassignments(call.image, call.request)
 
-    def _update_features(self, ask: Ask) -> Decision:
+    def _update_features(self, call: ControllerCall) -> Decision:
         return update_features.update_features(
-            ask.image, self._settings, self.kraft_version, self.voters, ask.request, ask.version
+            call.image, self._settings, self.kraft_version, self.voters, call.request, call.version
         )
 
-    def _alter_client_quotas(self, ask: Ask) -> Decision:
-        return quota.alter_client_quotas(ask.image, ask.request)
+    def _alter_client_quotas(self, call: ControllerCall) -> Decision:
+        return quota.alter_client_quotas(call.image, call.request)
 
-    def _alter_scram(self, ask: Ask) -> Decision:
-        return scram.alter_user_scram_credentials(ask.image, ask.request)
+    def _alter_scram(self, call: ControllerCall) -> Decision:
+        return scram.alter_user_scram_credentials(call.image, call.request)
 
-    def _delegation_token(self, ask: Ask) -> Decision:
+    def _delegation_token(self, call: ControllerCall) -> Decision:
         if self._tokens is None:
             self._tokens = delegation_token.TokenControl(self._settings, self._rng)
-        return self._tokens.decide(ask.image, ask.request, self.wall_ms)
+        return self._tokens.decide(call.image, call.request, self.wall_ms)
 
-    def _create_acls(self, ask: Ask) -> Decision:
-        return acl.create_acls(ask.image, self._rng, ask.request)
+    def _create_acls(self, call: ControllerCall) -> Decision:
+        return acl.create_acls(call.image, self._rng, call.request)
 
-    def _delete_acls(self, ask: Ask) -> Decision:
-        return acl.delete_acls(ask.image, ask.request)
+    def _delete_acls(self, call: ControllerCall) -> Decision:
+        return acl.delete_acls(call.image, call.request)
 
-    def _assign_replicas(self, ask: Ask) -> Decision:
-        return directory.assign_replicas(self._draft(ask.image), ask.request)
+    def _assign_replicas(self, call: ControllerCall) -> Decision:
+        return directory.assign_replicas(self._draft(call.image), call.request)
 
-    def _unregister_broker(self, ask: Ask) -> Decision:
-        return broker.unregister_broker(self._draft(ask.image), ask.request)
+    def _unregister_broker(self, call: ControllerCall) -> Decision:
+        return broker.unregister_broker(self._draft(call.image), call.request)
 
-    def _register_broker(self, ask: Ask) -> Decision:
-        draft, cluster_id = self._draft(ask.image), self._cluster_id
-        return broker.registered(draft, cluster_id, self.kraft_version, ask.request, ask.version, ask.now_ms)
+    def _register_broker(self, call: ControllerCall) -> Decision:
+        draft, cluster_id = self._draft(call.image), self._cluster_id
+        return broker.register_and_clean_up(
+            draft, cluster_id, self.kraft_version, call.request, call.version, call.now_ms
+        )
 
-    def _register_controller(self, ask: Ask) -> Decision:
-        return broker.register_controller(ask.image, ask.request)
+    def _register_controller(self, call: ControllerCall) -> Decision:
+        return broker.register_controller(call.image, call.request)
 
-    def _broker_heartbeat(self, ask: Ask) -> Decision:
-        return heartbeat.broker_heartbeat(self._draft(ask.image), ask.request, ask.now_ms)
+    def _broker_heartbeat(self, call: ControllerCall) -> Decision:
+        return heartbeat.broker_heartbeat(self._draft(call.image), call.request, call.now_ms)
 
-    def _alter_partition(self, ask: Ask) -> Decision:
-        return alter_partition.alter_partition(self._draft(ask.image), ask.request, ask.version)
+    def _alter_partition(self, call: ControllerCall) -> Decision:
+        return alter_partition.alter_partition(self._draft(call.image), call.request, call.version)
 
 
-_DECIDE: dict[str, Callable[[Controller, Ask], Decision]] = {
+_COMMANDS: dict[str, Callable[[Controller, ControllerCall], Decision]] = {
     "AllocateProducerIdsRequest": Controller._allocate_producer_ids,
     "AlterClientQuotasRequest": Controller._alter_client_quotas,
     "AlterConfigsRequest": Controller._alter_configs,

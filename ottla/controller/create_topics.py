@@ -47,23 +47,23 @@ def create_topics(
 ) -> Decision:
     """Create the topics of a request."""
     names = [topic.name for topic in request.topics]
-    twice = dict.fromkeys(name for name, times in Counter(names).items() if times > 1)
-    wanted = [topic for topic in request.topics if topic.name not in twice and topic.name != METADATA_TOPIC]
-    if _total(wanted, settings.num_partitions) > PARTITIONS_MAX:
+    duplicates = dict.fromkeys(name for name, times in Counter(names).items() if times > 1)
+    candidates = [topic for topic in request.topics if topic.name not in duplicates and topic.name != METADATA_TOPIC]
+    if _total(candidates, settings.num_partitions) > PARTITIONS_MAX:
         return Decision([], CreateTopicsResponse(topics=[_too_many(topic.name) for topic in request.topics]))
-    collisions = _collisions(image) if any(may_collide(topic.name) for topic in wanted) else {}
+    collisions = _collisions(image) if any(may_collide(topic.name) for topic in candidates) else {}
     records: list[Any] = []
     response = CreateTopicsResponse()
-    for topic in wanted:
+    for topic in candidates:
         try:
-            made, result = _create(image, settings, rng, topic, collisions)
+            topic_records, result = _create(image, settings, rng, topic, collisions)
             charge(result.num_partitions)
-            records += made
+            records += topic_records
         except KafkaError as error:
             result = _failed(topic.name, error.code, message_or_none(error))
         response.topics.append(result)
-    response.topics += [_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in twice]
-    if METADATA_TOPIC in names and METADATA_TOPIC not in twice:
+    response.topics += [_failed(name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.") for name in duplicates]
+    if METADATA_TOPIC in names and METADATA_TOPIC not in duplicates:
         why = f"Creation of internal topic {METADATA_TOPIC} is prohibited."
         response.topics.append(_failed(METADATA_TOPIC, ErrorCode.INVALID_REQUEST, why))
     return Decision([] if request.validate_only else records, response)
@@ -90,19 +90,21 @@ def _create(
     if topic.name in image.topics:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")
     if may_collide(topic.name) and collision_name(topic.name) in collisions:
-        other = collisions[collision_name(topic.name)]
-        why = f"Topic '{topic.name}' collides with existing topic: {other}"
+        existing = collisions[collision_name(topic.name)]
+        why = f"Topic '{topic.name}' collides with existing topic: {existing}"
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, why)
     configs = _configs(topic)
     check_topic(configs, settings)
-    assigned = _assigned(image, topic) if topic.assignments else _placed(image, settings, rng, topic)
+    assigned = (
+        _manual_assignment(image, topic) if topic.assignments else _automatic_assignment(image, settings, rng, topic)
+    )
     topic_id = _new_topic_id(image, rng)
     records: list[Any] = [TopicRecord(name=topic.name, topic_id=topic_id)]
-    set_up = [
+    config_records = [
         ConfigRecord(resource_type=TOPIC, resource_name=topic.name, name=key, value=value)
         for key, value in configs.items()
     ]
-    records += [*set_up, *clear_elr(image, set_up)]
+    records += [*config_records, *clear_elr(image, config_records)]
     records += [
         partition_record(image, topic_id, index, replicas, isr) for index, (replicas, isr) in enumerate(assigned)
     ]
@@ -115,13 +117,13 @@ def _create(
         # Always a list: the schema allows null, but Apache's Java Admin fails on it.
         configs=[
             CreatableTopicConfigs(
-                name=each.name,
-                value=None if each.sensitive else each.value,
+                name=config.name,
+                value=None if config.sensitive else config.value,
                 read_only=False,
-                config_source=each.source,
-                is_sensitive=each.sensitive,
+                config_source=config.source,
+                is_sensitive=config.sensitive,
             )
-            for each in effective_topic_configs(configs, image, settings)
+            for config in effective_topic_configs(configs, image, settings)
         ],
     )
     return records, result
@@ -135,29 +137,29 @@ def _configs(topic: CreatableTopic) -> dict[str, str]:
     return {config.name: config.value for config in topic.configs if config.value is not None}
 
 
-def _assigned(image: Image, topic: CreatableTopic) -> list[tuple[list[int], list[int]]]:
+def _manual_assignment(image: Image, topic: CreatableTopic) -> list[tuple[list[int], list[int]]]:
     """Return (replicas, ISR) of each partition according to the manual assignment."""
-    for given, what in ((topic.replication_factor, "replication factor"), (topic.num_partitions, "numPartitions")):
-        if given != -1:
-            why = f"A manual partition assignment was specified, but {what} was not set to -1."
+    for value, field in ((topic.replication_factor, "replication factor"), (topic.num_partitions, "numPartitions")):
+        if value != -1:
+            why = f"A manual partition assignment was specified, but {field} was not set to -1."
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
-    found: dict[int, tuple[list[int], list[int]]] = {}
+    by_index: dict[int, tuple[list[int], list[int]]] = {}
     replication_factor = None
-    for each in topic.assignments:
-        index, replicas = each.partition_index, list(each.broker_ids)
-        if index in found:
+    for assignment in topic.assignments:
+        index, replicas = assignment.partition_index, list(assignment.broker_ids)
+        if index in by_index:
             why = f"Found multiple manual partition assignments for partition {index}"
             raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
         check_assignment(image, replicas, replication_factor)
         replication_factor = len(replicas)
-        found[index] = replicas, _active(image, replicas, index)
-    if sorted(found) != list(range(len(found))):
+        by_index[index] = replicas, _require_active(image, replicas, index)
+    if sorted(by_index) != list(range(len(by_index))):
         why = "partitions should be a consecutive 0-based integer sequence"
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
-    return [found[index] for index in range(len(found))]
+    return [by_index[index] for index in range(len(by_index))]
 
 
-def _active(image: Image, replicas: list[int], index: int) -> list[int]:
+def _require_active(image: Image, replicas: list[int], index: int) -> list[int]:
     isr = active_of(image, replicas)
     if not isr:
         raise KafkaError(
@@ -168,7 +170,7 @@ def _active(image: Image, replicas: list[int], index: int) -> list[int]:
     return isr
 
 
-def _placed(
+def _automatic_assignment(
     image: Image, settings: ServerSettings, rng: Rng, topic: CreatableTopic
 ) -> list[tuple[list[int], list[int]]]:
     """Return (replicas, ISR) of each partition, placed automatically."""
@@ -210,18 +212,18 @@ def create_partitions(
 ) -> Decision:
     """Add partitions to topics."""
     names = [topic.name for topic in request.topics]
-    twice = {name for name, times in Counter(names).items() if times > 1}
+    duplicates = {name for name, times in Counter(names).items() if times > 1}
     records: list[Any] = []
     response = CreatePartitionsResponse(
         results=[
             CreatePartitionsTopicResult(
                 name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
             )
-            for name in sorted(twice)
+            for name in sorted(duplicates)
         ]
     )
     for topic in request.topics:
-        if topic.name in twice:
+        if topic.name in duplicates:
             continue
         result = CreatePartitionsTopicResult(name=topic.name, error_message=None)
         try:
@@ -242,15 +244,15 @@ def _add_partitions(image: Image, rng: Rng, request: CreatePartitionsTopic) -> l
     topic = image.topics.get(request.name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    had = len(topic.partitions)
-    if request.count == had:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {had} partition(s).")
-    if request.count < had:
+    current = len(topic.partitions)
+    if request.count == current:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+    if request.count < current:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {request.name} currently has {had} partition(s); {request.count} would not be an increase.",
+            f"The topic {request.name} currently has {current} partition(s); {request.count} would not be an increase.",
         )
-    added = request.count - had
+    added = request.count - current
     factor = len(topic.partitions[0].replicas)
     if request.assignments is None:
         if added > PARTITIONS_MAX:
@@ -264,11 +266,11 @@ def _add_partitions(image: Image, rng: Rng, request: CreatePartitionsTopic) -> l
                 "assignment(s) were specified.",
             )
         placed = []
-        for index, each in enumerate(request.assignments):
-            replicas = list(each.broker_ids)
+        for index, assignment in enumerate(request.assignments):
+            replicas = list(assignment.broker_ids)
             check_assignment(image, replicas, factor)
-            placed.append((replicas, _active(image, replicas, had + index)))
+            placed.append((replicas, _require_active(image, replicas, current + index)))
     return [
-        partition_record(image, topic.topic_id, had + index, replicas, isr)
+        partition_record(image, topic.topic_id, current + index, replicas, isr)
         for index, (replicas, isr) in enumerate(placed)
     ]

@@ -73,9 +73,9 @@ class TokenControl:
     def _create(self, image: Image, command: TokenCommand, now_ms: int, refusal: ErrorCode) -> Decision:
         request, requester, version = command
         response = create_response(request, requester, version)
-        if not refusal and any(each.principal_type != "User" for each in request.renewers):
+        if not refusal and any(renewer.principal_type != "User" for renewer in request.renewers):
             refusal = ErrorCode.INVALID_PRINCIPAL_TYPE
-        if not refusal and _is_too_much(image, response, request, requester):
+        if not refusal and _exceeds_limits(image, response, request, requester):
             refusal = ErrorCode.POLICY_VIOLATION
         if refusal:
             response.error_code = refusal
@@ -87,13 +87,13 @@ class TokenControl:
         record = DelegationTokenRecord(
             owner=f"{response.principal_type}:{response.principal_name}",
             requester=requester,
-            renewers=[f"{each.principal_type}:{each.principal_name}" for each in request.renewers],
+            renewers=[f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers],
             issue_timestamp=now_ms,
-            max_timestamp=_sum(now_ms, lifetime_ms),
+            max_timestamp=_capped_sum(now_ms, lifetime_ms),
             token_id=self._new_id(),
         )
         record.expiration_timestamp = min(
-            record.max_timestamp, _sum(now_ms, self._settings.delegation_token_expiry_time_ms)
+            record.max_timestamp, _capped_sum(now_ms, self._settings.delegation_token_expiry_time_ms)
         )
         response.issue_timestamp_ms = now_ms
         response.expiry_timestamp_ms, response.max_timestamp_ms = record.expiration_timestamp, record.max_timestamp
@@ -102,11 +102,11 @@ class TokenControl:
 
     def _new_id(self) -> str:
         """Return a random id without a leading dash, as in Apache Kafka, so that no command takes it for an option."""
-        while (found := uuid_text(self._rng.randbytes(_ID_BYTES))).startswith("-"):
+        while (token_id := uuid_text(self._rng.randbytes(_ID_BYTES))).startswith("-"):
             pass
-        return found
+        return token_id
 
-    def _found(
+    def _find(
         self, image: Image, secret: bytes, requester: str, now_ms: int
     ) -> tuple[DelegationTokenRecord | None, ErrorCode, bool]:
         """Return the token, the error if the requester may not change it, and whether it has expired."""
@@ -114,25 +114,25 @@ class TokenControl:
         token = self._keys.find(image.tokens, secret)
         if token is None:
             return None, ErrorCode.DELEGATION_TOKEN_NOT_FOUND, False
-        may = requester == token.owner or requester in token.renewers
-        ended = _has_ended(token, now_ms)
-        return token, ErrorCode.NONE if may else ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, ended
+        is_allowed = requester == token.owner or requester in token.renewers
+        has_expired = _has_expired(token, now_ms)
+        return token, ErrorCode.NONE if is_allowed else ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, has_expired
 
     def _renew(
         self, image: Image, request: RenewDelegationTokenRequest, requester: str, now_ms: int, refusal: ErrorCode
     ) -> Decision:
         token = None
         if not refusal:
-            token, refusal, ended = self._found(image, bytes(request.hmac), requester, now_ms)
-            if ended:
+            token, refusal, has_expired = self._find(image, bytes(request.hmac), requester, now_ms)
+            if has_expired:
                 refusal = ErrorCode.DELEGATION_TOKEN_EXPIRED
         if refusal or token is None:
             return Decision([], RenewDelegationTokenResponse(error_code=refusal))
         period_ms = self._settings.delegation_token_expiry_time_ms
         if request.renew_period_ms > 0:
             period_ms = min(period_ms, request.renew_period_ms)
-        expiry = min(token.max_timestamp, _sum(now_ms, period_ms))
-        renewed = _moved(token, expiry)
+        expiry = min(token.max_timestamp, _capped_sum(now_ms, period_ms))
+        renewed = _with_expiry(token, expiry)
         return Decision([renewed], RenewDelegationTokenResponse(expiry_timestamp_ms=expiry))
 
     def _expire(
@@ -140,16 +140,16 @@ class TokenControl:
     ) -> Decision:
         token, period_ms = None, request.expiry_time_period_ms
         if not refusal:
-            token, refusal, ended = self._found(image, bytes(request.hmac), requester, now_ms)
-            if not refusal and ended and period_ms >= 0:
+            token, refusal, has_expired = self._find(image, bytes(request.hmac), requester, now_ms)
+            if not refusal and has_expired and period_ms >= 0:
                 refusal = ErrorCode.DELEGATION_TOKEN_EXPIRED
         if refusal or token is None:
             return Decision([], ExpireDelegationTokenResponse(error_code=refusal))
         if period_ms < 0:
-            gone = RemoveDelegationTokenRecord(token_id=token.token_id)
-            return Decision([gone], ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms))
-        expiry = min(token.max_timestamp, _sum(now_ms, period_ms))
-        shortened = _moved(token, expiry)
+            removal = RemoveDelegationTokenRecord(token_id=token.token_id)
+            return Decision([removal], ExpireDelegationTokenResponse(expiry_timestamp_ms=now_ms))
+        expiry = min(token.max_timestamp, _capped_sum(now_ms, period_ms))
+        shortened = _with_expiry(token, expiry)
         return Decision([shortened], ExpireDelegationTokenResponse(expiry_timestamp_ms=expiry))
 
 
@@ -167,7 +167,7 @@ def create_response(
     return response
 
 
-def _is_too_much(
+def _exceeds_limits(
     image: Image,
     response: create.CreateDelegationTokenResponse,
     request: create.CreateDelegationTokenRequest,
@@ -183,13 +183,16 @@ def _is_too_much(
     )
 
 
-def ended_tokens(image: Image, now_ms: int) -> list[Any]:
+def expired_tokens(image: Image, now_ms: int) -> list[Any]:
     """Return the records that remove expired tokens, at most REMOVED_AT_ONCE."""
-    ended = (each.token_id for each in image.tokens.values() if _has_ended(each, now_ms))
-    return [RemoveDelegationTokenRecord(token_id=each) for each, _ in zip(ended, range(REMOVED_AT_ONCE), strict=False)]
+    has_expired = (token.token_id for token in image.tokens.values() if _has_expired(token, now_ms))
+    return [
+        RemoveDelegationTokenRecord(token_id=token)
+        for token, _ in zip(has_expired, range(REMOVED_AT_ONCE), strict=False)
+    ]
 
 
-def _moved(token: DelegationTokenRecord, expiry: int) -> DelegationTokenRecord:
+def _with_expiry(token: DelegationTokenRecord, expiry: int) -> DelegationTokenRecord:
     return DelegationTokenRecord(
         owner=token.owner,
         requester=token.requester,
@@ -201,9 +204,9 @@ def _moved(token: DelegationTokenRecord, expiry: int) -> DelegationTokenRecord:
     )
 
 
-def _has_ended(token: DelegationTokenRecord, now_ms: int) -> bool:
+def _has_expired(token: DelegationTokenRecord, now_ms: int) -> bool:
     return token.max_timestamp < now_ms or token.expiration_timestamp < now_ms
 
 
-def _sum(now_ms: int, duration_ms: int) -> int:
+def _capped_sum(now_ms: int, duration_ms: int) -> int:
     return min(_INT64_MAX, now_ms + duration_ms)

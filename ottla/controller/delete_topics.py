@@ -29,20 +29,22 @@ def delete_topics(
     results: list[DeletableTopicResult] = []
     names: list[str] = list(request.topic_names)
     ids: list[Uuid] = []
-    for each in request.topics:
-        if each.name is None:
-            if each.topic_id == NO_UUID:
+    for topic in request.topics:
+        if topic.name is None:
+            if topic.topic_id == NO_UUID:
                 results.append(_failed(None, NO_UUID, "Neither topic name nor id were specified."))
             else:
-                ids.append(Uuid(each.topic_id))
-        elif each.topic_id == NO_UUID:
-            names.append(each.name)
+                ids.append(Uuid(topic.topic_id))
+        elif topic.topic_id == NO_UUID:
+            names.append(topic.name)
         else:
-            results.append(_failed(each.name, Uuid(each.topic_id), "You may not specify both topic name and topic id."))
-    found = _by_id(image, ids, results)
-    _by_name(image, names, found, Counter(ids), results)
+            results.append(
+                _failed(topic.name, Uuid(topic.topic_id), "You may not specify both topic name and topic id.")
+            )
+    deleted = _by_id(image, ids, results)
+    _by_name(image, names, deleted, Counter(ids), results)
     records: list[Any] = []
-    for topic_id, name in found.items():
+    for topic_id, name in deleted.items():
         try:
             charge(len(image.topics[name].partitions))
         except KafkaError as error:
@@ -58,11 +60,11 @@ def _disabled(request: DeleteTopicsRequest, version: int) -> list[DeletableTopic
     if version < _DISABLED_FROM:
         code, why = ErrorCode.INVALID_REQUEST, "This version does not support topic deletion."
     named = [_failed(name, NO_UUID, why, code) for name in request.topic_names]
-    return named + [_failed(each.name, each.topic_id, why, code) for each in request.topics]
+    return named + [_failed(topic.name, topic.topic_id, why, code) for topic in request.topics]
 
 
 def _by_id(image: Image, ids: list[Uuid], results: list[DeletableTopicResult]) -> dict[Uuid, str]:
-    found: dict[Uuid, str] = {}
+    deleted: dict[Uuid, str] = {}
     for topic_id, times in Counter(ids).items():
         name = image.topic_names.get(topic_id)
         if times > 1:
@@ -71,12 +73,16 @@ def _by_id(image: Image, ids: list[Uuid], results: list[DeletableTopicResult]) -
             why = "This server does not host this topic ID."
             results.append(_failed(None, topic_id, why, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
-            found[topic_id] = name
-    return found
+            deleted[topic_id] = name
+    return deleted
 
 
 def _by_name(
-    image: Image, names: list[str], found: dict[Uuid, str], asked: Counter[Uuid], results: list[DeletableTopicResult]
+    image: Image,
+    names: list[str],
+    deleted: dict[Uuid, str],
+    id_counts: Counter[Uuid],
+    results: list[DeletableTopicResult],
 ) -> None:
     for name, times in Counter(names).items():
         topic = image.topics.get(name)
@@ -85,12 +91,12 @@ def _by_name(
         elif topic is None:
             why = "This server does not host this topic-partition."
             results.append(_failed(name, NO_UUID, why, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
-        elif asked[topic.topic_id]:
-            found.pop(topic.topic_id, None)
+        elif id_counts[topic.topic_id]:
+            deleted.pop(topic.topic_id, None)
             why = "The provided topic name maps to an ID that was already supplied."
             results.append(_failed(name, topic.topic_id, why))
         else:
-            found[topic.topic_id] = name
+            deleted[topic.topic_id] = name
 
 
 def _failed(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ottla.controller.broker import check_broker_epoch
 from ottla.controller.decision import Decision
 from ottla.controller.draft import Draft
-from ottla.controller.placement import directory_is_online, lies_elsewhere
+from ottla.controller.placement import directory_is_online, is_outside_directories
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.lazy import LazyModule
@@ -37,19 +37,21 @@ def assign_replicas(draft: Draft, request: assign.AssignReplicasToDirsRequest) -
     check_broker_epoch(draft.image, request.broker_id, request.broker_epoch)
     response = assign.AssignReplicasToDirsResponse()
     offline: dict[PartitionKey, None] = {}
-    own = draft.image.brokers[request.broker_id].log_dirs
+    log_dirs = draft.image.brokers[request.broker_id].log_dirs
     for directory in request.directories:
-        is_online = directory_is_online(Uuid(directory.id), own)
+        is_online = directory_is_online(Uuid(directory.id), log_dirs)
         topics = []
         for topic in directory.topics:
-            parts = []
-            for each in topic.partitions:
-                key = PartitionKey(Uuid(topic.topic_id), each.partition_index)
+            partitions = []
+            for partition in topic.partitions:
+                key = PartitionKey(Uuid(topic.topic_id), partition.partition_index)
                 code = _assign(draft, request.broker_id, Uuid(directory.id), key)
                 if not is_online and not code:
                     offline[key] = None
-                parts.append(assign.ResponsePartitionData(partition_index=each.partition_index, error_code=code))
-            topics.append(assign.ResponseTopicData(topic_id=topic.topic_id, partitions=parts))
+                partitions.append(
+                    assign.ResponsePartitionData(partition_index=partition.partition_index, error_code=code)
+                )
+            topics.append(assign.ResponseTopicData(topic_id=topic.topic_id, partitions=partitions))
         response.directories.append(assign.ResponseDirectoryData(id=directory.id, topics=topics))
     # A replica in a directory that has failed since is offline.
     draft.update(list(offline), gone=request.broker_id)
@@ -77,9 +79,9 @@ def directories_offline(draft: Draft, broker: BrokerImage, offline: Sequence[Uui
         return
     for directory in failed:
         draft.update(draft.index.in_directory(directory), gone=broker.broker_id)
-    left = [directory for directory in broker.log_dirs if directory not in offline]
+    remaining = [directory for directory in broker.log_dirs if directory not in offline]
     draft.records.append(
-        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left)
+        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=remaining)
     )
 
 
@@ -112,6 +114,6 @@ def directories_left(image: Image, broker_id: int, online: Sequence[Uuid]) -> li
         PartitionChangeRecord(topic_id=topic.topic_id, partition_id=index, leader=NO_LEADER)
         for topic in image.topics.values()
         for index, partition in enumerate(topic.partitions)
-        if partition.leader == broker_id and lies_elsewhere(partition, broker_id, online)
+        if partition.leader == broker_id and is_outside_directories(partition, broker_id, online)
     ]
     return records

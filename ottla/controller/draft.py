@@ -15,7 +15,7 @@ from ottla.metadata.partition_change import changed
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.record.metadata import PartitionChangeRecord
 
-NOBODY = -1
+NO_BROKER = -1
 
 
 class Draft:
@@ -36,10 +36,10 @@ class Draft:
 
     def rules(self, topic: TopicImage) -> TopicRules:
         """Return the topic's election rules."""
-        found = self._rules.get(topic.name)
-        if found is None:
-            found = self._rules[topic.name] = rules_of(self.image, self.settings, topic)
-        return found
+        rules = self._rules.get(topic.name)
+        if rules is None:
+            rules = self._rules[topic.name] = rules_of(self.image, self.settings, topic)
+        return rules
 
     def partition(self, topic: TopicImage, index: int) -> PartitionImage:
         """Return the partition with the draft's changes applied. IndexError if it does not exist."""
@@ -60,7 +60,7 @@ class Draft:
             self._changes.setdefault(PartitionKey(topic.topic_id, index), []).append(record)
 
     def update(
-        self, keys: list[PartitionKey], *, gone: int = NOBODY, back: int = NOBODY, crashed: int = NOBODY
+        self, keys: list[PartitionKey], *, gone: int = NO_BROKER, back: int = NO_BROKER, crashed: int = NO_BROKER
     ) -> None:
         """Update leaders and ISRs of these partitions after a broker is `gone`, comes `back`, or has `crashed`.
 

@@ -41,13 +41,13 @@ def elect_leaders(draft: Draft, request: elect_api.ElectLeadersRequest) -> Decis
     if kind is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     everything = request.topic_partitions is None
-    wanted: list[tuple[str, list[int]]] = (
+    requested: list[tuple[str, list[int]]] = (
         [(name, list(range(len(topic.partitions)))) for name, topic in draft.image.topics.items()]
         if request.topic_partitions is None
         else [(topic.topic, list(topic.partitions)) for topic in request.topic_partitions]
     )
     response = elect_api.ElectLeadersResponse()
-    for name, indexes in wanted:
+    for name, indexes in requested:
         answers = []
         for index in indexes:
             answer = elect_api.PartitionResult(partition_id=index, error_message=None)
@@ -141,20 +141,22 @@ def take_over(image: Image, broker_id: int, *, crashed: bool) -> list[PartitionC
     for topic in image.topics.values():
         for index, partition in enumerate(topic.partitions):
             if is_offline(image, partition, broker_id):
-                takes = False
+                is_elected = False
             elif partition.leader == broker_id:
-                takes = crashed
+                is_elected = crashed
             elif partition.leader == NO_LEADER:
                 # The last known leader leads again if no other replica was left (KIP-966).
-                takes = broker_id in clean_leaders(partition) or (
-                    not partition.isr and not partition.eligible_leader_replicas and broker_id in _last(partition)
+                is_elected = broker_id in clean_leaders(partition) or (
+                    not partition.isr
+                    and not partition.eligible_leader_replicas
+                    and broker_id in _last_known_leader(partition)
                 )
             else:
-                takes = False
-            if takes:
+                is_elected = False
+            if is_elected:
                 records.append(elected(topic.topic_id, index, partition, broker_id))
     return records
 
 
-def _last(partition: PartitionImage) -> tuple[int, ...]:
+def _last_known_leader(partition: PartitionImage) -> tuple[int, ...]:
     return partition.last_known_elr or (partition.replicas if len(partition.replicas) == 1 else ())

@@ -26,7 +26,7 @@ from ottla.wire.record.metadata import BrokerRegistrationChangeRecord
 _FENCE, _UNFENCE, _STOPPING = 1, -1, 1
 
 
-class _Next(Enum):
+class _TargetState(Enum):
     FENCED = "fenced"
     UNFENCED = "unfenced"
     #: The broker no longer leads; it waits until every active broker has read that.
@@ -41,31 +41,31 @@ def broker_heartbeat(draft: Draft, request: BrokerHeartbeatRequest, now_ms: int)
     broker = image.brokers[request.broker_id]
     active.sessions.touch(broker.broker_id, broker.epoch, now_ms)
     state = active.state(broker)
-    current, wanted = _current(draft, broker), _next(draft, broker, request)
-    if wanted is not current:
-        match wanted:
-            case _Next.FENCED | _Next.STOPPED:
+    current, target = _current_state(draft, broker), _target_state(draft, broker, request)
+    if target is not current:
+        match target:
+            case _TargetState.FENCED | _TargetState.STOPPED:
                 fence(draft, broker)
-            case _Next.UNFENCED:
+            case _TargetState.UNFENCED:
                 unfence(draft, broker)
-            case _Next.STOPPING:
-                _stop(draft, broker)
+            case _TargetState.STOPPING:
+                _start_shutdown(draft, broker)
     directories_offline(draft, broker, request.offline_log_dirs)
     directories_cordoned(draft, broker, request.cordoned_log_dirs)
     amended = any(isinstance(record, BrokerRegistrationChangeRecord) for record in draft.records)
-    if wanted is _Next.STOPPED:
+    if target is _TargetState.STOPPED:
         active.sessions.end(broker.broker_id, broker.epoch)
     state.metadata_offset = -1 if amended else request.current_metadata_offset
-    if wanted is not _Next.STOPPING:
+    if target is not _TargetState.STOPPING:
         state.shutdown_offset = -1
-    elif current is not wanted:
+    elif current is not target:
         state.shutdown_offset = image.offset + len(draft.records)
     return Decision(
         draft.records,
         BrokerHeartbeatResponse(
             is_caught_up=request.current_metadata_offset >= state.registered_at,
-            is_fenced=wanted in (_Next.FENCED, _Next.STOPPED),
-            should_shut_down=wanted is _Next.STOPPED,
+            is_fenced=target in (_TargetState.FENCED, _TargetState.STOPPED),
+            should_shut_down=target is _TargetState.STOPPED,
         ),
         atomic=False,
     )
@@ -78,7 +78,7 @@ def fence(draft: Draft, broker: BrokerImage, at_once: int | None = None) -> bool
     """
     partitions = draft.index.in_isr(broker.broker_id)
     if at_once is not None:
-        partitions = [each for each in partitions if not _is_left(draft.image, each, broker.broker_id)]
+        partitions = [key for key in partitions if not _is_last_replica(draft.image, key, broker.broker_id)]
     draft.update(partitions[:at_once], gone=broker.broker_id)
     if at_once is not None and len(partitions) > at_once:
         return False
@@ -88,7 +88,7 @@ def fence(draft: Draft, broker: BrokerImage, at_once: int | None = None) -> bool
     return True
 
 
-def _is_left(image: Image, key: PartitionKey, broker_id: int) -> bool:
+def _is_last_replica(image: Image, key: PartitionKey, broker_id: int) -> bool:
     """Return True if the partition is leaderless and the broker remains as the only member of its ISR."""
     topic = image.topic(key.topic_id)
     assert topic is not None, key
@@ -104,7 +104,7 @@ def unfence(draft: Draft, broker: BrokerImage) -> None:
     draft.update(draft.index.leaderless(), back=broker.broker_id)
 
 
-def _stop(draft: Draft, broker: BrokerImage) -> None:
+def _start_shutdown(draft: Draft, broker: BrokerImage) -> None:
     if not broker.in_controlled_shutdown:
         draft.records.append(
             BrokerRegistrationChangeRecord(
@@ -114,24 +114,24 @@ def _stop(draft: Draft, broker: BrokerImage) -> None:
     draft.update(draft.index.in_isr(broker.broker_id), gone=broker.broker_id)
 
 
-def _current(draft: Draft, broker: BrokerImage) -> _Next:
+def _current_state(draft: Draft, broker: BrokerImage) -> _TargetState:
     if draft.active.is_stopping(broker):
-        return _Next.STOPPING
-    return _Next.FENCED if broker.fenced else _Next.UNFENCED
+        return _TargetState.STOPPING
+    return _TargetState.FENCED if broker.fenced else _TargetState.UNFENCED
 
 
-def _next(draft: Draft, broker: BrokerImage, request: BrokerHeartbeatRequest) -> _Next:
+def _target_state(draft: Draft, broker: BrokerImage, request: BrokerHeartbeatRequest) -> _TargetState:
     leads = draft.index.leads(broker.broker_id)
     state = draft.active.state(broker)
-    match _current(draft, broker):
-        case _Next.FENCED:
+    match _current_state(draft, broker):
+        case _TargetState.FENCED:
             if request.want_shut_down:
-                return _Next.STOPPED
+                return _TargetState.STOPPED
             may_serve = request.current_metadata_offset >= state.registered_at
-            return _Next.UNFENCED if may_serve and not request.want_fence else _Next.FENCED
-        case _Next.UNFENCED:
+            return _TargetState.UNFENCED if may_serve and not request.want_fence else _TargetState.FENCED
+        case _TargetState.UNFENCED:
             if request.want_shut_down:
-                return _Next.STOPPING if leads and not request.want_fence else _Next.STOPPED
-            return _Next.FENCED if request.want_fence else _Next.UNFENCED
+                return _TargetState.STOPPING if leads and not request.want_fence else _TargetState.STOPPED
+            return _TargetState.FENCED if request.want_fence else _TargetState.UNFENCED
     everyone_knows = state.shutdown_offset <= draft.active.lowest_offset(draft.image)
-    return _Next.STOPPED if everyone_knows and not leads else _Next.STOPPING
+    return _TargetState.STOPPED if everyone_knows and not leads else _TargetState.STOPPING

@@ -55,7 +55,7 @@ class PartitionChange:
         self._elr = image.has_elr
         self._min_isr = rules.min_isr
         #: The fields of the record.
-        self._says: dict[str, Any] = {}
+        self._fields: dict[str, Any] = {}
         self.isr = list(partition.isr)
         self.replicas = list(partition.replicas)
         self.removing = list(partition.removing_replicas)
@@ -71,32 +71,32 @@ class PartitionChange:
 
     def build(self) -> PartitionChangeRecord | None:
         """Return the record; None if nothing changes."""
-        old, says = self._old, self._says
+        old, fields = self._old, self._fields
         if self.removing or self.adding:
             self._complete_reassignment()
         if self._elr:
-            self._keep_eligible()
+            self._update_elr()
         self._elect()
         is_moved = self.replicas != list(old.replicas)
-        if is_moved and "leader" not in says and not set(old.replicas) <= set(self.replicas):
-            says["leader"] = old.leader
-        if "isr" in says or not self._elr:
+        if is_moved and "leader" not in fields and not set(old.replicas) <= set(self.replicas):
+            fields["leader"] = old.leader
+        if "isr" in fields or not self._elr:
             self._eligible = []
         if self._eligible != list(old.eligible_leader_replicas):
-            says["eligible_leader_replicas"] = self._eligible
+            fields["eligible_leader_replicas"] = self._eligible
         # Before KIP-966 the last member stays in the ISR.
-        if "isr" not in says and (self.isr or self._elr) and self.isr != list(old.isr):
-            says["isr"] = self.isr
-        shrinks = "isr" in says and not set(old.isr) <= set(self.isr)
-        if shrinks and self._image.metadata_version < _NO_EPOCH_ON_SHRINK_FROM and "leader" not in says:
-            says["leader"] = old.leader
+        if "isr" not in fields and (self.isr or self._elr) and self.isr != list(old.isr):
+            fields["isr"] = self.isr
+        shrinks = "isr" in fields and not set(old.isr) <= set(self.isr)
+        if shrinks and self._image.metadata_version < _NO_EPOCH_ON_SHRINK_FROM and "leader" not in fields:
+            fields["leader"] = old.leader
         self._note_last_leader()
         self._assign(is_moved)
         if self.recovery != old.leader_recovery_state:
-            says["leader_recovery_state"] = self.recovery
-        if not says:
+            fields["leader_recovery_state"] = self.recovery
+        if not fields:
             return None
-        return PartitionChangeRecord(topic_id=self._topic_id, partition_id=self._index, **says)
+        return PartitionChangeRecord(topic_id=self._topic_id, partition_id=self._index, **fields)
 
     def _complete_reassignment(self) -> None:
         isr = _without(self.isr, self.removing)
@@ -109,12 +109,12 @@ class PartitionChange:
             return
         self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
 
-    def _keep_eligible(self) -> None:
+    def _update_elr(self) -> None:
         if len(self.isr) >= self._min_isr:
             self._eligible = []
             return
-        gone = {*self.isr, *self.unclean}
-        self._eligible = sorted(({*self._eligible, *self._old.isr} - gone) & {*self.replicas})
+        excluded = {*self.isr, *self.unclean}
+        self._eligible = sorted(({*self._eligible, *self._old.isr} - excluded) & {*self.replicas})
 
     def _elect(self) -> None:
         leader, unclean = self._leader()
@@ -123,11 +123,11 @@ class PartitionChange:
         if leader in self._eligible:
             self.isr = [leader]
             self._eligible = _without(self._eligible, [leader])
-        self._says["leader"] = leader
+        self._fields["leader"] = leader
         if unclean:
-            self._says["isr"] = [leader]
+            self._fields["isr"] = [leader]
             if self._old.leader_recovery_state != RECOVERING:
-                self._says["leader_recovery_state"] = RECOVERING
+                self._fields["leader_recovery_state"] = RECOVERING
 
     def _leader(self) -> tuple[int, bool]:
         """Return the leader, and whether its election is unclean."""
@@ -152,32 +152,32 @@ class PartitionChange:
 
     def _note_last_leader(self) -> None:
         """Record the last known leader while there is no leader."""
-        leader = self._says.get("leader")
+        leader = self._fields.get("leader")
         if not self._elr or leader is None:
             return
         last = self._old.last_known_elr
         if leader == NO_LEADER and not last:
-            self._says["last_known_elr"] = [self._old.leader]
+            self._fields["last_known_elr"] = [self._old.leader]
         elif leader != NO_LEADER and last:
-            self._says["last_known_elr"] = []
+            self._fields["last_known_elr"] = []
 
     def _assign(self, is_moved: bool) -> None:
-        old, says = self._old, self._says
+        old, fields = self._old, self._fields
         if (is_moved or self.directories) and self._image.metadata_version >= DIRECTORIES_FROM:
-            own = list(old.directories) or [MIGRATING_DIRECTORY] * len(old.replicas)
-            known = dict(zip(old.replicas, own, strict=True)) | self.directories
+            current = list(old.directories) or [MIGRATING_DIRECTORY] * len(old.replicas)
+            known = dict(zip(old.replicas, current, strict=True)) | self.directories
             places = [
                 known[replica] if replica in known else default_directory(self._image, replica)
                 for replica in self.replicas
             ]
-            if places != own:
-                says["directories"] = places
+            if places != current:
+                fields["directories"] = places
         if is_moved:
-            says["replicas"] = self.replicas
+            fields["replicas"] = self.replicas
         if self.removing != list(old.removing_replicas):
-            says["removing_replicas"] = self.removing
+            fields["removing_replicas"] = self.removing
         if self.adding != list(old.adding_replicas):
-            says["adding_replicas"] = self.adding
+            fields["adding_replicas"] = self.adding
 
 
 def allowed_election(rules: TopicRules) -> ElectionKind:
@@ -185,6 +185,6 @@ def allowed_election(rules: TopicRules) -> ElectionKind:
     return ElectionKind.UNCLEAN if rules.may_be_unclean else ElectionKind.ONLINE
 
 
-def _without(replicas: Iterable[int], gone: Iterable[int]) -> list[int]:
-    gone = set(gone)
-    return [replica for replica in replicas if replica not in gone]
+def _without(replicas: Iterable[int], removed: Iterable[int]) -> list[int]:
+    removed = set(removed)
+    return [replica for replica in replicas if replica not in removed]

@@ -106,23 +106,23 @@ def default_directory(image: Image, broker_id: int) -> Uuid:
     broker = image.brokers.get(broker_id)
     if broker is None:
         return UNASSIGNED_DIRECTORY
-    own = broker.log_dirs
-    return own[0] if len(own) == 1 else UNASSIGNED_DIRECTORY if own else MIGRATING_DIRECTORY
+    log_dirs = broker.log_dirs
+    return log_dirs[0] if len(log_dirs) == 1 else UNASSIGNED_DIRECTORY if log_dirs else MIGRATING_DIRECTORY
 
 
 def may_lead(image: Image, partition: PartitionImage, broker_id: int) -> bool:
     """Return True if the broker is active and its replica's directory is online (Apache Kafka's LeaderAcceptor)."""
     broker = image.brokers.get(broker_id)
-    return broker is not None and broker.is_active and not lies_elsewhere(partition, broker_id, broker.log_dirs)
+    return broker is not None and broker.is_active and not is_outside_directories(partition, broker_id, broker.log_dirs)
 
 
 def is_offline(image: Image, partition: PartitionImage, broker_id: int) -> bool:
     """Return True if this replica is in a directory that its broker does not have."""
     broker = image.brokers.get(broker_id)
-    return broker is not None and lies_elsewhere(partition, broker_id, broker.log_dirs)
+    return broker is not None and is_outside_directories(partition, broker_id, broker.log_dirs)
 
 
-def lies_elsewhere(partition: PartitionImage, broker_id: int, directories: Sequence[Uuid]) -> bool:
+def is_outside_directories(partition: PartitionImage, broker_id: int, directories: Sequence[Uuid]) -> bool:
     """Return True if the broker's replica is in none of these directories.
 
     A broker that registered before directories had ids has none; its replicas count as online.

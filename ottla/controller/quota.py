@@ -48,10 +48,10 @@ def alter_client_quotas(image: Image, request: alter.AlterClientQuotasRequest) -
     records: list[Any] = []
     errors: dict[QuotaEntity, KafkaError | None] = {}
     for entry in request.entries:
-        entity = tuple(sorted({each.entity_type: each.entity_name for each in entry.entity}.items()))
+        entity = tuple(sorted({part.entity_type: part.entity_name for part in entry.entity}.items()))
         try:
             if entity in errors:
-                raise _invalid(f"Ignoring duplicate entity {_words(entity)}")
+                raise _invalid(f"Ignoring duplicate entity {_entity_text(entity)}")
             records += _changed(image, entity, entry.ops)
             errors[entity] = None
         except KafkaError as error:
@@ -70,9 +70,9 @@ def alter_client_quotas(image: Image, request: alter.AlterClientQuotasRequest) -
 
 
 def _changed(image: Image, entity: QuotaEntity, operations: list[alter.OpData]) -> list[ClientQuotaRecord]:
-    changes = {each.key: None if each.remove else each.value for each in operations}
+    changes = {operation.key: None if operation.remove else operation.value for operation in operations}
     if len(changes) < len(operations):
-        raise _invalid(f"A quota key appears twice; the quotas of {_words(entity)} stay as they are")
+        raise _invalid(f"A quota key appears twice; the quotas of {_entity_text(entity)} stay as they are")
     keys = _keys(entity)
     current = image.quotas.get(entity, {})
     records = []
@@ -84,8 +84,8 @@ def _changed(image: Image, entity: QuotaEntity, operations: list[alter.OpData]) 
             _check_value(keys, key, value)
             if current.get(key) == value:
                 continue
-        where = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
-        records.append(ClientQuotaRecord(entity=where, key=key, value=value or 0.0, remove=value is None))
+        parts = [EntityData(entity_type=kind, entity_name=name) for kind, name in entity]
+        records.append(ClientQuotaRecord(entity=parts, key=key, value=value or 0.0, remove=value is None))
     return records
 
 
@@ -157,25 +157,25 @@ def _filter(request: describe.DescribeClientQuotasRequest) -> tuple[dict[str, st
     """Return (kind -> the required name, kinds that match any name)."""
     exact: dict[str, str | None] = {}
     specified: set[str] = set()
-    for each in request.components:
-        kind = each.entity_type
+    for component in request.components:
+        kind = component.entity_type
         if not kind:
             raise _invalid("Invalid empty entity type.")
         if kind in exact or kind in specified:
             raise _invalid(f"Entity type {kind} cannot appear more than once in the filter.")
         if kind not in (USER, CLIENT_ID, IP):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Unsupported entity type {kind}")
-        if each.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
-            raise _invalid(f"Unknown match type {each.match_type}")
-        if each.match_type == _EXACT and each.match is None:
+        if component.match_type not in (_EXACT, _DEFAULT, _SPECIFIED):
+            raise _invalid(f"Unknown match type {component.match_type}")
+        if component.match_type == _EXACT and component.match is None:
             raise _invalid("Request specified MATCH_TYPE_EXACT, but set match string to null.")
-        if each.match_type != _EXACT and each.match is not None:
-            name = "MATCH_TYPE_DEFAULT" if each.match_type == _DEFAULT else "MATCH_TYPE_SPECIFIED"
+        if component.match_type != _EXACT and component.match is not None:
+            name = "MATCH_TYPE_DEFAULT" if component.match_type == _DEFAULT else "MATCH_TYPE_SPECIFIED"
             raise _invalid(f"Request specified {name}, but also specified a match string.")
-        if each.match_type == _SPECIFIED:
+        if component.match_type == _SPECIFIED:
             specified.add(kind)
         else:
-            exact[kind] = each.match
+            exact[kind] = component.match
     kinds = exact.keys() | specified
     if IP in kinds and len(kinds) > 1:
         raise _invalid(
@@ -185,7 +185,7 @@ def _filter(request: describe.DescribeClientQuotasRequest) -> tuple[dict[str, st
     return exact, specified
 
 
-def _words(entity: QuotaEntity) -> str:
+def _entity_text(entity: QuotaEntity) -> str:
     return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity)
 
 

@@ -82,11 +82,11 @@ class Racks:
             first = (first + 1) % count
         replicas = [leader]
         turn = self._offset % count
-        led: int | None = first
+        leader_rack: int | None = first
         while len(replicas) < replication_factor:
             # The leader already used its rack's turn.
-            if turn == led:
-                led = None
+            if turn == leader_rack:
+                leader_rack = None
             elif (broker := racks[turn].next(self._round)) is not None:
                 replicas.append(broker)
             turn = (turn + 1) % count

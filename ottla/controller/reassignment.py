@@ -27,10 +27,10 @@ def alter_reassignments(draft: Draft, request: alter.AlterPartitionReassignments
     )
     for topic in request.topics:
         answers = []
-        for each in topic.partitions:
-            answer = alter.ReassignablePartitionResponse(partition_index=each.partition_index, error_message=None)
+        for partition in topic.partitions:
+            answer = alter.ReassignablePartitionResponse(partition_index=partition.partition_index, error_message=None)
             try:
-                _alter(draft, topic.name, each, request.allow_replication_factor_change)
+                _alter(draft, topic.name, partition, request.allow_replication_factor_change)
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, message_or_none(error)
             answers.append(answer)
@@ -38,18 +38,18 @@ def alter_reassignments(draft: Draft, request: alter.AlterPartitionReassignments
     return Decision(draft.records, response)
 
 
-def _alter(draft: Draft, name: str, wanted: alter.ReassignablePartition, may_change_factor: bool) -> None:
+def _alter(draft: Draft, name: str, requested: alter.ReassignablePartition, may_change_factor: bool) -> None:
     topic = draft.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-    index = wanted.partition_index
+    index = requested.partition_index
     if not 0 <= index < len(topic.partitions):
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
     partition, change = draft.partition(topic, index), draft.change(topic, index)
-    if wanted.replicas is None:
+    if requested.replicas is None:
         _revert(draft, topic, index, partition, change)
     else:
-        _move(draft.image, partition, list(wanted.replicas), may_change_factor, change)
+        _move(draft.image, partition, list(requested.replicas), may_change_factor, change)
     draft.add(topic, index, change.build())
 
 
@@ -94,24 +94,24 @@ def _revert(draft: Draft, topic: TopicImage, index: int, partition: PartitionIma
 def list_reassignments(image: Image, request: listing.ListPartitionReassignmentsRequest) -> Decision:
     """List the ongoing reassignments, of all partitions or of the requested ones."""
     response = listing.ListPartitionReassignmentsResponse(error_message=None)
-    wanted: dict[str, list[int] | None] = (
+    requested: dict[str, list[int] | None] = (
         dict.fromkeys(image.topics)
         if request.topics is None
         else {topic.name: list(topic.partition_indexes) for topic in request.topics}
     )
-    for name, indexes in wanted.items():
+    for name, indexes in requested.items():
         topic = image.topics.get(name)
         if topic is None:
             continue
         moving = [
             listing.OngoingPartitionReassignment(
                 partition_index=index,
-                replicas=list(each.replicas),
-                adding_replicas=list(each.adding_replicas),
-                removing_replicas=list(each.removing_replicas),
+                replicas=list(partition.replicas),
+                adding_replicas=list(partition.adding_replicas),
+                removing_replicas=list(partition.removing_replicas),
             )
-            for index, each in enumerate(topic.partitions)
-            if each.is_reassigning and (indexes is None or index in indexes)
+            for index, partition in enumerate(topic.partitions)
+            if partition.is_reassigning and (indexes is None or index in indexes)
         ]
         if moving:
             response.topics.append(listing.OngoingTopicReassignment(name=name, partitions=moving))

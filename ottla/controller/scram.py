@@ -108,22 +108,23 @@ def describe_user_scram_credentials(
     image: Image, request: describe.DescribeUserScramCredentialsRequest
 ) -> describe.DescribeUserScramCredentialsResponse:
     """Return the mechanisms and iterations of the requested users, or of all; neither keys nor salts."""
-    asked = [each.name for each in request.users or ()] or sorted({user for user, _ in image.scram})
+    users = [each.name for each in request.users or ()] or sorted({user for user, _ in image.scram})
     results = []
-    for user, times in Counter(asked).items():
+    for user, times in Counter(users).items():
         result = describe.DescribeUserScramCredentialsResult(user=user)
-        found = [mechanism for mechanism in _HASHES if (user, mechanism) in image.scram]
+        mechanisms = [mechanism for mechanism in _HASHES if (user, mechanism) in image.scram]
         if request.users and times > 1:
             result.error_code = ErrorCode.DUPLICATE_RESOURCE
             result.error_message = (
                 f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
             )
-        elif not found:
+        elif not mechanisms:
             result.error_code = ErrorCode.RESOURCE_NOT_FOUND
             result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
         else:
             result.credential_infos = [
-                describe.CredentialInfo(mechanism=each, iterations=image.scram[user, each].iterations) for each in found
+                describe.CredentialInfo(mechanism=each, iterations=image.scram[user, each].iterations)
+                for each in mechanisms
             ]
         results.append(result)
     return describe.DescribeUserScramCredentialsResponse(results=results)

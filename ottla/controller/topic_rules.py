@@ -30,8 +30,8 @@ def rules_of(image: Image, settings: ServerSettings, topic: TopicImage) -> Topic
 def min_isr(image: Image, settings: ServerSettings, topic: TopicImage) -> int:
     """Return the number of in-sync replicas that a partition needs to accept acks=all."""
     text = _dynamic(image, settings, topic.name, _MIN_ISR)
-    wanted = settings.min_insync_replicas if text is None else int(text)
-    return min(wanted, len(topic.partitions[0].replicas))
+    configured = settings.min_insync_replicas if text is None else int(text)
+    return min(configured, len(topic.partitions[0].replicas))
 
 
 def may_be_unclean(image: Image, settings: ServerSettings, topic: TopicImage) -> bool:

@@ -46,10 +46,10 @@ def update_features(
     before = {**image.features, KRAFT_VERSION: kraft_version}
     records: list[Any] = []
     try:
-        names = [each.feature for each in request.feature_updates]
+        names = [update.feature for update in request.feature_updates]
         if len(set(names)) != len(names):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the request has the same feature twice")
-        proposed.update((each.feature, each.max_version_level) for each in request.feature_updates)
+        proposed.update((update.feature, update.max_version_level) for update in request.feature_updates)
         for update in request.feature_updates:
             records += _update(before, cluster, update, _upgrade_type(update, version), proposed)
     except KafkaError as error:
@@ -63,46 +63,47 @@ def update_features(
     response = UpdateFeaturesResponse(error_message=None, results=results)
     if request.validate_only:
         return Decision([], response)
-    wanted = proposed.get(KRAFT_VERSION, kraft_version)
-    if any(each.feature == _ELR and each.max_version_level > 0 for each in request.feature_updates):
-        records = [*_elr_safety(image, settings), *records]
-    return Decision(records, response, None if wanted == kraft_version else wanted)
+    target = proposed.get(KRAFT_VERSION, kraft_version)
+    if any(update.feature == _ELR and update.max_version_level > 0 for update in request.feature_updates):
+        records = [*_elr_config_records(image, settings), *records]
+    return Decision(records, response, None if target == kraft_version else target)
 
 
 class _Cluster:
     """The features that the nodes of the cluster support."""
 
     def __init__(self, image: Image, settings: ServerSettings, voters: Iterable[int]) -> None:
-        own = settings.node_id
+        node_id = settings.node_id
         self._nodes: list[tuple[str, Mapping[str, tuple[int, int]]]] = [
-            (f"Local controller {own}", supported(unstable=settings.unstable_feature_versions_enable))
+            (f"Local controller {node_id}", supported(unstable=settings.unstable_feature_versions_enable))
         ]
         for broker_id, broker in image.brokers.items():
             self._nodes.append((f"Broker {broker_id}", {name: (low, high) for name, low, high in broker.features}))
-        self._silent: list[int] = []
+        self._unregistered_voters: list[int] = []
         if image.metadata_version >= CONTROLLER_REGISTRATIONS_FROM:
-            others = {key: each for key, each in image.controllers.items() if key != own}
+            others = {key: feature for key, feature in image.controllers.items() if key != node_id}
             for controller_id, controller in others.items():
-                able = {
-                    each.name: (each.min_supported_version, each.max_supported_version) for each in controller.features
+                ranges = {
+                    feature.name: (feature.min_supported_version, feature.max_supported_version)
+                    for feature in controller.features
                 }
-                self._nodes.append((f"Controller {controller_id}", able))
-            self._silent = [voter for voter in voters if voter != own and voter not in others]
+                self._nodes.append((f"Controller {controller_id}", ranges))
+            self._unregistered_voters = [voter for voter in voters if voter != node_id and voter not in others]
 
     def check(self, name: str, level: int) -> None:
         """Raise INVALID_UPDATE_VERSION unless every node supports the feature at this level."""
-        for node, able in self._nodes:
-            low, high = able.get(name, (0, 0))
+        for node, ranges in self._nodes:
+            low, high = ranges.get(name, (0, 0))
             if not low <= level <= high:
                 span = f"{low}-{high}" if low != high else f"{low}"
                 why = f"only supports versions {span}" if high else "does not support this feature."
                 raise _invalid(name, level, f"{node} {why}")
-        for voter in self._silent:
+        for voter in self._unregistered_voters:
             why = f"controller {voter} has not registered, and may not support this feature"
             raise _invalid(name, level, why)
 
 
-def _elr_safety(image: Image, settings: ServerSettings) -> list[Any]:
+def _elr_config_records(image: Image, settings: ServerSettings) -> list[Any]:
     """Return the records that set min.insync.replicas for the cluster, which ELR needs, and unset it for brokers."""
     records = []
     if _MIN_ISR not in image.config(BROKER, ""):

@@ -59,20 +59,20 @@ def text_of(value: object, what: str) -> str:
 def each_of(values: object, what: str) -> list[Any]:
     """Return the members of a collection. TypeError for a str or bytes, although they are iterable."""
     if isinstance(values, (str, bytes, bytearray, memoryview, TopicPartition)) or not isinstance(values, Iterable):
-        one = isinstance(values, (str, bytes, TopicPartition))
-        hint = f": put it into a list, [{shown(values)}]" if one else f": {shown(values)}"
+        is_single = isinstance(values, (str, bytes, TopicPartition))
+        hint = f": put it into a list, [{shown(values)}]" if is_single else f": {shown(values)}"
         raise TypeError(f"expected a list of {what}, not {type(values).__name__}{hint}")
     return list(values)
 
 
 def texts(values: object, what: str) -> list[str]:
     """Check for a collection of str; see `each_of`."""
-    return [text_of(one, what.removesuffix("s")) for one in each_of(values, what)]
+    return [text_of(value, what.removesuffix("s")) for value in each_of(values, what)]
 
 
 def topic_names(values: object) -> list[str]:
     """Check topic names: one str, or a collection. INVALID_TOPIC_EXCEPTION if no topic can have a name."""
-    return [topic_name(one) for one in ([values] if isinstance(values, str) else each_of(values, "topics"))]
+    return [topic_name(value) for value in ([values] if isinstance(values, str) else each_of(values, "topics"))]
 
 
 def partition_of(value: object) -> TopicPartition:
@@ -91,7 +91,7 @@ def partition_of(value: object) -> TopicPartition:
 
 def partitions_of(values: object) -> list[TopicPartition]:
     """Return several partitions. TypeError for a single partition or anything else."""
-    return [partition_of(one) for one in each_of(values, "partitions")]
+    return [partition_of(value) for value in each_of(values, "partitions")]
 
 
 def map_of(values: object, what: str) -> Mapping[Any, Any]:
@@ -103,7 +103,7 @@ def map_of(values: object, what: str) -> Mapping[Any, Any]:
 
 def by_partition(values: object, what: str) -> dict[TopicPartition, Any]:
     """Return a mapping with its keys as partitions."""
-    return {partition_of(one): value for one, value in map_of(values, f"partitions to {what}").items()}
+    return {partition_of(key): value for key, value in map_of(values, f"partitions to {what}").items()}
 
 
 def whole(value: object, what: str, at_least: int = -_INT64, below: int = _INT64) -> int:
@@ -167,7 +167,7 @@ def config_text(value: object, name: object) -> str | None:
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return str(value)
-    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         return ",".join(value)
     raise TypeError(f"setting {name} takes text, a number, a boolean or a list of texts, not {shown(value)}")
 

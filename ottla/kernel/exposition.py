@@ -12,8 +12,8 @@ def family(name: str, kind: str, text: str, samples: Iterable[tuple[str, float]]
 
     `kind` is counter, gauge, histogram or summary. The labels may start with a suffix of the name (`_count{...}`).
     """
-    found = [f"{name}{labelled} {value!r}" for labelled, value in samples]
-    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *found] if found else []
+    lines = [f"{name}{labelled} {value!r}" for labelled, value in samples]
+    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}", *lines] if lines else []
 
 
 def labels(**values: object) -> str:

@@ -62,9 +62,9 @@ def _made(cls: type[_T], fixed: dict[str, Any]) -> type[_T]:
     for name in _SOURCES.keys() - namespace.keys():
         namespace[name] = _stub(name, owner)
     kind: Any = type(cls)
-    made: type[_T] = kind(cls.__name__, cls.__bases__, namespace)
-    owner.append(made)
-    return made
+    created: type[_T] = kind(cls.__name__, cls.__bases__, namespace)
+    owner.append(created)
+    return created
 
 
 class _Fields:
@@ -77,9 +77,9 @@ class _Fields:
             for name, default in cls.__value_defaults__.items()
         ]
         twin: Any = dataclasses.make_dataclass("_", names)
-        made: dict[str, dataclasses.Field[Any]] = twin.__dataclass_fields__
-        cls.__dataclass_fields__ = made
-        return made
+        fields: dict[str, dataclasses.Field[Any]] = twin.__dataclass_fields__
+        cls.__dataclass_fields__ = fields
+        return fields
 
 
 def _field(default: Any) -> Any:
@@ -161,35 +161,35 @@ def _compile(cls: Any, name: str) -> Any:
 def _init(cls: Any, scope: dict[str, Any]) -> list[str]:
     parameters, body = ["self"], []
     for name, declared in cls.__value_defaults__.items():
-        made, default = name, declared
+        value, default = name, declared
         if isinstance(declared, dataclasses.Field):
             assert declared.init, f"{name}: a field that is not given is not supported"
             default = declared.default
             if declared.default_factory is not _MISSING:
                 scope[f"_new_{name}"], default = declared.default_factory, _BY_FACTORY
-                scope["_made"], made = _BY_FACTORY, f"_new_{name}() if {name} is _made else {name}"
+                scope["_made"], value = _BY_FACTORY, f"_new_{name}() if {name} is _made else {name}"
         if default is _MISSING:
             parameters.append(name)
         else:
             scope[f"_default_{name}"] = default
             parameters.append(f"{name}=_default_{name}")
-        body.append(f"self.{name} = {made}")
+        body.append(f"self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     return [f"def __init__({', '.join(parameters)}):", *(body or ["pass"])]
 
 
-def _names(cls: Any, said: str) -> list[str]:
+def _names(cls: Any, flag: str) -> list[str]:
     """Return the fields that take part in `repr` or `compare`."""
     return [
         name
         for name, declared in cls.__value_defaults__.items()
-        if not isinstance(declared, dataclasses.Field) or getattr(declared, said)
+        if not isinstance(declared, dataclasses.Field) or getattr(declared, flag)
     ]
 
 
-def _parts(cls: Any, of: str) -> str:
-    return "(" + "".join(f"{of}.{name}, " for name in _names(cls, "compare")) + ")"
+def _parts(cls: Any, instance: str) -> str:
+    return "(" + "".join(f"{instance}.{name}, " for name in _names(cls, "compare")) + ")"
 
 
 def _eq(cls: Any, scope: dict[str, Any]) -> list[str]:

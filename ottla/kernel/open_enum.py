@@ -16,7 +16,7 @@ class OpenEnum(IntEnum):
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, int):
             return None
-        found = int.__new__(cls, value)
-        found._name_ = "UNKNOWN"
-        found._value_ = value
-        return found
+        member = int.__new__(cls, value)
+        member._name_ = "UNKNOWN"
+        member._value_ = value
+        return member

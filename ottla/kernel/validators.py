@@ -140,8 +140,8 @@ class ListOf:
 
     @property
     def takes(self) -> str:
-        what = f"a list of {', '.join(self.words)}" if self.words else "a comma-separated list"
-        return f"{what} without duplicates" + ("" if self.empty else ", at least one entry")
+        kind = f"a list of {', '.join(self.words)}" if self.words else "a comma-separated list"
+        return f"{kind} without duplicates" + ("" if self.empty else ", at least one entry")
 
     def accepts(self, value: Sequence[str] | None) -> bool:
         if value is None:
@@ -150,7 +150,7 @@ class ListOf:
             return self.empty
         if len(set(value)) != len(value) or "" in value:
             return False
-        return not self.words or all(each in self.words for each in value)
+        return not self.words or all(word in self.words for word in value)
 
     def __str__(self) -> str:
         return f"[{', '.join(self.words)}]" if self.words else ""
@@ -208,7 +208,7 @@ class ThrottledReplicas:
     takes = "* or comma-separated partition:node entries"
 
     def accepts(self, value: Sequence[str]) -> bool:
-        return "".join(value) == "*" or all(_THROTTLED_REPLICA.fullmatch(each.strip()) for each in value)
+        return "".join(value) == "*" or all(_THROTTLED_REPLICA.fullmatch(entry.strip()) for entry in value)
 
     def __str__(self) -> str:
         return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."

@@ -6,8 +6,8 @@ Rules:
   partitions when a record first touches the topic: a batch costs what it touches, plus one copy of each touched map.
 - An impossible record (a partition without a topic) raises ValueError: the log is damaged or this program has a bug,
   and continuing would hide it.
-- `Fold` adds metadata transactions (KIP-868): the records between Begin and End become visible together or, after
-  Abort, never.
+- `MetadataReplayer` adds metadata transactions (KIP-868): the records between Begin and End become visible together
+  or, after Abort, never.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Delta:
         """Return the image after all records, which end at `offset`. The delta must not be used afterwards."""
         base = self._base
         if self._partitions:
-            topics = self._own("topics")
+            topics = self._copy_of("topics")
             for name, partitions in self._partitions.items():
                 topics[name] = topics[name]._replace(partitions=_in_order(name, partitions))
         changed = self._changed
@@ -74,7 +74,7 @@ class Delta:
             ),
         )
 
-    def _own(self, part: str) -> Any:
+    def _copy_of(self, part: str) -> Any:
         """Return the delta's copy of one map of the image."""
         own = self._changed.get(part)
         if own is None:
@@ -85,21 +85,21 @@ class Delta:
 
     def _topic(self, change: record.TopicRecord) -> None:
         topic_id = change.topic_id
-        self._own("topics")[change.name] = TopicImage(change.name, topic_id, ())
-        self._own("topic_names")[topic_id] = change.name
+        self._copy_of("topics")[change.name] = TopicImage(change.name, topic_id, ())
+        self._copy_of("topic_names")[topic_id] = change.name
         self._partitions[change.name] = {}
         self._touched_topics[change.name] = None
 
     def _remove_topic(self, change: record.RemoveTopicRecord) -> None:
-        name = self._own("topic_names").pop(change.topic_id, None)
+        name = self._copy_of("topic_names").pop(change.topic_id, None)
         if name is None:
             raise ValueError(f"removal of an unknown topic: {change!r}")
-        del self._own("topics")[name]
+        del self._copy_of("topics")[name]
         self._partitions.pop(name, None)
         self._touched_topics[name] = None
         # Kafka's controller drops a topic's settings together with the topic, without records.
         if (2, name) in self._changed.get("configs", self._base.configs):
-            del self._own("configs")[2, name]
+            del self._copy_of("configs")[2, name]
             self._touched_configs[2, name] = None
             self._copied_configs.discard((2, name))
 
@@ -143,18 +143,18 @@ class Delta:
             topic = topics.get(name)
             if topic is None:
                 raise ValueError(f"change of an unknown topic: {change!r}")
-            known = self._partitions.get(name)
-            pairs = list(known.items() if known is not None else enumerate(topic.partitions))
-            for index, each in pairs:
-                if each.eligible_leader_replicas or each.last_known_elr:
-                    self._touched(topic.topic_id, change)[index] = each._replace(
-                        partition_epoch=each.partition_epoch + 1, eligible_leader_replicas=(), last_known_elr=()
+            touched = self._partitions.get(name)
+            pairs = list(touched.items() if touched is not None else enumerate(topic.partitions))
+            for index, partition in pairs:
+                if partition.eligible_leader_replicas or partition.last_known_elr:
+                    self._touched(topic.topic_id, change)[index] = partition._replace(
+                        partition_epoch=partition.partition_epoch + 1, eligible_leader_replicas=(), last_known_elr=()
                     )
 
     # ---- nodes
 
     def _register_broker(self, change: record.RegisterBrokerRecord) -> None:
-        self._own("brokers")[change.broker_id] = BrokerImage(
+        self._copy_of("brokers")[change.broker_id] = BrokerImage(
             broker_id=change.broker_id,
             epoch=change.broker_epoch,
             incarnation_id=change.incarnation_id,
@@ -181,13 +181,13 @@ class Delta:
 
     def _unregister_broker(self, change: record.UnregisterBrokerRecord) -> None:
         self._registered(change.broker_id, change.broker_epoch, change)
-        del self._own("brokers")[change.broker_id]
+        del self._copy_of("brokers")[change.broker_id]
 
     def _fence(self, change: record.FenceBrokerRecord) -> None:
-        self._own("brokers")[change.id] = self._registered(change.id, change.epoch, change)._replace(fenced=True)
+        self._copy_of("brokers")[change.id] = self._registered(change.id, change.epoch, change)._replace(fenced=True)
 
     def _unfence(self, change: record.UnfenceBrokerRecord) -> None:
-        self._own("brokers")[change.id] = self._registered(change.id, change.epoch, change)._replace(fenced=False)
+        self._copy_of("brokers")[change.id] = self._registered(change.id, change.epoch, change)._replace(fenced=False)
 
     def _change_broker(self, change: record.BrokerRegistrationChangeRecord) -> None:
         broker = self._registered(change.broker_id, change.broker_epoch, change)
@@ -199,13 +199,13 @@ class Delta:
             broker = broker._replace(log_dirs=tuple(change.log_dirs))
         if change.cordoned_log_dirs is not None:
             broker = broker._replace(cordoned_log_dirs=_uuids(change.cordoned_log_dirs))
-        self._own("brokers")[change.broker_id] = broker
+        self._copy_of("brokers")[change.broker_id] = broker
 
     def _register_controller(self, change: record.RegisterControllerRecord) -> None:
-        self._own("controllers")[change.controller_id] = change
+        self._copy_of("controllers")[change.controller_id] = change
 
     def _unregister_controller(self, change: record.UnregisterControllerRecord) -> None:
-        self._own("controllers").pop(change.controller_id, None)
+        self._copy_of("controllers").pop(change.controller_id, None)
 
     # ---- the rest
 
@@ -213,13 +213,13 @@ class Delta:
         if change.name == _KRAFT_VERSION:
             return
         if change.feature_level == 0:
-            self._own("features").pop(change.name, None)
+            self._copy_of("features").pop(change.name, None)
         else:
-            self._own("features")[change.name] = change.feature_level
+            self._copy_of("features")[change.name] = change.feature_level
 
     def _config(self, change: record.ConfigRecord) -> None:
         key = (change.resource_type, change.resource_name)
-        configs = self._own("configs")
+        configs = self._copy_of("configs")
         if key not in self._copied_configs:
             configs[key] = dict(configs.get(key, ()))
             self._copied_configs.add(key)
@@ -229,8 +229,8 @@ class Delta:
             self._copied_configs.discard(key)
 
     def _quota(self, change: record.ClientQuotaRecord) -> None:
-        key = tuple(sorted((each.entity_type, each.entity_name) for each in change.entity))
-        quotas = self._own("quotas")
+        key = tuple(sorted((part.entity_type, part.entity_name) for part in change.entity))
+        quotas = self._copy_of("quotas")
         if key not in self._copied_quotas:
             quotas[key] = dict(quotas.get(key, ()))
             self._copied_quotas.add(key)
@@ -242,26 +242,26 @@ class Delta:
         self._changed["next_producer_id"] = change.next_producer_id
 
     def _acl(self, change: record.AccessControlEntryRecord) -> None:
-        self._own("acls")[change.id] = change
+        self._copy_of("acls")[change.id] = change
         self._touched_acls[change.id] = None
 
     def _remove_acl(self, change: record.RemoveAccessControlEntryRecord) -> None:
-        del self._own("acls")[change.id]
+        del self._copy_of("acls")[change.id]
         self._touched_acls[change.id] = None
 
     def _scram(self, change: record.UserScramCredentialRecord) -> None:
-        self._own("scram")[change.name, change.mechanism] = change
+        self._copy_of("scram")[change.name, change.mechanism] = change
 
     def _remove_scram(self, change: record.RemoveUserScramCredentialRecord) -> None:
-        self._own("scram").pop((change.name, change.mechanism), None)
+        self._copy_of("scram").pop((change.name, change.mechanism), None)
 
     def _token(self, change: record.DelegationTokenRecord) -> None:
-        self._own("tokens")[change.token_id] = change
+        self._copy_of("tokens")[change.token_id] = change
 
     def _remove_token(self, change: record.RemoveDelegationTokenRecord) -> None:
-        self._own("tokens").pop(change.token_id, None)
+        self._copy_of("tokens").pop(change.token_id, None)
 
-    def _nothing(self, change: object) -> None:
+    def _ignore(self, change: object) -> None:
         """Ignore the record: a NoOp changes nothing, and the ZooKeeper migration is over."""
 
 
@@ -283,8 +283,8 @@ _REPLAY: dict[type, Callable[[Delta, Any], None]] = {
     record.BrokerRegistrationChangeRecord: Delta._change_broker,
     record.AccessControlEntryRecord: Delta._acl,
     record.RemoveAccessControlEntryRecord: Delta._remove_acl,
-    record.NoOpRecord: Delta._nothing,
-    record.ZkMigrationStateRecord: Delta._nothing,
+    record.NoOpRecord: Delta._ignore,
+    record.ZkMigrationStateRecord: Delta._ignore,
     record.RemoveUserScramCredentialRecord: Delta._remove_scram,
     record.RemoveDelegationTokenRecord: Delta._remove_token,
     record.RegisterControllerRecord: Delta._register_controller,
@@ -293,7 +293,7 @@ _REPLAY: dict[type, Callable[[Delta, Any], None]] = {
 }
 
 
-class Fold:
+class MetadataReplayer:
     """Replays the log, batch by batch, into the current image."""
 
     def __init__(self, image: Image) -> None:

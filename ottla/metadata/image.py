@@ -161,11 +161,11 @@ class Image:
 
     def config(self, kind: int, name: str) -> Mapping[str, str]:
         """Return the settings of one resource; empty if none are set."""
-        return self.configs.get((kind, name), _NOTHING)
+        return self.configs.get((kind, name), _NO_CONFIG)
 
     def config_names(self, kind: int) -> list[str]:
         """Return the resources of a kind that have settings."""
-        return [name for each, name in self.configs if each == kind]
+        return [name for resource_kind, name in self.configs if resource_kind == kind]
 
     def changed_configs(self, old: Image, kind: int) -> list[str]:
         """Return the resources of a kind whose settings differ from those in `old`."""
@@ -207,4 +207,4 @@ class Image:
         assert all(level > 0 for level in self.features.values())
 
 
-_NOTHING: Mapping[str, str] = {}
+_NO_CONFIG: Mapping[str, str] = {}

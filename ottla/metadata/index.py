@@ -125,8 +125,8 @@ def _put(sets: _Sets[_Key], names: Iterable[_Key], key: PartitionKey) -> None:
 
 def _take(sets: _Sets[_Key], names: Iterable[_Key], key: PartitionKey) -> None:
     for name in names:
-        found = sets.get(name)
-        if found is not None:
-            found.discard(key)
-            if not found:
+        keys = sets.get(name)
+        if keys is not None:
+            keys.discard(key)
+            if not keys:
                 del sets[name]

@@ -44,7 +44,7 @@ def snapshot_records(image: Image) -> Iterator[Any]:
 
 
 def _broker(image: Image, broker: BrokerImage) -> record.RegisterBrokerRecord:
-    made = record.RegisterBrokerRecord(
+    registration = record.RegisterBrokerRecord(
         broker_id=broker.broker_id,
         is_migrating_zk_broker=broker.is_migrating_zk_broker,
         incarnation_id=broker.incarnation_id,
@@ -62,14 +62,14 @@ def _broker(image: Image, broker: BrokerImage) -> record.RegisterBrokerRecord:
         in_controlled_shutdown=broker.in_controlled_shutdown,
     )
     if image.metadata_version >= DIRECTORIES_FROM:
-        made.log_dirs = list(broker.log_dirs)
+        registration.log_dirs = list(broker.log_dirs)
     if image.metadata_version >= CORDONED_DIRECTORIES_FROM and broker.cordoned_log_dirs is not None:
-        made.cordoned_log_dirs = list(broker.cordoned_log_dirs)
-    return made
+        registration.cordoned_log_dirs = list(broker.cordoned_log_dirs)
+    return registration
 
 
 def _partition(image: Image, topic_id: Uuid, index: int, partition: PartitionImage) -> record.PartitionRecord:
-    made = record.PartitionRecord(
+    partition_record = record.PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
         replicas=list(partition.replicas),
@@ -82,8 +82,8 @@ def _partition(image: Image, topic_id: Uuid, index: int, partition: PartitionIma
         partition_epoch=partition.partition_epoch,
     )
     if image.metadata_version >= DIRECTORIES_FROM:
-        made.directories = list(partition.directories)
+        partition_record.directories = list(partition.directories)
     if image.metadata_version >= ELR_FROM:
-        made.eligible_leader_replicas = list(partition.eligible_leader_replicas) or None
-        made.last_known_elr = list(partition.last_known_elr) or None
-    return made
+        partition_record.eligible_leader_replicas = list(partition.eligible_leader_replicas) or None
+        partition_record.last_known_elr = list(partition.last_known_elr) or None
+    return partition_record

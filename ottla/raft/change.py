@@ -4,7 +4,7 @@ Rules:
 - One voter is added or removed at a time, after the previous change and this epoch's first record are committed.
 - A new voter must run kraft.version 1 and must have caught up with the log's end. It votes as soon as its record is
   appended.
-- A leader that is being removed leads until the removal is committed, without counting itself, and then resigns.
+- A leader that is being removed leads until the removal is committed, without counting itself, and then must_resign.
 - With kraft.version 0 the log does not contain the voters. The leader keeps what each voter reports in memory until
   kraft.version is raised.
 """
@@ -30,27 +30,27 @@ from ottla.wire.api.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.wire.record.control import VotersRecord
 
 _FEATURE = "kraft.version"
-_PENDING = "Request timed out waiting for leader to handle previous voter change request"
+_CHANGE_PENDING = "Request timed out waiting for leader to handle previous voter change request"
 _VERSIONS_REQUEST = ApiVersionsRequest(client_software_name="ottla", client_software_version="quorum")
-_NOT_BEGUN = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+_EPOCH_NOT_COMMITTED = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
 
 
 class VoterChange:
     """A voter that is being added or removed."""
 
-    __slots__ = ("deadline_ms", "event", "joins", "offset")
+    __slots__ = ("deadline_ms", "event", "joining", "offset")
 
-    def __init__(self, event: RequestReceived | None, joins: VoterNode | None, deadline_ms: int) -> None:
+    def __init__(self, event: RequestReceived | None, joining: VoterNode | None, deadline_ms: int) -> None:
         #: The request that awaits an answer; None once it is answered.
         self.event = event
         #: The voter to add, until its record is appended; None for a removal.
-        self.joins = joins
+        self.joining = joining
         self.deadline_ms = deadline_ms
         #: The offset of its record in the log; UNKNOWN until it is appended.
         self.offset = UNKNOWN
 
 
-class Changes:
+class VoterChanges:
     """Adds, removes and updates voters, on the leader's and on the follower's side. The machine creates it."""
 
     def __init__(self, member: QuorumMember) -> None:
@@ -62,53 +62,53 @@ class Changes:
         """Start adding a voter: ask it which versions it runs."""
         member, request = self._member, event.request
         endpoints = _endpoints(request.listeners)
-        joins = VoterNode(Voter(request.voter_id, request.voter_directory_id), endpoints)
+        joining = VoterNode(Voter(request.voter_id, request.voter_directory_id), endpoints)
         peer = peer_of(request.voter_id, endpoints, member.settings.listener)
         role = self._leader(event)
         if role is None:
             return
-        if not _is_whole(joins.voter):
+        if not _is_complete(joining.voter):
             return self._answer(event, ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter")
         if peer is None:
-            named = ", ".join(sorted(each.name for each in endpoints))
+            names = ", ".join(sorted(endpoint.name for endpoint in endpoints))
             return self._answer(
                 event,
                 ErrorCode.INVALID_REQUEST,
-                f"Add voter request didn't include the endpoint ({named}) for the default listener "
+                f"Add voter request didn't include the endpoint ({names}) for the default listener "
                 f"{member.settings.listener}",
             )
-        if self._refuses(event, role, "adding"):
+        if self._rejects(event, role, "adding"):
             return None
         if find_node(member.voters.last, request.voter_id) is not None:
-            why = f"The voter id for {_name(joins.voter)} is already part of the set of voters {self._named()}."
+            why = f"The voter id for {_name(joining.voter)} is already part of the set of voters {self._voters_text()}."
             return self._answer(event, ErrorCode.DUPLICATE_VOTER, why)
         if not member.send(peer, lambda: _VERSIONS_REQUEST):
-            why = f"New voter {_name(joins.voter)} is not ready to receive requests"
+            why = f"New voter {_name(joining.voter)} is not ready to receive requests"
             return self._answer(event, ErrorCode.REQUEST_TIMED_OUT, why)
-        role.change = VoterChange(event, joins, member.now_ms + member.settings.answer_timeout_ms)
+        role.change = VoterChange(event, joining, member.now_ms + member.settings.answer_timeout_ms)
         return None
 
     def versions_known(self, exchange: Exchange, response: ApiVersionsResponse) -> bool:
         """The new voter reported its versions: add it if it supports ours and has caught up."""
         member, role = self._member, self._member.role
         change = role.change if isinstance(role, Leader) else None
-        if change is None or change.joins is None or change.joins.voter.node_id != exchange.peer.node_id:
+        if change is None or change.joining is None or change.joining.voter.node_id != exchange.peer.node_id:
             return True
         assert isinstance(role, Leader)
         if response.error_code != ErrorCode.NONE:
             self._abort(role, ErrorCode.REQUEST_TIMED_OUT, f"API_VERSIONS returned an error {response.error_code}")
             return False
-        joins, level = change.joins, member.voters.last.kraft_version
-        feature = next((each for each in response.supported_features if each.name == _FEATURE), None)
+        joining, level = change.joining, member.voters.last.kraft_version
+        feature = next((supported for supported in response.supported_features if supported.name == _FEATURE), None)
         versions = (0, 0) if feature is None else (feature.min_version, feature.max_version)
         if not versions[0] <= level <= versions[1]:
             why = f"the {_FEATURE} range {versions} doesn't support the finalized version {level}"
             self._abort(role, ErrorCode.INVALID_REQUEST, why)
-        elif not role.progress.is_caught_up(joins.voter, member.now_ms):
+        elif not role.progress.is_caught_up(joining.voter, member.now_ms):
             self._abort(role, ErrorCode.REQUEST_TIMED_OUT, "it is lagging behind")
         else:
-            change.joins = None
-            voters = (*member.voters.last.voters, joins._replace(kraft_versions=versions))
+            change.joining = None
+            voters = (*member.voters.last.voters, joining._replace(kraft_versions=versions))
             self._append_voters(role, voters)
             if change.event is not None and not change.event.request.ack_when_committed:
                 self._answer(change.event, ErrorCode.NONE, None)
@@ -121,8 +121,8 @@ class Changes:
 
     def _abort(self, role: Leader, error: ErrorCode, why: str) -> None:
         change, role.change = role.change, None
-        if change is not None and change.event is not None and change.joins is not None:
-            name = _name(change.joins.voter)
+        if change is not None and change.event is not None and change.joining is not None:
+            name = _name(change.joining.voter)
             self._answer(change.event, error, f"Aborted add voter operation for {name} since {why}")
 
     # ---- RemoveRaftVoter
@@ -130,21 +130,21 @@ class Changes:
     def remove(self, event: RequestReceived) -> None:
         """Remove a voter, possibly this node."""
         member, request = self._member, event.request
-        leaves = Voter(request.voter_id, request.voter_directory_id)
+        leaving = Voter(request.voter_id, request.voter_directory_id)
         role = self._leader(event)
         if role is None:
             return
-        if not _is_whole(leaves):
+        if not _is_complete(leaving):
             return self._answer(event, ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter")
-        if self._refuses(event, role, "removing"):
+        if self._rejects(event, role, "removing"):
             return None
         voters = member.voters.last.voters
-        stay = tuple(node for node in voters if node.voter != leaves)
-        if len(stay) == len(voters) or not stay:
-            why = f"Cannot remove voter {_name(leaves)} from the set of voters {self._named()}"
+        remaining = tuple(node for node in voters if node.voter != leaving)
+        if len(remaining) == len(voters) or not remaining:
+            why = f"Cannot remove voter {_name(leaving)} from the set of voters {self._voters_text()}"
             return self._answer(event, ErrorCode.VOTER_NOT_FOUND, why)
         role.change = VoterChange(event, None, member.now_ms + member.settings.answer_timeout_ms)
-        self._append_voters(role, stay)
+        self._append_voters(role, remaining)
         return None
 
     # ---- UpdateRaftVoter
@@ -160,17 +160,17 @@ class Changes:
         changed = VoterNode(Voter(request.voter_id, request.voter_directory_id), endpoints, versions)
         role = member.role
         if error == ErrorCode.NONE:
-            is_whole = _is_whole(changed.voter) and address(endpoints, member.settings.listener) is not None
+            is_whole = _is_complete(changed.voter) and address(endpoints, member.settings.listener) is not None
             is_range = 0 <= versions[0] <= versions[1]
             assert isinstance(role, Leader)
             error = self._store(role, changed) if is_whole and is_range else ErrorCode.INVALID_REQUEST
-        leader, found = member.leader, address(member.leader.endpoints, event.listener)
+        leader, endpoint = member.leader, address(member.leader.endpoints, event.listener)
         response = update_raft_voter.UpdateRaftVoterResponse(error_code=error)
         response.current_leader = update_raft_voter.CurrentLeader(
             leader_id=leader.leader_id,
             leader_epoch=leader.epoch,
-            host="" if found is None else found.host,
-            port=0 if found is None else found.port,
+            host="" if endpoint is None else endpoint.host,
+            port=0 if endpoint is None else endpoint.port,
         )
         member.effects.append(Answer(event.ticket, response))
 
@@ -205,7 +205,7 @@ class Changes:
             return f"{_FEATURE} cannot be downgraded from {membership.kraft_version} to {kraft_version}"
         for node in role.volatile_voters.voters:
             if membership.kraft_version < kraft_version and not (
-                node.kraft_versions[0] <= kraft_version <= node.kraft_versions[1] and _is_whole(node.voter)
+                node.kraft_versions[0] <= kraft_version <= node.kraft_versions[1] and _is_complete(node.voter)
             ):
                 voter = node.voter.node_id
                 return f"voter {voter} does not support {_FEATURE} {kraft_version}, or has not reported it yet"
@@ -224,7 +224,7 @@ class Changes:
     def appended(self, role: Leader, changes: tuple[tuple[int, Any], ...]) -> None:
         """Note the offset of the voter change if its record was appended."""
         for offset, message in changes:
-            if isinstance(message, VotersRecord) and role.change is not None and role.change.joins is None:
+            if isinstance(message, VotersRecord) and role.change is not None and role.change.joining is None:
                 role.change.offset = max(role.change.offset, offset)
 
     def committed(self, role: Leader) -> None:
@@ -235,7 +235,7 @@ class Changes:
             if change.event is not None:
                 self._answer(change.event, ErrorCode.NONE, None)
         if not member.is_voter and member.voters.last_offset < role.high_watermark:
-            role.resigns = True
+            role.must_resign = True
 
     def expire(self, role: Leader) -> None:
         """Stop waiting for a change that timed out. Its record may still be committed later."""
@@ -261,7 +261,7 @@ class Changes:
 
     # ---- a follower's side
 
-    def tell(self, role: Follower) -> bool:
+    def request_own_change(self, role: Follower) -> bool:
         """Once per fetch timeout, ask the leader to update, add or remove this node if needed; return True if sent."""
         member = self._member
         peer = peer_of(role.leader_id, role.leader_endpoints, member.settings.listener)
@@ -273,8 +273,8 @@ class Changes:
             if member.needs_update if level else not role.has_updated:
                 request = self._update_request()
         elif level and member.settings.can_vote and member.settings.auto_join:
-            other = find_node(member.voters.last, member.me.node_id)
-            request = self._add_request() if other is None else self._remove_request(other.voter)
+            registered = find_node(member.voters.last, member.me.node_id)
+            request = self._add_request() if registered is None else self._remove_request(registered.voter)
         is_sent = request is not None and member.send(peer, lambda: request)
         if is_sent or request is None:
             role.update_ms = member.now_ms + member.settings.fetch_timeout_ms
@@ -351,20 +351,20 @@ class Changes:
             return None
         return member.role
 
-    def _refuses(self, event: RequestReceived, role: Leader, doing: str) -> bool:
+    def _rejects(self, event: RequestReceived, role: Leader, operation: str) -> bool:
         member, high_watermark = self._member, role.high_watermark
         level, offset = member.voters.last.kraft_version, member.voters.last_offset
         error, why = ErrorCode.REQUEST_TIMED_OUT, ""
         if role.change is not None:
-            why = _PENDING
+            why = _CHANGE_PENDING
         elif high_watermark == UNKNOWN:
-            why = _NOT_BEGUN
+            why = _EPOCH_NOT_COMMITTED
         elif level == 0:
             error = ErrorCode.UNSUPPORTED_VERSION
-            why = f"Cluster doesn't support {doing} voter because the {_FEATURE} feature is {level}"
+            why = f"Cluster doesn't support {operation} voter because the {_FEATURE} feature is {level}"
         elif offset >= high_watermark:
-            waits = "Request timed out waiting for voters to commit the latest voter change"
-            why = f"{waits} at {offset} with HWM {high_watermark}"
+            waiting = "Request timed out waiting for voters to commit the latest voter change"
+            why = f"{waiting} at {offset} with HWM {high_watermark}"
         if why:
             self._answer(event, error, why)
         return bool(why)
@@ -379,11 +379,11 @@ class Changes:
         kind: Any = add_raft_voter.AddRaftVoterResponse if is_add else remove_raft_voter.RemoveRaftVoterResponse
         self._member.effects.append(Answer(event.ticket, kind(error_code=error, error_message=message)))
 
-    def _named(self) -> str:
+    def _voters_text(self) -> str:
         return "[" + ", ".join(_name(node.voter) for node in self._member.voters.last.voters) + "]"
 
 
-def _is_whole(voter: Voter) -> bool:
+def _is_complete(voter: Voter) -> bool:
     return voter.node_id >= 0 and voter.directory_id != NO_UUID
 
 
@@ -392,8 +392,8 @@ def _name(voter: Voter) -> str:
 
 
 def _endpoints(listeners: Any) -> tuple[VoterEndpoint, ...]:
-    return tuple(VoterEndpoint(each.name, each.host, each.port) for each in listeners)
+    return tuple(VoterEndpoint(listener.name, listener.host, listener.port) for listener in listeners)
 
 
 def _listeners(kind: Any, endpoints: tuple[VoterEndpoint, ...]) -> list[Any]:
-    return [kind(name=each.name, host=each.host, port=each.port) for each in endpoints]
+    return [kind(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in endpoints]

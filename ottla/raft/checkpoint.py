@@ -214,7 +214,9 @@ def membership_records(membership: Membership) -> list[tuple[ControlRecordType, 
             VotersRecordVoter(
                 voter_id=node.voter.node_id,
                 voter_directory_id=node.voter.directory_id,
-                endpoints=[Endpoint(name=each.name, host=each.host, port=each.port) for each in node.endpoints],
+                endpoints=[
+                    Endpoint(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in node.endpoints
+                ],
                 kraft_version_feature=KRaftVersionFeature(
                     min_supported_version=node.kraft_versions[0], max_supported_version=node.kraft_versions[1]
                 ),
@@ -235,14 +237,14 @@ def changed_membership(membership: Membership, message: object) -> Membership:
     if isinstance(message, VotersRecord):
         nodes = [
             VoterNode(
-                Voter(each.voter_id, Uuid(each.voter_directory_id)),
-                tuple(VoterEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in each.endpoints),
+                Voter(voter.voter_id, Uuid(voter.voter_directory_id)),
+                tuple(VoterEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in voter.endpoints),
                 (
-                    each.kraft_version_feature.min_supported_version,
-                    each.kraft_version_feature.max_supported_version,
+                    voter.kraft_version_feature.min_supported_version,
+                    voter.kraft_version_feature.max_supported_version,
                 ),
             )
-            for each in message.voters
+            for voter in message.voters
         ]
         return membership._replace(voters=tuple(nodes))
     return membership

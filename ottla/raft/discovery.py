@@ -58,8 +58,8 @@ def take_common(member: QuorumMember, error: int, seen: LeaderSeen) -> bool | No
         return False
     if seen.epoch > member.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return learn(member, seen)
-    looks = not isinstance(member.role, Follower | Leader)
-    if looks and seen.leader_id not in (NO_NODE, member.me.node_id) and learn(member, seen):
+    is_searching = not isinstance(member.role, Follower | Leader)
+    if is_searching and seen.leader_id not in (NO_NODE, member.me.node_id) and learn(member, seen):
         # An observer discovers the leader and takes its records from the same Fetch.
         return None if error == ErrorCode.NONE else True
     if error in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.INVALID_VOTER_KEY, ErrorCode.INVALID_REQUEST):

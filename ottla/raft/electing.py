@@ -6,7 +6,7 @@ Rules:
 - A pre-vote does not raise the epoch and saves nothing. A follower that has fetched from its leader rejects it,
   because the leader is alive (KIP-996).
 - When two voters request each other's pre-vote, one of them yields (decision 0653).
-- A leader whose voters have not fetched in a majority for 1.5 fetch timeouts resigns: it could not commit anyway.
+- A leader whose voters have not fetched in a majority for 1.5 fetch timeouts must_resign: it could not commit anyway.
 - A resigning leader names its successors, longest log first; each waits longer than the one before it.
 
 KIPs: 595 the protocol, 853 directories and endpoints in it, 996 pre-votes.
@@ -56,7 +56,7 @@ class Electing:
         if role.votes.is_lost:
             return
         for voter in role.votes.silent:
-            self._send(voter, partial(self._vote_request, voter, is_question=isinstance(role, Prospective)))
+            self._send(voter, partial(self._vote_request, voter, is_pre_vote=isinstance(role, Prospective)))
 
     def give_up(self, role: Prospective) -> None:
         """The pre-vote was lost: return to the known leader, or to none."""
@@ -89,7 +89,7 @@ class Electing:
         if peer is not None:
             member.send(peer, make)
 
-    def _vote_request(self, voter: Voter, *, is_question: bool) -> vote.VoteRequest:
+    def _vote_request(self, voter: Voter, *, is_pre_vote: bool) -> vote.VoteRequest:
         member = self._member
         partition = vote.RequestPartitionData(
             replica_epoch=member.epoch,
@@ -98,7 +98,7 @@ class Electing:
             voter_directory_id=voter.directory_id,
             last_offset_epoch=member.log.last_epoch,
             last_offset=member.log.end_offset,
-            pre_vote=is_question,
+            pre_vote=is_pre_vote,
         )
         topic = vote.RequestTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
         return vote.VoteRequest(cluster_id=member.settings.cluster_id, voter_id=voter.node_id, topics=[topic])
@@ -114,8 +114,8 @@ class Electing:
             voter_id=voter.node_id,
             topics=[topic],
             leader_endpoints=[
-                begin_quorum_epoch.LeaderEndpoint(name=each.name, host=each.host, port=each.port)
-                for each in member.settings.endpoints
+                begin_quorum_epoch.LeaderEndpoint(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                for endpoint in member.settings.endpoints
             ],
         )
 
@@ -135,7 +135,7 @@ class Electing:
 
     # ---- Vote
 
-    def vote_asked(self, event: RequestReceived) -> None:
+    def vote_requested(self, event: RequestReceived) -> None:
         member, request = self._member, event.request
         partition = self._checked(event)
         if partition is None:
@@ -153,15 +153,15 @@ class Electing:
             return self._respond(event, ErrorCode.INVALID_VOTER_KEY)
         candidate = Voter(partition.replica_id, partition.replica_directory_id)
         is_long = (last_epoch, partition.last_offset) >= (member.log.last_epoch, member.log.end_offset)
-        granted = self._grants(candidate, is_long=is_long, is_question=partition.pre_vote)
+        granted = self._grants(candidate, is_long=is_long, is_pre_vote=partition.pre_vote)
         if granted and not partition.pre_vote and member.role.voted is None:
             member.vote_for(candidate)
         self._respond(event, ErrorCode.NONE, granted=granted)
         if partition.pre_vote and isinstance(member.role, Prospective):
-            self._compare(member.role, candidate, (last_epoch, partition.last_offset))
+            self._break_tie(member.role, candidate, (last_epoch, partition.last_offset))
         return None
 
-    def _compare(self, role: Prospective, candidate: Voter, its_log: tuple[int, int]) -> None:
+    def _break_tie(self, role: Prospective, candidate: Voter, candidate_log: tuple[int, int]) -> None:
         """Two voters request each other's pre-vote: the longer log proceeds; with equal logs, the lower id does.
 
         The voter with the longer log asks again, because the other voter may have rejected it while it had a leader.
@@ -170,14 +170,14 @@ class Electing:
         own_log = member.log.last_epoch, member.log.end_offset
         if find_voter(member.voters.last, candidate) is None or not member.may_lead:
             return
-        if its_log > own_log or (its_log == own_log and candidate.node_id < member.me.node_id):
+        if candidate_log > own_log or (candidate_log == own_log and candidate.node_id < member.me.node_id):
             self.give_up(role)
-        elif its_log < own_log:
+        elif candidate_log < own_log:
             member.become_prospective()
 
-    def _grants(self, candidate: Voter, *, is_long: bool, is_question: bool) -> bool:
+    def _grants(self, candidate: Voter, *, is_long: bool, is_pre_vote: bool) -> bool:
         role = self._member.role
-        if is_question:
+        if is_pre_vote:
             has_leader = isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched)
             return is_long and not has_leader
         if not isinstance(role, Unattached | Prospective):
@@ -282,7 +282,9 @@ class Electing:
         error = self._check_voter_request(partition.leader_id, partition.leader_epoch)
         if error != ErrorCode.NONE:
             return error
-        endpoints = tuple(VoterEndpoint(each.name, each.host, each.port) for each in event.request.leader_endpoints)
+        endpoints = tuple(
+            VoterEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in event.request.leader_endpoints
+        )
         seen = LeaderSeen(partition.leader_epoch, partition.leader_id, endpoints)
         if not is_consistent(self._member, seen):
             # Apache Kafka's answer: its replica fails on such a request.
@@ -319,14 +321,17 @@ class Electing:
         response = _empty(request, ErrorCode.NONE)
         response.topics = [topic]
         has = event.version >= _ENDPOINTS_FROM
-        response.node_endpoints = node_endpoints(module.NodeEndpoint, member.leader, event.listener, has=has)
+        response.node_endpoints = node_endpoints(module.NodeEndpoint, member.leader, event.listener, is_supported=has)
         member.effects.append(Answer(event.ticket, response))
 
 
 def successors_of(partition: end_quorum_epoch.RequestPartitionData) -> list[Voter]:
     """Return the voters that should succeed the resigning leader; before version 1, they have ids only."""
     if partition.preferred_candidates:
-        return [Voter(each.candidate_id, each.candidate_directory_id) for each in partition.preferred_candidates]
+        return [
+            Voter(candidate.candidate_id, candidate.candidate_directory_id)
+            for candidate in partition.preferred_candidates
+        ]
     return [Voter(node_id) for node_id in partition.preferred_successors]
 
 

@@ -69,7 +69,7 @@ class Following:
 
     def _may_fetch(self) -> bool:
         member = self._member
-        if isinstance(member.role, Follower) and member.role.waits:
+        if isinstance(member.role, Follower) and member.role.is_applying:
             return False
         return not member.settings.can_vote or member.synced_offset >= member.log.end_offset
 
@@ -111,11 +111,11 @@ class Following:
         if common is not None:
             return common
         role = member.role
-        if partition.error_code != ErrorCode.NONE or not isinstance(role, Follower) or role.waits:
+        if partition.error_code != ErrorCode.NONE or not isinstance(role, Follower) or role.is_applying:
             return False
         if not self._take(role, partition):
             return False
-        self._heard(role)
+        self._note_success(role)
         return True
 
     def _take(self, role: Follower, partition: PartitionData) -> bool:
@@ -127,7 +127,7 @@ class Following:
             return self._begin_snapshot(role, SnapshotId(snapshot.end_offset, snapshot.epoch))
         role.leader_high_watermark = partition.high_watermark
         if partition.records:
-            role.waits = True
+            role.is_applying = True
             member.effects.append(AppendReplicated(role.epoch, partition.records))
         else:
             self._commit(role)
@@ -142,7 +142,7 @@ class Following:
                 f"but everything below {member.high_watermark} is committed; the request is ignored"
             )
             return False
-        role.waits = True
+        role.is_applying = True
         member.effects.append(TruncateLog(offset))
         return True
 
@@ -154,7 +154,7 @@ class Following:
         role.fetching = SnapshotFetch(snapshot)
         return True
 
-    def _heard(self, role: Follower) -> None:
+    def _note_success(self, role: Follower) -> None:
         role.fetch_ms = self._member.now_ms + self._member.settings.fetch_timeout_ms
         role.has_fetched = True
 
@@ -166,8 +166,8 @@ class Following:
     def appended(self) -> None:
         """The fetched records are in the log."""
         role = self._member.role
-        if isinstance(role, Follower) and role.waits:
-            role.waits = False
+        if isinstance(role, Follower) and role.is_applying:
+            role.is_applying = False
             self._commit(role)
         if self._member.settings.can_vote:
             self._member.effects.append(Sync())
@@ -176,7 +176,7 @@ class Following:
         """The fetched data could not be stored: back off from the leader, then start again."""
         member, role = self._member, self._member.role
         if isinstance(role, Follower):
-            role.waits = False
+            role.is_applying = False
             role.fetching = None
             member.connections.pause(role.leader_id, member.now_ms)
 
@@ -186,7 +186,7 @@ class Following:
         member.voters.truncate(end_offset)
         member.synced_offset = min(member.synced_offset, end_offset)
         if isinstance(role, Follower):
-            role.waits = False
+            role.is_applying = False
 
     def installed(self, event: SnapshotInstalled) -> None:
         """The log starts after the leader's snapshot, and the voters are the snapshot's."""
@@ -196,7 +196,7 @@ class Following:
         member.synced_offset = end_offset
         self._snapshots.installed(end_offset)
         if isinstance(role, Follower):
-            role.waits = False
+            role.is_applying = False
             role.fetching = None
 
     def refused(self, role: Follower, peer: QuorumPeer) -> None:
@@ -228,33 +228,33 @@ class Following:
         role = member.role
         if not isinstance(role, Follower) or role.fetching is None:
             return False
-        found = partition.snapshot_id
-        if partition.error_code == ErrorCode.SNAPSHOT_NOT_FOUND or min(found.end_offset, found.epoch) < 0:
+        snapshot_id = partition.snapshot_id
+        if partition.error_code == ErrorCode.SNAPSHOT_NOT_FOUND or min(snapshot_id.end_offset, snapshot_id.epoch) < 0:
             # The leader has deleted it: the next Fetch names the newer one.
             role.fetching = None
         elif partition.error_code != ErrorCode.NONE:
             return False
-        elif not self._take_piece(role, role.fetching, partition):
+        elif not self._take_chunk(role, role.fetching, partition):
             role.fetching = None
             return False
-        self._heard(role)
+        self._note_success(role)
         return True
 
-    def _take_piece(self, role: Follower, fetching: SnapshotFetch, partition: ResponsePartitionSnapshot) -> bool:
+    def _take_chunk(self, role: Follower, fetching: SnapshotFetch, partition: ResponsePartitionSnapshot) -> bool:
         member = self._member
-        found = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+        snapshot = SnapshotId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
         data: Any = partition.unaligned_records or b""
         end = fetching.position + len(data)
-        is_next = found == fetching.snapshot and partition.position == fetching.position
+        is_next = snapshot == fetching.snapshot and partition.position == fetching.position
         if not is_next or not fetching.position < end <= partition.size:
             member.warn(
-                f"node {role.leader_id} sent {len(data)} bytes at {partition.position} of {partition.size} of {found}; "
-                f"expected data at {fetching.position} of {fetching.snapshot}"
+                f"node {role.leader_id} sent {len(data)} bytes at {partition.position} of {partition.size} of "
+                f"{snapshot}; expected data at {fetching.position} of {fetching.snapshot}"
             )
             return False
-        member.effects.append(WriteSnapshotPiece(found, fetching.position, data))
+        member.effects.append(WriteSnapshotPiece(snapshot, fetching.position, data))
         fetching.position = end
         if end == partition.size:
-            role.waits = True
-            member.effects.append(InstallSnapshot(found))
+            role.is_applying = True
+            member.effects.append(InstallSnapshot(snapshot))
         return True

@@ -60,14 +60,14 @@ def check_fetch(log: LogView, offset: int, epoch: int) -> EpochEnd | SnapshotId 
 
 def epoch_end(log: LogView, epoch: int) -> EpochEnd:
     """Return the greatest known epoch not above `epoch` and its end; the log's end if no such epoch is known."""
-    found, end_offset = log.end_offset_for_epoch(epoch)
-    if found < 0:
+    known_epoch, end_offset = log.end_offset_for_epoch(epoch)
+    if known_epoch < 0:
         return EpochEnd(log.last_epoch, log.end_offset)
     oldest = log.snapshots[0] if log.snapshots else None
-    if oldest is not None and end_offset == oldest.end_offset and found == epoch:
+    if oldest is not None and end_offset == oldest.end_offset and known_epoch == epoch:
         # The log starts after this snapshot, which ends the epoch; its id has the right epoch.
         return EpochEnd(oldest.epoch, oldest.end_offset)
-    return EpochEnd(found, end_offset)
+    return EpochEnd(known_epoch, end_offset)
 
 
 def truncation_offset(log: LogView, leader: EpochEnd) -> int:

@@ -96,7 +96,7 @@ class QuorumMember:
         self.effects: list[Effect] = []
         #: Called after the node lost the leadership, in its next role.
         self.on_leader_left: Callable[[Leader], None] = lambda _: None
-        self._told = LeaderSeen(election.epoch, NO_NODE)
+        self._reported_leader = LeaderSeen(election.epoch, NO_NODE)
 
     @property
     def epoch(self) -> int:
@@ -146,9 +146,9 @@ class QuorumMember:
 
     def take_effects(self) -> list[Effect]:
         """Return and clear the effects of the step."""
-        if self.leader != self._told:
-            self._told = self.leader
-            self.effects.append(LeaderChanged(*self._told))
+        if self.leader != self._reported_leader:
+            self._reported_leader = self.leader
+            self.effects.append(LeaderChanged(*self._reported_leader))
         effects, self.effects = self.effects, []
         return effects
 
@@ -189,9 +189,9 @@ class QuorumMember:
     def become_unattached(self, epoch: int, leader_id: int = NO_NODE) -> None:
         """Follow no leader. A running election timer continues."""
         role = self.role
-        goes_on = isinstance(role, Unattached | Candidate | ResignedLeader)
-        goes_on = goes_on or (isinstance(role, Prospective) and not role.votes.is_lost)
-        before_ms = role.election_ms if goes_on else None  # type: ignore[attr-defined]
+        timer_continues = isinstance(role, Unattached | Candidate | ResignedLeader)
+        timer_continues = timer_continues or (isinstance(role, Prospective) and not role.votes.is_lost)
+        before_ms = role.election_ms if timer_continues else None  # type: ignore[attr-defined]
         election_ms = None if not self.may_lead else self.election_timeout() if before_ms is None else before_ms
         self._take(Unattached(epoch, leader_id, self._vote_in(epoch), election_ms=election_ms))
 

@@ -42,21 +42,21 @@ class LeaderSeen(NamedTuple):
 
 def address(endpoints: Sequence[VoterEndpoint], listener: str) -> VoterEndpoint | None:
     """Return the endpoint on this listener; None if there is none."""
-    return next((each for each in endpoints if each.name == listener), None)
+    return next((endpoint for endpoint in endpoints if endpoint.name == listener), None)
 
 
 def peer_of(node_id: int, endpoints: Sequence[VoterEndpoint], listener: str) -> QuorumPeer | None:
     """Return the node at its address on this listener; None if it has none."""
-    found = address(endpoints, listener)
-    return None if found is None else QuorumPeer(node_id, found.host, found.port)
+    endpoint = address(endpoints, listener)
+    return None if endpoint is None else QuorumPeer(node_id, endpoint.host, endpoint.port)
 
 
-def node_endpoints(kind: Any, leader: LeaderSeen, listener: str, *, has: bool) -> list[Any]:
+def node_endpoints(kind: Any, leader: LeaderSeen, listener: str, *, is_supported: bool) -> list[Any]:
     """Return the field `node_endpoints` of a response; `kind` is its class. Empty if the version does not have it."""
-    found = address(leader.endpoints, listener)
-    if not has or found is None or leader.leader_id == NO_NODE:
+    endpoint = address(leader.endpoints, listener)
+    if not is_supported or endpoint is None or leader.leader_id == NO_NODE:
         return []
-    return [kind(node_id=leader.leader_id, host=found.host, port=found.port)]
+    return [kind(node_id=leader.leader_id, host=endpoint.host, port=endpoint.port)]
 
 
 def seen_endpoints(leader_id: int, nodes: Sequence[Any], listener: str) -> tuple[VoterEndpoint, ...]:
@@ -68,10 +68,10 @@ def only_partition(topics: Sequence[Any], *, topic: str = "topic_name", index: s
     """Return a message's metadata partition; None if the message has another partition, or several."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
-    found = topics[0].partitions[0]
-    if getattr(topics[0], topic) != METADATA_TOPIC or getattr(found, index) != _PARTITION:
+    partition = topics[0].partitions[0]
+    if getattr(topics[0], topic) != METADATA_TOPIC or getattr(partition, index) != _PARTITION:
         return None
-    return found
+    return partition
 
 
 # ---- Fetch
@@ -81,9 +81,9 @@ def fetched_partition(topics: Sequence[Any], *, index: str = "partition") -> Any
     """Return the metadata partition of a Fetch or its response, whose topic has a name or an id; None if absent."""
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
-    found = topics[0].partitions[0]
+    partition = topics[0].partitions[0]
     is_metadata = topics[0].topic_id == METADATA_TOPIC_ID or topics[0].topic == METADATA_TOPIC
-    return found if is_metadata and getattr(found, index) == _PARTITION else None
+    return partition if is_metadata and getattr(partition, index) == _PARTITION else None
 
 
 def replica_id(request: fetch.FetchRequest) -> int:
@@ -128,7 +128,7 @@ def fetch_response(
     error: ErrorCode = ErrorCode.NONE,
     start_offset: int = UNKNOWN,
     high_watermark: int = UNKNOWN,
-    other: EpochEnd | SnapshotId | None = None,
+    redirect: EpochEnd | SnapshotId | None = None,
 ) -> fetch.FetchResponse:
     """Build a Fetch response without records. `other` is the diverging epoch or the snapshot to fetch."""
     partition = fetch.PartitionData(
@@ -140,12 +140,12 @@ def fetch_response(
     )
     if version >= _FETCH_LEADER_FROM:
         partition.current_leader = fetch.LeaderIdAndEpoch(leader_id=leader.leader_id, leader_epoch=leader.epoch)
-    if isinstance(other, EpochEnd):
-        partition.diverging_epoch = fetch.EpochEndOffset(epoch=other.epoch, end_offset=other.end_offset)
-    elif other is not None:
-        partition.snapshot_id = fetch.SnapshotId(end_offset=other.end_offset, epoch=other.epoch)
+    if isinstance(redirect, EpochEnd):
+        partition.diverging_epoch = fetch.EpochEndOffset(epoch=redirect.epoch, end_offset=redirect.end_offset)
+    elif redirect is not None:
+        partition.snapshot_id = fetch.SnapshotId(end_offset=redirect.end_offset, epoch=redirect.epoch)
     topic = fetch.FetchableTopicResponse(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
-    nodes = node_endpoints(fetch.NodeEndpoint, leader, listener, has=version >= _FETCH_ENDPOINTS_FROM)
+    nodes = node_endpoints(fetch.NodeEndpoint, leader, listener, is_supported=version >= _FETCH_ENDPOINTS_FROM)
     return fetch.FetchResponse(responses=[topic], node_endpoints=nodes)
 
 
@@ -190,5 +190,5 @@ def snapshot_response(
         unaligned_records=b"",
     )
     topic = fetch_snapshot.ResponseTopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
-    nodes = node_endpoints(fetch_snapshot.NodeEndpoint, leader, listener, has=version >= _ENDPOINTS_FROM)
+    nodes = node_endpoints(fetch_snapshot.NodeEndpoint, leader, listener, is_supported=version >= _ENDPOINTS_FROM)
     return fetch_snapshot.FetchSnapshotResponse(topics=[topic], node_endpoints=nodes)

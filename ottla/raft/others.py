@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.kernel.error import ErrorCode
-from ottla.raft.change import Changes
+from ottla.raft.change import VoterChanges
 from ottla.raft.connections import Exchange
 from ottla.raft.electing import Electing
 from ottla.raft.event import RequestFailed, RequestReceived
@@ -23,7 +23,7 @@ from ottla.wire.api.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftV
 from ottla.wire.api.vote import VoteRequest, VoteResponse
 
 
-class Others:
+class PeerProtocol:
     """Dispatches messages and due work to the parts. The machine creates it when first needed."""
 
     def __init__(self, member: QuorumMember, serving: Serving, snapshots: SnapshotSchedule) -> None:
@@ -31,7 +31,7 @@ class Others:
         self._serving = serving
         self.following = Following(member, snapshots)
         self.electing = Electing(member)
-        self.changes = Changes(member)
+        self.changes = VoterChanges(member)
 
     # ---- messages
 
@@ -41,7 +41,7 @@ class Others:
             case FetchSnapshotRequest():
                 self._serving.fetch_snapshot(event)
             case VoteRequest():
-                self.electing.vote_asked(event)
+                self.electing.vote_requested(event)
             case BeginQuorumEpochRequest():
                 self.electing.begin(event)
             case EndQuorumEpochRequest():
@@ -110,7 +110,7 @@ class Others:
         member = self._member
         if member.may_lead and member.now_ms >= role.fetch_ms:
             return member.become_prospective()
-        if not self.changes.tell(role):
+        if not self.changes.request_own_change(role):
             self.following.fetch_from_leader(role)
         return None
 

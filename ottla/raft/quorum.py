@@ -101,9 +101,9 @@ class Quorum:
         self._appended_ms = 0
 
     @cached_property
-    def _others(self) -> others.Others:
+    def _peer_protocol(self) -> others.PeerProtocol:
         """The parts that a quorum of one starts without."""
-        return others.Others(self._member, self._serving, self._snapshots)
+        return others.PeerProtocol(self._member, self._serving, self._snapshots)
 
     # ---- queries of the driver
 
@@ -162,11 +162,11 @@ class Quorum:
             return ReplicaView(replica.key, replica.endpoints, replica.end_offset, *ages)
 
         observers = role.progress.live_observers(now_ms)
-        return [view(each) for each in role.progress.voters.values()], [view(each) for each in observers]
+        return [view(replica) for replica in role.progress.voters.values()], [view(replica) for replica in observers]
 
     def version_refusal(self, kraft_version: int) -> str | None:
         """Return why kraft.version cannot be raised to this level now; None if it can."""
-        return self._others.changes.version_refusal(kraft_version)
+        return self._peer_protocol.changes.version_refusal(kraft_version)
 
     def deadline_ms(self) -> int | None:
         """Return when `TimerExpired` is due; None if no timer is running."""
@@ -184,7 +184,7 @@ class Quorum:
             case Unattached() | Prospective() | Candidate() | ResignedLeader():
                 deadlines.append(role.election_ms)
         deadlines.append(member.connections.deadline_ms(member.now_ms))
-        return min((each for each in deadlines if each is not None), default=None)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _leader_deadlines(self, role: Leader) -> list[int | None]:
         followers = len(role.progress.voters) - role.progress.counts_leader
@@ -221,19 +221,19 @@ class Quorum:
             case RequestDropped():
                 self._serving.drop(event.ticket)
                 if isinstance(self.role, Leader) and self.role.change is not None:
-                    self._others.changes.drop(event.ticket)
+                    self._peer_protocol.changes.drop(event.ticket)
             case ResponseReceived():
                 self._response(event)
             case RequestFailed():
                 exchange = member.connections.find(event.ticket)
                 if exchange is not None:
-                    self._others.failed(exchange, event)
+                    self._peer_protocol.failed(exchange, event)
             case AppendFailed() | InstallFailed():
-                self._others.following.failed()
+                self._peer_protocol.following.failed()
             case LogTruncated():
-                self._others.following.truncated(event.end_offset)
+                self._peer_protocol.following.truncated(event.end_offset)
             case SnapshotInstalled():
-                self._others.following.installed(event)
+                self._peer_protocol.following.installed(event)
             case SnapshotWritten():
                 self._snapshots.ended(event.end_offset)
             case SnapshotFailed():
@@ -241,10 +241,10 @@ class Quorum:
             case TimerExpired():
                 self._timer()
             case VersionRaised():
-                self._others.changes.raise_version(event.kraft_version)
+                self._peer_protocol.changes.raise_version(event.kraft_version)
             case ResignRequested():
                 if isinstance(self.role, Leader) and self.role.epoch == event.epoch:
-                    self.role.resigns = True
+                    self.role.must_resign = True
 
     def _poll(self) -> None:
         """Do the due work; repeat when the role changes, because the new role has its own."""
@@ -254,17 +254,17 @@ class Quorum:
             if isinstance(before, Leader):
                 self._poll_leader(before)
             else:
-                self._others.poll(before)
+                self._peer_protocol.poll(before)
 
     def _poll_leader(self, role: Leader) -> None:
         member = self._member
         followers = len(role.progress.voters) - role.progress.counts_leader
-        if role.resigns or (followers and member.now_ms >= role.check_ms):
+        if role.must_resign or (followers and member.now_ms >= role.check_ms):
             return member.resign()
         if role.change is not None:
-            self._others.changes.expire(role)
+            self._peer_protocol.changes.expire(role)
         if followers:
-            self._others.electing.announce(role)
+            self._peer_protocol.electing.announce(role)
         return None
 
     def _timer(self) -> None:
@@ -288,9 +288,9 @@ class Quorum:
         election = member.election
         if election.epoch < member.log.last_epoch:
             election = Election(member.log.last_epoch)
-        led = election.leader_id == member.me.node_id
+        was_leader = election.leader_id == member.me.node_id
         # A restarted leader starts a new epoch, so that no epoch is led twice.
-        leader_id = NO_NODE if led else election.leader_id
+        leader_id = NO_NODE if was_leader else election.leader_id
         node = find_node(member.voters.last, leader_id)
         member.begin(election, leader_id, () if node is None else node.endpoints)
         if member.settings.can_vote and member.synced_offset < member.log.end_offset and not self.leads:
@@ -303,11 +303,11 @@ class Quorum:
         for offset, message in event.changes:
             member.voters.change(offset, message)
         if not isinstance(role, Leader):
-            return self._others.following.appended()
+            return self._peer_protocol.following.appended()
         if event.changes:
             role.progress.follow(member.voters.last)
             if role.change is not None:
-                self._others.changes.appended(role, event.changes)
+                self._peer_protocol.changes.appended(role, event.changes)
         self._serving.wake_behind(event.end_offset)
         member.effects.append(Sync())
         return None
@@ -324,7 +324,7 @@ class Quorum:
 
     def _request(self, event: RequestReceived) -> None:
         if not isinstance(event.request, fetch_api.FetchRequest):
-            return self._others.request(event)
+            return self._peer_protocol.request(event)
         self._serving.fetch(event)
         if isinstance(self.role, Leader):
             self._settle_change(self.role)
@@ -335,18 +335,18 @@ class Quorum:
         exchange = member.connections.find(event.ticket)
         if exchange is None or member.connections.has_timed_out(exchange.peer.node_id, member.now_ms):
             return
-        is_good = self._others.response(exchange, event.response)
+        is_good = self._peer_protocol.response(exchange, event.response)
         member.connections.finish(exchange, member.now_ms, succeeded=is_good)
 
     def _settle_change(self, role: Leader) -> None:
         """Finish a voter change that the high watermark may have passed."""
         if role.change is not None or not self._member.is_voter:
-            self._others.changes.committed(role)
+            self._peer_protocol.changes.committed(role)
 
     def _leader_left(self, role: Leader) -> None:
         self._serving.refuse()
         if role.change is not None:
-            self._others.changes.refuse(role)
+            self._peer_protocol.changes.refuse(role)
 
     # ---- checks
 

@@ -133,7 +133,15 @@ class SnapshotFetch:
 class Follower(QuorumRole):
     """Fetches from the leader: a voter or an observer."""
 
-    __slots__ = ("fetch_ms", "fetching", "has_fetched", "has_updated", "leader_high_watermark", "update_ms", "waits")
+    __slots__ = (
+        "fetch_ms",
+        "fetching",
+        "has_fetched",
+        "has_updated",
+        "leader_high_watermark",
+        "update_ms",
+        "is_applying",
+    )
 
     def __init__(
         self,
@@ -158,7 +166,7 @@ class Follower(QuorumRole):
         self.leader_high_watermark = UNKNOWN
         self.fetching: SnapshotFetch | None = None
         #: The driver is appending, truncating or installing for the last response; no fetch until it is done.
-        self.waits = False
+        self.is_applying = False
 
 
 class Leader(QuorumRole):
@@ -172,7 +180,7 @@ class Leader(QuorumRole):
         "granted",
         "high_watermark",
         "progress",
-        "resigns",
+        "must_resign",
         "volatile_voters",
     )
 
@@ -200,10 +208,10 @@ class Leader(QuorumRole):
         self.high_watermark = UNKNOWN
         #: When BeginQuorumEpoch is next sent to the voters that do not fetch.
         self.begin_ms = begin_ms
-        #: When it resigns unless a majority has fetched by then.
+        #: When it must_resign unless a majority has fetched by then.
         self.check_ms = check_ms
         #: True once the leader was asked to resign.
-        self.resigns = False
+        self.must_resign = False
         #: The voter that is being added or removed.
         self.change: VoterChange | None = None
         #: With kraft.version 0: the voters of the settings, with what each has reported about itself.

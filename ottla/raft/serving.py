@@ -87,14 +87,14 @@ class Serving:
             return self._fetch_error(event, error)
         role = member.role
         assert isinstance(role, Leader)
-        other = check_fetch(member.log, partition.fetch_offset, partition.last_fetched_epoch)
-        if other is None and key.node_id >= 0:
+        redirect = check_fetch(member.log, partition.fetch_offset, partition.last_fetched_epoch)
+        if redirect is None and key.node_id >= 0:
             role.progress.replica(key).fetched(partition.fetch_offset, member.log.end_offset, member.now_ms)
             self.note_alive(role, key)
             if role.progress.is_voter(key):
                 self.advance(role)
         waits = (
-            other is None
+            redirect is None
             and partition.fetch_offset == member.log.end_offset
             and request.max_wait_ms > 0
             and partition.high_watermark >= role.high_watermark
@@ -102,7 +102,7 @@ class Serving:
         if waits:
             self._waiting[event.ticket] = WaitingFetch(event, partition, member.now_ms + request.max_wait_ms)
         else:
-            self._respond(event, partition, role, other)
+            self._respond(event, partition, role, redirect)
         return None
 
     def note_alive(self, role: Leader, key: Voter) -> None:
@@ -129,29 +129,29 @@ class Serving:
 
     def refuse(self) -> None:
         """This node lost the leadership: fail the waiting fetches, so that their senders look for the new leader."""
-        waiting, self._waiting = self._waiting, {}
-        for each in waiting.values():
-            self._fetch_error(each.event, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        fetches, self._waiting = self._waiting, {}
+        for fetch in fetches.values():
+            self._fetch_error(fetch.event, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def drop(self, ticket: Any) -> None:
         """The requester disconnected: drop its fetch."""
         self._waiting.pop(ticket, None)
 
     def deadline_ms(self) -> int | None:
-        return min((each.deadline_ms for each in self._waiting.values()), default=None)
+        return min((fetch.deadline_ms for fetch in self._waiting.values()), default=None)
 
     def _finish(self, waiting: WaitingFetch) -> None:
         role, partition = self._member.role, waiting.partition
         assert isinstance(role, Leader)
-        other = check_fetch(self._member.log, partition.fetch_offset, partition.last_fetched_epoch)
-        self._respond(waiting.event, partition, role, other)
+        redirect = check_fetch(self._member.log, partition.fetch_offset, partition.last_fetched_epoch)
+        self._respond(waiting.event, partition, role, redirect)
 
     def _respond(
         self,
         event: RequestReceived,
         partition: fetch_api.FetchPartition,
         role: Leader,
-        other: EpochEnd | SnapshotId | None,
+        redirect: EpochEnd | SnapshotId | None,
     ) -> None:
         member = self._member
         response = fetch_response(
@@ -160,9 +160,9 @@ class Serving:
             event.version,
             start_offset=member.log.start_offset,
             high_watermark=role.high_watermark,
-            other=other,
+            redirect=redirect,
         )
-        if other is not None or partition.fetch_offset >= member.log.end_offset:
+        if redirect is not None or partition.fetch_offset >= member.log.end_offset:
             return self._answer(event, response)
         max_bytes = min(max(event.request.max_bytes, 0), _ANSWER_BYTES_MAX)
         member.effects.append(AnswerFetch(event.ticket, response, partition.fetch_offset, max_bytes))
@@ -215,13 +215,13 @@ class Serving:
         return None
 
     def _unknown_partition(self, event: RequestReceived) -> snapshot_api.FetchSnapshotResponse:
-        asked = event.request.topics[0]
+        requested = event.request.topics[0]
         response = snapshot_response(
             self._member.leader, event.listener, event.version, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         )
-        response.topics[0].name = asked.name
+        response.topics[0].name = requested.name
         partition = response.topics[0].partitions[0]
-        partition.index = asked.partitions[0].partition
+        partition.index = requested.partitions[0].partition
         # As Apache Kafka does: only a response about the metadata partition names the leader.
         partition.current_leader = snapshot_api.LeaderIdAndEpoch()
         return response

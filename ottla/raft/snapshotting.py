@@ -19,7 +19,7 @@ class SnapshotSchedule:
         self._member = member
         self.end_offset = 0
         self._bytes = 0
-        self._from_ms = 0
+        self._budget_start_ms = 0
         #: The high watermark has advanced since a snapshot was last considered.
         self._has_moved = False
         #: A snapshot is being written.
@@ -32,7 +32,7 @@ class SnapshotSchedule:
             # The content of a snapshot is committed.
             self._member.high_watermark = event.snapshot_end_offset
         self._bytes = event.bytes_since_snapshot
-        self._from_ms = self._member.now_ms
+        self._budget_start_ms = self._member.now_ms
 
     def appended(self, size: int) -> None:
         self._bytes += size
@@ -52,7 +52,7 @@ class SnapshotSchedule:
         of a commit before its own log is durable.
         """
         member, settings = self._member, self._member.settings
-        age_ms = member.now_ms - self._from_ms
+        age_ms = member.now_ms - self._budget_start_ms
         is_due = self._bytes >= settings.snapshot_bytes or age_ms >= settings.snapshot_interval_ms
         if not is_due or not self._has_moved or self._is_writing:
             self._has_moved = self._has_moved and is_due
@@ -66,7 +66,7 @@ class SnapshotSchedule:
         """The snapshot was written up to `end_offset`, or failed if that is UNKNOWN."""
         self._is_writing = False
         self._bytes = 0
-        self._from_ms = self._member.now_ms
+        self._budget_start_ms = self._member.now_ms
         if end_offset != UNKNOWN:
             self.end_offset = max(self.end_offset, end_offset)
             self._member.voters.forget(end_offset - 1)
@@ -75,6 +75,6 @@ class SnapshotSchedule:
     def installed(self, end_offset: int) -> None:
         """A snapshot of the leader was installed; everything in it is committed."""
         self._bytes = 0
-        self._from_ms = self._member.now_ms
+        self._budget_start_ms = self._member.now_ms
         self.end_offset = end_offset
         self._member.high_watermark = max(self._member.high_watermark, end_offset)

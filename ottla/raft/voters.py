@@ -84,14 +84,14 @@ class VoterHistory:
 
 def changes_in(batches: Buffer) -> tuple[tuple[int, Any], ...]:
     """Return (offset, message) of the control records in these complete batches that change the voters."""
-    found = []
+    changes = []
     for batch in read(batches):
         if batch.header.is_control:
             for record in batch.records():
                 _, message = parse(record.key or b"", record.value or b"")
                 if isinstance(message, KRaftVersionRecord | VotersRecord):
-                    found.append((record.offset, message))
-    return tuple(found)
+                    changes.append((record.offset, message))
+    return tuple(changes)
 
 
 def find_voter(membership: Membership, key: Voter) -> VoterNode | None:

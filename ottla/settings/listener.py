@@ -42,15 +42,15 @@ class VoterAddress(NamedTuple):
 def parse_protocol_map(text: str, *, given: bool, names: Sequence[str], controllers: Sequence[str]) -> dict[str, str]:
     """Parse listener name -> protocol. `names` are the listeners in use; `given` is whether the file has a map."""
     key = "listener.security.protocol.map"
-    found: dict[str, str] = {}
-    for entry in filter(None, (each.strip() for each in text.split(","))):
+    protocols: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
         name, colon, protocol = entry.rpartition(":")
         if not colon or not name or protocol.strip().upper() not in PROTOCOLS:
             raise OttlaError(f"{key}: {entry!r} is not NAME:PROTOCOL; the protocols are {', '.join(PROTOCOLS)}")
-        found[name.strip().upper()] = protocol.strip().upper()
+        protocols[name.strip().upper()] = protocol.strip().upper()
     if not given and not any(name.upper() in PROTOCOLS[1:] for name in (*names, *controllers)):
-        found.update((name.upper(), "PLAINTEXT") for name in controllers)
-    return found
+        protocols.update((name.upper(), "PLAINTEXT") for name in controllers)
+    return protocols
 
 
 def listener_names(entries: Iterable[str]) -> list[str]:
@@ -62,14 +62,14 @@ def parse_listeners(
     key: str, entries: Sequence[str], protocols: Mapping[str, str], *, distinct_ports: bool
 ) -> tuple[Listener, ...]:
     """Parse listeners. Raise OttlaError with `key` and the invalid entry."""
-    found = tuple(_parse(key, entry, protocols) for entry in entries)
-    names = [each.name for each in found]
+    listeners = tuple(_parse(key, entry, protocols) for entry in entries)
+    names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:
             raise OttlaError(f"{key}: two listeners are called {name}; give each a unique name")
     if distinct_ports:
-        _check_ports(key, found)
-    return found
+        _check_ports(key, listeners)
+    return listeners
 
 
 def _parse(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
@@ -89,24 +89,24 @@ def _parse(key: str, entry: str, protocols: Mapping[str, str]) -> Listener:
 
 def _check_ports(key: str, listeners: Sequence[Listener]) -> None:
     taken: dict[tuple[int, str], Listener] = {}
-    for each in listeners:
-        if not each.port:
+    for listener in listeners:
+        if not listener.port:
             continue
         # A port may be used for IPv4 and IPv6, each with its own address.
-        kind = "6" if ":" in each.host else "4" if re.fullmatch(r"[0-9.]+", each.host) else "all"
+        kind = "6" if ":" in listener.host else "4" if re.fullmatch(r"[0-9.]+", listener.host) else "all"
         for other in ("all",) if kind != "all" else ("4", "6"):
-            if (each.port, other) in taken:
-                raise OttlaError(f"{key}: {taken[each.port, other]} and {each} share port {each.port}")
-        if (each.port, kind) in taken:
-            raise OttlaError(f"{key}: {taken[each.port, kind]} and {each} share port {each.port}")
-        taken[each.port, kind] = each
+            if (listener.port, other) in taken:
+                raise OttlaError(f"{key}: {taken[listener.port, other]} and {listener} share port {listener.port}")
+        if (listener.port, kind) in taken:
+            raise OttlaError(f"{key}: {taken[listener.port, kind]} and {listener} share port {listener.port}")
+        taken[listener.port, kind] = listener
 
 
 def parse_voters(entries: Iterable[str]) -> tuple[VoterAddress, ...]:
     """Parse the static quorum of `controller.quorum.voters`, whose form was checked before."""
-    found = []
+    voters = []
     for entry in entries:
         identity, _, address = entry.rpartition("@")
         host, _, port = address.rpartition(":")
-        found.append(VoterAddress(int(identity), host.strip("[]"), int(port)))
-    return tuple(found)
+        voters.append(VoterAddress(int(identity), host.strip("[]"), int(port)))
+    return tuple(voters)

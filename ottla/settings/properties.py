@@ -20,7 +20,7 @@ _KEY_END = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
 
 def read(text: str) -> dict[str, str]:
     """Parse the keys and values of a file. Raise OttlaError for an escape that Java rejects."""
-    found: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for number, line in _logical_lines(text):
         match = _KEY_END.match(line)
         assert match is not None
@@ -28,8 +28,8 @@ def read(text: str) -> dict[str, str]:
         rest = line[len(key) :].lstrip(_BLANK)
         if rest[:1] in ("=", ":"):
             rest = rest[1:].lstrip(_BLANK)
-        found[_plain(key, number)] = _plain(rest, number)
-    return found
+        settings[_plain(key, number)] = _plain(rest, number)
+    return settings
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -78,8 +78,9 @@ def write(settings: Mapping[str, str], comment: str = "") -> str:
 def _escaped(text: str, *, key: bool) -> str:
     marks = " =:#!" if key else ""
     out = "".join(
-        _WRITTEN.get(each) or (f"\\{each}" if each in marks else each if " " <= each <= "~" else _unicode(each))
-        for each in text
+        _WRITTEN.get(character)
+        or (f"\\{character}" if character in marks else character if " " <= character <= "~" else _unicode(character))
+        for character in text
     )
     return "\\" + out if out.startswith(" ") else out
 

@@ -59,30 +59,39 @@ def table(*head: str, rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _section(title: str, scope: str, applies: str, *kinds: type[Settings]) -> list[str]:
-    found = sorted((one.name, one) for kind in kinds for one in kind.declared().values())
-    rows = [_row(one, scope, modes=applies == "changes") for _, one in found]
+    declared = sorted((setting.name, setting) for kind in kinds for setting in kind.declared().values())
+    rows = [_row(setting, scope, modes=applies == "changes") for _, setting in declared]
     head = ("setting", "type", "default", "values", applies, "since", "here", "meaning")
     return [f"## {title}", "", *table(*head, rows=rows), ""]
 
 
-def _row(one: Setting[Any], scope: str, *, modes: bool) -> tuple[str, ...]:
-    applies = f"`{one.broker}`" if one.broker else one.mode if modes else "its default"
-    kind = one.type.name.lower()
-    return (f"`{one.name}`", kind, _default(one), one.takes, applies, since(scope, one.name), _here(one), one.doc)
+def _row(setting: Setting[Any], scope: str, *, modes: bool) -> tuple[str, ...]:
+    applies = f"`{setting.broker}`" if setting.broker else setting.mode if modes else "its default"
+    kind = setting.type.name.lower()
+    return (
+        f"`{setting.name}`",
+        kind,
+        _default(setting),
+        setting.takes,
+        applies,
+        since(scope, setting.name),
+        _here(setting),
+        setting.doc,
+    )
 
 
-def _default(one: Setting[Any]) -> str:
-    if one.default is REQUIRED:
+def _default(setting: Setting[Any]) -> str:
+    if setting.default is REQUIRED:
         return "required"
-    if one.derived:
+    if setting.derived:
         return "computed"
-    text = one.default_text
+    text = setting.default_text
     if text is None:
         return ""
-    return f"`{text}`" if text else "empty list" if one.type is ConfigType.LIST else "empty"
+    return f"`{text}`" if text else "empty list" if setting.type is ConfigType.LIST else "empty"
 
 
-def _here(one: Setting[Any]) -> str:
-    if one.name in STOPS and not one.broker:
-        return f"refused: {STOPS[one.name]}"
-    return one.differs if one.served else "no effect"
+def _here(setting: Setting[Any]) -> str:
+    if setting.name in STOPS and not setting.broker:
+        return f"refused: {STOPS[setting.name]}"
+    return setting.differs if setting.served else "no effect"

@@ -380,9 +380,9 @@ class Settings:
         """Return all sources with a value, the one in effect first; empty if there is no value."""
         setting = self.declared()[name]
         layers = [layer for layer in self._layers if name in layer.texts]
-        found = [Synonym(name, None if setting.sensitive else layer.texts[name], layer.source) for layer in layers]
+        sources = [Synonym(name, None if setting.sensitive else layer.texts[name], layer.source) for layer in layers]
         default = setting.default_text
-        return found if default is None else [*found, Synonym(name, default, SettingSource.DEFAULT)]
+        return sources if default is None else [*sources, Synonym(name, default, SettingSource.DEFAULT)]
 
     def given(self, name: str) -> bool:
         """Return True if the setting was set, False if it has its default."""
@@ -409,8 +409,8 @@ class Settings:
 
 def _collect(cls: type[Settings]) -> Mapping[str, Setting[Any]]:
     values = (value for base in reversed(cls.__mro__) for value in vars(base).values())
-    found = {value.name: value for value in values if isinstance(value, Setting)}
-    return {name: found[name] for name in sorted(found)}
+    declared = {value.name: value for value in values if isinstance(value, Setting)}
+    return {name: declared[name] for name in sorted(declared)}
 
 
 def refusal(setting: Setting[Any], value: str | None) -> str:
@@ -432,4 +432,4 @@ def _split(text: str) -> tuple[str, ...]:
     if not rest:
         return (text,)
     *middle, last = rest
-    return (first.rstrip(_SPACE), *(each.strip(_SPACE) for each in middle), last.lstrip(_SPACE))
+    return (first.rstrip(_SPACE), *(part.strip(_SPACE) for part in middle), last.lstrip(_SPACE))

@@ -30,10 +30,10 @@ class SettingsView:
             cls._prefix = prefix
         for name, value in list(vars(cls).items()):
             if value is AS_DECLARED:
-                declaration = next(each for each in of if hasattr(each, prefix + name))
+                declaration = next(declaring for declaring in of if hasattr(declaring, prefix + name))
                 setattr(cls, name, getattr(declaration, prefix + name).default)
 
     @classmethod
     def of(cls: type[V], server: Any) -> V:
         """Return the values in effect from an object with all server settings."""
-        return cls(**{each.name: getattr(server, cls._prefix + each.name) for each in fields(cls)})  # type: ignore[arg-type]
+        return cls(**{field.name: getattr(server, cls._prefix + field.name) for field in fields(cls)})  # type: ignore[arg-type]

@@ -190,9 +190,9 @@ def check(data: Buffer, position: int = 0) -> BatchHeader:
     end = position + header.size
     if header.size < HEADER_BYTES or end > len(data):
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {header.size} bytes with {len(data) - position} left")
-    found = crc32c(memoryview(data)[position + CRC_START : end])
-    if found != header.crc:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC is {header.crc}, its bytes give {found}")
+    actual = crc32c(memoryview(data)[position + CRC_START : end])
+    if actual != header.crc:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC is {header.crc}, its bytes give {actual}")
     return header
 
 
@@ -340,14 +340,14 @@ def _decode_headers(body: bytes, position: int) -> tuple[list[Header], int]:
     # A header has at least two bytes: an impossible count is rejected before anything is allocated for it.
     if count < 0 or count > (len(body) - position) // 2:
         raise ValueError(f"{count} headers in {len(body) - position} bytes")
-    found: list[Header] = []
+    headers: list[Header] = []
     for _ in range(count):
         key, position = _decode_bytes(body, position)
         if key is None:
             raise ValueError("a header without a key")
         value, position = _decode_bytes(body, position)
-        found.append((key.decode(), value))
-    return found, position
+        headers.append((key.decode(), value))
+    return headers, position
 
 
 def _encode_record(

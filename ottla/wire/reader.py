@@ -62,15 +62,15 @@ def unknown_tags(data: Any, count: int, position: int, end: int) -> tuple[dict[i
         count, position = varint_rest(data, count, position)
     if count * 2 > end - position:
         raise Malformed(f"{count} tagged fields in {end - position} bytes")
-    found: dict[int, bytes] = {}
+    fields: dict[int, bytes] = {}
     for _ in range(count):
         tag, position = _varint(data, position)
         size, position = _varint(data, position)
         if size > end - position:
             raise Malformed(f"tagged field {tag} has {size} bytes, {end - position} are left")
-        found[tag] = bytes(data[position : position + size])
+        fields[tag] = bytes(data[position : position + size])
         position += size
-    return found, position
+    return fields, position
 
 
 def _varint(data: Any, position: int) -> tuple[int, int]:
@@ -229,7 +229,7 @@ class _Reader:
 
     def elements(self, field: WireField, target: str, n: str) -> None:
         source = self.source
-        add, each = source.fresh("add"), source.fresh("e")
+        add, element = source.fresh("add"), source.fresh("e")
         items = source.fresh("items")
         source.add(f"{items} = {target} = []", f"{add} = {items}.append", f"for _ in range({n}):")
         source.indent += 1
@@ -238,14 +238,14 @@ class _Reader:
             source.add("k += 1", f"if not k % {ELEMENTS_A_STEP}:", "    yield")
             source.add(f"    if k > {ELEMENTS_MAX}:", "        raise refuse(f'{k} elements are too many', p)")
         if field.struct is not None:
-            source.add(f"{each} = new({source.constant('C', field.struct)})", f"{add}({each})")
-            self.struct(field.struct, each)
+            source.add(f"{element} = new({source.constant('C', field.struct)})", f"{add}({element})")
+            self.struct(field.struct, element)
         else:
             length = self.length(True, self.flexible)
             self.present(length, self.flexible, f"an element of.{field.name}", False)
             source.add(f"q = p + {length}")
-            self.text(each)
-            source.add(f"{add}({each})", "p = q")
+            self.text(element)
+            source.add(f"{add}({element})", "p = q")
         source.indent -= 1
 
     def nested(self, cls: type, target: str, nullable: bool, *, tagged: bool) -> None:
@@ -284,9 +284,12 @@ class _Reader:
         source.add(f"if {n} > 127:", f"    {n}, p = varint_rest(data, {n}, p)")
         source.add(f"if {n} * 2 > end - p:", f"    raise refuse(f'{{{n}}} tagged fields', p)", f"for _ in range({n}):")
         source.indent += 1
-        for each in (tag, size):
+        for number in (tag, size):
             source.add(
-                f"{each} = data[p]", "p += 1", f"if {each} > 127:", f"    {each}, p = varint_rest(data, {each}, p)"
+                f"{number} = data[p]",
+                "p += 1",
+                f"if {number} > 127:",
+                f"    {number}, p = varint_rest(data, {number}, p)",
             )
         source.add(
             f"{stop} = p + {size}", f"if {stop} > end:", f"    raise refuse(f'tagged field {{{tag}}} ends', end)"

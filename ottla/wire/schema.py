@@ -100,7 +100,7 @@ class WireField:
     def shared_default(self) -> Any:
         """The struct that all messages share as this field's default; None if the default is of another kind."""
         cls = self.factory
-        if self.tag < 0 or cls in (None, list) or any(each.factory is not None for each in fields(cls)):
+        if self.tag < 0 or cls in (None, list) or any(field.factory is not None for field in fields(cls)):
             return None
         return _shared(cls)
 
@@ -193,8 +193,8 @@ def _shared(cls: Any) -> Any:
 
 def schema(cls: type) -> Schema:
     """Return the declaration of a wire class with resolved types."""
-    found: Schema = cls.__wire__.resolved()  # type: ignore[attr-defined]
-    return found
+    declaration: Schema = cls.__wire__.resolved()  # type: ignore[attr-defined]
+    return declaration
 
 
 def fields(cls: type) -> list[WireField]:

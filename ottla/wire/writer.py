@@ -200,20 +200,20 @@ class _Writer:
             source.add(f"if len({x}) < {RUN_LAYOUTS}:", f"    {self.out}({few}[len({x})].pack(*{x}))")
             source.add("else:", f"    {self.out}(pack(f'>{{len({x})}}{code}', *{x}))")
         else:
-            each = source.fresh("e")
-            source.add(f"for {each} in {x}:")
+            element = source.fresh("e")
+            source.add(f"for {element} in {x}:")
             source.indent += 1
             if self.steps and self.out == "add":
                 source.add("k += 1", f"if not k % {ELEMENTS_A_STEP}:", "    parts.append(join(out))", "    out.clear()")
                 source.add("    yield")
             if field.struct is not None:
-                self.struct(field.struct, each)
+                self.struct(field.struct, element)
                 self.flush()
                 if not fields(field.struct) and not self.flexible:
                     source.add("pass")
             else:
-                source.add(f"{each} = {each}.encode()")
-                self.counted(each, self.flexible, True)
+                source.add(f"{element} = {element}.encode()")
+                self.counted(element, self.flexible, True)
             source.indent -= 1
         source.indent -= nullable
 
@@ -241,8 +241,8 @@ class _Writer:
         if not tagged:
             source.add(f"{self.out}(tag_section([], {unknown}) if {unknown} else b'\\0')")
             return
-        found = source.fresh("tags")
-        source.add(f"{found} = None")
+        pairs = source.fresh("tags")
+        source.add(f"{pairs} = None")
         outer = self.out
         for field in tagged:
             value = source.fresh("v")
@@ -253,11 +253,11 @@ class _Writer:
             source.add(f"{body} = []", f"{self.out} = {body}.append")
             self.field(field, value, tagged=True)
             self.flush()
-            source.add(f"if {found} is None:", f"    {found} = []", f"{found}.append(({field.tag}, join({body})))")
+            source.add(f"if {pairs} is None:", f"    {pairs} = []", f"{pairs}.append(({field.tag}, join({body})))")
             source.indent -= 1
         self.out = outer
-        source.add(f"if {found} is None and not {unknown}:", f"    {outer}(b'\\0')")
-        source.add("else:", f"    {outer}(tag_section({found} or [], {unknown}))")
+        source.add(f"if {pairs} is None and not {unknown}:", f"    {outer}(b'\\0')")
+        source.add("else:", f"    {outer}(tag_section({pairs} or [], {unknown}))")
 
 
 def differs(source: SchemaSource, field: WireField, value: str) -> str:
@@ -265,8 +265,10 @@ def differs(source: SchemaSource, field: WireField, value: str) -> str:
     if field.factory is list:
         return f"{value} or {value} is None"
     if field.factory is not None:
-        inner = [differs(source, each, f"{value}.{each.name}") for each in fields(field.factory)]
-        other = " or ".join([f"{value} is None", *(f"({each})" for each in inner), f"{value}.unknown_tagged_fields"])
+        inner = [differs(source, inner_field, f"{value}.{inner_field.name}") for inner_field in fields(field.factory)]
+        other = " or ".join(
+            [f"{value} is None", *(f"({inner_field})" for inner_field in inner), f"{value}.unknown_tagged_fields"]
+        )
         shared = field.shared_default
         return other if shared is None else f"{value} is not {source.constant('D', shared)} and ({other})"
     if field.default is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ottla.broker.guard.authorizer import Authorizer
 from ottla.kernel.ids import Uuid
-from ottla.metadata.delta import Fold
+from ottla.metadata.delta import MetadataReplayer
 from ottla.metadata.image import Image
 from ottla.security.acl import AclOperation, AclResource
 from ottla.wire.record.security import AccessControlEntryRecord, RemoveAccessControlEntryRecord
@@ -30,7 +30,7 @@ def test_rules_follow_the_metadata_also_one_that_is_written_again_under_its_id()
         return RemoveAccessControlEntryRecord(id=Uuid(bytes(15) + bytes([number])))
 
     authorizer = Authorizer(SimpleNamespace(plain_text=lambda _: None))  # type: ignore[arg-type]
-    fold = Fold(Image.empty())
+    fold = MetadataReplayer(Image.empty())
     offset = 0
 
     def may(*records: Any) -> set[str]:

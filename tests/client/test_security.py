@@ -181,7 +181,10 @@ def test_what_a_broker_answers_becomes_an_error_that_says_what_to_do() -> None:
         ({"security_protocol": "SSL", "ssl_truststore_type": "JKS"}, r"needs ssl\.truststore\.location"),
         ({"security_protocol": "SSL", "ssl_truststore_type": "BKS"}, "one of PEM, PKCS12, JKS"),
         ({"security_protocol": "SSL", "ssl_keystore_password": "x", "ssl_keystore_location": "y"}, "no effect with"),
-        ({"security_protocol": "SSL", "ssl_ca_location": "a", "ssl_truststore_location": "b"}, "are alternatives: remove one"),
+        (
+            {"security_protocol": "SSL", "ssl_ca_location": "a", "ssl_truststore_location": "b"},
+            "are alternatives: remove one",
+        ),
         ({"security_protocol": "SSL", "ssl_keystore_key": "a"}, "must be set together"),
         ({"security_protocol": "SSL", "ssl_truststore_locatoin": "a"}, r"did you mean ssl\.truststore\.location"),
         ({"security_protocol": "SSL", "ssl_enabled_protocols": "TLSv1.1"}, "some of TLSv1.2"),

@@ -9,7 +9,7 @@ from ottla.controller.activation import activation_records
 from ottla.controller.broker import register_broker, unfence
 from ottla.controller.controller import NEWEST, Controller
 from ottla.kernel.ids import Uuid
-from ottla.metadata.delta import Fold
+from ottla.metadata.delta import MetadataReplayer
 from ottla.metadata.feature import SUPPORTED, feature_records
 from ottla.metadata.image import Image
 from ottla.metadata.index import PartitionIndex
@@ -65,7 +65,7 @@ class Cluster:
         self.settings = server_settings(**settings)
         self.now_ms = 1_000
         self.controller = Controller(self.settings, Random(7), CLUSTER_ID)
-        self.fold = Fold(Image.empty())
+        self.fold = MetadataReplayer(Image.empty())
         self.index = PartitionIndex(self.image)
         self.log: list[Any] = []
         bootstrap = feature_records(features) if features else []

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.controller.activation import activation_records
 from ottla.kernel.ids import Uuid
-from ottla.metadata.delta import Fold
+from ottla.metadata.delta import MetadataReplayer
 from ottla.metadata.feature import METADATA_VERSION_LATEST, TRANSACTIONS_FROM, feature_records, new_cluster_levels
 from ottla.metadata.image import Image
 from ottla.wire.record.metadata import (
@@ -22,7 +22,7 @@ class Log:
 
     def __init__(self) -> None:
         self.records: list[Any] = []
-        self.fold = Fold(Image.empty())
+        self.fold = MetadataReplayer(Image.empty())
 
     def append(self, records: list[Any]) -> None:
         for record in records:

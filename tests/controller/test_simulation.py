@@ -13,7 +13,7 @@ import pytest
 
 from ottla.controller.topic_rules import may_be_unclean, min_isr
 from ottla.kernel.error import KafkaError
-from ottla.metadata.delta import Fold
+from ottla.metadata.delta import MetadataReplayer
 from ottla.metadata.image import NO_LEADER, TOPIC, Image, PartitionImage
 from ottla.metadata.snapshot import snapshot_records
 from ottla.wire.api import alter_partition_reassignments as reassign
@@ -258,12 +258,12 @@ _LEVELS: list[dict[str, int] | None] = [None, {"metadata.version": 21}, {"metada
 def test_no_clean_leader_lacks_a_committed_record(seed: int, features: dict[str, int] | None) -> None:
     simulation = Simulation(seed, features)
     simulation.play()
-    replayed = Fold(Image.empty())
+    replayed = MetadataReplayer(Image.empty())
     for offset, record in enumerate(simulation.log):
         replayed.replay(record, offset, 1, 0)
     image = replayed.publish(len(simulation.log) - 1, 1, 0)
     assert image == simulation.image
-    snapshot = Fold(Image.empty())
+    snapshot = MetadataReplayer(Image.empty())
     for record in snapshot_records(image):
         snapshot.replay(record, 0, 1, 0)
     assert without_place(snapshot.publish(0, 1, 0)) == without_place(image)

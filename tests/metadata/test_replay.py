@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.controller.broker import register_broker, unfence
 from ottla.kernel.ids import Uuid
-from ottla.metadata.delta import Delta, Fold
+from ottla.metadata.delta import Delta, MetadataReplayer
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM
 from ottla.metadata.image import BROKER, TOPIC, Image
 from ottla.metadata.record_version import record_version
@@ -29,7 +29,7 @@ GOLDEN = Path(__file__).parent.parent / "golden" / "log" / "__cluster_metadata-0
 
 
 def replayed(records: list[Any], start: Image | None = None) -> Image:
-    fold = Fold(start or Image.empty())
+    fold = MetadataReplayer(start or Image.empty())
     for offset, each in enumerate(records):
         fold.replay(each, offset, 1, 0)
     return fold.publish(len(records) - 1, 1, 0)

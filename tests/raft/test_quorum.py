@@ -240,7 +240,7 @@ def test_a_leader_that_is_not_asked_to_is_silent() -> None:
 def test_a_request_is_for_the_voter_that_it_names_by_id_and_directory() -> None:
     scene = Scene()
     other = Uuid(b"o" * 16)
-    electing = scene.quorum._others.electing
+    electing = scene.quorum._peer_protocol.electing
     assert [
         electing._is_me(voter_id, directory)
         for voter_id, directory in (

@@ -126,7 +126,7 @@ class ControllerDriver:
         now_ms = self._clock.monotonic_ms()
         own = self._raft.images.appended.brokers.get(self._settings.node_id)
         if own is not None:
-            self._controller.heard(own, now_ms)
+            self._controller.note_contact(own, now_ms)
         self._controller.wall_ms = self._clock.now_ms()
         while (deadline_ms := self.deadline_ms()) is not None and deadline_ms <= now_ms:
             decision = self._controller.time_passed(self._raft.images.appended, now_ms)

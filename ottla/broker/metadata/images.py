@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from ottla.broker.metadata.loader import LoadedMetadata, replay
 from ottla.log.log import Log
-from ottla.metadata.delta import Fold
+from ottla.metadata.delta import MetadataReplayer
 from ottla.metadata.image import Image
 
 Subscriber = Callable[[Image, Image], None]
@@ -26,7 +26,7 @@ class Images:
 
     def __init__(self) -> None:
         self._log: Log
-        self._fold = Fold(Image.empty())
+        self._fold = MetadataReplayer(Image.empty())
         self.committed = Image.empty()
         #: The log is committed up to here; `committed` may be older while a metadata transaction is open.
         self._committed_end = 0
@@ -79,7 +79,7 @@ class Images:
     def install(self, image: Image, end_offset: int) -> None:
         """Apply a snapshot that replaces the log and everything before it."""
         self._uncommitted.clear()
-        self._fold, self._committed_end = Fold(image), end_offset
+        self._fold, self._committed_end = MetadataReplayer(image), end_offset
         old, self.committed = self.committed, image
         self._publish(old, image)
 
@@ -105,7 +105,7 @@ class Images:
 
     def _refold(self, ends: list[int]) -> None:
         """Replay the log from the committed image on, with a step at each of these end offsets."""
-        self._fold = Fold(self.committed)
+        self._fold = MetadataReplayer(self.committed)
         self._uncommitted.clear()
         offset = self.committed.offset + 1
         for end_offset in ends:

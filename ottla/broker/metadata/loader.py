@@ -16,7 +16,7 @@ from ottla.kernel.error import OttlaError
 from ottla.kernel.frozen import mutable
 from ottla.log.checkpoint import CorruptCheckpoint
 from ottla.log.log import Log, LogSettings
-from ottla.metadata.delta import Fold
+from ottla.metadata.delta import MetadataReplayer
 from ottla.metadata.image import Image
 from ottla.raft.checkpoint import Checkpoint, SnapshotId
 from ottla.raft.voters import VoterHistory
@@ -44,7 +44,7 @@ class LoadedMetadata:
 
     log: Log
     #: The replayed metadata.
-    fold: Fold
+    fold: MetadataReplayer
     #: The snapshot's metadata, and the offset at which the snapshot ends.
     snapshot: Image
     snapshot_end_offset: int
@@ -62,7 +62,7 @@ def load(files: MetadataFiles, settings: LogSettings, now_ms: int, voters: Voter
         snapshot_end_offset = newest[0].end_offset
         voters.restart(snapshot_end_offset, newest[1].membership)
         snapshot = image_of(newest[1], newest[0])
-    fold = Fold(snapshot)
+    fold = MetadataReplayer(snapshot)
     try:
         log = files.open_log(settings, now_ms, snapshot_end_offset)
     except CorruptCheckpoint as error:
@@ -83,7 +83,7 @@ def load(files: MetadataFiles, settings: LogSettings, now_ms: int, voters: Voter
 
 def image_of(found: Checkpoint, snapshot: SnapshotId) -> Image:
     """The metadata in a snapshot."""
-    fold = Fold(Image.empty())
+    fold = MetadataReplayer(Image.empty())
     for value in found.values:
         fold.replay(_parsed(value, snapshot.end_offset), snapshot.end_offset, snapshot.epoch, -1)
     return fold.publish(snapshot.end_offset - 1, snapshot.epoch, found.last_contained_log_timestamp)
@@ -98,7 +98,7 @@ def check_servable(image: Image, supported: Mapping[str, tuple[int, int]]) -> No
 
 
 def replay(
-    fold: Fold,
+    fold: MetadataReplayer,
     log: Log,
     offset: int,
     end_offset: int,

@@ -89,10 +89,10 @@ class Automaton:
                 return False
             states, before = following, character
         ends = (states, before)
-        found = self._ends.get(ends)
-        if found is None:
-            found = self._ends[ends] = self.accept in self._closure(states, before, "")
-        return found
+        is_match = self._ends.get(ends)
+        if is_match is None:
+            is_match = self._ends[ends] = self.accept in self._closure(states, before, "")
+        return is_match
 
     def ways(self, state: int, text: str, at: int) -> Iterator[tuple[int, int]]:
         """Yield the transitions of a state at a position: (state, position), the preferred one last."""
@@ -100,17 +100,17 @@ class Automaton:
         for edge in reversed(self._edges[state]):
             if _holds(edge.condition, before, after):
                 yield edge.target, at
-        takes = self._takes[state]
-        if takes is not None and after and after in takes[0]:
-            yield takes[1], at + 1
+        transition = self._takes[state]
+        if transition is not None and after and after in transition[0]:
+            yield transition[1], at + 1
 
     def _take(self, states: frozenset[int], before: str, character: str) -> frozenset[int]:
-        found = set()
+        targets = set()
         for state in self._closure(states, before, character):
-            takes = self._takes[state]
-            if takes is not None and character in takes[0]:
-                found.add(takes[1])
-        return frozenset(found)
+            transition = self._takes[state]
+            if transition is not None and character in transition[0]:
+                targets.add(transition[1])
+        return frozenset(targets)
 
     def _closure(self, states: Iterable[int], before: str, after: str) -> set[int]:
         """Return the states reachable without a character, between these two characters."""

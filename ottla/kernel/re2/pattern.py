@@ -259,15 +259,15 @@ class Parser:
         if not self.fold_case:
             return characters
         if self.captures:
-            ascii_letters = [one for one in characters if one.isascii()]
+            ascii_letters = [character for character in characters if character.isascii()]
             return characters.union(map(str.lower, ascii_letters), map(str.upper, ascii_letters))
-        found = {form for one in characters for form in (one.lower(), one.upper()) if len(form) == 1}
+        cased = {form for character in characters for form in (character.lower(), character.upper()) if len(form) == 1}
         if self.others:
             # Some letters have a third form: the Greek final sigma, the kelvin and angstrom signs.
-            folded = {one.casefold() for one in characters}
-            found.update(one for one in self.others if one.casefold() in folded)
-            found.update(chr(code) for code in range(128) if any(chr(code) == each for each in folded))
-        return frozenset(found)
+            folded = {character.casefold() for character in characters}
+            cased.update(character for character in self.others if character.casefold() in folded)
+            cased.update(chr(code) for code in range(128) if any(chr(code) == character for character in folded))
+        return frozenset(cased)
 
     def _group(self) -> _Piece | None:
         flags, begin, name, captures = self._state(), self.at, "", True
@@ -327,14 +327,16 @@ class Parser:
             # Escape each character by itself, so that a following quantifier applies only to the last.
             start = self.at - 2
             quoted, _, rest = self.text[self.at :].partition("\\E")
-            escaped = "".join(one if one in WORD or not one.isascii() else f"\\{one}" for one in quoted)
+            escaped = "".join(
+                character if character in WORD or not character.isascii() else f"\\{character}" for character in quoted
+            )
             self.text, self.at = self.text[:start] + escaped + rest, start
             return None
         for letter, condition in (("A", "^"), ("z", "$"), ("b", "b"), ("B", "B")):
             if self._eat(letter):
                 return self._assertion(condition)
-        found = self._escaped()
-        return self.automaton.taking(self._cased(found) if len(found) == 1 else found)
+        characters = self._escaped()
+        return self.automaton.taking(self._cased(characters) if len(characters) == 1 else characters)
 
     def _escaped(self) -> frozenset[str]:
         """Return the characters of an escape, inside or outside a class."""
@@ -380,19 +382,19 @@ class Parser:
             negated, name = not negated, name[1:]
         if name not in CLASSES:
             raise InvalidExpression(f"invalid character class range: \\p{{{name}}}")
-        found = self._cased(CLASSES[name] | others_of(name, self.others))
-        return self.every - found if negated else found
+        characters = self._cased(CLASSES[name] | others_of(name, self.others))
+        return self.every - characters if negated else characters
 
     # -- classes
 
     def _class(self) -> frozenset[str]:
         negated = self._eat("^")
-        found: set[str] = set()
+        members: set[str] = set()
         first = True
         while first or not self._eat("]"):
             first = False
             if self._eat("[:"):
-                found |= self._posix()
+                members |= self._posix()
                 continue
             low = self._class_item()
             if len(low) == 1 and self._peek() == "-" and self.text[self.at + 1 : self.at + 2] not in ("]", ""):
@@ -400,11 +402,11 @@ class Parser:
                 high = self._class_item()
                 if len(high) != 1 or min(high) < min(low):
                     raise InvalidExpression("invalid character class range")
-                first_one, last_one = min(low), min(high)
-                low = frozenset(one for one in self.every if first_one <= one <= last_one)
-            found |= low
+                first_character, last_character = min(low), min(high)
+                low = frozenset(character for character in self.every if first_character <= character <= last_character)
+            members |= low
         # Fold case before negating the class: (?i)[^a] matches neither form.
-        every = self._cased(frozenset(found))
+        every = self._cased(frozenset(members))
         return self.every - every if negated else every
 
     def _class_item(self) -> frozenset[str]:

@@ -65,12 +65,12 @@ class Search:
         InvalidExpression if that takes too much work.
         """
         walk = _Walk(name, *self._for(name))
-        parts, at, last, found = [], 0, 0, 0
-        while at <= len(name) and (not count or found < count):
+        parts, at, last, matches = [], 0, 0, 0
+        while at <= len(name) and (not count or matches < count):
             match = walk.find(at, whole=False)
             if match is None:
                 break
-            found += 1
+            matches += 1
             parts += [name[last : match.start], make(match)]
             last = match.end
             at = match.end + (match.end == match.start)

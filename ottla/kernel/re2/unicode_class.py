@@ -59,8 +59,8 @@ def others_of(class_name: str, characters: frozenset[str]) -> frozenset[str]:
     if class_name == "Any" or not characters:
         return characters
     if class_name in _CATEGORIES or len(class_name) == 1:
-        return frozenset(each for each in characters if category(each).startswith(class_name))
+        return frozenset(character for character in characters if category(character).startswith(class_name))
     if class_name == "Common":
-        return frozenset(each for each in characters if category(each)[0] not in "LM")
+        return frozenset(character for character in characters if category(character)[0] not in "LM")
     begins = {"Han": "CJK "}.get(class_name, f"{class_name.upper().replace('_', ' ')} ")
-    return frozenset(each for each in characters if name(each, "").startswith(begins))
+    return frozenset(character for character in characters if name(character, "").startswith(begins))

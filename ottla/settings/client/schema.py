@@ -80,12 +80,12 @@ class DeclaredSettings:
     given: Mapping[str, object] = {}
 
     def __init_subclass__(cls) -> None:
-        found = dict(cls.declared)
+        declared = dict(cls.declared)
         for value in list(vars(cls).values()):
             if isinstance(value, ClientSetting):
-                found[value.attribute] = value
+                declared[value.attribute] = value
                 delattr(cls, value.attribute)
-        cls.declared = found
+        cls.declared = declared
 
     @classmethod
     def read(cls: type[S], given: Given, keywords: Mapping[str, object]) -> S:
@@ -99,13 +99,13 @@ class DeclaredSettings:
                     raise TypeError(f"a setting's name is a str, not {type(name).__name__}: {name!r}")
                 merged[name.replace(".", "_")] = value
         elif given is not None:
-            takes = "host:port, a list of these, or a mapping of settings"
-            raise TypeError(f"a client takes {takes}, not {type(given).__name__}: {given!r}")
+            expected = "host:port, a list of these, or a mapping of settings"
+            raise TypeError(f"a client takes {expected}, not {type(given).__name__}: {given!r}")
         merged.update((name.replace(".", "_"), value) for name, value in keywords.items())
         settings = cls()
         object.__setattr__(settings, "given", merged)
-        for attribute, one in cls.declared.items():
-            object.__setattr__(settings, attribute, one.default)
+        for attribute, setting in cls.declared.items():
+            object.__setattr__(settings, attribute, setting.default)
         for attribute, value in merged.items():
             declared = cls.declared.get(attribute)
             if declared is None:
@@ -113,8 +113,8 @@ class DeclaredSettings:
             try:
                 object.__setattr__(settings, attribute, declared.read(value))
             except (ValueError, TypeError) as error:
-                shows = "..." if declared.sensitive else repr(value)
-                raise OttlaError(f"invalid value for {declared.name}: {shows} (expected {error})") from None
+                shown = "..." if declared.sensitive else repr(value)
+                raise OttlaError(f"invalid value for {declared.name}: {shown} (expected {error})") from None
         settings.check(frozenset(merged))
         return settings
 
@@ -126,9 +126,9 @@ class DeclaredSettings:
 
     def __repr__(self) -> str:
         changed = [
-            f"{one.name}={getattr(self, attribute)!r}"
-            for attribute, one in self.declared.items()
-            if getattr(self, attribute) != one.default and not one.sensitive
+            f"{setting.name}={getattr(self, attribute)!r}"
+            for attribute, setting in self.declared.items()
+            if getattr(self, attribute) != setting.default and not setting.sensitive
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
 
@@ -153,21 +153,21 @@ def long(at_least: int | None = None, at_most: int | None = None) -> Reader:
 
 
 def _whole(type: ConfigType, at_least: int | None, at_most: int | None) -> Reader:
-    takes = "a whole number"
+    expected = "a whole number"
     if at_least is not None:
-        takes += f" of at least {at_least}"
+        expected += f" of at least {at_least}"
     if at_most is not None:
-        takes += f"{' and' if at_least is not None else ''} at most {at_most}"
+        expected += f"{' and' if at_least is not None else ''} at most {at_most}"
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, (int, str)):
-            raise ValueError(takes)
+            raise ValueError(expected)
         try:
             number = int(value)
         except ValueError:
-            raise ValueError(takes) from None
+            raise ValueError(expected) from None
         if (at_least is not None and number < at_least) or (at_most is not None and number > at_most):
-            raise ValueError(takes)
+            raise ValueError(expected)
         return number
 
     return Reader(type, read)
@@ -218,15 +218,15 @@ def one_of(*names: str) -> Reader:
 @reads(ConfigType.LIST)
 def addresses(value: object) -> list[tuple[str, int]]:
     """Read `host:port`, several separated by commas or as a list. IPv6 addresses are in brackets."""
-    takes = "host:port entries, comma-separated"
+    expected = "host:port entries, comma-separated"
     parts = value.split(",") if isinstance(value, str) else list(value) if isinstance(value, (list, tuple)) else []
-    found = []
+    pairs = []
     for part in parts:
         host, separator, port = str(part).strip().rpartition(":")
         host = host.rpartition("://")[2].strip("[]")
         if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError(takes)
-        found.append((host, int(port)))
-    if not found:
-        raise ValueError(takes)
-    return found
+            raise ValueError(expected)
+        pairs.append((host, int(port)))
+    if not pairs:
+        raise ValueError(expected)
+    return pairs

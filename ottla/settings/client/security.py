@@ -25,10 +25,10 @@ _JAAS = re.compile(r'([\w.]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 @reads(ConfigType.LIST)
 def _versions(value: object) -> tuple[str, ...]:
     words = value.split(",") if isinstance(value, str) else value
-    found = tuple(str(word).strip() for word in words) if isinstance(words, (list, tuple)) else ()
-    if not found or not set(found) <= set(_TLS_VERSIONS):
+    versions = tuple(str(word).strip() for word in words) if isinstance(words, (list, tuple)) else ()
+    if not versions or not set(versions) <= set(_TLS_VERSIONS):
         raise ValueError(f"some of {', '.join(_TLS_VERSIONS)}")
-    return found
+    return versions
 
 
 class SecuritySettings(OauthSettings):
@@ -181,13 +181,13 @@ class SecuritySettings(OauthSettings):
     def check(self, given: frozenset[str]) -> None:
         """Check that the given settings have an effect and are complete."""
         super().check(given)
-        for word, on in (("ssl", self.tls), ("sasl", self.sasl)):
-            useless = sorted(name for name in given if name.startswith(f"{word}_"))
-            if useless and not on and any(getattr(self, name) is not None for name in useless):
-                name = self.declared[useless[0]].name
+        for prefix, is_enabled in (("ssl", self.tls), ("sasl", self.sasl)):
+            ignored = sorted(name for name in given if name.startswith(f"{prefix}_"))
+            if ignored and not is_enabled and any(getattr(self, name) is not None for name in ignored):
+                name = self.declared[ignored[0]].name
                 raise OttlaError(
                     f"{name} has no effect with security.protocol={self.security_protocol}; use "
-                    + ("SSL or SASL_SSL" if word == "ssl" else "SASL_SSL or SASL_PLAINTEXT")
+                    + ("SSL or SASL_SSL" if prefix == "ssl" else "SASL_SSL or SASL_PLAINTEXT")
                 )
         if self.tls:
             self._check_tls(given)
@@ -203,22 +203,22 @@ class SecuritySettings(OauthSettings):
             ("ssl_truststore_location", "ssl_truststore_certificates", "ssl_ca_location"),
             ("ssl_keystore_location", "ssl_keystore_key", "ssl_key_location"),
         ):
-            said = [self.declared[name].name for name in names if getattr(self, name) is not None]
-            if len(said) > 1:
-                raise OttlaError(f"{said[0]} and {said[1]} are alternatives: remove one")
+            alternatives = [self.declared[name].name for name in names if getattr(self, name) is not None]
+            if len(alternatives) > 1:
+                raise OttlaError(f"{alternatives[0]} and {alternatives[1]} are alternatives: remove one")
         for store in ("truststore", "keystore"):
-            kind, word = getattr(self, f"ssl_{store}_type"), f"ssl.{store}.password"
+            kind, password_name = getattr(self, f"ssl_{store}_type"), f"ssl.{store}.password"
             if kind != "PEM" and getattr(self, f"ssl_{store}_location") is None:
                 raise OttlaError(f"ssl.{store}.type={kind} needs ssl.{store}.location")
             if kind == "PEM" and getattr(self, f"ssl_{store}_password") is not None:
-                raise OttlaError(f"{word} has no effect with ssl.{store}.type=PEM; use PKCS12 or JKS")
+                raise OttlaError(f"{password_name} has no effect with ssl.{store}.type=PEM; use PKCS12 or JKS")
         pairs = (
             ("ssl_keystore_key", "ssl_keystore_certificate_chain"),
             ("ssl_key_location", "ssl_certificate_location"),
         )
-        for one, other in pairs:
-            if (getattr(self, one) is None) != (getattr(self, other) is None):
-                raise OttlaError(f"{self.declared[one].name} and {self.declared[other].name} must be set together")
+        for first, second in pairs:
+            if (getattr(self, first) is None) != (getattr(self, second) is None):
+                raise OttlaError(f"{self.declared[first].name} and {self.declared[second].name} must be set together")
 
     def _check_sasl(self) -> None:
         if self.sasl_mechanism is None:

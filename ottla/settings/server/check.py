@@ -53,7 +53,7 @@ def _check_quorum(settings: ServerSettings) -> None:
         "the quorum is not configured: set controller.quorum.bootstrap.servers=HOST:PORT of the controllers "
         "(or controller.quorum.voters=ID@HOST:PORT)",
     )
-    own = {each.name for each in settings.listeners}
+    own = {listener.name for listener in settings.listeners}
     if settings.is_controller:
         _require(
             not voters or settings.node_id in ids,
@@ -91,27 +91,28 @@ def _check_quorum(settings: ServerSettings) -> None:
 
 def _check_broker_listeners(settings: ServerSettings) -> None:
     names = settings.controller_listener_names
-    listeners = {each.name for each in settings.listeners}
+    listeners = {listener.name for listener in settings.listeners}
     chosen = settings.listeners if settings.advertised_listeners is None else settings.advertised_listeners
-    advertised = [each for each in chosen if each.name not in names]
+    advertised = [listener for listener in chosen if listener.name not in names]
     _require(
         bool(advertised),
         "listeners: clients have no listener, because all of them are in controller.listener.names; "
         "add one, for example PLAINTEXT://:9092",
     )
-    for each in advertised:
+    for listener in advertised:
         _require(
-            each.name in listeners,
-            f"advertised.listeners: {each.name} is not among the names of listeners ({', '.join(sorted(listeners))})",
+            listener.name in listeners,
+            f"advertised.listeners: {listener.name} is not among the names of listeners "
+            f"({', '.join(sorted(listeners))})",
         )
         _require(
-            each.host != "0.0.0.0" or settings.advertised_listeners is None,
-            f"advertised.listeners: clients cannot reach 0.0.0.0; set {each.name}://HOST:{each.port}",
+            listener.host != "0.0.0.0" or settings.advertised_listeners is None,
+            f"advertised.listeners: clients cannot reach 0.0.0.0; set {listener.name}://HOST:{listener.port}",
         )
     _require(
-        settings.inter_broker_listener_name in {each.name for each in advertised},
+        settings.inter_broker_listener_name in {listener.name for listener in advertised},
         f"inter.broker.listener.name: brokers use {settings.inter_broker_listener_name}, which is not "
-        f"advertised; set one of {', '.join(each.name for each in advertised)}",
+        f"advertised; set one of {', '.join(listener.name for listener in advertised)}",
     )
 
 
@@ -156,11 +157,11 @@ def _check_limits(settings: ServerSettings) -> None:
         settings.max_connections_per_ip != 0 or bool(settings.max_connections_per_ip_overrides),
         "max.connections.per.ip=0 rejects every client; set max.connections.per.ip.overrides or a number above 0",
     )
-    for each in filter(None, settings.max_connections_per_ip_overrides.split(",")):
-        address, _, count = each.strip().rpartition(":")
+    for override in filter(None, settings.max_connections_per_ip_overrides.split(",")):
+        address, _, count = override.strip().rpartition(":")
         _require(
             bool(address) and count.strip().isdecimal() and whole_number(count.strip(), 32) is not None,
-            f"max.connections.per.ip.overrides: {each.strip()} is not address:count",
+            f"max.connections.per.ip.overrides: {override.strip()} is not address:count",
         )
     _require(
         "classic" in settings.group_coordinator_rebalance_protocols,

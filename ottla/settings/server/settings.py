@@ -200,11 +200,11 @@ class ServerSettings(
     def with_dynamic(self, node: Mapping[str, str], cluster: Mapping[str, str] | None = None) -> ServerSettings:
         """Return these static settings with other dynamic ones: this node's, and the cluster's."""
         static = self._layers[-1]
-        own, everyones = (
+        node_layer, cluster_layer = (
             Layer(SettingSource.DYNAMIC_BROKER, node),
             Layer(SettingSource.DYNAMIC_DEFAULT_BROKER, cluster or {}),
         )
-        return ServerSettings((own, everyones, static))
+        return ServerSettings((node_layer, cluster_layer, static))
 
     @classmethod
     def check(cls, name: str, value: str | None, *, per_broker: bool) -> None:
@@ -230,7 +230,7 @@ class ServerSettings(
         declared = cls.declared()
         if name in declared or not (own := _OF_LISTENER.fullmatch(name)):
             return declared.get(name)
-        return declared.get(next((each for each in _OF_MECHANISM if own[1].endswith(each)), own[1]))
+        return declared.get(next((suffix for suffix in _OF_MECHANISM if own[1].endswith(suffix)), own[1]))
 
     @classmethod
     def known(cls, name: str) -> Setting[Any] | None:
@@ -278,16 +278,16 @@ class ServerSettings(
         names = _SYNONYMS.get(name, (name,))
         if setting is not None and setting.name != name:
             names = (name, setting.name)
-        found = [
-            Synonym(each, None if hidden else layer.texts[each], layer.source)
+        sources = [
+            Synonym(synonym, None if hidden else layer.texts[synonym], layer.source)
             for layer in self._layers
-            for each in names
-            if each in layer.texts
+            for synonym in names
+            if synonym in layer.texts
         ]
-        defaults = [(each, self.declared()[each].default_text) for each in names if each in self.declared()]
-        found += [Synonym(each, text, SettingSource.DEFAULT) for each, text in defaults if text is not None]
-        start = next((index for index, each in enumerate(found) if each.name == name), len(found))
-        return found[start:]
+        defaults = [(synonym, self.declared()[synonym].default_text) for synonym in names if synonym in self.declared()]
+        sources += [Synonym(synonym, text, SettingSource.DEFAULT) for synonym, text in defaults if text is not None]
+        start = next((index for index, synonym in enumerate(sources) if synonym.name == name), len(sources))
+        return sources[start:]
 
     def between(self) -> set[str]:
         """Return the listeners on which this node connects to other nodes."""
@@ -296,7 +296,9 @@ class ServerSettings(
 
     def in_use(self) -> dict[str, str]:
         """Return the protocol of each listener that this node serves or connects to."""
-        return {name: self.protocols[name] for name in [*(each.name for each in self.listeners), *self.between()]}
+        return {
+            name: self.protocols[name] for name in [*(listener.name for listener in self.listeners), *self.between()]
+        }
 
     @property
     def is_broker(self) -> bool:
@@ -345,7 +347,7 @@ def _derive(settings: ServerSettings) -> dict[str, Any]:
     parsed = parse_listeners("listeners", listeners, protocols, distinct_ports=True)
     return {
         "listeners": parsed,
-        "connection_limits": _connection_limits(settings, [each.name for each in parsed]),
+        "connection_limits": _connection_limits(settings, [listener.name for listener in parsed]),
         "advertised_listeners": None
         if advertised is None
         else parse_listeners("advertised.listeners", advertised, protocols, distinct_ports=False),
@@ -371,7 +373,8 @@ def _connection_limits(settings: ServerSettings, listeners: list[str]) -> dict[s
                 except OttlaError as error:
                     raise OttlaError(str(error).replace(setting.name, name, 1)) from error
     return {
-        each: ConnectionLimits(*(settings.of_listener(each, name) for name in CONNECTION_LIMITS)) for each in listeners
+        listener: ConnectionLimits(*(settings.of_listener(listener, name) for name in CONNECTION_LIMITS))
+        for listener in listeners
     }
 
 

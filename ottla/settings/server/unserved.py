@@ -66,8 +66,10 @@ def _check_listeners(settings: ServerSettings) -> None:
     name = settings.controller_listener_names[0]
     by_sasl = settings.protocols[name].startswith("SASL")
     mechanism = settings.sasl_mechanism_controller_protocol
-    several = max(len(settings.controller_quorum_voters), len(settings.controller_quorum_bootstrap_servers)) > 1
-    if by_sasl and several and mechanism.startswith("SCRAM"):
+    controller_count = (
+        max(len(settings.controller_quorum_voters), len(settings.controller_quorum_bootstrap_servers)) > 1
+    )
+    if by_sasl and controller_count and mechanism.startswith("SCRAM"):
         raise OttlaError(
             f"sasl.mechanism.controller.protocol={mechanism}: controllers elect a leader before they have the "
             "metadata with the SCRAM users; use PLAIN"
@@ -79,8 +81,8 @@ def notices(settings: ServerSettings) -> list[str]:
     lines = [f"{name}: removed in Kafka 4; {REMOVED[name]}" for name in _unknown(settings, removed=True)]
     unknown = _unknown(settings, removed=False)
     if unknown:
-        said = ", ".join(f"{name}{_hint(name, settings)}" for name in unknown)
-        lines.append(f"unknown server settings, ignored: {said}")
+        names = ", ".join(f"{name}{_hint(name, settings)}" for name in unknown)
+        lines.append(f"unknown server settings, ignored: {names}")
     idle = _without_effect(settings)
     if idle:
         lines.append(f"settings that have no effect on this node: {', '.join(idle)}")
@@ -104,7 +106,7 @@ def _hint(name: str, settings: ServerSettings) -> str:
 
 def _without_effect(settings: ServerSettings) -> list[str]:
     declared = settings.declared()
-    found = [
+    names = [
         name
         for name, setting in declared.items()
         if not setting.served
@@ -112,9 +114,9 @@ def _without_effect(settings: ServerSettings) -> list[str]:
         and (setting.sensitive or settings.text(name) != setting.default_text)
     ]
     given = settings.undeclared()
-    found += [name for name in given if (of := settings.behind(name)) is not None and not of.served]
+    names += [name for name in given if (setting := settings.behind(name)) is not None and not setting.served]
     if not settings.is_broker:
-        found += [name for name in _OF_BROKERS if name in given]
+        names += [name for name in _OF_BROKERS if name in given]
     if not settings.authorizer_class_name:
-        found += [name for name in _OF_AUTHORIZERS if name in given]
-    return sorted(found)
+        names += [name for name in _OF_AUTHORIZERS if name in given]
+    return sorted(names)

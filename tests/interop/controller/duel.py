@@ -15,7 +15,7 @@ from typing import Any
 from ottla.controller.controller import Controller
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
-from ottla.metadata.delta import Fold
+from ottla.metadata.delta import MetadataReplayer
 from ottla.metadata.image import Image
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api import API
@@ -54,7 +54,7 @@ class Duel:
         settings = ServerSettings.parse({**SETTINGS, **addresses, "log.dirs": "/data"})
         self._ours = Controller(settings, self._ids, CLUSTER_ID)
         self._ours.voters = [NODE_ID]
-        self._fold = Fold(Image.empty())
+        self._fold = MetadataReplayer(Image.empty())
         apache._position = 0
         for batch in apache.written():
             self._replay(batch)

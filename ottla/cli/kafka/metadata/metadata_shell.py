@@ -105,7 +105,7 @@ def _locked(path: str) -> Iterator[None]:
 
 def read_image(path: str) -> Image:
     """The metadata that a file holds. Failed when it is none."""
-    from ottla.metadata.delta import Fold
+    from ottla.metadata.delta import MetadataReplayer
     from ottla.metadata.image import Image
     from ottla.wire.batch import check, read
     from ottla.wire.record import metadata
@@ -115,7 +115,7 @@ def read_image(path: str) -> Image:
             data = file.read()
     except OSError as error:
         raise Failed(f"{path}: {error.strerror}") from error
-    fold = Fold(Image.empty())
+    fold = MetadataReplayer(Image.empty())
     try:
         for batch in read(data):
             header = check(batch.data)
