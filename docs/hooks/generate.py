@@ -19,8 +19,9 @@ _LINK = re.compile(r"\[([^\]\n]+)\]\((?!\w+:|#|/)([^)#\s]+)[^)\s]*\)")
 _TABLE = re.compile(r"<table>\s*<thead>\s*<tr>\s*<th>setting</th>.*?</table>", re.DOTALL)
 _HEAD = re.compile(r"<th>(.*?)</th>")
 _CELL = re.compile(r"<td\b")
-#: Words of code that fit on any screen and should not break at a hyphen.
-_SHORT_CODE = re.compile(r"<code>([^<\n]{1,20})</code>")
+#: Code within a sentence or a cell, and the options in it, which should not break at a hyphen.
+_INLINE_CODE = re.compile(r"<code>[^<\n]+</code>")
+_OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*")
 _SETTINGS_PATH = "docs/reference/client-settings.md"
 _NAME = re.compile(r'<td data-label="setting"><code>[^<]*')
 
@@ -79,7 +80,7 @@ def on_page_markdown(markdown: str, *, page: Any, **_: object) -> str:
 def on_page_content(html: str, *, page: Any, **_: object) -> str:
     """Prepare the page's tables and words of code for site.css (MkDocs calls this)."""
     html = _TABLE.sub(lambda table: as_entries(table[0]), html)
-    html = _SHORT_CODE.sub(r'<code class="short">\1</code>', html)
+    html = _INLINE_CODE.sub(lambda code: _OPTION.sub(r'<span class="option">\g<0></span>', code[0]), html)
     settings = posixpath.relpath("reference/client-settings.html", posixpath.dirname(page.file.src_uri) or ".")
     return html.replace(_SETTINGS_PATH, f'<a href="{settings}">Client settings</a>') if "/api/" in page.url else html
 
