@@ -37,27 +37,27 @@ from ottla.wire.type import Malformed
 _NO_UPGRADE = ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def upgrade(turn: CommandContext, classic: ClassicGroup) -> ConsumerGroup:
+def upgrade(context: CommandContext, classic: ClassicGroup) -> ConsumerGroup:
     """Write the records of the consumer group that a classic group becomes, and return it. Raises KafkaError if not."""
     group_id = classic.group_id
     cannot = f"Cannot upgrade classic group {group_id} to consumer group because"
-    if not turn.settings.may_upgrade:
+    if not context.settings.may_upgrade:
         raise KafkaError(_NO_UPGRADE, f"{cannot} online upgrade is disabled.")
     if not classic.is_of_consumers:
         raise KafkaError(_NO_UPGRADE, f"{cannot} the group does not use the consumer embedded protocol.")
-    if len(classic.members) > turn.settings.group_consumer_max_size:
+    if len(classic.members) > context.settings.group_consumer_max_size:
         raise KafkaError(_NO_UPGRADE, f"{cannot} the group size exceeds the consumer group maximum size.")
     try:
-        group = _as_consumer_group(classic, turn.shard.topics)
+        group = _as_consumer_group(classic, context.shard.topics)
     except Malformed as error:
         raise KafkaError(_NO_UPGRADE, f"{cannot} the embedded consumer protocol is malformed.") from error
     members = group.members.values()
-    turn.append(classic_group_tombstone(group_id))
-    turn.extend(member_entry(group_id, member) for member in members)
-    turn.append(epoch_entry(group_id, group.epoch, group.metadata_hash))
-    turn.extend(target_entry(group_id, member.member_id, group.targets[member.member_id]) for member in members)
-    turn.append(assignment_epoch_entry(group_id, group.assignment_epoch, group.assignment_timestamp_ms))
-    turn.extend(current_entry(group_id, member) for member in members)
+    context.append(classic_group_tombstone(group_id))
+    context.extend(member_entry(group_id, member) for member in members)
+    context.append(epoch_entry(group_id, group.epoch, group.metadata_hash))
+    context.extend(target_entry(group_id, member.member_id, group.targets[member.member_id]) for member in members)
+    context.append(assignment_epoch_entry(group_id, group.assignment_epoch, group.assignment_timestamp_ms))
+    context.extend(current_entry(group_id, member) for member in members)
     return group
 
 
@@ -114,37 +114,37 @@ def _target_of(classic: ClassicGroup, member: ClassicMember, topics: TopicView) 
     return target
 
 
-def finish_upgrade(turn: CommandContext, classic: ClassicGroup, group: ConsumerGroup) -> None:
+def finish_upgrade(context: CommandContext, classic: ClassicGroup, group: ConsumerGroup) -> None:
     """Complete an upgrade: waiting members must rejoin, and sessions continue."""
     for member_id in list(classic.joins):
-        answer_join_error(turn, classic, member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
+        answer_join_error(context, classic, member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
     for member_id in list(classic.syncs):
-        answer_sync_error(turn, classic, member_id, ErrorCode.REBALANCE_IN_PROGRESS)
-    turn.timers.cancel_group(classic.group_id)
+        answer_sync_error(context, classic, member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+    context.timers.cancel_group(classic.group_id)
     for member in group.members.values():
         assert member.classic is not None
         key = TimerKey(Alarm.SESSION, group.group_id, member.member_id)
-        turn.alarm_in(key, member.classic.session_timeout_ms)
-        turn.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member.member_id))
+        context.alarm_in(key, member.classic.session_timeout_ms)
+        context.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member.member_id))
 
 
 # -- downgrade
 
 
-def may_downgrade(turn: CommandContext, group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> bool:
+def may_downgrade(context: CommandContext, group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> bool:
     """Are all remaining members classic ones, and may the group become a classic group?"""
     gone = {member.member_id for member in leaving}
     staying = [member for member in group.members.values() if member.member_id not in gone]
     return (
         bool(staying)
         and all(member.classic is not None for member in staying)
-        and turn.settings.may_downgrade
-        and len(staying) <= turn.settings.group_max_size
+        and context.settings.may_downgrade
+        and len(staying) <= context.settings.group_max_size
     )
 
 
 def downgrade(
-    turn: CommandContext,
+    context: CommandContext,
     group: ConsumerGroup,
     leaving: Iterable[ConsumerMember],
     *,
@@ -164,24 +164,24 @@ def downgrade(
         members.append(joining)
         targets[joining.member_id] = group.target_of(replaced.member_id)
         renamed = {replaced.member_id: joining.member_id}
-    classic, assignment = _as_classic_group(group, members, targets, turn)
-    turn.extend(consumer_group_tombstones(group, renamed))
-    turn.append(classic_group_entry(classic, assignment))
+    classic, assignment = _as_classic_group(group, members, targets, context)
+    context.extend(consumer_group_tombstones(group, renamed))
+    context.append(classic_group_entry(classic, assignment))
     for member_id in (*group.members, *classic.members):
         for alarm in (Alarm.SESSION, Alarm.REBALANCE, Alarm.MEMBER_JOIN, Alarm.MEMBER_SYNC):
-            turn.timers.cancel(TimerKey(alarm, group.group_id, member_id))
+            context.timers.cancel(TimerKey(alarm, group.group_id, member_id))
     for one in classic.members.values():
-        keep_alive(turn, classic, one)
+        keep_alive(context, classic, one)
     if rebalance:
         # The classic group exists once the records are replayed; then its members must be told to rejoin.
-        turn.alarm_in(TimerKey(Alarm.CLASSIC_REBALANCE, group.group_id), 0)
+        context.alarm_in(TimerKey(Alarm.CLASSIC_REBALANCE, group.group_id), 0)
 
 
 def _as_classic_group(
-    group: ConsumerGroup, members: Iterable[ConsumerMember], targets: Mapping[str, Target], turn: CommandContext
+    group: ConsumerGroup, members: Iterable[ConsumerMember], targets: Mapping[str, Target], context: CommandContext
 ) -> tuple[ClassicGroup, dict[str, bytes]]:
     classic = ClassicGroup(
-        group.group_id, state=ClassicState.STABLE, generation=group.epoch, state_timestamp_ms=turn.now_ms
+        group.group_id, state=ClassicState.STABLE, generation=group.epoch, state_timestamp_ms=context.now_ms
     )
     for member in members:
         assert member.classic is not None
@@ -200,7 +200,7 @@ def _as_classic_group(
     classic.protocol_name = classic.choose_protocol()
     assignment = {
         one.member_id: assignment_bytes(
-            targets[one.member_id], protocol_version(one.metadata(classic.protocol_name)), turn.shard.topics
+            targets[one.member_id], protocol_version(one.metadata(classic.protocol_name)), context.shard.topics
         )
         for one in classic.members.values()
     }

@@ -12,10 +12,18 @@ from ottla.coordinator.contract import Answer, Called, Loaded, TimePassed
 from ottla.group.classic.join import join_group
 from ottla.group.classic.sync import heartbeat, leave_group, sync_group
 from ottla.group.consumer.heartbeat import consumer_heartbeat
-from ottla.group.consumer.membership import expire_rebalance, fence, notice_topics, start_sessions
+from ottla.group.consumer.membership import expire_rebalance, fence, request_topic_refresh, start_sessions
 from ottla.group.deletion import delete_groups, expire_group, forget_topics
 from ottla.group.description import describe_consumer_groups, describe_groups, list_groups
-from ottla.group.event import Effect, Event, HeldHeartbeat, Hurry, SettingsChanged, ShareStateAnswered, TopicsChanged
+from ottla.group.event import (
+    Effect,
+    Event,
+    HeldHeartbeat,
+    ReleaseHeldHeartbeat,
+    SettingsChanged,
+    ShareStateAnswered,
+    TopicsChanged,
+)
 from ottla.group.failure import failure, fit
 from ottla.group.offsets.commit import commit_offsets, commit_transactional_offsets, delete_offsets
 from ottla.group.offsets.fetch import fetch_offsets
@@ -34,7 +42,7 @@ from ottla.group.setting import CoordinatorSettings
 from ottla.group.share.description import describe_share_groups
 from ottla.group.share.heartbeat import (
     end_hold,
-    hurry,
+    release_held,
     resume_heartbeat,
     share_deadline,
     share_heartbeat,
@@ -99,7 +107,7 @@ REQUESTS: dict[type, Callable[[CommandContext, Called], None]] = {
 }
 
 #: The replay functions of the records of consumer, share and streams groups, by key class.
-_FOLDS = {**CONSUMER_RECORDS, **SHARE_RECORDS, **STREAMS_RECORDS}
+_REPLAY_FUNCTIONS = {**CONSUMER_RECORDS, **SHARE_RECORDS, **STREAMS_RECORDS}
 
 
 class GroupCoordinator:
@@ -145,26 +153,26 @@ class GroupCoordinator:
             case ShareStateAnswered():
                 return self._share_state_answered(event, now)
             case HeldHeartbeat():
-                turn = CommandContext(self.shard, now)
-                resume_heartbeat(turn, event)
-                return turn.effects()
-            case Hurry():
-                turn = CommandContext(self.shard, now)
-                hurry(turn, event.ticket)
-                return turn.effects()
+                context = CommandContext(self.shard, now)
+                resume_heartbeat(context, event)
+                return context.effects()
+            case ReleaseHeldHeartbeat():
+                context = CommandContext(self.shard, now)
+                release_held(context, event.ticket)
+                return context.effects()
 
     def _called(self, call: Called, now: Now) -> list[Effect]:
         assert self.leading, "requests come after Loaded"
         assert call.ticket not in self.open, f"ticket {call.ticket} is in use"
         self.open[call.ticket] = call.version
-        turn = CommandContext(self.shard, now, call.may_describe)
+        context = CommandContext(self.shard, now, call.may_describe)
         try:
-            REQUESTS[type(call.request)](turn, call)
+            REQUESTS[type(call.request)](context, call)
         except KafkaError as error:
             # Handlers raise before they change anything in memory; their records are dropped.
-            turn = CommandContext(self.shard, now)
-            turn.answer(call.ticket, failure(call.request, call.version, error))
-        return turn.effects()
+            context = CommandContext(self.shard, now)
+            context.answer(call.ticket, failure(call.request, call.version, error))
+        return context.effects()
 
     def _time_passed(self, now: Now) -> list[Effect]:
         # Handle one deadline per step: its records must be replayed before the next one. Further due deadlines leave
@@ -174,36 +182,36 @@ class GroupCoordinator:
             return []
         if key.alarm is Alarm.RETENTION:
             return self._expire(now)
-        turn = CommandContext(self.shard, now)
+        context = CommandContext(self.shard, now)
         group = self.shard.groups.get(key.group_id)
         if key.alarm is Alarm.SHARE_HOLD:
-            end_hold(turn, key.group_id, key.member_id)
+            end_hold(context, key.group_id, key.member_id)
         elif isinstance(group, ClassicGroup):
-            _classic_deadline(turn, group, key)
+            _classic_deadline(context, group, key)
         elif isinstance(group, ConsumerGroup):
-            _consumer_deadline(turn, group, key)
+            _consumer_deadline(context, group, key)
         elif isinstance(group, ShareGroup):
-            share_deadline(turn, group, key)
+            share_deadline(context, group, key)
         elif isinstance(group, StreamsGroup):
             if key.alarm is Alarm.STREAMS_INITIAL:
-                end_initial_delay(turn, group)
+                end_initial_delay(context, group)
             else:
-                streams_deadline(turn, group, key)
-        return turn.effects()
+                streams_deadline(context, group, key)
+        return context.effects()
 
     def _share_state_answered(self, event: ShareStateAnswered, now: Now) -> list[Effect]:
-        turn = CommandContext(self.shard, now)
-        self.shard.share_calls.pop(event.call_id).then(turn, event.errors)
-        return turn.effects()
+        context = CommandContext(self.shard, now)
+        self.shard.share_calls.pop(event.call_id).on_answer(context, event.errors)
+        return context.effects()
 
     def _expire(self, now: Now) -> list[Effect]:
         interval_ms = self.shard.settings.offsets_retention_check_interval_ms
         self.shard.timers.set(TimerKey(Alarm.RETENTION), now.monotonic_ms + interval_ms)
         effects: list[Effect] = []
         for group in self.shard.groups.values():
-            turn = CommandContext(self.shard, now)
-            expire_group(turn, group)
-            effects += turn.effects()
+            context = CommandContext(self.shard, now)
+            expire_group(context, group)
+            effects += context.effects()
         return effects
 
     def _topics_changed(self, event: TopicsChanged, now: Now) -> list[Effect]:
@@ -212,41 +220,41 @@ class GroupCoordinator:
             self.shard.topics_created_version = event.topics.version
         if not self.leading:
             return []
-        notice_topics(self.shard, [*event.created, *event.changed, *(name for name, _ in event.deleted)])
+        request_topic_refresh(self.shard, [*event.created, *event.changed, *(name for name, _ in event.deleted)])
         effects: list[Effect] = []
         if event.deleted:
             # Every group with offsets is in `groups`: its first offset creates it.
             for group_id in self.shard.groups:
-                turn = CommandContext(self.shard, now)
-                forget_topics(turn, group_id, event.deleted)
+                context = CommandContext(self.shard, now)
+                forget_topics(context, group_id, event.deleted)
                 group = self.shard.groups[group_id]
                 if isinstance(group, ShareGroup):
-                    forget_state(turn, group, [topic_id for _, topic_id in event.deleted])
-                effects += turn.effects()
+                    forget_state(context, group, [topic_id for _, topic_id in event.deleted])
+                effects += context.effects()
         return effects
 
     def _loaded(self, now: Now) -> list[Effect]:
         self.leading = True
         shard = self.shard
         shard.topics_created_version = shard.topics.version
-        turn = CommandContext(shard, now)
-        turn.alarm_in(TimerKey(Alarm.RETENTION), shard.settings.offsets_retention_check_interval_ms)
+        context = CommandContext(shard, now)
+        context.alarm_in(TimerKey(Alarm.RETENTION), shard.settings.offsets_retention_check_interval_ms)
         for group in shard.groups.values():
             if isinstance(group, ConsumerGroup):
-                start_sessions(turn, group)
+                start_sessions(context, group)
                 continue
             if isinstance(group, ShareGroup):
-                start_share_sessions(turn, group)
+                start_share_sessions(context, group)
                 continue
             if isinstance(group, StreamsGroup):
-                start_streams_sessions(turn, group)
+                start_streams_sessions(context, group)
                 continue
             for member in group.members.values():
-                keep_alive(turn, group, member)
+                keep_alive(context, group, member)
             if len(group.members) > shard.settings.group_max_size:
                 # The limit was lowered: have the members rejoin and refuse the last ones.
-                prepare_rebalance(turn, group)
-        return turn.effects()
+                prepare_rebalance(context, group)
+        return context.effects()
 
     # -- records
 
@@ -259,7 +267,7 @@ class GroupCoordinator:
             case GroupMetadataKey():
                 replay_classic(self.shard, record_key, record_value, self.leading)
             case _:
-                fold = _FOLDS.get(type(record_key))
+                fold = _REPLAY_FUNCTIONS.get(type(record_key))
                 if fold is not None:
                     fold(self.shard, record_key, record_value)
 
@@ -284,31 +292,31 @@ class GroupCoordinator:
         assert set(self.shard.offsets.committed) <= set(self.shard.groups)
 
 
-def _classic_deadline(turn: CommandContext, group: ClassicGroup, key: TimerKey) -> None:
+def _classic_deadline(context: CommandContext, group: ClassicGroup, key: TimerKey) -> None:
     match key.alarm:
         case Alarm.CLASSIC_SESSION:
-            expire_session(turn, group, key.member_id)
+            expire_session(context, group, key.member_id)
         case Alarm.CLASSIC_INITIAL_JOIN:
-            prolong_or_complete_initial(turn, group)
+            prolong_or_complete_initial(context, group)
         case Alarm.CLASSIC_JOIN:
-            complete_join(turn, group)
+            complete_join(context, group)
         case Alarm.CLASSIC_SYNC:
-            expire_sync(turn, group)
+            expire_sync(context, group)
         case Alarm.CLASSIC_REBALANCE:
             if group.state is ClassicState.STABLE:
-                prepare_rebalance(turn, group)
+                prepare_rebalance(context, group)
         case _:
             # A deadline from before the group was converted from a consumer group.
             return
 
 
-def _consumer_deadline(turn: CommandContext, group: ConsumerGroup, key: TimerKey) -> None:
+def _consumer_deadline(context: CommandContext, group: ConsumerGroup, key: TimerKey) -> None:
     if key.member_id not in group.members:
         return
     match key.alarm:
         case Alarm.SESSION | Alarm.MEMBER_JOIN | Alarm.MEMBER_SYNC:
-            fence(turn, group, [group.members[key.member_id]])
+            fence(context, group, [group.members[key.member_id]])
         case Alarm.REBALANCE:
-            expire_rebalance(turn, group, group.members[key.member_id])
+            expire_rebalance(context, group, group.members[key.member_id])
         case _:
             return

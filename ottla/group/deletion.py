@@ -15,7 +15,7 @@ from ottla.coordinator.contract import Called, Entry
 from ottla.group.records.encode import classic_group_tombstone, consumer_group_tombstones, offset_tombstone
 from ottla.group.records.encode_share import share_group_tombstones
 from ottla.group.records.encode_streams import streams_group_tombstones
-from ottla.group.share.state import end_state
+from ottla.group.share.state import delete_state
 from ottla.group.state.classic import ClassicGroup, ClassicState
 from ottla.group.state.consumer import ConsumerGroup
 from ottla.group.state.offsets import Committed
@@ -38,26 +38,28 @@ def group_tombstones(group: Group) -> list[Entry]:
     return [classic_group_tombstone(group.group_id)]
 
 
-def delete_groups(turn: CommandContext, call: Called) -> None:
+def delete_groups(context: CommandContext, call: Called) -> None:
     """Handle DeleteGroups: delete groups without members. A share group comes in a request of its own."""
     request: DeleteGroupsRequest = call.request
     names = list(dict.fromkeys(request.groups_names))
-    group = turn.shard.groups.get(names[0]) if len(names) == 1 else None
+    group = context.shard.groups.get(names[0]) if len(names) == 1 else None
     if isinstance(group, ShareGroup) and group.is_empty:
-        end_state(turn, group, call, lambda later, error: _delete_share_group(later, call, names[0], error))
+        delete_state(context, group, call, lambda later, error: _delete_share_group(later, call, names[0], error))
         return
-    results = [DeletableGroupResult(group_id=group_id, error_code=_delete(turn, group_id)) for group_id in names]
-    turn.answer(call.ticket, DeleteGroupsResponse(results=results))
+    results = [DeletableGroupResult(group_id=group_id, error_code=_delete(context, group_id)) for group_id in names]
+    context.answer(call.ticket, DeleteGroupsResponse(results=results))
 
 
-def _delete_share_group(turn: CommandContext, call: Called, group_id: str, error: ErrorCode) -> None:
+def _delete_share_group(context: CommandContext, call: Called, group_id: str, error: ErrorCode) -> None:
     """Delete the group after its state at the share coordinator; after an error the group stays."""
-    error = error or _delete(turn, group_id)
-    turn.answer(call.ticket, DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error)]))
+    error = error or _delete(context, group_id)
+    context.answer(
+        call.ticket, DeleteGroupsResponse(results=[DeletableGroupResult(group_id=group_id, error_code=error)])
+    )
 
 
-def _delete(turn: CommandContext, group_id: str) -> ErrorCode:
-    group = turn.shard.groups.get(group_id)
+def _delete(context: CommandContext, group_id: str) -> ErrorCode:
+    group = context.shard.groups.get(group_id)
     if group is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
     if not group.is_empty:
@@ -65,40 +67,42 @@ def _delete(turn: CommandContext, group_id: str) -> ErrorCode:
     if isinstance(group, ShareGroup) and (group.initialized or group.initializing):
         # The state was created again meanwhile.
         return ErrorCode.GROUP_DELETION_FAILED
-    for topic, partition in turn.shard.offsets.all_partitions(group_id):
-        turn.append(offset_tombstone(group_id, topic, partition))
-    turn.extend(group_tombstones(group))
-    turn.timers.cancel_group(group_id)
+    for topic, partition in context.shard.offsets.all_partitions(group_id):
+        context.append(offset_tombstone(group_id, topic, partition))
+    context.extend(group_tombstones(group))
+    context.timers.cancel_group(group_id)
     return ErrorCode.NONE
 
 
-def expire_group(turn: CommandContext, group: Group) -> None:
+def expire_group(context: CommandContext, group: Group) -> None:
     """Delete a group's expired offsets, and the group if nothing is left."""
     if isinstance(group, ShareGroup):
         # A share group has no offsets here, and lives until it is deleted.
         return
     promised = isinstance(group, ClassicGroup) and bool(group.promised)
-    if _expire_offsets(turn, group) and group.is_empty and not promised:
-        turn.extend(group_tombstones(group))
-        turn.timers.cancel_group(group.group_id)
+    if _expire_offsets(context, group) and group.is_empty and not promised:
+        context.extend(group_tombstones(group))
+        context.timers.cancel_group(group.group_id)
 
 
-def _expire_offsets(turn: CommandContext, group: ClassicGroup | ConsumerGroup | StreamsGroup) -> bool:
+def _expire_offsets(context: CommandContext, group: ClassicGroup | ConsumerGroup | StreamsGroup) -> bool:
     """Delete expired offsets; True if no offset is left, pending ones included."""
-    offsets = turn.shard.offsets
+    offsets = context.shard.offsets
     nothing_left = not offsets.pending_partitions(group.group_id)
     for topic, partitions in offsets.of_group(group.group_id).items():
         subscribed = group.subscribes(topic)
         for partition, committed in partitions.items():
             held = subscribed or offsets.has_pending(group.group_id, topic, partition)
-            if not held and _is_expired(turn, group, committed):
-                turn.append(offset_tombstone(group.group_id, topic, partition))
+            if not held and _is_expired(context, group, committed):
+                context.append(offset_tombstone(group.group_id, topic, partition))
             else:
                 nothing_left = False
     return nothing_left
 
 
-def _is_expired(turn: CommandContext, group: ClassicGroup | ConsumerGroup | StreamsGroup, committed: Committed) -> bool:
+def _is_expired(
+    context: CommandContext, group: ClassicGroup | ConsumerGroup | StreamsGroup, committed: Committed
+) -> bool:
     since_ms = committed.commit_timestamp_ms
     if isinstance(group, ClassicGroup) and group.protocol_type is not None:
         if group.is_empty:
@@ -107,13 +111,13 @@ def _is_expired(turn: CommandContext, group: ClassicGroup | ConsumerGroup | Stre
         elif not (group.is_of_consumers and group.subscribed_topics is not None and group.state is ClassicState.STABLE):
             return False
     if committed.expire_timestamp_ms != -1:
-        return turn.now_ms >= committed.expire_timestamp_ms
-    return turn.now_ms - since_ms >= turn.settings.offsets_retention_ms
+        return context.now_ms >= committed.expire_timestamp_ms
+    return context.now_ms - since_ms >= context.settings.offsets_retention_ms
 
 
-def forget_topics(turn: CommandContext, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> None:
+def forget_topics(context: CommandContext, group_id: str, deleted: Sequence[tuple[str, Uuid]]) -> None:
     """Delete a group's offsets of deleted topics, except those of a later topic of the same name."""
-    offsets = turn.shard.offsets
+    offsets = context.shard.offsets
     held = [offsets.of_group(group_id), *(groups.get(group_id, {}) for groups in offsets.pending.values())]
     gone: dict[tuple[str, int], None] = {}
     for name, topic_id in deleted:
@@ -122,4 +126,4 @@ def forget_topics(turn: CommandContext, group_id: str, deleted: Sequence[tuple[s
                 if committed.topic_id in (NO_UUID, topic_id):
                     gone[name, partition] = None
     for name, partition in gone:
-        turn.append(offset_tombstone(group_id, name, partition))
+        context.append(offset_tombstone(group_id, name, partition))

@@ -42,11 +42,11 @@ from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroup
 _NOT_FOUND_FROM = 6
 
 
-def describe_groups(turn: CommandContext, call: Called) -> None:
+def describe_groups(context: CommandContext, call: Called) -> None:
     """Answer with the state and the members of classic groups."""
     request: DescribeGroupsRequest = call.request
-    groups = [_describe(turn.shard.groups.get(group_id), group_id, call.version) for group_id in request.groups]
-    turn.answer(call.ticket, DescribeGroupsResponse(groups=groups))
+    groups = [_describe(context.shard.groups.get(group_id), group_id, call.version) for group_id in request.groups]
+    context.answer(call.ticket, DescribeGroupsResponse(groups=groups))
 
 
 def _describe(group: Any, group_id: str, version: int) -> DescribedGroup:
@@ -78,13 +78,13 @@ def _describe_member(member: ClassicMember, protocol: str | None) -> DescribedGr
     )
 
 
-def list_groups(turn: CommandContext, call: Called) -> None:
+def list_groups(context: CommandContext, call: Called) -> None:
     """Answer with the groups of this partition that pass the filters."""
     request: ListGroupsRequest = call.request
     states = {state.strip().lower() for state in request.states_filter}
     types = {kind.strip().lower() for kind in request.types_filter}
     listed = []
-    for group in turn.shard.groups.values():
+    for group in context.shard.groups.values():
         kind = _kind_of(group)
         if (not states or _names_of(group.state) & states) and (not types or kind in types):
             protocol_type = (group.protocol_type or "") if isinstance(group, ClassicGroup) else kind
@@ -93,7 +93,7 @@ def list_groups(turn: CommandContext, call: Called) -> None:
                     group_id=group.group_id, protocol_type=protocol_type, group_state=group.state, group_type=kind
                 )
             )
-    turn.answer(call.ticket, ListGroupsResponse(groups=listed))
+    context.answer(call.ticket, ListGroupsResponse(groups=listed))
 
 
 def _names_of(state: str) -> set[str]:
@@ -109,17 +109,17 @@ def _kind_of(group: Group) -> str:
     return "share" if isinstance(group, ShareGroup) else "consumer"
 
 
-def describe_consumer_groups(turn: CommandContext, call: Called) -> None:
+def describe_consumer_groups(context: CommandContext, call: Called) -> None:
     """Answer with the epochs, the members and the assignments of consumer groups."""
     request: ConsumerGroupDescribeRequest = call.request
-    groups = [_describe_consumer(turn, group_id) for group_id in request.group_ids]
-    turn.answer(call.ticket, ConsumerGroupDescribeResponse(groups=groups))
+    groups = [_describe_consumer(context, group_id) for group_id in request.group_ids]
+    context.answer(call.ticket, ConsumerGroupDescribeResponse(groups=groups))
 
 
-def _describe_consumer(turn: CommandContext, group_id: str) -> DescribedConsumerGroup:
+def _describe_consumer(context: CommandContext, group_id: str) -> DescribedConsumerGroup:
     if not group_id:
         return DescribedConsumerGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
-    group = turn.shard.groups.get(group_id)
+    group = context.shard.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
         what = "not found" if group is None else "is not a consumer group"
         return DescribedConsumerGroup(
@@ -127,13 +127,13 @@ def _describe_consumer(turn: CommandContext, group_id: str) -> DescribedConsumer
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {group_id} {what}.",
         )
-    topics = turn.shard.topics
+    topics = context.shard.topics
     return DescribedConsumerGroup(
         group_id=group_id,
         group_state=group.state,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=preferred_assignor(group.members.values(), turn.settings),
+        assignor_name=preferred_assignor(group.members.values(), context.settings),
         members=[_consumer_member(group, member, topics) for member in group.members.values()],
     )
 

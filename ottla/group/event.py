@@ -52,13 +52,22 @@ class HeldHeartbeat:
 
 
 @frozen
-class Hurry:
+class ReleaseHeldHeartbeat:
     """The client has sent another request or disconnected: answer its held heartbeat now."""
 
     ticket: int
 
 
-Event = Called | Loaded | TimePassed | TopicsChanged | SettingsChanged | ShareStateAnswered | HeldHeartbeat | Hurry
+Event = (
+    Called
+    | Loaded
+    | TimePassed
+    | TopicsChanged
+    | SettingsChanged
+    | ShareStateAnswered
+    | HeldHeartbeat
+    | ReleaseHeldHeartbeat
+)
 
 
 @frozen

@@ -35,7 +35,7 @@ class Alarm(IntEnum):
     SHARE_HOLD = 11
 
 
-_OF_GROUPS = (
+_GROUP_ALARMS = (
     Alarm.CLASSIC_INITIAL_JOIN,
     Alarm.CLASSIC_JOIN,
     Alarm.CLASSIC_SYNC,
@@ -75,7 +75,7 @@ class Timers:
 
     def cancel_group(self, group_id: str) -> None:
         """Cancel the deadlines of the group itself. Those of its members find no member when they are reached."""
-        for alarm in _OF_GROUPS:
+        for alarm in _GROUP_ALARMS:
             self.cancel(TimerKey(alarm, group_id))
 
     def __contains__(self, key: TimerKey) -> bool:

@@ -45,7 +45,7 @@ _CLASSES: dict[type, tuple[type, type, type]] = {
 }
 
 
-def _one(request: type, key: SharePartitionKey, **fields: Any) -> Any:
+def _response_to(request: type, key: SharePartitionKey, **fields: Any) -> Any:
     response, topic, partition = _CLASSES[request]
     result = partition(partition=key.partition, **fields)
     return response(results=[topic(topic_id=key.topic_id, partitions=[result])])
@@ -53,27 +53,27 @@ def _one(request: type, key: SharePartitionKey, **fields: Any) -> Any:
 
 def failure(request: Any, key: SharePartitionKey, error: KafkaError) -> Any:
     """The response with an error."""
-    return _one(type(request), key, error_code=error.code, error_message=words(error))
+    return _response_to(type(request), key, error_code=error.code, error_message=words(error))
 
 
 def initialized(key: SharePartitionKey) -> Any:
     """The response to an initialization."""
-    return _one(initialize.InitializeShareGroupStateRequest, key)
+    return _response_to(initialize.InitializeShareGroupStateRequest, key)
 
 
 def written(key: SharePartitionKey) -> Any:
     """The response to a write."""
-    return _one(write.WriteShareGroupStateRequest, key)
+    return _response_to(write.WriteShareGroupStateRequest, key)
 
 
 def deleted(key: SharePartitionKey) -> Any:
     """The response to a deletion, also if there was no state."""
-    return _one(delete.DeleteShareGroupStateRequest, key)
+    return _response_to(delete.DeleteShareGroupStateRequest, key)
 
 
 def read(key: SharePartitionKey, state: StoredState) -> Any:
     """The response with the whole state."""
-    return _one(
+    return _response_to(
         read_state.ReadShareGroupStateRequest,
         key,
         state_epoch=state.state_epoch,
@@ -87,7 +87,7 @@ def read(key: SharePartitionKey, state: StoredState) -> Any:
 
 def summary(key: SharePartitionKey, state: StoredState) -> Any:
     """The response with the state but not its batches; an unset start offset stands for no state."""
-    return _one(
+    return _response_to(
         read_summary.ReadShareGroupStateSummaryRequest,
         key,
         state_epoch=state.state_epoch,

@@ -81,11 +81,11 @@ class ShareCoordinator:
         partition = topic.partitions[0]
         key = SharePartitionKey(request.group_id, topic.topic_id, partition.partition)
         try:
-            return self._do(request, key, partition, now_ms)
+            return self._handle(request, key, partition, now_ms)
         except KafkaError as error:
             return [], answer.failure(request, key, error)
 
-    def _do(self, request: Any, key: SharePartitionKey, asked: Any, now_ms: int) -> tuple[list[Entry], Any]:
+    def _handle(self, request: Any, key: SharePartitionKey, asked: Any, now_ms: int) -> tuple[list[Entry], Any]:
         if key.partition < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
         match request:
@@ -187,7 +187,7 @@ class ShareCoordinator:
         effects: list[Effect] = []
         if self._cold_ms is not None and now.monotonic_ms >= self._cold_ms:
             self._cold_ms = now.monotonic_ms + self.settings.cold_partition_snapshot_interval_ms
-            entries = self._snapshots_of_the_cold(now.wall_ms)
+            entries = self._cold_snapshots(now.wall_ms)
             if entries:
                 effects.append(Append(entries))
         if self._prune_ms is not None and now.monotonic_ms >= self._prune_ms:
@@ -198,7 +198,7 @@ class ShareCoordinator:
                 effects.append(Prune(needed))
         return effects
 
-    def _snapshots_of_the_cold(self, now_ms: int) -> list[Entry]:
+    def _cold_snapshots(self, now_ms: int) -> list[Entry]:
         if all(state.create_ms != state.write_ms for state in self.states.values()):
             # All snapshots are copies, so nothing was written since; more copies would free nothing.
             return []

@@ -85,7 +85,7 @@ class Limits:
     may_renew: bool = GroupOverrideDeclaration.share_renew_acknowledge_enable.default
 
 
-class Asked(NamedTuple):
+class AcquireRequest(NamedTuple):
     """The amount that a member asks for."""
 
     records: int
@@ -104,7 +104,7 @@ class SharePartition:
         self.window.load(batches)
         self._writes = 0
         #: The numbers of the writes whose outcome is not known yet.
-        self._under_way: set[int] = set()
+        self._pending_writes: set[int] = set()
 
     # -- acquire
 
@@ -120,7 +120,7 @@ class SharePartition:
         return window.first_available < window.end_offset or window.in_flight < self.limits.record_locks
 
     def acquire(
-        self, member_id: str, batches: Sequence[LogBatch], asked: Asked, now_ms: int
+        self, member_id: str, batches: Sequence[LogBatch], asked: AcquireRequest, now_ms: int
     ) -> tuple[list[Acquired], Write | None]:
         """Give a member records of `batches`, read from `next_fetch_offset`; (acquired, write of those archived)."""
         window = self.window
@@ -131,13 +131,13 @@ class SharePartition:
             # The limit of records in flight is reached, but some of them are available again.
             room = min(asked.records, window.end_offset - fetch_offset)
             end_offset = min(end_offset, window.end_offset)
-        taking = _Taking(self, member_id, asked, room, now_ms + self.limits.record_lock_duration_ms)
-        for batch, size in _covering(batches, max(window.start_offset, fetch_offset), end_offset):
-            if taking.is_full:
+        acquisition = _Acquisition(self, member_id, asked, room, now_ms + self.limits.record_lock_duration_ms)
+        for batch, size in _cover(batches, max(window.start_offset, fetch_offset), end_offset):
+            if acquisition.is_full:
                 break
-            taking.take(batch, size)
+            acquisition.take(batch, size)
         window.trim()
-        return taking.acquired, self._write(taking.archived)
+        return acquisition.acquired, self._write(acquisition.archived)
 
     # -- acknowledge and release
 
@@ -150,8 +150,8 @@ class SharePartition:
             for run in self.window.within(first_offset, end_offset):
                 if kind is AcknowledgeType.RENEW:
                     run.deadline_ms = now_ms + self.limits.record_lock_duration_ms
-                elif not run.change:
-                    run.change, run.wanted = number, self._outcome(run, kind)
+                elif not run.write_number:
+                    run.write_number, run.next_state = number, self._outcome(run, kind)
                     changed.append(run)
         return self._write(changed, number)
 
@@ -174,7 +174,7 @@ class SharePartition:
                 raise _invalid_state("The batch cannot be acknowledged. The batch is not in the acquired state.")
             if run.member_id != member_id:
                 raise _invalid_state("Member is not the owner of batch record")
-            if run.change:
+            if run.write_number:
                 raise _invalid_state(
                     "The record state is invalid. The acknowledgement of delivery could not be completed."
                 )
@@ -203,18 +203,18 @@ class SharePartition:
         number = self._next_number()
         changed = [run for run in self.window.runs if run.is_locked and run.member_id == member_id]
         for run in changed:
-            run.change, run.wanted = number, self._outcome(run, AcknowledgeType.RELEASE)
+            run.write_number, run.next_state = number, self._outcome(run, AcknowledgeType.RELEASE)
         return self._write(changed, number)
 
     def settle(self, number: int, *, stored: bool) -> None:
         """Apply or undo a write that has succeeded or failed; after a failure the member still holds the records."""
-        self._under_way.discard(number)
+        self._pending_writes.discard(number)
         for run in self.window.runs:
-            if run.change == number:
+            if run.write_number == number:
                 if stored:
-                    run.become(run.wanted)
+                    run.set_state(run.next_state)
                 else:
-                    run.change, run.wanted = 0, run.state
+                    run.write_number, run.next_state = 0, run.state
         self.window.trim()
 
     # -- time and the log
@@ -227,7 +227,7 @@ class SharePartition:
         """Release the records whose locks have expired."""
         late = [run for run in self.window.runs if run.is_locked and run.deadline_ms <= now_ms]
         for run in late:
-            run.become(self._outcome(run, AcknowledgeType.RELEASE))
+            run.set_state(self._outcome(run, AcknowledgeType.RELEASE))
         write = self._write(late)
         self.window.trim()
         return write
@@ -245,23 +245,25 @@ class SharePartition:
         return self._writes
 
     def _write(self, changed: Iterable[Run], number: int = 0) -> Write | None:
-        batches = [StateBatch(run.first_offset, run.end_offset - 1, run.wanted, run.count) for run in changed]
+        batches = [StateBatch(run.first_offset, run.end_offset - 1, run.next_state, run.count) for run in changed]
         if not batches:
             return None
         number = number or self._next_number()
         start = self.window.start_after(number)
         complete = self.window.complete_after(number)
-        if self._under_way:
+        if self._pending_writes:
             # An earlier write may move the start further, or fail: leave the start as that write sets it.
             start = UNSET_OFFSET
-        self._under_way.add(number)
+        self._pending_writes.add(number)
         return Write(number, start, complete, combine((), batches, start))
 
 
-class _Taking:
+class _Acquisition:
     """An acquisition by a member, batch by batch, until it has enough."""
 
-    def __init__(self, partition: SharePartition, member_id: str, asked: Asked, room: int, deadline_ms: int) -> None:
+    def __init__(
+        self, partition: SharePartition, member_id: str, asked: AcquireRequest, room: int, deadline_ms: int
+    ) -> None:
         self._limits = partition.limits
         self._window = partition.window
         self._member_id = member_id
@@ -327,7 +329,7 @@ class _Taking:
         self._lock(run)
 
     def _lock(self, run: Run) -> None:
-        run.state = run.wanted = RecordState.ACQUIRED
+        run.state = run.next_state = RecordState.ACQUIRED
         run.count += 1
         run.member_id, run.deadline_ms = self._member_id, self._deadline_ms
         self._taken += len(run)
@@ -340,11 +342,11 @@ class _Taking:
             self.acquired.append(Acquired(run.first_offset, run.end_offset - 1, run.count))
 
     def _archive(self, run: Run) -> None:
-        run.become(RecordState.ARCHIVED)
+        run.set_state(RecordState.ARCHIVED)
         self.archived.append(run)
 
 
-def _covering(batches: Sequence[LogBatch], start_offset: int, end_offset: int) -> Iterator[tuple[LogBatch, int]]:
+def _cover(batches: Sequence[LogBatch], start_offset: int, end_offset: int) -> Iterator[tuple[LogBatch, int]]:
     """Cover every offset of the range: (part of a batch or a hidden gap, the size of the whole batch or gap)."""
     offset = start_offset
     for batch in batches:

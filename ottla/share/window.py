@@ -20,13 +20,22 @@ from collections.abc import Iterable, Iterator
 
 from ottla.share.state import RecordState, StateBatch
 
-_OVER = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+_FINAL = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
 
 
 class Run:
     """A range of offsets in one state."""
 
-    __slots__ = ("change", "count", "deadline_ms", "end_offset", "first_offset", "member_id", "state", "wanted")
+    __slots__ = (
+        "count",
+        "deadline_ms",
+        "end_offset",
+        "first_offset",
+        "member_id",
+        "next_state",
+        "state",
+        "write_number",
+    )
 
     def __init__(
         self,
@@ -45,16 +54,16 @@ class Run:
         #: The member that holds them, and when its lock expires; only set while ACQUIRED.
         self.member_id = member_id
         self.deadline_ms = deadline_ms
-        #: The number of the pending write that will change the state to `wanted`; 0 without one.
-        self.change = 0
-        self.wanted = state
+        #: The number of the pending write that will change the state to `next_state`; 0 without one.
+        self.write_number = 0
+        self.next_state = state
 
     def __len__(self) -> int:
         return self.end_offset - self.first_offset
 
     @property
-    def is_over(self) -> bool:
-        return self.state in _OVER
+    def is_final(self) -> bool:
+        return self.state in _FINAL
 
     @property
     def is_available(self) -> bool:
@@ -63,33 +72,33 @@ class Run:
     @property
     def is_locked(self) -> bool:
         """Does a member hold them without having acknowledged them?"""
-        return self.state is RecordState.ACQUIRED and not self.change
+        return self.state is RecordState.ACQUIRED and not self.write_number
 
-    def ends_by(self, change: int) -> bool:
-        """Will the run be over once write `change` is stored?"""
-        return self.is_over or (self.change == change != 0 and self.wanted in _OVER)
+    def is_final_after(self, write_number: int) -> bool:
+        """Will the run be over once write `write_number` is stored?"""
+        return self.is_final or (self.write_number == write_number != 0 and self.next_state in _FINAL)
 
-    def become(self, state: RecordState) -> None:
+    def set_state(self, state: RecordState) -> None:
         """Change the state; no member holds the records any more."""
-        self.state = self.wanted = state
+        self.state = self.next_state = state
         self.member_id = ""
-        self.deadline_ms = self.change = 0
+        self.deadline_ms = self.write_number = 0
 
-    def fares_like(self, other: Run) -> bool:
+    def merges_with(self, other: Run) -> bool:
         """Can the two runs be merged?"""
         return (
             self.state is other.state
             and self.count == other.count
             and self.member_id == other.member_id
             and self.deadline_ms == other.deadline_ms
-            and self.change == other.change
-            and self.wanted is other.wanted
+            and self.write_number == other.write_number
+            and self.next_state is other.next_state
         )
 
-    def cut(self, offset: int) -> Run:
+    def split(self, offset: int) -> Run:
         """Split the run: keep the offsets below `offset` and return the rest."""
         rest = Run(offset, self.end_offset, self.state, self.count, self.member_id, self.deadline_ms)
-        rest.change, rest.wanted = self.change, self.wanted
+        rest.write_number, rest.next_state = self.write_number, self.next_state
         self.end_offset = offset
         return rest
 
@@ -127,18 +136,18 @@ class Window:
 
     def within(self, first_offset: int, end_offset: int) -> list[Run]:
         """The runs of exactly this range; runs that cross its edges are split."""
-        self._cut(first_offset)
-        self._cut(end_offset)
+        self._split(first_offset)
+        self._split(end_offset)
         return list(self.overlapping(first_offset, end_offset))
 
-    def _cut(self, offset: int) -> None:
+    def _split(self, offset: int) -> None:
         index = bisect_right(self.runs, offset, key=_first_offset) - 1
         if index >= 0 and self.runs[index].first_offset < offset < self.runs[index].end_offset:
-            self.runs.insert(index + 1, self.runs[index].cut(offset))
+            self.runs.insert(index + 1, self.runs[index].split(offset))
 
     def drop_before(self, offset: int) -> None:
         """Drop everything below an offset."""
-        self._cut(offset)
+        self._split(offset)
         self.runs = [run for run in self.runs if run.first_offset >= offset]
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)
@@ -147,23 +156,23 @@ class Window:
         """Move the start past the runs that are over, and merge equal neighbours."""
         merged: list[Run] = []
         for run in self.runs:
-            if not merged and run.is_over:
+            if not merged and run.is_final:
                 continue
-            if merged and merged[-1].fares_like(run):
+            if merged and merged[-1].merges_with(run):
                 merged[-1].end_offset = run.end_offset
             else:
                 merged.append(run)
         self.runs = merged
         self.start_offset = merged[0].first_offset if merged else self.end_offset
 
-    def start_after(self, change: int) -> int:
-        """The start of the window once write `change` is stored."""
-        return next((run.first_offset for run in self.runs if not run.ends_by(change)), self.end_offset)
+    def start_after(self, write_number: int) -> int:
+        """The start of the window once write `write_number` is stored."""
+        return next((run.first_offset for run in self.runs if not run.is_final_after(write_number)), self.end_offset)
 
-    def complete_after(self, change: int) -> int:
-        """The number of offsets above that start that will be over once write `change` is stored."""
-        start = self.start_after(change)
-        return sum(len(run) for run in self.runs if run.first_offset >= start and run.ends_by(change))
+    def complete_after(self, write_number: int) -> int:
+        """The number of offsets above that start that will be over once write `write_number` is stored."""
+        start = self.start_after(write_number)
+        return sum(len(run) for run in self.runs if run.first_offset >= start and run.is_final_after(write_number))
 
     @property
     def first_available(self) -> int:
@@ -173,7 +182,7 @@ class Window:
     @property
     def in_flight(self) -> int:
         """The number of offsets in the window that are not over."""
-        return sum(len(run) for run in self.runs if not run.is_over)
+        return sum(len(run) for run in self.runs if not run.is_final)
 
     def validate(self) -> None:
         """Raise AssertionError if an invariant is broken."""
@@ -181,10 +190,10 @@ class Window:
         for run in self.runs:
             assert run.first_offset == offset < run.end_offset, "the runs are neighbours"
             assert (run.state is RecordState.ACQUIRED) == bool(run.member_id)
-            assert not run.change or run.state is RecordState.ACQUIRED
+            assert not run.write_number or run.state is RecordState.ACQUIRED
             offset = run.end_offset
         assert offset == self.end_offset
-        assert not self.runs or not self.runs[0].is_over
+        assert not self.runs or not self.runs[0].is_final
 
 
 def _first_offset(run: Run) -> int:

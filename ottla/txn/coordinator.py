@@ -153,7 +153,7 @@ class TransactionCoordinator:
             if first_id is None:
                 return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
             known = Transaction(name, first_id, NO_EPOCH, timeout_ms)
-        elif expected_id != NO_PRODUCER_ID and not _is_own(known, expected_id, expected_epoch):
+        elif expected_id != NO_PRODUCER_ID and not _may_initialize(known, expected_id, expected_epoch):
             return [_refuse_init(ticket, ErrorCode.PRODUCER_FENCED)]
         if known.state in PREPARED:
             return [_refuse_init(ticket, ErrorCode.CONCURRENT_TRANSACTIONS)]
@@ -165,21 +165,21 @@ class TransactionCoordinator:
             if ended is None:
                 return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
             return [self._save(ended), _refuse_init(ticket, ErrorCode.CONCURRENT_TRANSACTIONS), _markers(ended)]
-        rotates = known.exhausted and expected_epoch in (NO_EPOCH, known.producer_epoch)
-        fresh_id = self._next_producer_id() if rotates else None
-        if rotates and fresh_id is None:
+        needs_new_id = known.exhausted and expected_epoch in (NO_EPOCH, known.producer_epoch)
+        new_producer_id = self._next_producer_id() if needs_new_id else None
+        if needs_new_id and new_producer_id is None:
             return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-        begun = known.initialized(timeout_ms, expected_epoch, fresh_id, now_ms)
+        begun = known.initialized(timeout_ms, expected_epoch, new_producer_id, now_ms)
         if begun is None:
             return [_refuse_init(ticket, ErrorCode.PRODUCER_FENCED)]
         response = InitProducerIdResponse(producer_id=begun.producer_id, producer_epoch=begun.producer_epoch)
         return [self._save(begun), Answer(ticket, response)]
 
     def _take_over(self, ticket: int, known: Transaction, timeout_ms: int, now_ms: int) -> list[Effect]:
-        fresh_id = self._next_producer_id() if known.client_exhausted else None
-        if known.client_exhausted and fresh_id is None:
+        new_producer_id = self._next_producer_id() if known.client_exhausted else None
+        if known.client_exhausted and new_producer_id is None:
             return [_refuse_init(ticket, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
-        taken = known.taken_over(timeout_ms, fresh_id, now_ms)
+        taken = known.taken_over(timeout_ms, new_producer_id, now_ms)
         producer_id, epoch = taken.client
         response = InitProducerIdResponse(
             producer_id=producer_id,
@@ -190,7 +190,7 @@ class TransactionCoordinator:
         return [self._save(taken), Answer(ticket, response)]
 
     def _add(self, asked: AddPartitions, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
-        known, code = self._own(asked.transactional_id, asked.producer_id, asked.producer_epoch)
+        known, code = self._find_owned(asked.transactional_id, asked.producer_id, asked.producer_epoch)
         if known is None:
             return code, []
         if known.state in PREPARED:
@@ -200,14 +200,14 @@ class TransactionCoordinator:
         return ErrorCode.NONE, [self._save(known.extended(asked.partitions, asked.client_version, now_ms))]
 
     def _verify(self, asked: VerifyPartitions, partition: TopicPartition) -> ErrorCode:
-        known, code = self._own(asked.transactional_id, asked.producer_id, asked.producer_epoch)
+        known, code = self._find_owned(asked.transactional_id, asked.producer_id, asked.producer_epoch)
         if known is None:
             return code
         if known.state in PREPARED:
             return ErrorCode.CONCURRENT_TRANSACTIONS
         return ErrorCode.NONE if partition in known.partitions else ErrorCode.TRANSACTION_ABORTABLE
 
-    def _own(self, name: str, producer_id: int, producer_epoch: int) -> tuple[Transaction | None, ErrorCode]:
+    def _find_owned(self, name: str, producer_id: int, producer_epoch: int) -> tuple[Transaction | None, ErrorCode]:
         known = self.transactions.get(name)
         if not name:
             return None, ErrorCode.INVALID_REQUEST
@@ -289,7 +289,7 @@ class TransactionCoordinator:
         return effects
 
 
-def _is_own(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
+def _may_initialize(known: Transaction, producer_id: int, producer_epoch: int) -> bool:
     return (
         known.producer_epoch == NO_EPOCH
         or producer_id in (known.producer_id, known.client[0])

@@ -116,22 +116,22 @@ class Transaction:
         """Are the epochs of the client's producer id used up?"""
         return self.client[1] >= EPOCH_MAX
 
-    def taken_over(self, timeout_ms: int, fresh_id: int | None, now_ms: int) -> Transaction:
+    def taken_over(self, timeout_ms: int, new_producer_id: int | None, now_ms: int) -> Transaction:
         """The unchanged transaction taken over by a new client, the only one that may end it."""
         next_id, epoch = self.next_producer_id, self.client[1] + 1
-        if fresh_id is not None:
-            next_id, epoch = fresh_id, 0
+        if new_producer_id is not None:
+            next_id, epoch = new_producer_id, 0
         return replace(
             self, next_producer_id=next_id, next_producer_epoch=epoch, timeout_ms=timeout_ms, update_ms=now_ms
         )
 
     def initialized(
-        self, timeout_ms: int, expected_epoch: int, fresh_id: int | None, now_ms: int
+        self, timeout_ms: int, expected_epoch: int, new_producer_id: int | None, now_ms: int
     ) -> Transaction | None:
-        """After InitProducerId: a higher epoch, or `fresh_id`. None if the producer's epoch is fenced."""
+        """After InitProducerId: a higher epoch, or `new_producer_id`. None if the producer's epoch is fenced."""
         epoch, last, producer_id = self.producer_epoch + 1, NO_EPOCH, self.producer_id
-        if fresh_id is not None:
-            producer_id, epoch = fresh_id, 0
+        if new_producer_id is not None:
+            producer_id, epoch = new_producer_id, 0
             last = self.producer_epoch if expected_epoch != NO_EPOCH else NO_EPOCH
         elif expected_epoch == NO_EPOCH:
             pass

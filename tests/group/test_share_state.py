@@ -85,4 +85,4 @@ def test_a_member_that_joins_while_offsets_are_being_set_does_not_set_them_back(
     one.beat()
     assert one.assigned == {ORDERS: [0, 1, 2, 3]}
     assert {start for _, start in host.share_states.values()} == {7}
-    assert host.coordinator.shard.share_asked_ms == {}, "an answered call is kept for good"
+    assert host.coordinator.shard.share_requested_ms == {}, "an answered call is kept for good"

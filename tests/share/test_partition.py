@@ -10,11 +10,19 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.share.partition import Acknowledgement, AcknowledgeType, Asked, Limits, LogBatch, SharePartition, Write
+from ottla.share.partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    AcquireRequest,
+    Limits,
+    LogBatch,
+    SharePartition,
+    Write,
+)
 from ottla.share.state import RecordState, StateBatch, StoredState
 
 ACCEPT, RELEASE, REJECT, RENEW = (int(AcknowledgeType[name]) for name in ("ACCEPT", "RELEASE", "REJECT", "RENEW"))
-MANY = Asked(500, 500)
+MANY = AcquireRequest(500, 500)
 
 
 def log(*sizes: int, first: int = 0) -> list[LogBatch]:
@@ -38,7 +46,9 @@ def stored(partition: SharePartition, write: Write | None, *, fails: bool = Fals
     return write
 
 
-def take(partition: SharePartition, member: str, batches: list[LogBatch], asked: Asked = MANY, now_ms: int = 0) -> list:  # type: ignore[type-arg]
+def take(
+    partition: SharePartition, member: str, batches: list[LogBatch], asked: AcquireRequest = MANY, now_ms: int = 0
+) -> list:  # type: ignore[type-arg]
     acquired, write = partition.acquire(member, batches, asked, now_ms)
     stored(partition, write)
     return [tuple(each) for each in acquired]
@@ -55,15 +65,15 @@ def test_two_members_get_different_records() -> None:
 
 def test_a_batch_is_whole_unless_the_limit_is_strict() -> None:
     batches = log(10, 10, 10)
-    assert take(fresh(), "a", batches, Asked(12, 500)) == [(0, 19, 1)]
+    assert take(fresh(), "a", batches, AcquireRequest(12, 500)) == [(0, 19, 1)]
     partition = fresh()
-    assert take(partition, "a", batches, Asked(12, 500, strict=True)) == [(0, 11, 1)]
+    assert take(partition, "a", batches, AcquireRequest(12, 500, strict=True)) == [(0, 11, 1)]
     assert partition.next_fetch_offset == 12
-    assert take(partition, "b", batches[1:], Asked(3, 500, strict=True)) == [(12, 14, 1)]
+    assert take(partition, "b", batches[1:], AcquireRequest(3, 500, strict=True)) == [(12, 14, 1)]
 
 
 def test_what_is_acquired_is_told_in_pieces_of_about_the_batch_size() -> None:
-    assert take(fresh(), "a", log(4, 4, 4, 4), Asked(500, 8)) == [(0, 7, 1), (8, 15, 1)]
+    assert take(fresh(), "a", log(4, 4, 4, 4), AcquireRequest(500, 8)) == [(0, 7, 1), (8, 15, 1)]
 
 
 def test_accepted_records_move_the_start_and_released_ones_come_again() -> None:
@@ -260,7 +270,7 @@ class ShareMachine(RuleBasedStateMachine):
         offset = self.partition.next_fetch_offset
         batches = [each for each in self.log if each.last_offset >= max(offset, self.log_start)][:read]
         had_room = self.partition.has_room
-        acquired, write = self.partition.acquire(member, batches, Asked(records, 4, strict), self.now_ms)
+        acquired, write = self.partition.acquire(member, batches, AcquireRequest(records, 4, strict), self.now_ms)
         visible = {
             offset for each in batches if each.visible for offset in range(each.first_offset, each.last_offset + 1)
         }

@@ -6,7 +6,15 @@ import pytest
 
 from ottla.kernel.error import KafkaError
 from ottla.share import window
-from ottla.share.partition import Acknowledgement, AcknowledgeType, Asked, Limits, LogBatch, SharePartition, Write
+from ottla.share.partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    AcquireRequest,
+    Limits,
+    LogBatch,
+    SharePartition,
+    Write,
+)
 from ottla.share.state import RecordState
 from ottla.share.window import Run
 from tests.machine import table, watch
@@ -32,7 +40,7 @@ def _act(random: Random, partition: SharePartition, now_ms: int) -> list[Write |
     action = random.randrange(5)
     if action == 0:
         batches = [LogBatch(start, start + 4, visible=random.random() < 0.8) for start in range(0, 20, 5)]
-        return [partition.acquire(member, batches, Asked(7, 3), now_ms)[1]]
+        return [partition.acquire(member, batches, AcquireRequest(7, 3), now_ms)[1]]
     if action == 1:
         said = Acknowledgement(first, first, [int(random.choice(list(AcknowledgeType)))])
         try:

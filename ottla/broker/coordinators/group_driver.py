@@ -12,8 +12,8 @@ from ottla.broker.metadata.topic_view import ImageTopics, TopicStep
 from ottla.group.coordinator import GroupCoordinator
 from ottla.group.event import (
     DeleteShareState,
-    Hurry,
     InitializeShareState,
+    ReleaseHeldHeartbeat,
     SettingsChanged,
     ShareStateAnswered,
     TopicsChanged,
@@ -119,10 +119,10 @@ class GroupDriver(Driver[GroupCoordinator]):
             _log.debug("%s of group %r, member %r, client %r", name, group, member, client_id)
         return super().ask(request, version, answer, **client)
 
-    def hurry(self, ticket: int) -> None:
+    def release_held(self, ticket: int) -> None:
         """Answer a delayed request now, because the client has already sent its next one."""
         if not self.failed:
-            self.step(Hurry(ticket))
+            self.step(ReleaseHeldHeartbeat(ticket))
 
     def ask_others(self, effect: InitializeShareState | DeleteShareState) -> None:
         """Pass a request on to the share coordinators."""

@@ -144,7 +144,7 @@ def share_group_heartbeat(call: Call, request: Any) -> Later:
     later = Later()
     ticket = _put(call, driver, request, later)
     if not later.resolved:
-        later.superseded = lambda _: driver.hurry(ticket)
+        later.superseded = lambda _: driver.release_held(ticket)
     return later
 
 

@@ -30,7 +30,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.partition import Fetched
-from ottla.share.partition import Asked
+from ottla.share.partition import AcquireRequest
 from ottla.share.session import FINAL_EPOCH, INITIAL_EPOCH, Key, ShareSession
 from ottla.share.state import SharePartitionKey
 from ottla.wire.api import ApiKey
@@ -279,7 +279,7 @@ class ParkedShareFetch:
     def _take(
         self, leader: ShareLeader, fetched: Fetched | None, readers: int, records_max: int
     ) -> PartitionData | None:
-        asked = Asked(records_max, self._request.batch_size, self._strict)
+        asked = AcquireRequest(records_max, self._request.batch_size, self._strict)
         for _ in range(_PASSES_MAX):
             if fetched is None or fetched.records is None:
                 return None

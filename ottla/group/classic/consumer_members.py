@@ -33,19 +33,19 @@ from ottla.wire.type import Malformed
 _PROMISES_FROM = 4
 
 
-def join_consumer_group(turn: CommandContext, call: Called, group: ConsumerGroup) -> None:
+def join_consumer_group(context: CommandContext, call: Called, group: ConsumerGroup) -> None:
     """Add a classic member to a consumer group, or update it."""
     request: JoinGroupRequest = call.request
-    if not (turn.settings.may_upgrade or turn.settings.may_downgrade):
+    if not (context.settings.may_upgrade or context.settings.may_downgrade):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     newcomer = not request.member_id
-    member_id = request.member_id or uuid_text(turn.shard.rng.randbytes(16))
-    check_room(turn, group, member_id)
+    member_id = request.member_id or uuid_text(context.shard.rng.randbytes(16))
+    check_room(context, group, member_id)
     protocols: Protocols = tuple({one.name: one.metadata for one in request.protocols}.items())
     if not protocols or not group.supports(request.protocol_type, protocols):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if newcomer and request.group_instance_id is None and call.version >= _PROMISES_FROM:
-        turn.answer(call.ticket, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        context.answer(call.ticket, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
         return
     try:
         subscription = read_subscription(protocols[0][1])
@@ -54,7 +54,7 @@ def join_consumer_group(turn: CommandContext, call: Called, group: ConsumerGroup
     if request.group_instance_id is None:
         before = group.members.get(member_id) or ConsumerMember(member_id)
     elif newcomer:
-        before = take_static_place(turn, group, member_id, request.group_instance_id, classic=True)
+        before = take_static_place(context, group, member_id, request.group_instance_id, classic=True)
     else:
         before = check_instance(group, member_id, request.group_instance_id)
     rebalance_ms = request.session_timeout_ms if call.version == 0 else request.rebalance_timeout_ms
@@ -69,43 +69,43 @@ def join_consumer_group(turn: CommandContext, call: Called, group: ConsumerGroup
         client_host=call.client_host,
         classic=ClassicMetadata(request.session_timeout_ms, protocols),
     )
-    _join(turn, call, group, before, after, _owned(turn, subscription))
+    _join(context, call, group, before, after, _owned(context, subscription))
 
 
-def _owned(turn: CommandContext, subscription: ConsumerProtocolSubscription) -> Claimed:
+def _owned(context: CommandContext, subscription: ConsumerProtocolSubscription) -> Claimed:
     owned: dict[Uuid, frozenset[int]] = {}
     for topic in subscription.owned_partitions:
-        topic_id = turn.shard.topics.topic_id(topic.topic)
+        topic_id = context.shard.topics.topic_id(topic.topic)
         if topic_id is not None:
             owned[topic_id] = owned.get(topic_id, frozenset()) | frozenset(topic.partitions)
     return owned
 
 
 def _join(
-    turn: CommandContext,
+    context: CommandContext,
     call: Called,
     group: ConsumerGroup,
     before: ConsumerMember,
     after: ConsumerMember,
     owned: Claimed,
 ) -> None:
-    revision = bump_group_epoch(turn, group, before, after)
-    if _downgrades(turn, group, group.static_member(after.instance_id)):
-        stale = group.assignment_epoch < revision.epoch
+    change = bump_group_epoch(context, group, before, after)
+    if _downgrades(context, group, group.static_member(after.instance_id)):
+        stale = group.assignment_epoch < change.epoch
         member = after
         if not stale:
             target = (group.assignment_epoch, group.target_of(after.member_id, after.instance_id))
-            member = advance(turn, group, after, revision, target, owned)
-        downgrade(turn, group, [], joining=member, rebalance=stale)
+            member = advance(context, group, after, change, target, owned)
+        downgrade(context, group, [], joining=member, rebalance=stale)
     else:
-        target = update_target(turn, group, after, revision.epoch, revision.resolved)
-        member = advance(turn, group, after, revision, target, owned)
-        turn.timers.cancel(TimerKey(Alarm.MEMBER_JOIN, group.group_id, member.member_id))
-        keep_session(turn, group, member)
+        target = update_target(context, group, after, change.epoch, change.resolved)
+        member = advance(context, group, after, change, target, owned)
+        context.timers.cancel(TimerKey(Alarm.MEMBER_JOIN, group.group_id, member.member_id))
+        keep_session(context, group, member)
         key = TimerKey(Alarm.MEMBER_SYNC, group.group_id, member.member_id)
-        turn.alarm_in(key, member.rebalance_timeout_ms)
+        context.alarm_in(key, member.rebalance_timeout_ms)
     assert member.classic is not None
-    turn.answer(
+    context.answer(
         call.ticket,
         JoinGroupResponse(
             member_id=member.member_id,
@@ -116,13 +116,13 @@ def _join(
     )
 
 
-def _downgrades(turn: CommandContext, group: ConsumerGroup, predecessor: ConsumerMember | None) -> bool:
+def _downgrades(context: CommandContext, group: ConsumerGroup, predecessor: ConsumerMember | None) -> bool:
     """Does the last member of the consumer protocol return as a classic one?"""
     if predecessor is None or predecessor.classic is not None:
         return False
     others = (one for one in group.members.values() if one is not predecessor)
-    fits = len(group.members) <= turn.settings.group_max_size
-    return fits and turn.settings.may_downgrade and all(one.classic is not None for one in others)
+    fits = len(group.members) <= context.settings.group_max_size
+    return fits and context.settings.may_downgrade and all(one.classic is not None for one in others)
 
 
 def _classic_member(
@@ -137,13 +137,13 @@ def _classic_member(
     return member, member.classic
 
 
-def _must_rejoin_soon(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
+def _must_rejoin_soon(context: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
     key = TimerKey(Alarm.MEMBER_JOIN, group.group_id, member.member_id)
-    if key not in turn.timers:
-        turn.alarm_in(key, member.rebalance_timeout_ms)
+    if key not in context.timers:
+        context.alarm_in(key, member.rebalance_timeout_ms)
 
 
-def sync_consumer_group(turn: CommandContext, call: Called, group: ConsumerGroup) -> None:
+def sync_consumer_group(context: CommandContext, call: Called, group: ConsumerGroup) -> None:
     """Answer a classic member with its assignment."""
     request: SyncGroupRequest = call.request
     member, classic = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
@@ -152,35 +152,35 @@ def sync_consumer_group(turn: CommandContext, call: Called, group: ConsumerGroup
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     # A member that gives up partitions has rejoined already; it is told again when it has given them up.
     if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        _must_rejoin_soon(turn, group, member)
+        _must_rejoin_soon(context, group, member)
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    turn.timers.cancel(TimerKey(Alarm.MEMBER_SYNC, group.group_id, member.member_id))
-    keep_session(turn, group, member)
-    turn.answer(
+    context.timers.cancel(TimerKey(Alarm.MEMBER_SYNC, group.group_id, member.member_id))
+    keep_session(context, group, member)
+    context.answer(
         call.ticket,
         SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=assignment_bytes(member.assigned, protocol_version(metadata), turn.shard.topics),
+            assignment=assignment_bytes(member.assigned, protocol_version(metadata), context.shard.topics),
         ),
     )
 
 
-def heartbeat_consumer_group(turn: CommandContext, call: Called, group: ConsumerGroup) -> None:
+def heartbeat_consumer_group(context: CommandContext, call: Called, group: ConsumerGroup) -> None:
     """Restart a classic member's session and tell it whether it must rejoin."""
     request: HeartbeatRequest = call.request
     member, _ = _classic_member(group, request.member_id, request.group_instance_id, request.generation_id)
-    keep_session(turn, group, member)
+    keep_session(context, group, member)
     error = ErrorCode.NONE
     waits = member.state is MemberState.UNRELEASED_PARTITIONS and group.waits_for_others(member)
     if member.epoch < group.assignment_epoch or not (waits or member.state is MemberState.STABLE):
         error = ErrorCode.REBALANCE_IN_PROGRESS
-        _must_rejoin_soon(turn, group, member)
-    turn.answer(call.ticket, HeartbeatResponse(error_code=error))
+        _must_rejoin_soon(context, group, member)
+    context.answer(call.ticket, HeartbeatResponse(error_code=error))
 
 
 def leave_consumer_group(
-    turn: CommandContext, group: ConsumerGroup, identities: list[MemberIdentity]
+    context: CommandContext, group: ConsumerGroup, identities: list[MemberIdentity]
 ) -> list[tuple[MemberIdentity, ErrorCode]]:
     """Remove members of either protocol; an administrator names static ones by instance id alone."""
     leaving: dict[str, ConsumerMember] = {}
@@ -193,7 +193,7 @@ def leave_consumer_group(
             continue
         leaving[member.member_id] = member
         results.append((identity, ErrorCode.NONE))
-    fence(turn, group, list(leaving.values()))
+    fence(context, group, list(leaving.values()))
     return results
 
 

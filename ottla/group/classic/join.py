@@ -41,23 +41,23 @@ _PROMISES_FROM = 4
 _SKIP_ASSIGNMENT_FROM = 9
 
 
-def join_group(turn: CommandContext, call: Called) -> None:
+def join_group(context: CommandContext, call: Called) -> None:
     """Handle JoinGroup: answer at once, or when the group's next generation begins."""
     request: JoinGroupRequest = call.request
-    settings = turn.settings
+    settings = context.settings
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     if not settings.group_min_session_timeout_ms <= request.session_timeout_ms <= settings.group_max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
-    group = turn.shard.groups.get(request.group_id)
+    group = context.shard.groups.get(request.group_id)
     if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if isinstance(group, ConsumerGroup) and group.members:
         try:
-            join_consumer_group(turn, call, group)
+            join_consumer_group(context, call, group)
         except KafkaError as error:
             # Apache Kafka leaves out the member id in this error.
-            turn.answer(call.ticket, JoinGroupResponse(error_code=error.code))
+            context.answer(call.ticket, JoinGroupResponse(error_code=error.code))
         return
     if not isinstance(group, ClassicGroup):
         if request.member_id:
@@ -66,31 +66,31 @@ def join_group(turn: CommandContext, call: Called) -> None:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group is not None:
             # A classic group replaces a consumer or streams group without members; its offsets stay.
-            turn.extend(group_tombstones(group))
-            turn.timers.cancel_group(request.group_id)
-        group = ClassicGroup(request.group_id, state_timestamp_ms=turn.now_ms)
-        turn.shard.groups[request.group_id] = group
+            context.extend(group_tombstones(group))
+            context.timers.cancel_group(request.group_id)
+        group = ClassicGroup(request.group_id, state_timestamp_ms=context.now_ms)
+        context.shard.groups[request.group_id] = group
         # Write the group before its first member joins, so that it exists after a restart.
-        turn.append(empty_classic_group_entry(group))
-    _join(turn, call, group)
+        context.append(empty_classic_group_entry(group))
+    _join(context, call, group)
 
 
-def _join(turn: CommandContext, call: Called, group: ClassicGroup) -> None:
+def _join(context: CommandContext, call: Called, group: ClassicGroup) -> None:
     request: JoinGroupRequest = call.request
     member_id = request.member_id
-    if not _has_room(turn, group, member_id):
+    if not _has_room(context, group, member_id):
         group.remove(member_id)
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED)
     if not group.supports(request.protocol_type, protocols_of(request)):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not member_id:
-        _join_newcomer(turn, call, group)
+        _join_newcomer(context, call, group)
     elif member_id in group.promised:
         if request.group_instance_id is not None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
-        _add_member(turn, call, group, member_id)
+        _add_member(context, call, group, member_id)
     else:
-        _join_again(turn, call, group, group.check_member(member_id, request.group_instance_id))
+        _join_again(context, call, group, group.check_member(member_id, request.group_instance_id))
 
 
 def protocols_of(request: JoinGroupRequest) -> Protocols:
@@ -103,8 +103,8 @@ def rebalance_timeout_of(request: JoinGroupRequest, version: int) -> int:
     return request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms
 
 
-def _has_room(turn: CommandContext, group: ClassicGroup, member_id: str) -> bool:
-    size_max = turn.settings.group_max_size
+def _has_room(context: CommandContext, group: ClassicGroup, member_id: str) -> bool:
+    size_max = context.settings.group_max_size
     if group.state is ClassicState.EMPTY:
         return True
     if group.state is ClassicState.PREPARING_REBALANCE:
@@ -113,26 +113,26 @@ def _has_room(turn: CommandContext, group: ClassicGroup, member_id: str) -> bool
     return member_id in group.members or len(group.members) < size_max
 
 
-def _join_newcomer(turn: CommandContext, call: Called, group: ClassicGroup) -> None:
+def _join_newcomer(context: CommandContext, call: Called, group: ClassicGroup) -> None:
     request: JoinGroupRequest = call.request
     instance_id = request.group_instance_id
     prefix = call.client_id if instance_id is None else instance_id
-    member_id = f"{prefix}-{turn.new_uuid_text()}"
+    member_id = f"{prefix}-{context.new_uuid_text()}"
     if instance_id is not None:
         if instance_id in group.static_members:
-            _return_static(turn, call, group, member_id)
+            _return_static(context, call, group, member_id)
         else:
-            _add_member(turn, call, group, member_id)
+            _add_member(context, call, group, member_id)
     elif call.version >= _PROMISES_FROM:
         group.promised[member_id] = None
         key = TimerKey(Alarm.CLASSIC_SESSION, group.group_id, member_id)
-        turn.alarm_in(key, request.session_timeout_ms)
-        turn.answer(call.ticket, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
+        context.alarm_in(key, request.session_timeout_ms)
+        context.answer(call.ticket, JoinGroupResponse(error_code=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id))
     else:
-        _add_member(turn, call, group, member_id)
+        _add_member(context, call, group, member_id)
 
 
-def _add_member(turn: CommandContext, call: Called, group: ClassicGroup, member_id: str) -> None:
+def _add_member(context: CommandContext, call: Called, group: ClassicGroup, member_id: str) -> None:
     request: JoinGroupRequest = call.request
     member = ClassicMember(
         member_id=member_id,
@@ -148,62 +148,62 @@ def _add_member(turn: CommandContext, call: Called, group: ClassicGroup, member_
         group.member_was_added = True
     group.add(member, request.protocol_type)
     group.joins[member_id] = call.ticket
-    keep_alive(turn, group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
-    rebalance_or_complete(turn, group)
+    keep_alive(context, group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance_or_complete(context, group)
 
 
-def _join_again(turn: CommandContext, call: Called, group: ClassicGroup, member: ClassicMember) -> None:
+def _join_again(context: CommandContext, call: Called, group: ClassicGroup, member: ClassicMember) -> None:
     request: JoinGroupRequest = call.request
     changed = member.protocols != protocols_of(request)
     match group.state:
         case ClassicState.PREPARING_REBALANCE:
-            _update_and_wait(turn, call, group, member)
+            _update_and_wait(context, call, group, member)
         case ClassicState.COMPLETING_REBALANCE if changed:
-            _update_and_wait(turn, call, group, member)
+            _update_and_wait(context, call, group, member)
         case ClassicState.STABLE if changed or member.member_id == group.leader:
-            _update_and_wait(turn, call, group, member)
+            _update_and_wait(context, call, group, member)
         case _:
             # A retry: the first response may have been lost.
-            turn.answer(call.ticket, join_response(group, member.member_id))
+            context.answer(call.ticket, join_response(group, member.member_id))
 
 
-def _update_and_wait(turn: CommandContext, call: Called, group: ClassicGroup, member: ClassicMember) -> None:
+def _update_and_wait(context: CommandContext, call: Called, group: ClassicGroup, member: ClassicMember) -> None:
     request: JoinGroupRequest = call.request
     # A join ends the member's waiting sync.
-    answer_sync_error(turn, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+    answer_sync_error(context, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
     rebalance_ms = rebalance_timeout_of(request, call.version)
     group.update(member, protocols_of(request), rebalance_ms, request.session_timeout_ms)
-    park_join(turn, group, member.member_id, call.ticket)
-    rebalance_or_complete(turn, group)
+    park_join(context, group, member.member_id, call.ticket)
+    rebalance_or_complete(context, group)
 
 
-def _return_static(turn: CommandContext, call: Called, group: ClassicGroup, member_id: str) -> None:
+def _return_static(context: CommandContext, call: Called, group: ClassicGroup, member_id: str) -> None:
     request: JoinGroupRequest = call.request
     assert request.group_instance_id is not None
     old_id = group.static_members[request.group_instance_id]
     leader_before = group.leader
-    answer_join_error(turn, group, old_id, ErrorCode.FENCED_INSTANCE_ID, old_id)
-    answer_sync_error(turn, group, old_id, ErrorCode.FENCED_INSTANCE_ID)
-    turn.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, old_id))
+    answer_join_error(context, group, old_id, ErrorCode.FENCED_INSTANCE_ID, old_id)
+    answer_sync_error(context, group, old_id, ErrorCode.FENCED_INSTANCE_ID)
+    context.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, old_id))
     member = group.replace_static(request.group_instance_id, member_id)
     rebalance_ms = rebalance_timeout_of(request, call.version)
     group.update(member, protocols_of(request), rebalance_ms, request.session_timeout_ms)
-    keep_alive(turn, group, member)
+    keep_alive(context, group, member)
     if group.state is not ClassicState.STABLE or group.choose_protocol() != group.protocol_name:
         group.joins[member_id] = call.ticket
         if group.state is ClassicState.PREPARING_REBALANCE:
-            complete_if_all_joined(turn, group)
+            complete_if_all_joined(context, group)
         else:
             # The leader may have the old id, and its assignment would not reach the new one.
-            prepare_rebalance(turn, group)
+            prepare_rebalance(context, group)
         return
-    turn.append(classic_group_entry(group, {one.member_id: one.assignment for one in group.members.values()}))
+    context.append(classic_group_entry(group, {one.member_id: one.assignment for one in group.members.values()}))
     if call.version >= _SKIP_ASSIGNMENT_FROM:
         skip = group.leader == member_id
-        turn.answer(call.ticket, join_response(group, member_id, skip_assignment=skip))
+        context.answer(call.ticket, join_response(group, member_id, skip_assignment=skip))
     else:
         # Name the old id as the leader, so that the client acts as a follower and keeps the assignment.
         response = join_response(group, member_id)
         response.leader = leader_before or ""
         response.members = []
-        turn.answer(call.ticket, response)
+        context.answer(call.ticket, response)

@@ -36,18 +36,18 @@ _PROTOCOL_NAMED_FROM = 5
 _LEAVE_MANY_FROM = 3
 
 
-def sync_group(turn: CommandContext, call: Called) -> None:
+def sync_group(context: CommandContext, call: Called) -> None:
     """Handle SyncGroup: take the leader's assignment, and give each member its own."""
     request: SyncGroupRequest = call.request
     if call.version >= _PROTOCOL_NAMED_FROM and (request.protocol_type is None or request.protocol_name is None):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    group = turn.shard.groups.get(request.group_id)
+    group = context.shard.groups.get(request.group_id)
     if group is None or group.is_empty or isinstance(group, ShareGroup | StreamsGroup):
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if isinstance(group, ConsumerGroup):
-        sync_consumer_group(turn, call, group)
+        sync_consumer_group(context, call, group)
         return
     member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
@@ -58,28 +58,28 @@ def sync_group(turn: CommandContext, call: Called) -> None:
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     group.unsynced.pop(member.member_id, None)
     if not group.unsynced:
-        turn.timers.cancel(TimerKey(Alarm.CLASSIC_SYNC, group.group_id))
+        context.timers.cancel(TimerKey(Alarm.CLASSIC_SYNC, group.group_id))
     if group.state is ClassicState.STABLE:
-        turn.answer(call.ticket, _sync_response(group, member.assignment))
+        context.answer(call.ticket, _sync_response(group, member.assignment))
         return
-    answer_sync_error(turn, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+    answer_sync_error(context, group, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
     group.syncs[member.member_id] = call.ticket
     if member.member_id == group.leader:
-        _take_assignment(turn, group, request)
+        _take_assignment(context, group, request)
 
 
 def _differs(asked: str | None, held: str | None) -> bool:
     return asked is not None and held is not None and asked != held
 
 
-def _take_assignment(turn: CommandContext, group: ClassicGroup, request: SyncGroupRequest) -> None:
+def _take_assignment(context: CommandContext, group: ClassicGroup, request: SyncGroupRequest) -> None:
     given = {one.member_id: one.assignment for one in request.assignments}
     assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
     # Replaying this record makes the group stable; the answers wait for its commit.
-    turn.append(classic_group_entry(group, assignment))
+    context.append(classic_group_entry(group, assignment))
     for member_id, ticket in group.syncs.items():
-        turn.answer(ticket, _sync_response(group, assignment[member_id]))
-        keep_alive(turn, group, group.members[member_id])
+        context.answer(ticket, _sync_response(group, assignment[member_id]))
+        keep_alive(context, group, group.members[member_id])
     group.syncs.clear()
 
 
@@ -89,23 +89,23 @@ def _sync_response(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:
     )
 
 
-def heartbeat(turn: CommandContext, call: Called) -> None:
+def heartbeat(context: CommandContext, call: Called) -> None:
     """Restart a member's session and tell it whether it must rejoin."""
     request: HeartbeatRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    group = turn.shard.groups.get(request.group_id)
+    group = context.shard.groups.get(request.group_id)
     if group is None or isinstance(group, ShareGroup | StreamsGroup):
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
     if isinstance(group, ConsumerGroup):
-        heartbeat_consumer_group(turn, call, group)
+        heartbeat_consumer_group(context, call, group)
         return
     member = group.check_member(request.member_id, request.group_instance_id)
     if request.generation_id != group.generation:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-    keep_alive(turn, group, member)
+    keep_alive(context, group, member)
     rejoin = group.state is ClassicState.PREPARING_REBALANCE
-    turn.answer(
+    context.answer(
         call.ticket, HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if rejoin else ErrorCode.NONE)
     )
 
@@ -115,28 +115,28 @@ def leaving_members(request: LeaveGroupRequest, version: int) -> list[MemberIden
     return request.members if version >= _LEAVE_MANY_FROM else [MemberIdentity(member_id=request.member_id)]
 
 
-def leave_group(turn: CommandContext, call: Called) -> None:
+def leave_group(context: CommandContext, call: Called) -> None:
     """Handle LeaveGroup: remove members, after which the others rebalance."""
     request: LeaveGroupRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
     identities = leaving_members(request, call.version)
-    group = turn.shard.groups.get(request.group_id)
+    group = context.shard.groups.get(request.group_id)
     if group is None or isinstance(group, ShareGroup | StreamsGroup):
         results = [(one, ErrorCode.UNKNOWN_MEMBER_ID) for one in identities]
     elif isinstance(group, ConsumerGroup):
-        results = leave_consumer_group(turn, group, identities)
+        results = leave_consumer_group(context, group, identities)
     else:
-        results = [(one, _leave(turn, group, one)) for one in identities]
+        results = [(one, _leave(context, group, one)) for one in identities]
         if any(error is ErrorCode.NONE for _, error in results):
             if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
-                prepare_rebalance(turn, group)
+                prepare_rebalance(context, group)
             else:
-                complete_if_all_joined(turn, group)
-    turn.answer(call.ticket, _leave_response(results, call.version))
+                complete_if_all_joined(context, group)
+    context.answer(call.ticket, _leave_response(results, call.version))
 
 
-def _leave(turn: CommandContext, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
+def _leave(context: CommandContext, group: ClassicGroup, identity: MemberIdentity) -> ErrorCode:
     member_id = identity.member_id
     if not member_id:
         named = group.static_members.get(identity.group_instance_id or "")
@@ -148,7 +148,7 @@ def _leave(turn: CommandContext, group: ClassicGroup, identity: MemberIdentity) 
             group.check_member(member_id, identity.group_instance_id)
         except KafkaError as error:
             return error.code
-    remove_member(turn, group, member_id)
+    remove_member(context, group, member_id)
     return ErrorCode.NONE
 
 

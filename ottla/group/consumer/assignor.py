@@ -76,11 +76,11 @@ def assign_uniform(members: Subscribers, counts: Counts) -> dict[str, Target]:
     """Assign evenly, with few moves."""
     subscriptions = [frozenset(member.topics) for member in members.values()]
     if all(topics == subscriptions[0] for topics in subscriptions):
-        return _assign_alike(members, counts)
+        return _assign_equal_subscriptions(members, counts)
     return _Balance(members, counts).assignment()
 
 
-def _assign_alike(members: Subscribers, counts: Counts) -> dict[str, Target]:
+def _assign_equal_subscriptions(members: Subscribers, counts: Counts) -> dict[str, Target]:
     """Assign for equal subscriptions: keep partitions up to a member's share, deal out the rest."""
     if not members:
         return {}
@@ -99,7 +99,7 @@ def _assign_alike(members: Subscribers, counts: Counts) -> dict[str, Target]:
     ]
     share, with_one_more = divmod(sum(counts[topic_id] for topic_id in topics), len(members))
     kept: dict[str, dict[Uuid, list[int]]] = {}
-    hungry: list[tuple[str, int]] = []
+    unfilled: list[tuple[str, int]] = []
     for index, (member_id, member) in enumerate(members.items()):
         room = share + (1 if with_one_more else 0)
         keeps: dict[Uuid, list[int]] = {}
@@ -118,9 +118,9 @@ def _assign_alike(members: Subscribers, counts: Counts) -> dict[str, Target]:
         with_one_more -= takes_one_more
         kept[member_id] = keeps
         if room:
-            hungry.append((member_id, room))
+            unfilled.append((member_id, room))
     dealt = iter(free)
-    for member_id, room in hungry:
+    for member_id, room in unfilled:
         for _, (topic_id, partition) in zip(range(room), dealt, strict=False):
             insort(kept[member_id].setdefault(topic_id, []), partition)
     assert next(dealt, None) is None, "partitions were left over"
@@ -157,10 +157,10 @@ class _Balance:
         for topic_id in topics:
             self._deal(topic_id)
         shared = [topic_id for topic_id in topics if len(self.subscribers[topic_id]) > 1]
-        quiet = 0
+        unchanged_topics = 0
         for topic_id in shared * _ROUNDS_MAX:
-            quiet = 0 if self._even_out(topic_id) else quiet + 1
-            if quiet == len(shared):
+            unchanged_topics = 0 if self._even_out(topic_id) else unchanged_topics + 1
+            if unchanged_topics == len(shared):
                 break
         found: list[dict[Uuid, list[int]]] = [{} for _ in self.member_ids]
         for topic_id, owners in self.owners.items():

@@ -49,7 +49,7 @@ Claimed = Mapping[Uuid, frozenset[int]] | None
 
 
 @frozen
-class Revision:
+class GroupEpochChange:
     """The group as it will be when the records of this step are replayed."""
 
     epoch: int
@@ -59,36 +59,36 @@ class Revision:
 
 
 def bump_group_epoch(
-    turn: CommandContext, group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember
-) -> Revision:
+    context: CommandContext, group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember
+) -> GroupEpochChange:
     """Write the member if it changed, its regular expression, and the group epoch if it must rise."""
     if after != before:
-        turn.append(member_entry(group.group_id, after))
+        context.append(member_entry(group.group_id, after))
     names_changed = after.topics != before.topics
     regex_changed = (after.regex or None) != (before.regex or None)
-    resolved, meaning_changed = _resolve(turn, group, before, after)
+    resolved, meaning_changed = _resolve(context, group, before, after)
     bump = names_changed or regex_changed or meaning_changed
     epoch = group.epoch
-    if bump or group.refresh_is_due(turn.monotonic_ms):
+    if bump or group.refresh_is_due(context.monotonic_ms):
         names = subscribed_topics(group.members_with(after).values(), resolved)
-        fresh_hash = metadata_hash(names, turn.shard.topics)
+        fresh_hash = metadata_hash(names, context.shard.topics)
         if bump or fresh_hash != group.metadata_hash:
             epoch += 1
-            turn.append(epoch_entry(group.group_id, epoch, fresh_hash))
-        group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
+            context.append(epoch_entry(group.group_id, epoch, fresh_hash))
+        group.refresh_deadline_ms = context.monotonic_ms + _REFRESH_INTERVAL_MS
         # If this record is lost, the epoch in memory stays behind and the refresh is due again.
         group.refresh_epoch = epoch
         if group.has_partition_metadata:
-            turn.append(partition_metadata_tombstone(group.group_id))
-    return Revision(epoch, resolved, names_changed or regex_changed)
+            context.append(partition_metadata_tombstone(group.group_id))
+    return GroupEpochChange(epoch, resolved, names_changed or regex_changed)
 
 
 def _resolve(
-    turn: CommandContext, group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember
+    context: CommandContext, group: ConsumerGroup, before: ConsumerMember, after: ConsumerMember
 ) -> tuple[dict[str, Resolved], bool]:
     """(the resolved expressions of the group, did the topics of any change?)."""
     unchanged = (after.regex or None) == (before.regex or None)
-    if unchanged and not any(_is_stale(turn, known) for known in group.resolved.values()):
+    if unchanged and not any(_is_stale(context, known) for known in group.resolved.values()):
         # The common case of heartbeats.
         return group.resolved, False
     resolved = dict(group.resolved)
@@ -96,61 +96,61 @@ def _resolve(
     used = dict.fromkeys(member.regex for member in members.values() if member.regex)
     if before.regex and before.regex not in used and before.regex in resolved:
         del resolved[before.regex]
-        turn.append(regex_tombstone(group.group_id, before.regex))
+        context.append(regex_tombstone(group.group_id, before.regex))
     changed = False
     for regex in used:
         known = resolved.get(regex)
-        if known is not None and not _is_stale(turn, known):
+        if known is not None and not _is_stale(context, known):
             continue
-        fresh = Resolved(_matching(turn, regex), turn.shard.topics.version, turn.now_ms)
+        fresh = Resolved(_matching(context, regex), context.shard.topics.version, context.now_ms)
         changed = changed or known is None or known.topics != fresh.topics
         resolved[regex] = fresh
-        turn.append(regex_entry(group.group_id, regex, fresh))
+        context.append(regex_entry(group.group_id, regex, fresh))
     return resolved, changed
 
 
-def _is_stale(turn: CommandContext, known: Resolved) -> bool:
-    age_ms = turn.now_ms - known.timestamp_ms
+def _is_stale(context: CommandContext, known: Resolved) -> bool:
+    age_ms = context.now_ms - known.timestamp_ms
     # A future timestamp counts as stale: the clock was set back.
     if 0 <= age_ms <= _REGEX_REFRESH_MIN_MS:
         return False
-    topics_are_newer = known.version < turn.shard.topics_created_version
-    return topics_are_newer or age_ms < 0 or age_ms > turn.settings.group_consumer_regex_refresh_interval_ms
+    topics_are_newer = known.version < context.shard.topics_created_version
+    return topics_are_newer or age_ms < 0 or age_ms > context.settings.group_consumer_regex_refresh_interval_ms
 
 
-def _matching(turn: CommandContext, regex: str) -> tuple[str, ...]:
+def _matching(context: CommandContext, regex: str) -> tuple[str, ...]:
     try:
         expression = Expression(regex)
-        found = sorted(name for name in turn.shard.topics.names() if expression.matches(name))
+        found = sorted(name for name in context.shard.topics.names() if expression.matches(name))
     except InvalidExpression as error:
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
         ) from error
-    return tuple(name for name in found if turn.may_describe is None or turn.may_describe(name))
+    return tuple(name for name in found if context.may_describe is None or context.may_describe(name))
 
 
 def advance(
-    turn: CommandContext,
+    context: CommandContext,
     group: ConsumerGroup,
     member: ConsumerMember,
-    revision: Revision,
+    change: GroupEpochChange,
     target: tuple[int, Target],
     claimed: Claimed,
 ) -> ConsumerMember:
     """The member after its next step towards its target, which is written."""
     assignment_epoch, partitions = target
-    if not revision.subscription_changed and member.is_reconciled_to(assignment_epoch):
+    if not change.subscription_changed and member.is_reconciled_to(assignment_epoch):
         return member
-    subscribed = topic_ids(topics_of(member, revision.resolved), turn.shard.topics)
-    goal = Goal(assignment_epoch, partitions, subscribed, group.owners, claimed, revision.subscription_changed)
+    subscribed = topic_ids(topics_of(member, change.resolved), context.shard.topics)
+    goal = Goal(assignment_epoch, partitions, subscribed, group.owners, claimed, change.subscription_changed)
     advanced = reconcile(member, goal)
     if advanced != member:
-        turn.append(current_entry(group.group_id, advanced))
+        context.append(current_entry(group.group_id, advanced))
         if advanced.classic is None:
             key = TimerKey(Alarm.REBALANCE, group.group_id, advanced.member_id)
             if advanced.state is MemberState.UNREVOKED_PARTITIONS:
-                turn.alarm_in(key, advanced.rebalance_timeout_ms)
+                context.alarm_in(key, advanced.rebalance_timeout_ms)
             else:
-                turn.timers.cancel(key)
+                context.timers.cancel(key)
     return advanced

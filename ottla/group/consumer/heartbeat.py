@@ -21,7 +21,7 @@ from ottla.group.consumer.membership import (
     check_room,
     fence,
     keep_session,
-    leave_for_a_while,
+    leave_temporarily,
     take_static_place,
 )
 from ottla.group.consumer.target import update_target
@@ -45,17 +45,17 @@ from ottla.wire.api.consumer_group_heartbeat import (
 _MEMBER_ID_FROM = 1
 
 
-def consumer_heartbeat(turn: CommandContext, call: Called) -> None:
+def consumer_heartbeat(context: CommandContext, call: Called) -> None:
     """Handle a heartbeat: join, leave, or continue."""
     request: ConsumerGroupHeartbeatRequest = call.request
-    _check_request(turn, request, call.version)
+    _check_request(context, request, call.version)
     if request.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
-        _leave(turn, call)
+        _leave(context, call)
     else:
-        _go_on(turn, call)
+        _continue(context, call)
 
 
-def _check_request(turn: CommandContext, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
+def _check_request(context: CommandContext, request: ConsumerGroupHeartbeatRequest, version: int) -> None:
     epoch = request.member_epoch
     needs_id = version >= _MEMBER_ID_FROM or epoch > 0 or epoch == LEAVE_EPOCH
     names = {"GroupId": request.group_id, "InstanceId": request.instance_id, "RackId": request.rack_id}
@@ -70,7 +70,7 @@ def _check_request(turn: CommandContext, request: ConsumerGroupHeartbeatRequest,
         raise KafkaError(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
     elif epoch < LEAVE_STATIC_EPOCH:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
-    known = turn.settings.group_consumer_assignors
+    known = context.settings.group_consumer_assignors
     if request.server_assignor is not None and request.server_assignor not in known:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
@@ -90,20 +90,20 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
 
-def _leave(turn: CommandContext, call: Called) -> None:
+def _leave(context: CommandContext, call: Called) -> None:
     request: ConsumerGroupHeartbeatRequest = call.request
-    group = turn.shard.groups.get(request.group_id)
+    group = context.shard.groups.get(request.group_id)
     if not isinstance(group, ConsumerGroup):
         raise _not_a_consumer_group(request.group_id, group)
     if request.instance_id is None:
-        fence(turn, group, [group.member(request.member_id)])
+        fence(context, group, [group.member(request.member_id)])
     else:
         member = check_instance(group, request.member_id, request.instance_id)
         if request.member_epoch == LEAVE_STATIC_EPOCH:
-            leave_for_a_while(turn, group, member)
+            leave_temporarily(context, group, member)
         else:
-            fence(turn, group, [member])
-    turn.answer(
+            fence(context, group, [member])
+    context.answer(
         call.ticket, ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     )
 
@@ -113,13 +113,13 @@ def _not_a_consumer_group(group_id: str, group: object) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-def _go_on(turn: CommandContext, call: Called) -> None:
+def _continue(context: CommandContext, call: Called) -> None:
     request: ConsumerGroupHeartbeatRequest = call.request
-    known = turn.shard.groups.get(request.group_id)
-    group = _group_for(turn, request, known)
-    check_room(turn, group, request.member_id)
+    known = context.shard.groups.get(request.group_id)
+    group = _group_for(context, request, known)
+    check_room(context, group, request.member_id)
     claimed = _claimed(request)
-    before = _member_for(turn, group, request, claimed)
+    before = _member_for(context, group, request, claimed)
     after = replace(
         before,
         instance_id=before.instance_id if request.instance_id is None else request.instance_id,
@@ -136,16 +136,16 @@ def _go_on(turn: CommandContext, call: Called) -> None:
         client_host=call.client_host,
         classic=None,
     )
-    revision = bump_group_epoch(turn, group, before, after)
-    target = update_target(turn, group, after, revision.epoch, revision.resolved)
-    member = advance(turn, group, after, revision, target, claimed)
+    change = bump_group_epoch(context, group, before, after)
+    target = update_target(context, group, after, change.epoch, change.resolved)
+    member = advance(context, group, after, change, target, claimed)
     if isinstance(known, ClassicGroup) and known.members:
-        finish_upgrade(turn, known, group)
-    keep_session(turn, group, member)
-    turn.answer(call.ticket, _response(turn, request, before, member))
+        finish_upgrade(context, known, group)
+    keep_session(context, group, member)
+    context.answer(call.ticket, _response(context, request, before, member))
 
 
-def _group_for(turn: CommandContext, request: ConsumerGroupHeartbeatRequest, known: object) -> ConsumerGroup:
+def _group_for(context: CommandContext, request: ConsumerGroupHeartbeatRequest, known: object) -> ConsumerGroup:
     """The group; a join creates it, replaces an empty classic group, or converts one with consumers."""
     if isinstance(known, ConsumerGroup):
         return known
@@ -153,8 +153,8 @@ def _group_for(turn: CommandContext, request: ConsumerGroupHeartbeatRequest, kno
         raise _not_a_consumer_group(request.group_id, known)
     if isinstance(known, ClassicGroup):
         if known.members:
-            return upgrade(turn, known)
-        turn.extend(group_tombstones(known))
+            return upgrade(context, known)
+        context.extend(group_tombstones(known))
     return ConsumerGroup(request.group_id)
 
 
@@ -168,14 +168,14 @@ def _claimed(request: ConsumerGroupHeartbeatRequest) -> Claimed:
 
 
 def _member_for(
-    turn: CommandContext, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, claimed: Claimed
+    context: CommandContext, group: ConsumerGroup, request: ConsumerGroupHeartbeatRequest, claimed: Claimed
 ) -> ConsumerMember:
     joins = request.member_epoch == 0
     # Before version 1 the coordinator generates the id, in Kafka's text form of a UUID.
-    member_id = request.member_id or uuid_text(turn.shard.rng.randbytes(16))
+    member_id = request.member_id or uuid_text(context.shard.rng.randbytes(16))
     if request.instance_id is not None:
         if joins:
-            return take_static_place(turn, group, member_id, request.instance_id, classic=False)
+            return take_static_place(context, group, member_id, request.instance_id, classic=False)
         member = check_instance(group, member_id, request.instance_id)
     elif joins:
         return group.members.get(member_id) or ConsumerMember(member_id)
@@ -186,15 +186,15 @@ def _member_for(
 
 
 def _response(
-    turn: CommandContext, request: ConsumerGroupHeartbeatRequest, before: ConsumerMember, member: ConsumerMember
+    context: CommandContext, request: ConsumerGroupHeartbeatRequest, before: ConsumerMember, member: ConsumerMember
 ) -> ConsumerGroupHeartbeatResponse:
-    interval_ms = turn.shard.override(request.group_id).consumer_heartbeat_interval_ms
+    interval_ms = context.shard.override(request.group_id).consumer_heartbeat_interval_ms
     if interval_ms is None:
-        interval_ms = turn.settings.group_consumer_heartbeat_interval_ms
+        interval_ms = context.settings.group_consumer_heartbeat_interval_ms
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
-    says_all = request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
+    is_full_request = request.rebalance_timeout_ms != -1 and subscribes and request.topic_partitions is not None
     assignment = None
-    if request.member_epoch == 0 or says_all or before.assigned != member.assigned:
+    if request.member_epoch == 0 or is_full_request or before.assigned != member.assigned:
         assignment = Assignment(
             topic_partitions=[
                 TopicPartitions(topic_id=topic_id, partitions=list(partitions))

@@ -29,12 +29,12 @@ from ottla.group.state.streams import StreamsGroup
 from ottla.group.timer import Alarm, TimerKey
 from ottla.kernel.error import ErrorCode, KafkaError
 
-_OF_MEMBERS = (Alarm.SESSION, Alarm.REBALANCE, Alarm.MEMBER_JOIN, Alarm.MEMBER_SYNC)
+_MEMBER_ALARMS = (Alarm.SESSION, Alarm.REBALANCE, Alarm.MEMBER_JOIN, Alarm.MEMBER_SYNC)
 
 
-def check_room(turn: CommandContext, group: ConsumerGroup, member_id: str) -> None:
+def check_room(context: CommandContext, group: ConsumerGroup, member_id: str) -> None:
     """Raise GROUP_MAX_SIZE_REACHED if the group has no room for a new member."""
-    size_max = turn.settings.group_consumer_max_size
+    size_max = context.settings.group_consumer_max_size
     if len(group.members) >= size_max and member_id not in group.members:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -75,7 +75,7 @@ def check_epoch(member: ConsumerMember, epoch: int, claimed: Claimed) -> None:
 
 
 def take_static_place(
-    turn: CommandContext, group: ConsumerGroup, member_id: str, instance_id: str, *, classic: bool
+    context: CommandContext, group: ConsumerGroup, member_id: str, instance_id: str, *, classic: bool
 ) -> ConsumerMember:
     """The joining static member: new, or its predecessor under the new id, whose replacement is written."""
     before = group.static_member(instance_id)
@@ -88,8 +88,8 @@ def take_static_place(
             f"is owned by {before.member_id} member.",
         )
     after = replace(before, member_id=member_id, epoch=0, previous_epoch=0)
-    turn.extend(member_tombstones(group.group_id, before.member_id))
-    turn.append(
+    context.extend(member_tombstones(group.group_id, before.member_id))
+    context.append(
         member_entry(group.group_id, after),
         target_entry(group.group_id, member_id, group.target_of(before.member_id)),
         current_entry(group.group_id, after),
@@ -97,7 +97,7 @@ def take_static_place(
     return after
 
 
-def leave_for_a_while(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
+def leave_temporarily(context: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
     """Record that a static member left temporarily; it keeps its partitions for its return."""
     away = replace(
         member,
@@ -105,64 +105,64 @@ def leave_for_a_while(turn: CommandContext, group: ConsumerGroup, member: Consum
         assigned={topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()},
         revoking={},
     )
-    turn.append(current_entry(group.group_id, away))
+    context.append(current_entry(group.group_id, away))
 
 
-def fence(turn: CommandContext, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
+def fence(context: CommandContext, group: ConsumerGroup, members: Sequence[ConsumerMember]) -> None:
     """Remove members: the group epoch rises, or the group becomes a classic group."""
     if not members:
         return
-    if may_downgrade(turn, group, members):
-        downgrade(turn, group, members, rebalance=True)
+    if may_downgrade(context, group, members):
+        downgrade(context, group, members, rebalance=True)
         return
     gone = {member.member_id for member in members}
     staying = [member for member in group.members.values() if member.member_id not in gone]
     for member in members:
-        turn.extend(member_tombstones(group.group_id, member.member_id))
-        cancel_timers(turn, group, member.member_id)
+        context.extend(member_tombstones(group.group_id, member.member_id))
+        cancel_timers(context, group, member.member_id)
     used = {member.regex for member in staying}
     for regex in dict.fromkeys(member.regex for member in members):
         if regex and regex not in used:
-            turn.append(regex_tombstone(group.group_id, regex))
-    fresh_hash = metadata_hash(subscribed_topics(staying, group.resolved), turn.shard.topics)
-    turn.append(epoch_entry(group.group_id, group.epoch + 1, fresh_hash))
+            context.append(regex_tombstone(group.group_id, regex))
+    fresh_hash = metadata_hash(subscribed_topics(staying, group.resolved), context.shard.topics)
+    context.append(epoch_entry(group.group_id, group.epoch + 1, fresh_hash))
 
 
 # -- sessions
 
 
-def keep_session(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
+def keep_session(context: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
     """Restart the member's session."""
     if member.classic is not None:
         timeout_ms = member.classic.session_timeout_ms
     else:
-        override_ms = turn.shard.override(group.group_id).consumer_session_timeout_ms
-        timeout_ms = turn.settings.group_consumer_session_timeout_ms if override_ms is None else override_ms
-    turn.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member.member_id), timeout_ms)
+        override_ms = context.shard.override(group.group_id).consumer_session_timeout_ms
+        timeout_ms = context.settings.group_consumer_session_timeout_ms if override_ms is None else override_ms
+    context.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member.member_id), timeout_ms)
 
 
-def cancel_timers(turn: CommandContext, group: ConsumerGroup, member_id: str) -> None:
+def cancel_timers(context: CommandContext, group: ConsumerGroup, member_id: str) -> None:
     """Cancel all deadlines of a removed member."""
-    for alarm in _OF_MEMBERS:
-        turn.timers.cancel(TimerKey(alarm, group.group_id, member_id))
+    for alarm in _MEMBER_ALARMS:
+        context.timers.cancel(TimerKey(alarm, group.group_id, member_id))
 
 
-def start_sessions(turn: CommandContext, group: ConsumerGroup) -> None:
+def start_sessions(context: CommandContext, group: ConsumerGroup) -> None:
     """Restart the deadlines of all members after the log is loaded."""
     for member in group.members.values():
-        keep_session(turn, group, member)
+        keep_session(context, group, member)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             key = TimerKey(Alarm.REBALANCE, group.group_id, member.member_id)
-            turn.alarm_in(key, member.rebalance_timeout_ms)
+            context.alarm_in(key, member.rebalance_timeout_ms)
 
 
-def expire_rebalance(turn: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
+def expire_rebalance(context: CommandContext, group: ConsumerGroup, member: ConsumerMember) -> None:
     """Fence a member that has not given up its revoked partitions within its rebalance timeout."""
     if member.state is MemberState.UNREVOKED_PARTITIONS:
-        fence(turn, group, [member])
+        fence(context, group, [member])
 
 
-def notice_topics(shard: Shard, names: Sequence[str]) -> None:
+def request_topic_refresh(shard: Shard, names: Sequence[str]) -> None:
     """Have the groups that subscribe to these topics check them at their next heartbeat."""
     for group in shard.groups.values():
         if isinstance(group, ConsumerGroup):

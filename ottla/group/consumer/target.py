@@ -26,14 +26,14 @@ def preferred_assignor(members: Iterable[ConsumerMember], settings: CoordinatorS
 
 
 def update_target(
-    turn: CommandContext, group: ConsumerGroup, member: ConsumerMember, epoch: int, resolved: Mapping[str, Resolved]
+    context: CommandContext, group: ConsumerGroup, member: ConsumerMember, epoch: int, resolved: Mapping[str, Resolved]
 ) -> tuple[int, Target]:
     """(assignment epoch, target of this member), computing a new target if one is due."""
     present = group.target_of(member.member_id, member.instance_id)
-    if group.assignment_epoch >= epoch or not _may_compute(turn, group):
+    if group.assignment_epoch >= epoch or not _may_compute(context, group):
         return group.assignment_epoch, present
     members = group.members_with(member)
-    topics = turn.shard.topics
+    topics = context.shard.topics
     subscribers: dict[str, Subscriber] = {}
     counts: dict[Uuid, int] = {}
     for member_id, one in members.items():
@@ -45,17 +45,17 @@ def update_target(
                 counts[topic_id] = topics.partition_count(name)
         before = group.target_of(member_id, one.instance_id) if one is member else group.target_of(member_id)
         subscribers[member_id] = Subscriber(tuple(topic_ids), before, one.instance_id)
-    assign = ASSIGNORS[preferred_assignor(members.values(), turn.settings)]
+    assign = ASSIGNORS[preferred_assignor(members.values(), context.settings)]
     targets = assign(subscribers, counts)
     for member_id, target in targets.items():
         if group.targets.get(member_id) != target:
-            turn.append(target_entry(group.group_id, member_id, target))
-    turn.append(assignment_epoch_entry(group.group_id, epoch, turn.now_ms))
+            context.append(target_entry(group.group_id, member_id, target))
+    context.append(assignment_epoch_entry(group.group_id, epoch, context.now_ms))
     return epoch, targets[member.member_id]
 
 
-def _may_compute(turn: CommandContext, group: ConsumerGroup) -> bool:
-    interval_ms = turn.shard.override(group.group_id).consumer_assignment_interval_ms
+def _may_compute(context: CommandContext, group: ConsumerGroup) -> bool:
+    interval_ms = context.shard.override(group.group_id).consumer_assignment_interval_ms
     if interval_ms is None:
-        interval_ms = turn.settings.group_consumer_assignment_interval_ms
-    return group.may_assign(interval_ms, turn.now_ms)
+        interval_ms = context.settings.group_consumer_assignment_interval_ms
+    return group.may_assign(interval_ms, context.now_ms)

@@ -58,51 +58,51 @@ _MEMBER_EPOCHS_FROM = 9
 _PartitionCheck = Callable[[Uuid, str, int], None]
 
 
-def commit_offsets(turn: CommandContext, call: Called) -> None:
+def commit_offsets(context: CommandContext, call: Called) -> None:
     """Handle OffsetCommit: write the accepted offsets."""
     request: OffsetCommitRequest = call.request
     by_id = call.version >= _TOPIC_IDS_FROM
-    found = [(topic, _topic_of(turn, topic, by_id=by_id)) for topic in request.topics]
+    found = [(topic, _topic_of(context, topic, by_id=by_id)) for topic in request.topics]
     # Leave existing topics without partitions out of the response.
-    found = [each for each in found if each[0].partitions or not _is_there(turn, each[1][1])]
+    found = [each for each in found if each[0].partitions or not _topic_exists(context, each[1][1])]
     if not any(any(exists) for _, (_, _, exists) in found) and request.topics:
-        turn.answer(call.ticket, _refused(found, ErrorCode.NONE))
+        context.answer(call.ticket, _refused(found, ErrorCode.NONE))
         return
     try:
-        check = _check_commit(turn, call, request.group_id)
+        check = _check_commit(context, call, request.group_id)
         for topic, (topic_id, name, exists) in found:
             for partition, there in zip(topic.partitions, exists, strict=True):
-                if name is not None and _refusal(turn, name, partition, there=there) is ErrorCode.NONE:
+                if name is not None and _refusal(context, name, partition, there=there) is ErrorCode.NONE:
                     check(topic_id, name, partition.partition_index)
     except KafkaError as refusal:
-        turn.answer(call.ticket, _refused(found, refusal.code))
+        context.answer(call.ticket, _refused(found, refusal.code))
         return
-    expire_ms = -1 if request.retention_time_ms == -1 else turn.now_ms + request.retention_time_ms
+    expire_ms = -1 if request.retention_time_ms == -1 else context.now_ms + request.retention_time_ms
     response = OffsetCommitResponse()
     for topic, (_, name, exists) in found:
         results = []
         for partition, there in zip(topic.partitions, exists, strict=True):
-            error = _refusal(turn, name, partition, there=there)
+            error = _refusal(context, name, partition, there=there)
             if name is not None and error is ErrorCode.NONE:
-                _append(turn, request.group_id, topic.topic_id, name, partition, expire_ms)
+                _append(context, request.group_id, topic.topic_id, name, partition, expire_ms)
             results.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
         response.topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results))
-    turn.answer(call.ticket, response)
+    context.answer(call.ticket, response)
 
 
 def _topic_of(
-    turn: CommandContext, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, *, by_id: bool
+    context: CommandContext, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic, *, by_id: bool
 ) -> tuple[Uuid, str | None, list[bool]]:
     """(topic id, name or None if the id is unknown, does each partition exist?)."""
-    topics = turn.shard.topics
+    topics = context.shard.topics
     name = topics.topic_name(topic.topic_id) if by_id else topic.name
     count = 0 if name is None else topics.partition_count(name)
     topic_id = topic.topic_id if name is None else topics.topic_id(name) or NO_UUID
     return topic_id, name, [0 <= partition.partition_index < count for partition in topic.partitions]
 
 
-def _is_there(turn: CommandContext, name: str | None) -> bool:
-    return name is not None and turn.shard.topics.partition_count(name) > 0
+def _topic_exists(context: CommandContext, name: str | None) -> bool:
+    return name is not None and context.shard.topics.partition_count(name) > 0
 
 
 def _refused(
@@ -122,44 +122,44 @@ def _refused(
     return response
 
 
-def _refusal(turn: CommandContext, name: str | None, partition: _Partition, *, there: bool) -> ErrorCode:
+def _refusal(context: CommandContext, name: str | None, partition: _Partition, *, there: bool) -> ErrorCode:
     """The error of one partition, or NONE. `name` is None if the topic id is unknown."""
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
     if not there:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(partition.committed_metadata or "") > turn.settings.offset_metadata_max_bytes:
+    if len(partition.committed_metadata or "") > context.settings.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 
 
 def _append(
-    turn: CommandContext, group_id: str, topic_id: Uuid, name: str, partition: _Partition, expire_ms: int
+    context: CommandContext, group_id: str, topic_id: Uuid, name: str, partition: _Partition, expire_ms: int
 ) -> None:
     committed = Committed(
         partition.committed_offset,
         partition.committed_leader_epoch,
         partition.committed_metadata or "",
-        turn.now_ms,
+        context.now_ms,
         expire_ms,
         topic_id,
     )
-    turn.append(offset_entry(group_id, name, partition.partition_index, committed))
+    context.append(offset_entry(group_id, name, partition.partition_index, committed))
 
 
-def _check_commit(turn: CommandContext, call: Called, group_id: str) -> _PartitionCheck:
+def _check_commit(context: CommandContext, call: Called, group_id: str) -> _PartitionCheck:
     request: OffsetCommitRequest = call.request
     generation = request.generation_id_or_member_epoch
-    group = turn.shard.groups.get(group_id)
+    group = context.shard.groups.get(group_id)
     if group is None:
         if generation >= 0:
             by_version = call.version >= _MEMBER_EPOCHS_FROM
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if by_version else ErrorCode.ILLEGAL_GENERATION)
-        return _anything
+        return _accept_all
     check = check_member(group, request.member_id, request.group_instance_id, generation, call.version)
     if isinstance(group, ClassicGroup) and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
         # A commit keeps the session alive.
-        keep_alive(turn, group, group.members[request.member_id])
+        keep_alive(context, group, group.members[request.member_id])
     return check
 
 
@@ -174,7 +174,7 @@ def check_member(
     if isinstance(group, StreamsGroup):
         return _check_streams(group, member_id, instance_id, generation, version, transactional)
     if generation < 0 and group.is_empty:
-        return _anything
+        return _accept_all
     if generation >= 0 or member_id or instance_id is not None:
         group.check_member(member_id, instance_id)
         if generation != group.generation:
@@ -184,7 +184,7 @@ def check_member(
     if not transactional and group.state is ClassicState.COMPLETING_REBALANCE:
         # The member has the generation but no assignment yet, so it has nothing to commit.
         raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
-    return _anything
+    return _accept_all
 
 
 def _no_consumers(group: ShareGroup) -> KafkaError:
@@ -192,7 +192,7 @@ def _no_consumers(group: ShareGroup) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
 
 
-def _anything(topic_id: Uuid, topic: str, partition: int) -> None:
+def _accept_all(topic_id: Uuid, topic: str, partition: int) -> None:
     """Accept every partition."""
 
 
@@ -200,14 +200,14 @@ def _check_consumer(
     group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool
 ) -> _PartitionCheck:
     if epoch < 0 and not group.members:
-        return _anything
+        return _accept_all
     if transactional and epoch == -1 and not member_id and instance_id is None:
-        return _anything
+        return _accept_all
     member = group.member(member_id)
     if not transactional and member.classic is None and version < _MEMBER_EPOCHS_FROM:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if epoch == member.epoch:
-        return _anything
+        return _accept_all
     if epoch > member.epoch:
         raise _stale(member)
 
@@ -223,14 +223,14 @@ def _check_streams(
     group: StreamsGroup, member_id: str, instance_id: str | None, epoch: int, version: int, transactional: bool
 ) -> _PartitionCheck:
     if epoch < 0 and not group.members:
-        return _anything
+        return _accept_all
     if transactional and epoch == -1 and not member_id and instance_id is None:
-        return _anything
+        return _accept_all
     member = group.member(member_id)
     if not transactional and version < _MEMBER_EPOCHS_FROM:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     if epoch == member.epoch:
-        return _anything
+        return _accept_all
     if epoch > member.epoch or group.topology is None:
         raise KafkaError(ErrorCode.STALE_MEMBER_EPOCH)
     subtopologies = group.topology.sources
@@ -249,37 +249,37 @@ def _stale(member: ConsumerMember) -> KafkaError:
     return KafkaError(ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION)
 
 
-def commit_transactional_offsets(turn: CommandContext, call: Called) -> None:
+def commit_transactional_offsets(context: CommandContext, call: Called) -> None:
     """Handle TxnOffsetCommit: write offsets that become visible when the transaction commits."""
     request: TxnOffsetCommitRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    check: _PartitionCheck = _anything
-    group = turn.shard.groups.get(request.group_id)
+    check: _PartitionCheck = _accept_all
+    group = context.shard.groups.get(request.group_id)
     if group is not None:
         check = _check_transactional(group, request, call.version)
     elif request.generation_id_or_member_epoch >= 0:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
-        topic_id, name, exists = _topic_of(turn, topic, by_id=call.version >= _TXN_TOPIC_IDS_FROM)
+        topic_id, name, exists = _topic_of(context, topic, by_id=call.version >= _TXN_TOPIC_IDS_FROM)
         results = []
         for partition, there in zip(topic.partitions, exists, strict=True):
-            error = _refusal(turn, name, partition, there=there)
+            error = _refusal(context, name, partition, there=there)
             if name is not None and error is ErrorCode.NONE:
                 try:
                     check(topic_id, name, partition.partition_index)
                 except KafkaError as failure:
                     raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from failure
-                _append(turn, request.group_id, topic.topic_id, name, partition, -1)
+                _append(context, request.group_id, topic.topic_id, name, partition, -1)
             results.append(
                 TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
             )
         response.topics.append(
             TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=results)
         )
-    turn.producer_id, turn.producer_epoch = request.producer_id, request.producer_epoch
-    turn.answer(call.ticket, response)
+    context.producer_id, context.producer_epoch = request.producer_id, request.producer_epoch
+    context.answer(call.ticket, response)
 
 
 def _check_transactional(group: Group, request: TxnOffsetCommitRequest, version: int) -> _PartitionCheck:
@@ -299,23 +299,23 @@ def _check_transactional(group: Group, request: TxnOffsetCommitRequest, version:
         raise
 
 
-def delete_offsets(turn: CommandContext, call: Called) -> None:
+def delete_offsets(context: CommandContext, call: Called) -> None:
     """Handle OffsetDelete: delete offsets of topics that the group does not subscribe to."""
     request: OffsetDeleteRequest = call.request
     group_id = request.group_id
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    group = turn.shard.groups.get(group_id)
+    group = context.shard.groups.get(group_id)
     if group is None:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
     if isinstance(group, ShareGroup):
         raise _no_consumers(group)
     if isinstance(group, ClassicGroup) and not group.is_empty and not group.is_of_consumers:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
-    offsets = turn.shard.offsets
+    offsets = context.shard.offsets
     response = OffsetDeleteResponse()
     for topic in request.topics:
-        count = turn.shard.topics.partition_count(topic.name)
+        count = context.shard.topics.partition_count(topic.name)
         results = []
         for index in dict.fromkeys(partition.partition_index for partition in topic.partitions):
             error = ErrorCode.NONE
@@ -325,7 +325,7 @@ def delete_offsets(turn: CommandContext, call: Called) -> None:
                 error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             present = offsets.get(group_id, topic.name, index) is not None
             if error is ErrorCode.NONE and (present or offsets.has_pending(group_id, topic.name, index)):
-                turn.append(offset_tombstone(group_id, topic.name, index))
+                context.append(offset_tombstone(group_id, topic.name, index))
             results.append(OffsetDeleteResponsePartition(partition_index=index, error_code=error))
         response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=results))
-    turn.answer(call.ticket, response)
+    context.answer(call.ticket, response)

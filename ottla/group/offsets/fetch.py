@@ -36,12 +36,12 @@ _GROUP_ERROR_FROM = 2
 _TOPIC_IDS_FROM = 10
 
 
-def fetch_offsets(turn: CommandContext, call: Called) -> None:
+def fetch_offsets(context: CommandContext, call: Called) -> None:
     """Handle OffsetFetch."""
     request: OffsetFetchRequest = call.request
     asked = groups_asked(request, call.version)
-    groups = [_fetch_group(turn, one, request.require_stable, call.version) for one in asked]
-    turn.answer(call.ticket, fetch_response(groups, call.version))
+    groups = [_fetch_group(context, one, request.require_stable, call.version) for one in asked]
+    context.answer(call.ticket, fetch_response(groups, call.version))
 
 
 def groups_asked(request: OffsetFetchRequest, version: int) -> list[OffsetFetchRequestGroup]:
@@ -121,9 +121,9 @@ def _partition(
 
 
 def _fetch_group(
-    turn: CommandContext, asked: OffsetFetchRequestGroup, require_stable: bool, version: int
+    context: CommandContext, asked: OffsetFetchRequestGroup, require_stable: bool, version: int
 ) -> OffsetFetchResponseGroup:
-    group = turn.shard.groups.get(asked.group_id)
+    group = context.shard.groups.get(asked.group_id)
     try:
         if isinstance(group, ConsumerGroup | StreamsGroup):
             _check_epoch(group, asked.member_id, asked.member_epoch)
@@ -131,10 +131,10 @@ def _fetch_group(
         return group_error(asked, error.code, version)
     response = OffsetFetchResponseGroup(group_id=asked.group_id)
     if asked.topics is None:
-        response.topics = [] if group is None else _everything(turn, asked.group_id, require_stable, version)
+        response.topics = [] if group is None else _fetch_all_topics(context, asked.group_id, require_stable, version)
         return response
     for topic in asked.topics:
-        response.topics.append(_some(turn, asked.group_id, group is not None, topic, require_stable, version))
+        response.topics.append(_fetch_topic(context, asked.group_id, group is not None, topic, require_stable, version))
     return response
 
 
@@ -149,9 +149,9 @@ def _check_epoch(group: ConsumerGroup | StreamsGroup, member_id: str | None, epo
 
 
 def _read(
-    turn: CommandContext, group_id: str, topic: str, topic_id: Uuid, index: int, require_stable: bool
+    context: CommandContext, group_id: str, topic: str, topic_id: Uuid, index: int, require_stable: bool
 ) -> OffsetFetchResponsePartitions:
-    offsets = turn.shard.offsets
+    offsets = context.shard.offsets
     if require_stable and offsets.has_pending(group_id, topic, index):
         return _partition(index, None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = offsets.get(group_id, topic, index)
@@ -160,8 +160,8 @@ def _read(
     return _partition(index, committed)
 
 
-def _some(
-    turn: CommandContext,
+def _fetch_topic(
+    context: CommandContext,
     group_id: str,
     known: bool,
     topic: OffsetFetchRequestTopics,
@@ -170,7 +170,7 @@ def _some(
 ) -> OffsetFetchResponseTopics:
     name: str | None = topic.name
     if version >= _TOPIC_IDS_FROM:
-        name = turn.shard.topics.topic_name(topic.topic_id)
+        name = context.shard.topics.topic_name(topic.topic_id)
     if name is None:
         return _topic(topic, [ErrorCode.UNKNOWN_TOPIC_ID] * len(topic.partition_indexes))
     if not known:
@@ -179,18 +179,20 @@ def _some(
     return OffsetFetchResponseTopics(
         name=topic.name,
         topic_id=topic.topic_id,
-        partitions=[_read(turn, group_id, name, topic_id, index, require_stable) for index in topic.partition_indexes],
+        partitions=[
+            _read(context, group_id, name, topic_id, index, require_stable) for index in topic.partition_indexes
+        ],
     )
 
 
-def _everything(
-    turn: CommandContext, group_id: str, require_stable: bool, version: int
+def _fetch_all_topics(
+    context: CommandContext, group_id: str, require_stable: bool, version: int
 ) -> list[OffsetFetchResponseTopics]:
     topics = []
-    for name, partitions in turn.shard.offsets.of_group(group_id).items():
+    for name, partitions in context.shard.offsets.of_group(group_id).items():
         topic_id = NO_UUID
         if version >= _TOPIC_IDS_FROM:
-            found = turn.shard.topics.topic_id(name)
+            found = context.shard.topics.topic_id(name)
             if found is None:
                 # A deleted topic has no id to return.
                 continue
@@ -199,7 +201,7 @@ def _everything(
             OffsetFetchResponseTopics(
                 name=name,
                 topic_id=topic_id,
-                partitions=[_read(turn, group_id, name, NO_UUID, index, require_stable) for index in partitions],
+                partitions=[_read(context, group_id, name, NO_UUID, index, require_stable) for index in partitions],
             )
         )
     return topics

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from ottla.coordinator.contract import Entry
 from ottla.group.state.consumer import MemberState, Target
-from ottla.group.state.share import Held, ShareGroup, ShareMember
+from ottla.group.state.share import PartitionsByTopic, ShareGroup, ShareMember
 from ottla.kernel.ids import Uuid
 from ottla.wire.record.offset import (
     ShareGroupCurrentMemberAssignmentKey,
@@ -82,7 +82,10 @@ def share_current_entry(group_id: str, member: ShareMember) -> Entry:
 
 
 def state_partition_entry(
-    group_id: str, initializing: Held, initialized: Held, deleting: Mapping[Uuid, str] | Collection[tuple[Uuid, str]]
+    group_id: str,
+    initializing: PartitionsByTopic,
+    initialized: PartitionsByTopic,
+    deleting: Mapping[Uuid, str] | Collection[tuple[Uuid, str]],
 ) -> Entry:
     """The record of the partitions whose state the share coordinator has, creates or deletes."""
     names = deleting.items() if isinstance(deleting, Mapping) else deleting
@@ -94,7 +97,7 @@ def state_partition_entry(
     return key_bytes(ShareGroupStatePartitionMetadataKey(group_id=group_id)), value_bytes(value)
 
 
-def _infos(held: Held) -> list[TopicPartitionsInfo]:
+def _infos(held: PartitionsByTopic) -> list[TopicPartitionsInfo]:
     return [
         TopicPartitionsInfo(topic_id=topic_id, topic_name=each.name, partitions=sorted(each.partitions))
         for topic_id, each in held.items()

@@ -125,10 +125,10 @@ def _load_classic(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
 # -- consumer groups
 
 
-_consumer_group = replaying.in_place_of_offsets(ConsumerGroup)
+_consumer_group = replaying.replacing_simple_group(ConsumerGroup)
 
 
-@replaying.of(_consumer_group)
+@replaying.with_group(_consumer_group)
 def _replay_member(
     group: ConsumerGroup, key: ConsumerGroupMemberMetadataKey, value: ConsumerGroupMemberMetadataValue | None
 ) -> None:
@@ -159,12 +159,12 @@ def _replay_member(
     )
 
 
-@replaying.of(_consumer_group)
+@replaying.with_group(_consumer_group)
 def _replay_partition_metadata(group: ConsumerGroup, key: ConsumerGroupPartitionMetadataKey, value: Any) -> None:
     group.has_partition_metadata = value is not None
 
 
-@replaying.of(_consumer_group)
+@replaying.with_group(_consumer_group)
 def _replay_current(
     group: ConsumerGroup,
     key: ConsumerGroupCurrentMemberAssignmentKey,
@@ -199,7 +199,7 @@ def _owned(topics: Sequence[TopicPartitions], epoch: int) -> Owned:
     return owned
 
 
-@replaying.of(_consumer_group)
+@replaying.with_group(_consumer_group)
 def _replay_regex(
     group: ConsumerGroup, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
 ) -> None:
@@ -210,7 +210,7 @@ def _replay_regex(
 
 
 #: Key class -> replay function of a consumer group's record.
-CONSUMER_RECORDS: dict[type, replaying.Fold] = {
+CONSUMER_RECORDS: dict[type, replaying.ReplayFunction] = {
     ConsumerGroupMemberMetadataKey: _replay_member,
     ConsumerGroupMetadataKey: replaying.epoch(_consumer_group),
     ConsumerGroupPartitionMetadataKey: _replay_partition_metadata,

@@ -33,7 +33,7 @@ def _share_group(shard: Shard, group_id: str, create: bool) -> ShareGroup | None
     return made
 
 
-@replaying.of(_share_group)
+@replaying.with_group(_share_group)
 def _replay_member(
     group: ShareGroup, key: ShareGroupMemberMetadataKey, value: ShareGroupMemberMetadataValue | None
 ) -> None:
@@ -50,7 +50,7 @@ def _replay_member(
     )
 
 
-@replaying.of(_share_group)
+@replaying.with_group(_share_group)
 def _replay_current(
     group: ShareGroup, key: ShareGroupCurrentMemberAssignmentKey, value: ShareGroupCurrentMemberAssignmentValue | None
 ) -> None:
@@ -68,7 +68,7 @@ def _replay_current(
     )
 
 
-@replaying.of(_share_group)
+@replaying.with_group(_share_group)
 def _replay_state_partitions(
     group: ShareGroup, key: ShareGroupStatePartitionMetadataKey, value: ShareGroupStatePartitionMetadataValue | None
 ) -> None:
@@ -86,7 +86,7 @@ def _replay_state_partitions(
 
 
 #: Key class -> replay function of a share group's record.
-SHARE_RECORDS: dict[type, replaying.Fold] = {
+SHARE_RECORDS: dict[type, replaying.ReplayFunction] = {
     ShareGroupMemberMetadataKey: _replay_member,
     ShareGroupMetadataKey: replaying.epoch(_share_group),
     ShareGroupTargetAssignmentMemberKey: replaying.target(_share_group),

@@ -29,10 +29,10 @@ from ottla.wire.record.offset import (
 )
 from ottla.wire.record.streams_group import TaskIdsWithEpochs
 
-_streams_group = replaying.in_place_of_offsets(StreamsGroup)
+_streams_group = replaying.replacing_simple_group(StreamsGroup)
 
 
-@replaying.of(_streams_group)
+@replaying.with_group(_streams_group)
 def _replay_member(
     group: StreamsGroup, key: StreamsGroupMemberMetadataKey, value: StreamsGroupMemberMetadataValue | None
 ) -> None:
@@ -58,7 +58,7 @@ def _replay_member(
     )
 
 
-@replaying.of(_streams_group)
+@replaying.with_group(_streams_group)
 def _replay_topology(
     group: StreamsGroup, key: StreamsGroupTopologyKey, value: StreamsGroupTopologyValue | None
 ) -> None:
@@ -78,7 +78,7 @@ def _replay_epoch(shard: Shard, key: StreamsGroupMetadataKey, value: StreamsGrou
     group.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
 
 
-@replaying.of(_streams_group)
+@replaying.with_group(_streams_group)
 def _replay_target(
     group: StreamsGroup,
     key: StreamsGroupTargetAssignmentMemberKey,
@@ -92,7 +92,7 @@ def _replay_target(
     )
 
 
-@replaying.of(_streams_group)
+@replaying.with_group(_streams_group)
 def _replay_current(
     group: StreamsGroup,
     key: StreamsGroupCurrentMemberAssignmentKey,

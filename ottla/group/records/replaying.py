@@ -9,20 +9,20 @@ from typing import Any, TypeVar
 
 from ottla.group.state.classic import ClassicGroup
 from ottla.group.state.consumer import ConsumerGroup
-from ottla.group.state.server_assigned_group import ModernGroup
+from ottla.group.state.server_assigned_group import ServerAssignedGroup
 from ottla.group.state.shard import Shard
 from ottla.group.state.streams import StreamsGroup
 
 #: (shard, group id, create a missing group?) -> the group, if it is of this kind.
-Find = Callable[[Shard, str, bool], ModernGroup[Any, Any] | None]
+Find = Callable[[Shard, str, bool], ServerAssignedGroup[Any, Any] | None]
 #: (shard, key, value) -> None: applies a record to the state.
-Fold = Callable[[Shard, Any, Any], None]
+ReplayFunction = Callable[[Shard, Any, Any], None]
 
 G = TypeVar("G", ConsumerGroup, StreamsGroup)
-H = TypeVar("H", bound=ModernGroup[Any, Any])
+H = TypeVar("H", bound=ServerAssignedGroup[Any, Any])
 
 
-def in_place_of_offsets(kind: type[G]) -> Callable[[Shard, str, bool], G | None]:
+def replacing_simple_group(kind: type[G]) -> Callable[[Shard, str, bool], G | None]:
     """The lookup of a kind of group that replaces a group which only its offsets created."""
 
     def find(shard: Shard, group_id: str, create: bool) -> G | None:
@@ -40,10 +40,12 @@ def in_place_of_offsets(kind: type[G]) -> Callable[[Shard, str, bool], G | None]
     return find
 
 
-def of(find: Callable[[Shard, str, bool], H | None]) -> Callable[[Callable[[H, Any, Any], None]], Fold]:
+def with_group(
+    find: Callable[[Shard, str, bool], H | None],
+) -> Callable[[Callable[[H, Any, Any], None]], ReplayFunction]:
     """Turn a change of a group into a replay function: look up the group first; a tombstone creates none."""
 
-    def decorated(change: Callable[[H, Any, Any], None]) -> Fold:
+    def decorated(change: Callable[[H, Any, Any], None]) -> ReplayFunction:
         def replay(shard: Shard, key: Any, value: Any) -> None:
             group = find(shard, key.group_id, value is not None)
             if group is not None:
@@ -54,7 +56,7 @@ def of(find: Callable[[Shard, str, bool], H | None]) -> Callable[[Callable[[H, A
     return decorated
 
 
-def epoch(find: Find) -> Fold:
+def epoch(find: Find) -> ReplayFunction:
     """Replay the epoch of a group; its tombstone removes the group."""
 
     def replay(shard: Shard, key: Any, value: Any) -> None:
@@ -71,11 +73,11 @@ def epoch(find: Find) -> Fold:
     return replay
 
 
-def target(find: Find) -> Fold:
+def target(find: Find) -> ReplayFunction:
     """Replay the target of a member."""
 
-    @of(find)
-    def replay(group: ModernGroup[Any, Any], key: Any, value: Any) -> None:
+    @with_group(find)
+    def replay(group: ServerAssignedGroup[Any, Any], key: Any, value: Any) -> None:
         if value is None:
             group.targets.pop(key.member_id, None)
             return
@@ -85,11 +87,11 @@ def target(find: Find) -> Fold:
     return replay
 
 
-def assignment_epoch(find: Find) -> Fold:
+def assignment_epoch(find: Find) -> ReplayFunction:
     """Replay the group epoch and the time of the target."""
 
-    @of(find)
-    def replay(group: ModernGroup[Any, Any], _: Any, value: Any) -> None:
+    @with_group(find)
+    def replay(group: ServerAssignedGroup[Any, Any], _: Any, value: Any) -> None:
         group.assignment_epoch = -1 if value is None else value.assignment_epoch
         group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
 

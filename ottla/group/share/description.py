@@ -17,17 +17,17 @@ from ottla.wire.api.share_group_describe import (
 )
 
 
-def describe_share_groups(turn: CommandContext, call: Called) -> None:
+def describe_share_groups(context: CommandContext, call: Called) -> None:
     """Answer with the epochs, the members and the assignments of share groups."""
     request: ShareGroupDescribeRequest = call.request
-    groups = [_describe(turn, group_id) for group_id in request.group_ids]
-    turn.answer(call.ticket, ShareGroupDescribeResponse(groups=groups))
+    groups = [_describe(context, group_id) for group_id in request.group_ids]
+    context.answer(call.ticket, ShareGroupDescribeResponse(groups=groups))
 
 
-def _describe(turn: CommandContext, group_id: str) -> DescribedGroup:
+def _describe(context: CommandContext, group_id: str) -> DescribedGroup:
     if not group_id:
         return DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
-    group = turn.shard.groups.get(group_id)
+    group = context.shard.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         error = not_a_share_group(group_id, group)
         text = error.message if group is not None else f"Group {group_id} not found."
@@ -38,7 +38,7 @@ def _describe(turn: CommandContext, group_id: str) -> DescribedGroup:
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=SIMPLE,
-        members=[_member(member, turn.shard.topics) for member in group.members.values()],
+        members=[_member(member, context.shard.topics) for member in group.members.values()],
     )
 
 

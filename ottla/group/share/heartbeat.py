@@ -28,7 +28,7 @@ from ottla.group.records.encode_share import (
     share_target_entry,
 )
 from ottla.group.share.assignor import assign_simple
-from ottla.group.share.state import begin_state, missing_state, not_a_share_group, share_group
+from ottla.group.share.state import create_state, missing_state, not_a_share_group, share_group
 from ottla.group.state.consumer import LEAVE_EPOCH, Target
 from ottla.group.state.shard import CommandContext
 from ottla.group.state.share import ShareGroup, ShareMember, subscribed_topics
@@ -50,57 +50,57 @@ _REFRESH_INTERVAL_MS = 2_147_483_647
 _HOLD_MS = 2_000
 
 
-def share_heartbeat(turn: CommandContext, call: Called) -> None:
+def share_heartbeat(context: CommandContext, call: Called) -> None:
     """Handle a heartbeat: join, leave, or continue."""
     request: ShareGroupHeartbeatRequest = call.request
     _check_request(request)
     if request.member_epoch == LEAVE_EPOCH:
-        group = share_group(turn, request.group_id)
-        fence_share_member(turn, group, group.member(request.member_id))
-        turn.answer(
+        group = share_group(context, request.group_id)
+        fence_share_member(context, group, group.member(request.member_id))
+        context.answer(
             call.ticket, ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
         )
         return
-    response = _go_on(turn, call, resumed=False)
+    response = _continue(context, call, resumed=False)
     if response is not None:
-        turn.answer(call.ticket, response)
+        context.answer(call.ticket, response)
 
 
-def resume_heartbeat(turn: CommandContext, held: HeldHeartbeat) -> None:
+def resume_heartbeat(context: CommandContext, held: HeldHeartbeat) -> None:
     """Answer a held heartbeat, if it still waits, after the creation of its state has succeeded or failed."""
-    if turn.shard.held.pop(held.call.ticket, None) is None:
+    if context.shard.held.pop(held.call.ticket, None) is None:
         return
     response, request = held.response, held.call.request
-    turn.timers.cancel(TimerKey(Alarm.SHARE_HOLD, request.group_id, request.member_id))
-    group = turn.shard.groups.get(request.group_id)
+    context.timers.cancel(TimerKey(Alarm.SHARE_HOLD, request.group_id, request.member_id))
+    group = context.shard.groups.get(request.group_id)
     # A member that has left or was fenced meanwhile must not rejoin here.
     if isinstance(group, ShareGroup) and request.member_id in group.members:
         try:
-            response = _go_on(turn, held.call, resumed=True) or response
+            response = _continue(context, held.call, resumed=True) or response
         except KafkaError:
             # The earlier response is still valid; the next heartbeat returns the error.
-            turn.entries.clear()
-    turn.answer(held.call.ticket, response)
+            context.entries.clear()
+    context.answer(held.call.ticket, response)
 
 
-def hurry(turn: CommandContext, ticket: int) -> None:
+def release_held(context: CommandContext, ticket: int) -> None:
     """Answer a held heartbeat without the state that it waits for; does nothing if it is not held."""
-    held = turn.shard.held.pop(ticket, None)
+    held = context.shard.held.pop(ticket, None)
     if held is not None:
-        turn.answer(ticket, held.response)
+        context.answer(ticket, held.response)
 
 
-def end_hold(turn: CommandContext, group_id: str, member_id: str) -> None:
+def end_hold(context: CommandContext, group_id: str, member_id: str) -> None:
     """Answer a member's held heartbeats, whose time is over."""
-    for ticket, held in list(turn.shard.held.items()):
+    for ticket, held in list(context.shard.held.items()):
         if (held.call.request.group_id, held.call.request.member_id) == (group_id, member_id):
-            hurry(turn, ticket)
+            release_held(context, ticket)
 
 
-def share_deadline(turn: CommandContext, group: ShareGroup, key: TimerKey) -> None:
+def share_deadline(context: CommandContext, group: ShareGroup, key: TimerKey) -> None:
     """Fence a member whose session has expired."""
     if key.alarm is Alarm.SESSION and key.member_id in group.members:
-        fence_share_member(turn, group, group.members[key.member_id])
+        fence_share_member(context, group, group.members[key.member_id])
 
 
 def _check_request(request: ShareGroupHeartbeatRequest) -> None:
@@ -118,10 +118,10 @@ def _check_request(request: ShareGroupHeartbeatRequest) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
 
-def _go_on(turn: CommandContext, call: Called, *, resumed: bool) -> ShareGroupHeartbeatResponse | None:
+def _continue(context: CommandContext, call: Called, *, resumed: bool) -> ShareGroupHeartbeatResponse | None:
     """The response, or None if the heartbeat is held until state is created."""
     request: ShareGroupHeartbeatRequest = call.request
-    group, before = _member_for(turn, request)
+    group, before = _member_for(context, request)
     after = replace(
         before,
         rack_id=before.rack_id if request.rack_id is None else request.rack_id,
@@ -131,35 +131,35 @@ def _go_on(turn: CommandContext, call: Called, *, resumed: bool) -> ShareGroupHe
         client_id=call.client_id,
         client_host=call.client_host,
     )
-    epoch, changed = _revise(turn, group, before, after)
-    member = _advance(turn, after, _update_target(turn, group, after, epoch), group.group_id, changed)
-    _keep_session(turn, group, member.member_id)
-    says_all = request.member_epoch == 0 or request.subscribed_topic_names is not None
-    told = resumed or says_all or before.assigned != member.assigned
-    response = _response(turn, group, member, told=told)
-    missing = missing_state(turn, group, subscribed_topics(group.members_with(member).values()))
+    epoch, changed = _bump_group_epoch(context, group, before, after)
+    member = _advance(context, after, _update_target(context, group, after, epoch), group.group_id, changed)
+    _keep_session(context, group, member.member_id)
+    is_full_request = request.member_epoch == 0 or request.subscribed_topic_names is not None
+    with_assignment = resumed or is_full_request or before.assigned != member.assigned
+    response = _response(context, group, member, with_assignment=with_assignment)
+    missing = missing_state(context, group, subscribed_topics(group.members_with(member).values()))
     if not missing:
         return response
     held = HeldHeartbeat(call, response)
     if resumed:
-        begin_state(turn, group, epoch, missing, lambda _: None)
+        create_state(context, group, epoch, missing, lambda _: None)
         return response
-    turn.shard.held[call.ticket] = held
-    turn.alarm_in(TimerKey(Alarm.SHARE_HOLD, group.group_id, member.member_id), _HOLD_MS)
-    begin_state(turn, group, epoch, missing, lambda later: later.then(Continue(held)))
+    context.shard.held[call.ticket] = held
+    context.alarm_in(TimerKey(Alarm.SHARE_HOLD, group.group_id, member.member_id), _HOLD_MS)
+    create_state(context, group, epoch, missing, lambda later: later.after(Continue(held)))
     return None
 
 
-def _member_for(turn: CommandContext, request: ShareGroupHeartbeatRequest) -> tuple[ShareGroup, ShareMember]:
+def _member_for(context: CommandContext, request: ShareGroupHeartbeatRequest) -> tuple[ShareGroup, ShareMember]:
     joins = request.member_epoch == 0
-    known = turn.shard.groups.get(request.group_id)
+    known = context.shard.groups.get(request.group_id)
     if known is None and joins:
         group = ShareGroup(request.group_id)
     elif isinstance(known, ShareGroup):
         group = known
     else:
         raise not_a_share_group(request.group_id, known)
-    size_max = turn.settings.group_share_max_size
+    size_max = context.settings.group_share_max_size
     if len(group.members) >= size_max and request.member_id not in group.members:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -172,32 +172,34 @@ def _member_for(turn: CommandContext, request: ShareGroupHeartbeatRequest) -> tu
     return group, member
 
 
-def _revise(turn: CommandContext, group: ShareGroup, before: ShareMember, after: ShareMember) -> tuple[int, bool]:
+def _bump_group_epoch(
+    context: CommandContext, group: ShareGroup, before: ShareMember, after: ShareMember
+) -> tuple[int, bool]:
     """(the new group epoch, did it rise?). Writes the member and the epoch if they changed."""
     if after != before or before.member_id not in group.members:
-        turn.append(share_member_entry(group.group_id, after))
+        context.append(share_member_entry(group.group_id, after))
     rises = after.topics != before.topics
     if group.assignment_epoch >= group.epoch:
         rises = rises or group.has_unassigned
     epoch = group.epoch
-    if rises or group.refresh_is_due(turn.monotonic_ms):
+    if rises or group.refresh_is_due(context.monotonic_ms):
         names = subscribed_topics(group.members_with(after).values())
-        fresh_hash = metadata_hash(names, turn.shard.topics)
+        fresh_hash = metadata_hash(names, context.shard.topics)
         rises = rises or fresh_hash != group.metadata_hash
         if rises:
             epoch += 1
-            turn.append(share_epoch_entry(group.group_id, epoch, fresh_hash))
-        group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
+            context.append(share_epoch_entry(group.group_id, epoch, fresh_hash))
+        group.refresh_deadline_ms = context.monotonic_ms + _REFRESH_INTERVAL_MS
         # If this record is lost, the epoch in memory stays behind and the refresh is due again.
         group.refresh_epoch = epoch
     return epoch, rises
 
 
-def _update_target(turn: CommandContext, group: ShareGroup, member: ShareMember, epoch: int) -> tuple[int, Target]:
+def _update_target(context: CommandContext, group: ShareGroup, member: ShareMember, epoch: int) -> tuple[int, Target]:
     """(assignment epoch, target of this member), computing a new target if one is due."""
-    if group.assignment_epoch >= epoch or not _may_compute(turn, group):
+    if group.assignment_epoch >= epoch or not _may_compute(context, group):
         return group.assignment_epoch, group.targets.get(member.member_id, {})
-    topics = turn.shard.topics
+    topics = context.shard.topics
     subscriptions: dict[str, Sequence[Uuid]] = {
         member_id: sorted(topic_ids(each.topics, topics)) for member_id, each in group.members_with(member).items()
     }
@@ -209,47 +211,47 @@ def _update_target(turn: CommandContext, group: ShareGroup, member: ShareMember,
     targets = assign_simple(subscriptions, group.targets, partitions)
     for member_id, target in targets.items():
         if group.targets.get(member_id) != target:
-            turn.append(share_target_entry(group.group_id, member_id, target))
-    turn.append(share_assignment_epoch_entry(group.group_id, epoch, turn.now_ms))
+            context.append(share_target_entry(group.group_id, member_id, target))
+    context.append(share_assignment_epoch_entry(group.group_id, epoch, context.now_ms))
     return epoch, targets[member.member_id]
 
 
-def _may_compute(turn: CommandContext, group: ShareGroup) -> bool:
-    interval_ms = turn.shard.override(group.group_id).share_assignment_interval_ms
+def _may_compute(context: CommandContext, group: ShareGroup) -> bool:
+    interval_ms = context.shard.override(group.group_id).share_assignment_interval_ms
     if interval_ms is None:
-        interval_ms = turn.settings.group_share_assignment_interval_ms
+        interval_ms = context.settings.group_share_assignment_interval_ms
     # Ignore the interval while at most one member has partitions: otherwise members that join a new group after its
     # first member would get their share only with their second heartbeat.
     few = sum(map(bool, group.targets.values())) <= 1
     # A future timestamp: the clock was set back.
-    return few or not 0 <= turn.now_ms - group.assignment_timestamp_ms < interval_ms
+    return few or not 0 <= context.now_ms - group.assignment_timestamp_ms < interval_ms
 
 
 def _advance(
-    turn: CommandContext, member: ShareMember, target: tuple[int, Target], group_id: str, changed: bool
+    context: CommandContext, member: ShareMember, target: tuple[int, Target], group_id: str, changed: bool
 ) -> ShareMember:
     """The member after it has adopted its target; written if it changed."""
     assignment_epoch, partitions = target
     if member.epoch == assignment_epoch and not changed:
         return member
-    subscribed = topic_ids(member.topics, turn.shard.topics)
+    subscribed = topic_ids(member.topics, context.shard.topics)
     assigned = {topic_id: indexes for topic_id, indexes in partitions.items() if topic_id in subscribed}
     advanced = replace(member, assigned=assigned)
     if member.epoch != assignment_epoch:
         advanced = replace(advanced, epoch=assignment_epoch, previous_epoch=member.epoch)
     if advanced != member:
-        turn.append(share_current_entry(group_id, advanced))
+        context.append(share_current_entry(group_id, advanced))
     return advanced
 
 
 def _response(
-    turn: CommandContext, group: ShareGroup, member: ShareMember, *, told: bool
+    context: CommandContext, group: ShareGroup, member: ShareMember, *, with_assignment: bool
 ) -> ShareGroupHeartbeatResponse:
-    interval_ms = turn.shard.override(group.group_id).share_heartbeat_interval_ms
+    interval_ms = context.shard.override(group.group_id).share_heartbeat_interval_ms
     if interval_ms is None:
-        interval_ms = turn.settings.group_share_heartbeat_interval_ms
+        interval_ms = context.settings.group_share_heartbeat_interval_ms
     assignment = None
-    if told:
+    if with_assignment:
         assignment = Assignment(
             topic_partitions=[
                 TopicPartitions(topic_id=topic_id, partitions=list(partitions))
@@ -267,24 +269,24 @@ def _response(
 # -- sessions
 
 
-def _keep_session(turn: CommandContext, group: ShareGroup, member_id: str) -> None:
+def _keep_session(context: CommandContext, group: ShareGroup, member_id: str) -> None:
     """Restart the member's session."""
-    timeout_ms = turn.shard.override(group.group_id).share_session_timeout_ms
+    timeout_ms = context.shard.override(group.group_id).share_session_timeout_ms
     if timeout_ms is None:
-        timeout_ms = turn.settings.group_share_session_timeout_ms
-    turn.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member_id), timeout_ms)
+        timeout_ms = context.settings.group_share_session_timeout_ms
+    context.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member_id), timeout_ms)
 
 
-def start_share_sessions(turn: CommandContext, group: ShareGroup) -> None:
+def start_share_sessions(context: CommandContext, group: ShareGroup) -> None:
     """Restart the sessions of all members after the log is loaded."""
     for member_id in group.members:
-        _keep_session(turn, group, member_id)
+        _keep_session(context, group, member_id)
 
 
-def fence_share_member(turn: CommandContext, group: ShareGroup, member: ShareMember) -> None:
+def fence_share_member(context: CommandContext, group: ShareGroup, member: ShareMember) -> None:
     """Remove a member: the group epoch rises, and its partitions go to the others."""
-    turn.extend(share_member_tombstones(group.group_id, member.member_id))
+    context.extend(share_member_tombstones(group.group_id, member.member_id))
     staying = [each for each in group.members.values() if each is not member]
-    fresh_hash = metadata_hash(subscribed_topics(staying), turn.shard.topics)
-    turn.append(share_epoch_entry(group.group_id, group.epoch + 1, fresh_hash))
-    turn.timers.cancel(TimerKey(Alarm.SESSION, group.group_id, member.member_id))
+    fresh_hash = metadata_hash(subscribed_topics(staying), context.shard.topics)
+    context.append(share_epoch_entry(group.group_id, group.epoch + 1, fresh_hash))
+    context.timers.cancel(TimerKey(Alarm.SESSION, group.group_id, member.member_id))

@@ -27,9 +27,9 @@ _UNKNOWN_NAME = "<UNKNOWN>"
 _NO_TOPIC = "This server does not host this topic-partition."
 
 
-def share_group(turn: CommandContext, group_id: str) -> ShareGroup:
+def share_group(context: CommandContext, group_id: str) -> ShareGroup:
     """The group. Raises GROUP_ID_NOT_FOUND."""
-    group = turn.shard.groups.get(group_id)
+    group = context.shard.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         raise not_a_share_group(group_id, group)
     return group
@@ -41,18 +41,20 @@ def not_a_share_group(group_id: str, group: object) -> KafkaError:
     return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, text)
 
 
-def _ask(turn: CommandContext, then: Callable[[CommandContext, StateErrors], None], calls: Sequence[Called]) -> int:
-    shard = turn.shard
+def _register_call(
+    context: CommandContext, then: Callable[[CommandContext, StateErrors], None], calls: Sequence[Called]
+) -> int:
+    shard = context.shard
     shard.share_calls_made += 1
     shard.share_calls[shard.share_calls_made] = ShareCall(then, tuple(calls))
     return shard.share_calls_made
 
 
-def _note_asked(turn: CommandContext, group_id: str, topics: Iterable[Uuid]) -> None:
-    turn.shard.share_asked_ms.update({(group_id, topic_id): turn.monotonic_ms for topic_id in topics})
+def _note_requested(context: CommandContext, group_id: str, topics: Iterable[Uuid]) -> None:
+    context.shard.share_requested_ms.update({(group_id, topic_id): context.monotonic_ms for topic_id in topics})
 
 
-def _write(turn: CommandContext, group: ShareGroup, **change: object) -> None:
+def _write_state_partitions(context: CommandContext, group: ShareGroup, **change: object) -> None:
     """Write the group's record of state partitions with the given changes."""
     fields = {
         "initializing": group.initializing,
@@ -62,43 +64,43 @@ def _write(turn: CommandContext, group: ShareGroup, **change: object) -> None:
     }
     deleting = fields.pop("deleting")
     assert isinstance(deleting, Iterable)
-    names = [(topic_id, turn.shard.topics.topic_name(topic_id) or _UNKNOWN_NAME) for topic_id in deleting]
-    turn.append(state_partition_entry(group.group_id, deleting=names, **fields))  # type: ignore[arg-type]
+    names = [(topic_id, context.shard.topics.topic_name(topic_id) or _UNKNOWN_NAME) for topic_id in deleting]
+    context.append(state_partition_entry(group.group_id, deleting=names, **fields))  # type: ignore[arg-type]
 
 
 # -- creation
 
 
-def missing_state(turn: CommandContext, group: ShareGroup, topics: Iterable[str]) -> dict[Uuid, NamedPartitions]:
+def missing_state(context: CommandContext, group: ShareGroup, topics: Iterable[str]) -> dict[Uuid, NamedPartitions]:
     """The partitions of these topics that have no state and for which none is being created."""
-    retry_ms = turn.settings.group_share_initialize_retry_interval_ms
+    retry_ms = context.settings.group_share_initialize_retry_interval_ms
     missing = {}
     for name in topics:
-        topic_id = turn.shard.topics.topic_id(name)
+        topic_id = context.shard.topics.topic_id(name)
         if topic_id is None:
             continue
-        wanted = frozenset(range(turn.shard.topics.partition_count(name)))
+        wanted = frozenset(range(context.shard.topics.partition_count(name)))
         if topic_id in group.initialized:
             wanted -= group.initialized[topic_id].partitions
-        asked_ms = turn.shard.share_asked_ms.get((group.group_id, topic_id))
-        if topic_id in group.initializing and asked_ms is not None and turn.monotonic_ms - asked_ms < retry_ms:
+        asked_ms = context.shard.share_requested_ms.get((group.group_id, topic_id))
+        if topic_id in group.initializing and asked_ms is not None and context.monotonic_ms - asked_ms < retry_ms:
             wanted -= group.initializing[topic_id].partitions
         if wanted:
             missing[topic_id] = NamedPartitions(name, wanted)
     return missing
 
 
-def begin_state(
-    turn: CommandContext,
+def create_state(
+    context: CommandContext,
     group: ShareGroup,
     epoch: int,
     missing: Mapping[Uuid, NamedPartitions],
     then: Callable[[CommandContext], None],
 ) -> None:
     """Have the state of these partitions created; `then` is called after success or failure."""
-    _note_asked(turn, group.group_id, missing)
-    _write(
-        turn,
+    _note_requested(context, group.group_id, missing)
+    _write_state_partitions(
+        context,
         group,
         initializing=merge(group.initializing, missing),
         deleting=group.deleting - missing.keys(),
@@ -107,35 +109,37 @@ def begin_state(
     group_id = group.group_id
 
     def answered(later: CommandContext, errors: StateErrors) -> None:
-        finish_begin(later, group_id, missing, errors)
+        finish_creation(later, group_id, missing, errors)
         then(later)
 
-    call_id = _ask(turn, answered, ())
-    turn.then(InitializeShareState(call_id, group_id, epoch, offsets))
+    call_id = _register_call(context, answered, ())
+    context.after(InitializeShareState(call_id, group_id, epoch, offsets))
 
 
-def finish_begin(
-    turn: CommandContext, group_id: str, asked: Mapping[Uuid, NamedPartitions], errors: StateErrors
+def finish_creation(
+    context: CommandContext, group_id: str, asked: Mapping[Uuid, NamedPartitions], errors: StateErrors
 ) -> None:
     """Record the outcome of a creation; after an error of any partition all of them count as failed."""
     for topic_id in asked:
-        turn.shard.share_asked_ms.pop((group_id, topic_id), None)
-    group = turn.shard.groups.get(group_id)
+        context.shard.share_requested_ms.pop((group_id, topic_id), None)
+    group = context.shard.groups.get(group_id)
     if not isinstance(group, ShareGroup):
         return
     left = without(group.initializing, {topic_id: each.partitions for topic_id, each in asked.items()})
-    _write(turn, group, initializing=left, initialized=group.initialized if errors else merge(group.initialized, asked))
+    _write_state_partitions(
+        context, group, initializing=left, initialized=group.initialized if errors else merge(group.initialized, asked)
+    )
 
 
 # -- alteration
 
 
-def alter_share_offsets(turn: CommandContext, call: Called) -> None:
+def alter_share_offsets(context: CommandContext, call: Called) -> None:
     """Handle AlterShareGroupOffsets: set the start offsets of a group without members, which is created if missing."""
     request: alter.AlterShareGroupOffsetsRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    known = turn.shard.groups.get(request.group_id)
+    known = context.shard.groups.get(request.group_id)
     if known is not None and not isinstance(known, ShareGroup):
         raise not_a_share_group(request.group_id, known)
     group = known or ShareGroup(request.group_id)
@@ -145,7 +149,7 @@ def alter_share_offsets(turn: CommandContext, call: Called) -> None:
     offsets: dict[Uuid, dict[int, int]] = {}
     asked: dict[Uuid, NamedPartitions] = {}
     for topic in request.topics:
-        answer, found = _alter_topic(turn, topic)
+        answer, found = _alter_topic(context, topic)
         if answer.topic_id == NO_UUID and not topic.partitions:
             continue
         # As in Apache Kafka, unknown topics come first.
@@ -154,10 +158,12 @@ def alter_share_offsets(turn: CommandContext, call: Called) -> None:
             offsets[answer.topic_id] = found
             asked[answer.topic_id] = NamedPartitions(topic.topic_name, frozenset(found))
     if not asked:
-        turn.answer(call.ticket, response)
+        context.answer(call.ticket, response)
         return
-    _note_asked(turn, request.group_id, asked)
-    _write(turn, group, initializing=merge(group.initializing, asked), deleting=group.deleting - asked.keys())
+    _note_requested(context, request.group_id, asked)
+    _write_state_partitions(
+        context, group, initializing=merge(group.initializing, asked), deleting=group.deleting - asked.keys()
+    )
 
     def answered(later: CommandContext, errors: StateErrors) -> None:
         for topic in response.responses:
@@ -165,19 +171,19 @@ def alter_share_offsets(turn: CommandContext, call: Called) -> None:
                 error = errors.get((topic.topic_id, partition.partition_index))
                 if error is not None and not partition.error_code:
                     partition.error_code, partition.error_message = error.code, error.message or None
-        finish_begin(later, request.group_id, asked, errors)
+        finish_creation(later, request.group_id, asked, errors)
         later.answer(call.ticket, response)
 
-    call_id = _ask(turn, answered, [call])
-    turn.then(InitializeShareState(call_id, request.group_id, group.epoch, offsets))
+    call_id = _register_call(context, answered, [call])
+    context.after(InitializeShareState(call_id, request.group_id, group.epoch, offsets))
 
 
 def _alter_topic(
-    turn: CommandContext, topic: alter.AlterShareGroupOffsetsRequestTopic
+    context: CommandContext, topic: alter.AlterShareGroupOffsetsRequestTopic
 ) -> tuple[alter.AlterShareGroupOffsetsResponseTopic, dict[int, int]]:
     """(the response part of one topic, the offsets to set)."""
-    topic_id = turn.shard.topics.topic_id(topic.topic_name)
-    count = 0 if topic_id is None else turn.shard.topics.partition_count(topic.topic_name)
+    topic_id = context.shard.topics.topic_id(topic.topic_name)
+    count = 0 if topic_id is None else context.shard.topics.partition_count(topic.topic_name)
     answer = alter.AlterShareGroupOffsetsResponseTopic(topic_name=topic.topic_name, topic_id=topic_id or NO_UUID)
     offsets = {}
     for partition in topic.partitions:
@@ -194,12 +200,12 @@ def _alter_topic(
 # -- deletion
 
 
-def delete_share_offsets(turn: CommandContext, call: Called) -> None:
+def delete_share_offsets(context: CommandContext, call: Called) -> None:
     """Handle DeleteShareGroupOffsets: delete the offsets of a group without members for some topics."""
     request: delete.DeleteShareGroupOffsetsRequest = call.request
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-    group = share_group(turn, request.group_id)
+    group = share_group(context, request.group_id)
     if not group.is_empty:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     response = delete.DeleteShareGroupOffsetsResponse()
@@ -207,11 +213,11 @@ def delete_share_offsets(turn: CommandContext, call: Called) -> None:
     for topic in request.topics:
         answer = delete.DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
         response.responses.append(answer)
-        topic_id = turn.shard.topics.topic_id(topic.topic_name)
+        topic_id = context.shard.topics.topic_id(topic.topic_name)
         if topic_id is not None and topic_id in group.initialized:
             gone[topic_id] = sorted(group.initialized[topic_id].partitions)
         elif topic_id is not None and topic_id in group.deleting:
-            gone[topic_id] = range(turn.shard.topics.partition_count(topic.topic_name))
+            gone[topic_id] = range(context.shard.topics.partition_count(topic.topic_name))
         else:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             text = "There is no offset information to delete."
@@ -219,9 +225,11 @@ def delete_share_offsets(turn: CommandContext, call: Called) -> None:
             continue
         answer.topic_id = topic_id
     if not gone:
-        turn.answer(call.ticket, response)
+        context.answer(call.ticket, response)
         return
-    _write(turn, group, initialized=without(group.initialized, gone), deleting=group.deleting | gone.keys())
+    _write_state_partitions(
+        context, group, initialized=without(group.initialized, gone), deleting=group.deleting | gone.keys()
+    )
 
     def answered(later: CommandContext, errors: StateErrors) -> None:
         failed = {topic_id: error for (topic_id, _), error in errors.items()}
@@ -231,36 +239,36 @@ def delete_share_offsets(turn: CommandContext, call: Called) -> None:
                 topic.error_code, topic.error_message = error.code, error.message or None
         present = later.shard.groups.get(request.group_id)
         if isinstance(present, ShareGroup):
-            _write(later, present, deleting=present.deleting - (gone.keys() - failed.keys()))
+            _write_state_partitions(later, present, deleting=present.deleting - (gone.keys() - failed.keys()))
         later.answer(call.ticket, response)
 
-    call_id = _ask(turn, answered, [call])
-    turn.then(DeleteShareState(call_id, request.group_id, gone))
+    call_id = _register_call(context, answered, [call])
+    context.after(DeleteShareState(call_id, request.group_id, gone))
 
 
-def end_state(
-    turn: CommandContext, group: ShareGroup, call: Called, then: Callable[[CommandContext, ErrorCode], None]
+def delete_state(
+    context: CommandContext, group: ShareGroup, call: Called, then: Callable[[CommandContext, ErrorCode], None]
 ) -> None:
     """Have all state of a group without members deleted; `then` gets the error, or NONE."""
     every = merge(group.initialized, group.initializing)
     gone: dict[Uuid, Sequence[int]] = {topic_id: sorted(each.partitions) for topic_id, each in every.items()}
     for topic_id in group.deleting - every.keys():
-        name = turn.shard.topics.topic_name(topic_id)
+        name = context.shard.topics.topic_name(topic_id)
         if name is not None:
-            gone[topic_id] = range(turn.shard.topics.partition_count(name))
+            gone[topic_id] = range(context.shard.topics.partition_count(name))
     if not gone:
-        then(turn, ErrorCode.NONE)
+        then(context, ErrorCode.NONE)
         return
-    _write(turn, group, initializing={}, initialized={}, deleting=frozenset(gone))
+    _write_state_partitions(context, group, initializing={}, initialized={}, deleting=frozenset(gone))
 
     def answered(later: CommandContext, errors: StateErrors) -> None:
         then(later, next((error.code for error in errors.values()), ErrorCode.NONE))
 
-    call_id = _ask(turn, answered, [call])
-    turn.then(DeleteShareState(call_id, group.group_id, gone))
+    call_id = _register_call(context, answered, [call])
+    context.after(DeleteShareState(call_id, group.group_id, gone))
 
 
-def forget_state(turn: CommandContext, group: ShareGroup, deleted: Iterable[Uuid]) -> None:
+def forget_state(context: CommandContext, group: ShareGroup, deleted: Iterable[Uuid]) -> None:
     """Drop the entries of deleted topics."""
     gone = frozenset(deleted)
     if not gone & {*group.initializing, *group.initialized, *group.deleting}:
@@ -269,4 +277,4 @@ def forget_state(turn: CommandContext, group: ShareGroup, deleted: Iterable[Uuid
         {topic_id: each for topic_id, each in held.items() if topic_id not in gone}
         for held in (group.initializing, group.initialized)
     ]
-    _write(turn, group, initializing=kept[0], initialized=kept[1], deleting=group.deleting - gone)
+    _write_state_partitions(context, group, initializing=kept[0], initialized=kept[1], deleting=group.deleting - gone)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from ottla.group.state.classic import CONSUMER_PROTOCOL, Protocols
-from ottla.group.state.server_assigned_group import ModernGroup
+from ottla.group.state.server_assigned_group import ServerAssignedGroup
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
 from ottla.kernel.named import NamedTuple
@@ -115,7 +115,7 @@ class ConsumerMember:
 
 
 @dataclass(slots=True)
-class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
+class ConsumerGroup(ServerAssignedGroup[ConsumerMember, Target]):
     """A group."""
 
     #: Instance id -> member id.

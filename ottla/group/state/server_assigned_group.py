@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class ModernGroup(Generic[M, T]):
+class ServerAssignedGroup(Generic[M, T]):
     """A group. Its first record creates it; the tombstone of its epoch removes it."""
 
     group_id: str

@@ -28,7 +28,7 @@ StateErrors = Mapping[tuple[Uuid, int], KafkaError]
 class ShareCall(NamedTuple):
     """A request to the share coordinator that is not answered yet."""
 
-    then: "Callable[[CommandContext, StateErrors], None]"
+    on_answer: "Callable[[CommandContext, StateErrors], None]"
     #: The client requests that wait for the answer.
     calls: tuple[Called, ...]
 
@@ -52,7 +52,7 @@ class Shard:
     share_calls_made: int = 0
     #: When this leader last asked for the creation of a share group's topic state, until the answer. Not in the group:
     #: the first command of a new group runs before replay creates the group.
-    share_asked_ms: dict[tuple[str, Uuid], int] = field(default_factory=dict)
+    share_requested_ms: dict[tuple[str, Uuid], int] = field(default_factory=dict)
     #: Ticket -> heartbeat of a share group that waits for the share coordinator.
     held: dict[int, HeldHeartbeat] = field(default_factory=dict)
 
@@ -98,7 +98,7 @@ class CommandContext:
     def answer(self, ticket: int, response: Any) -> None:
         self.answers.append(Answer(ticket, response))
 
-    def then(self, action: Effect) -> None:
+    def after(self, action: Effect) -> None:
         """Add an effect to be carried out after the append and the answers."""
         self.actions.append(action)
 

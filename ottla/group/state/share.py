@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from ottla.group.state.consumer import Target
-from ottla.group.state.server_assigned_group import ModernGroup
+from ottla.group.state.server_assigned_group import ServerAssignedGroup
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
@@ -36,7 +36,7 @@ class NamedPartitions(NamedTuple):
 
 
 #: By topic id.
-Held = Mapping[Uuid, NamedPartitions]
+PartitionsByTopic = Mapping[Uuid, NamedPartitions]
 
 
 @frozen
@@ -73,7 +73,7 @@ class ShareMember:
 
 
 @dataclass(slots=True)
-class ShareGroup(ModernGroup[ShareMember, Target]):
+class ShareGroup(ServerAssignedGroup[ShareMember, Target]):
     """A group."""
 
     #: The partitions whose state the share coordinator was asked to create and has not confirmed.
@@ -117,7 +117,7 @@ def subscribed_topics(members: Iterable[ShareMember]) -> dict[str, None]:
     return dict.fromkeys(name for member in members for name in member.topics)
 
 
-def merge(held: Held, more: Held) -> dict[Uuid, NamedPartitions]:
+def merge(held: PartitionsByTopic, more: PartitionsByTopic) -> dict[Uuid, NamedPartitions]:
     """The union of both; names come from `more`."""
     merged = dict(held)
     for topic_id, each in more.items():
@@ -128,7 +128,7 @@ def merge(held: Held, more: Held) -> dict[Uuid, NamedPartitions]:
     return merged
 
 
-def without(held: Held, less: Mapping[Uuid, Iterable[int]]) -> dict[Uuid, NamedPartitions]:
+def without(held: PartitionsByTopic, less: Mapping[Uuid, Iterable[int]]) -> dict[Uuid, NamedPartitions]:
     """The partitions of `held` that are not in `less`."""
     left = {}
     for topic_id, each in held.items():

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
-from ottla.group.state.server_assigned_group import ModernGroup
+from ottla.group.state.server_assigned_group import ServerAssignedGroup
 from ottla.group.topology.configuration import ConfiguredTopology
 from ottla.group.topology.task import OwnedTasks, Role, RoleTask, TaskSet
 from ottla.group.topology.topology import Topology
@@ -89,7 +89,7 @@ class StreamsMember:
 
 
 @dataclass(slots=True)
-class StreamsGroup(ModernGroup[StreamsMember, TaskSet]):
+class StreamsGroup(ServerAssignedGroup[StreamsMember, TaskSet]):
     """A group."""
 
     topology: Topology | None = None

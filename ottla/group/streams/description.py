@@ -12,17 +12,17 @@ from ottla.kernel.error import ErrorCode
 from ottla.wire.api import streams_group_describe as api
 
 
-def describe_streams_groups(turn: CommandContext, call: Called) -> None:
+def describe_streams_groups(context: CommandContext, call: Called) -> None:
     """Answer with the topology and the members of streams groups."""
     request: api.StreamsGroupDescribeRequest = call.request
-    groups = [_describe(turn, group_id) for group_id in request.group_ids]
-    turn.answer(call.ticket, api.StreamsGroupDescribeResponse(groups=groups))
+    groups = [_describe(context, group_id) for group_id in request.group_ids]
+    context.answer(call.ticket, api.StreamsGroupDescribeResponse(groups=groups))
 
 
-def _describe(turn: CommandContext, group_id: str) -> api.DescribedGroup:
+def _describe(context: CommandContext, group_id: str) -> api.DescribedGroup:
     if not group_id:
         return api.DescribedGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
-    group = turn.shard.groups.get(group_id)
+    group = context.shard.groups.get(group_id)
     if not isinstance(group, StreamsGroup):
         error = not_a_streams_group(group_id, group, what="Group")
         return api.DescribedGroup(group_id=group_id, error_code=error.code, error_message=error.message)

@@ -45,14 +45,14 @@ from ottla.wire.api import streams_group_heartbeat as api
 _REFRESH_INTERVAL_MS = 2_147_483_647
 
 
-def streams_heartbeat(turn: CommandContext, call: Called) -> None:
+def streams_heartbeat(context: CommandContext, call: Called) -> None:
     """Handle a heartbeat: join, leave, or continue."""
     request: api.StreamsGroupHeartbeatRequest = call.request
     _check_request(request)
     if request.member_epoch == LEAVE_EPOCH:
-        _leave(turn, call)
+        _leave(context, call)
     else:
-        _go_on(turn, call)
+        _continue(context, call)
 
 
 # -- validation
@@ -123,18 +123,18 @@ def _join_problem(request: api.StreamsGroupHeartbeatRequest) -> str:
 # -- leaving
 
 
-def _leave(turn: CommandContext, call: Called) -> None:
+def _leave(context: CommandContext, call: Called) -> None:
     request: api.StreamsGroupHeartbeatRequest = call.request
-    group = turn.shard.groups.get(request.group_id)
+    group = context.shard.groups.get(request.group_id)
     if not isinstance(group, StreamsGroup):
         raise not_a_streams_group(request.group_id, group, what="Group")
     if request.shutdown_application:
         _shut_down(group, request.member_id)
-    fence_streams_member(turn, group, group.member(request.member_id))
+    fence_streams_member(context, group, group.member(request.member_id))
     response = api.StreamsGroupHeartbeatResponse(
         member_id=request.member_id, member_epoch=request.member_epoch, status=[]
     )
-    turn.answer(call.ticket, StreamsHeartbeat(response))
+    context.answer(call.ticket, StreamsHeartbeat(response))
 
 
 def not_a_streams_group(group_id: str, group: object, what: str = "Streams group") -> KafkaError:
@@ -151,45 +151,45 @@ def _shut_down(group: StreamsGroup, member_id: str) -> None:
 # -- joining and continuing
 
 
-def _go_on(turn: CommandContext, call: Called) -> None:
+def _continue(context: CommandContext, call: Called) -> None:
     request: api.StreamsGroupHeartbeatRequest = call.request
-    group = _group_for(turn, request)
+    group = _group_for(context, request)
     claimed = _claimed(request)
     if request.member_epoch == 0:
         before = group.members.get(request.member_id) or StreamsMember(request.member_id)
     else:
         before = group.member(request.member_id)
         check_epoch(before, request.member_epoch, claimed)
-    after = _said(before, call)
+    after = _updated_member(before, call)
     if after != before:
-        turn.append(streams_member_entry(group.group_id, after))
-    topology = _topology(turn, group, request)
-    epoch, configured = _revise(turn, group, topology, claimed, changed=after != before)
-    _begin_initial_delay(turn, group)
-    target = update_streams_target(turn, group, after, epoch, configured)
-    member = _advance(turn, group, after, target, claimed)
-    _keep_session(turn, group, member.member_id)
+        context.append(streams_member_entry(group.group_id, after))
+    topology = _topology(context, group, request)
+    epoch, configured = _bump_group_epoch(context, group, topology, claimed, changed=after != before)
+    _begin_initial_delay(context, group)
+    target = update_streams_target(context, group, after, epoch, configured)
+    member = _advance(context, group, after, target, claimed)
+    _keep_session(context, group, member.member_id)
     if request.shutdown_application:
         _shut_down(group, member.member_id)
     changed = request.member_epoch == 0 or before.assigned != member.assigned
     if changed and member.endpoint is not None:
         group.endpoint_epoch += 1
-    told = changed or (claimed is not None and claimed != member.assigned.as_target())
-    response = _response(turn, group, member, request, told=told)
+    with_tasks = changed or (claimed is not None and claimed != member.assigned.as_target())
+    response = _response(context, group, member, request, with_tasks=with_tasks)
     response.status = _statuses(group, after, target, configured)
-    turn.answer(call.ticket, StreamsHeartbeat(response, configured.missing))
+    context.answer(call.ticket, StreamsHeartbeat(response, configured.missing))
 
 
-def _group_for(turn: CommandContext, request: api.StreamsGroupHeartbeatRequest) -> StreamsGroup:
+def _group_for(context: CommandContext, request: api.StreamsGroupHeartbeatRequest) -> StreamsGroup:
     """The group; a join creates it if missing, or replaces an empty classic group."""
     joins = request.member_epoch == 0
-    known = turn.shard.groups.get(request.group_id)
+    known = context.shard.groups.get(request.group_id)
     if isinstance(known, ClassicGroup) and known.is_empty and joins:
-        turn.extend(group_tombstones(known))
+        context.extend(group_tombstones(known))
     elif known is not None or not joins:
         if not isinstance(known, StreamsGroup):
             raise not_a_streams_group(request.group_id, known)
-        size_max = turn.settings.group_streams_max_size
+        size_max = context.settings.group_streams_max_size
         if joins and len(known.members) >= size_max:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -208,7 +208,7 @@ def _claimed(request: api.StreamsGroupHeartbeatRequest) -> TaskSet | None:
     )
 
 
-def _said(before: StreamsMember, call: Called) -> StreamsMember:
+def _updated_member(before: StreamsMember, call: Called) -> StreamsMember:
     """The member with the metadata of the request; null means unchanged."""
     request: api.StreamsGroupHeartbeatRequest = call.request
     endpoint = before.endpoint
@@ -230,7 +230,7 @@ def _said(before: StreamsMember, call: Called) -> StreamsMember:
     )
 
 
-def _topology(turn: CommandContext, group: StreamsGroup, request: api.StreamsGroupHeartbeatRequest) -> Topology:
+def _topology(context: CommandContext, group: StreamsGroup, request: api.StreamsGroupHeartbeatRequest) -> Topology:
     """The group's topology, which the first member brings."""
     if request.topology is None:
         if group.topology is None:
@@ -239,27 +239,27 @@ def _topology(turn: CommandContext, group: StreamsGroup, request: api.StreamsGro
         return group.topology
     brought = read_topology(request.topology)
     if group.topology is None:
-        turn.append(topology_entry(group.group_id, brought))
+        context.append(topology_entry(group.group_id, brought))
         return brought
     if group.topology.epoch <= brought.epoch and not group.topology.is_same_as(brought):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     return group.topology
 
 
-def _revise(
-    turn: CommandContext, group: StreamsGroup, topology: Topology, claimed: TaskSet | None, *, changed: bool
+def _bump_group_epoch(
+    context: CommandContext, group: StreamsGroup, topology: Topology, claimed: TaskSet | None, *, changed: bool
 ) -> tuple[int, ConfiguredTopology]:
     """(the new group epoch, the topology checked against the topics). Writes the epoch if it rises."""
     configured = group.configured
     fresh_hash = group.metadata_hash
-    if group.topology is None or configured is None or group.refresh_is_due(turn.monotonic_ms):
-        fresh_hash = metadata_hash(topology.required_topics, turn.shard.topics)
+    if group.topology is None or configured is None or group.refresh_is_due(context.monotonic_ms):
+        fresh_hash = metadata_hash(topology.required_topics, context.shard.topics)
         if group.topology is None or configured is None or fresh_hash != group.metadata_hash:
-            configured = configure(topology, turn.shard.topics)
+            configured = configure(topology, context.shard.topics)
     if configured.is_ready:
         _check_tasks(configured, claimed)
     validated = topology.epoch if configured.is_ready else -1
-    configs = assignment_configs(turn, group.group_id)
+    configs = assignment_configs(context, group.group_id)
     epoch = group.epoch
     if (
         changed
@@ -268,9 +268,9 @@ def _revise(
         or configs != group.assignment_configs
     ):
         epoch += 1
-        turn.append(streams_epoch_entry(group.group_id, epoch, fresh_hash, validated, configs))
+        context.append(streams_epoch_entry(group.group_id, epoch, fresh_hash, validated, configs))
     group.configured = configured
-    group.refresh_deadline_ms = turn.monotonic_ms + _REFRESH_INTERVAL_MS
+    group.refresh_deadline_ms = context.monotonic_ms + _REFRESH_INTERVAL_MS
     # If this record is lost, the epoch in memory stays behind and the refresh is due again.
     group.refresh_epoch = epoch
     return epoch, configured
@@ -292,16 +292,16 @@ def _check_tasks(configured: ConfiguredTopology, claimed: TaskSet | None) -> Non
                     )
 
 
-def _begin_initial_delay(turn: CommandContext, group: StreamsGroup) -> None:
+def _begin_initial_delay(context: CommandContext, group: StreamsGroup) -> None:
     """Start the initial delay of a new group: members that join within it get their tasks together."""
-    delay_ms = streams_settings(turn, group.group_id).initial_rebalance_delay_ms
+    delay_ms = streams_settings(context, group.group_id).initial_rebalance_delay_ms
     key = TimerKey(Alarm.STREAMS_INITIAL, group.group_id)
-    if group.is_empty and delay_ms > 0 and key not in turn.timers:
-        turn.alarm_in(key, delay_ms)
+    if group.is_empty and delay_ms > 0 and key not in context.timers:
+        context.alarm_in(key, delay_ms)
 
 
 def _advance(
-    turn: CommandContext, group: StreamsGroup, member: StreamsMember, target: StreamsTarget, claimed: TaskSet | None
+    context: CommandContext, group: StreamsGroup, member: StreamsMember, target: StreamsTarget, claimed: TaskSet | None
 ) -> StreamsMember:
     """The member after its next step towards its target, which is written."""
     if member.is_reconciled_to(target.assignment_epoch):
@@ -309,12 +309,12 @@ def _advance(
     goal = TaskGoal(target.assignment_epoch, target.tasks, group.may_take, claimed)
     advanced = reconcile_tasks(member, goal)
     if advanced != member:
-        turn.append(streams_current_entry(group.group_id, advanced))
+        context.append(streams_current_entry(group.group_id, advanced))
         key = TimerKey(Alarm.REBALANCE, group.group_id, member.member_id)
         if advanced.state is TaskState.UNREVOKED_TASKS:
-            turn.alarm_in(key, advanced.rebalance_timeout_ms)
+            context.alarm_in(key, advanced.rebalance_timeout_ms)
         else:
-            turn.timers.cancel(key)
+            context.timers.cancel(key)
     return advanced
 
 
@@ -322,25 +322,25 @@ def _advance(
 
 
 def _response(
-    turn: CommandContext,
+    context: CommandContext,
     group: StreamsGroup,
     member: StreamsMember,
     request: api.StreamsGroupHeartbeatRequest,
     *,
-    told: bool,
+    with_tasks: bool,
 ) -> api.StreamsGroupHeartbeatResponse:
     response = api.StreamsGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=streams_settings(turn, group.group_id).heartbeat_interval_ms,
+        heartbeat_interval_ms=streams_settings(context, group.group_id).heartbeat_interval_ms,
     )
-    if told:
+    if with_tasks:
         response.active_tasks = _task_ids(member.assigned.active)
         response.standby_tasks = _task_ids(member.assigned.standby)
         response.warmup_tasks = _task_ids(member.assigned.warmup)
     if group.endpoint_epoch != request.endpoint_information_epoch:
-        response.partitions_by_user_endpoint = endpoints(group, member, turn.shard.topics)
-    if group.group_id in turn.shard.groups:
+        response.partitions_by_user_endpoint = endpoints(group, member, context.shard.topics)
+    if group.group_id in context.shard.groups:
         # Before the first record is replayed this group object is temporary, and so is its endpoint epoch.
         response.endpoint_information_epoch = group.endpoint_epoch
     return response
@@ -373,34 +373,34 @@ def _statuses(
 # -- sessions
 
 
-def _keep_session(turn: CommandContext, group: StreamsGroup, member_id: str) -> None:
+def _keep_session(context: CommandContext, group: StreamsGroup, member_id: str) -> None:
     """Restart the member's session."""
-    timeout_ms = streams_settings(turn, group.group_id).session_timeout_ms
-    turn.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member_id), timeout_ms)
+    timeout_ms = streams_settings(context, group.group_id).session_timeout_ms
+    context.alarm_in(TimerKey(Alarm.SESSION, group.group_id, member_id), timeout_ms)
 
 
-def start_streams_sessions(turn: CommandContext, group: StreamsGroup) -> None:
+def start_streams_sessions(context: CommandContext, group: StreamsGroup) -> None:
     """Restart the deadlines of all members after the log is loaded."""
     for member_id, member in group.members.items():
-        _keep_session(turn, group, member_id)
+        _keep_session(context, group, member_id)
         if member.state is TaskState.UNREVOKED_TASKS:
             key = TimerKey(Alarm.REBALANCE, group.group_id, member_id)
-            turn.alarm_in(key, member.rebalance_timeout_ms)
+            context.alarm_in(key, member.rebalance_timeout_ms)
 
 
-def streams_deadline(turn: CommandContext, group: StreamsGroup, key: TimerKey) -> None:
+def streams_deadline(context: CommandContext, group: StreamsGroup, key: TimerKey) -> None:
     """Fence a member whose session or rebalance timeout has passed."""
     member = group.members.get(key.member_id)
     if member is None:
         return
     if key.alarm is Alarm.SESSION or (key.alarm is Alarm.REBALANCE and member.state is TaskState.UNREVOKED_TASKS):
-        fence_streams_member(turn, group, member)
+        fence_streams_member(context, group, member)
 
 
-def fence_streams_member(turn: CommandContext, group: StreamsGroup, member: StreamsMember) -> None:
+def fence_streams_member(context: CommandContext, group: StreamsGroup, member: StreamsMember) -> None:
     """Remove a member: the group epoch rises, and its tasks go to the others."""
-    turn.extend(streams_member_tombstones(group.group_id, member.member_id))
-    turn.append(
+    context.extend(streams_member_tombstones(group.group_id, member.member_id))
+    context.append(
         streams_epoch_entry(
             group.group_id,
             group.epoch + 1,
@@ -410,4 +410,4 @@ def fence_streams_member(turn: CommandContext, group: StreamsGroup, member: Stre
         )
     )
     for alarm in (Alarm.SESSION, Alarm.REBALANCE):
-        turn.timers.cancel(TimerKey(alarm, group.group_id, member.member_id))
+        context.timers.cancel(TimerKey(alarm, group.group_id, member.member_id))

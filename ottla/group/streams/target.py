@@ -42,9 +42,9 @@ class StreamsSettings:
     num_standby_replicas: int
 
 
-def streams_settings(turn: CommandContext, group_id: str) -> StreamsSettings:
+def streams_settings(context: CommandContext, group_id: str) -> StreamsSettings:
     """The group's own settings, with the broker's as defaults."""
-    own, broker = turn.shard.override(group_id), turn.settings
+    own, broker = context.shard.override(group_id), context.settings
 
     def first(value: int | None, otherwise: int) -> int:
         return otherwise if value is None else value
@@ -58,39 +58,39 @@ def streams_settings(turn: CommandContext, group_id: str) -> StreamsSettings:
     )
 
 
-def assignment_configs(turn: CommandContext, group_id: str) -> dict[str, str]:
+def assignment_configs(context: CommandContext, group_id: str) -> dict[str, str]:
     """The settings that an assignment depends on."""
-    return {STANDBYS: str(streams_settings(turn, group_id).num_standby_replicas)}
+    return {STANDBYS: str(streams_settings(context, group_id).num_standby_replicas)}
 
 
 def update_streams_target(
-    turn: CommandContext, group: StreamsGroup, member: StreamsMember, epoch: int, configured: ConfiguredTopology
+    context: CommandContext, group: StreamsGroup, member: StreamsMember, epoch: int, configured: ConfiguredTopology
 ) -> StreamsTarget:
     """The target of this member, computing a new one if it is due."""
-    if TimerKey(Alarm.STREAMS_INITIAL, group.group_id) in turn.timers:
+    if TimerKey(Alarm.STREAMS_INITIAL, group.group_id) in context.timers:
         text = "Assignment delayed due to the configured initial rebalance delay."
         return StreamsTarget(group.assignment_epoch, NO_TASKS, text)
     present = StreamsTarget(group.assignment_epoch, group.target_of(member.member_id))
     if group.assignment_epoch >= epoch:
         return present
-    if not group.may_assign(streams_settings(turn, group.group_id).assignment_interval_ms, turn.now_ms):
+    if not group.may_assign(streams_settings(context, group.group_id).assignment_interval_ms, context.now_ms):
         text = "Assignment delayed due to the configured assignment interval."
         return StreamsTarget(present.assignment_epoch, present.tasks, text)
-    configs = assignment_configs(turn, group.group_id)
-    targets = _assign(turn, group, group.members_with(member), epoch, configured, int(configs[STANDBYS]))
+    configs = assignment_configs(context, group.group_id)
+    targets = _assign(context, group, group.members_with(member), epoch, configured, int(configs[STANDBYS]))
     return StreamsTarget(epoch, targets[member.member_id])
 
 
-def end_initial_delay(turn: CommandContext, group: StreamsGroup) -> None:
+def end_initial_delay(context: CommandContext, group: StreamsGroup) -> None:
     """Compute the first target after the initial delay, if the topology was checked."""
     if group.is_empty or group.configured is None or group.epoch <= group.assignment_epoch:
         return
     standbys = int(group.assignment_configs.get(STANDBYS, "0"))
-    _assign(turn, group, group.members, group.epoch, group.configured, standbys)
+    _assign(context, group, group.members, group.epoch, group.configured, standbys)
 
 
 def _assign(
-    turn: CommandContext,
+    context: CommandContext,
     group: StreamsGroup,
     members: Mapping[str, StreamsMember],
     epoch: int,
@@ -107,6 +107,6 @@ def _assign(
         targets = dict.fromkeys(members, NO_TASKS)
     for member_id, target in targets.items():
         if group.targets.get(member_id) != target:
-            turn.append(streams_target_entry(group.group_id, member_id, target))
-    turn.append(streams_assignment_epoch_entry(group.group_id, epoch, turn.now_ms))
+            context.append(streams_target_entry(group.group_id, member_id, target))
+    context.append(streams_assignment_epoch_entry(group.group_id, epoch, context.now_ms))
     return targets

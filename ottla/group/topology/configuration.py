@@ -72,7 +72,7 @@ class ConfiguredTopology:
         return self.problem is None
 
 
-class _Unfit(Exception):
+class _TopicsDoNotFit(Exception):
     """The topics do not fit the topology."""
 
     def __init__(self, status: Status, detail: str) -> None:
@@ -92,7 +92,7 @@ def configure(topology: Topology, topics: TopicView) -> ConfiguredTopology:
             for each in sorted(topology.subtopologies, key=lambda each: each.subtopology_id)
         }
         missing = _missing(subtopologies.values(), topics)
-    except _Unfit as unfit:
+    except _TopicsDoNotFit as unfit:
         return ConfiguredTopology(topology.epoch, problem=unfit.problem)
     problem = None
     if missing:
@@ -133,7 +133,7 @@ def _check_sources(topology: Topology, topics: TopicView) -> None:
     }
     if missing:
         text = f"Source topics {_summary(sorted(missing))} are missing."
-        raise _Unfit(Status.MISSING_SOURCE_TOPICS, text)
+        raise _TopicsDoNotFit(Status.MISSING_SOURCE_TOPICS, text)
 
 
 class _Counts:
@@ -162,7 +162,7 @@ class _Counts:
                     *(each.repartition_sources[place].name for place in group.repartition_source_topics),
                 }
                 if names:
-                    self._make_equal(names)
+                    self._copartition(names)
         for each in self._subtopologies:
             self.decided.update(dict.fromkeys((topic.name for topic in each.changelogs), self.tasks(each)))
 
@@ -190,19 +190,19 @@ class _Counts:
             )
         self.decided.update(counts)
 
-    def _make_equal(self, names: set[str]) -> None:
+    def _copartition(self, names: set[str]) -> None:
         repartition = {name: self.of(name) for name in sorted(names) if name in self._repartition}
         others = {name: self.of(name) for name in sorted(names) if name not in self._repartition}
         if others:
-            count = _same(others)
+            count = _common_count(others)
         elif self._fixed:
             # As in Apache Kafka, this compares all fixed repartition topics of the application, not only this group's.
-            count = _same({name: self.of(name) for name in self._fixed})
+            count = _common_count({name: self.of(name) for name in self._fixed})
         else:
             count = max(repartition.values())
         for name, present in repartition.items():
             if name in self._fixed and present != count:
-                raise _Unfit(
+                raise _TopicsDoNotFit(
                     Status.INCORRECTLY_PARTITIONED_TOPICS,
                     f"Number of partitions [{present}] of repartition topic [{name}] doesn't match number of "
                     f"partitions [{count}] of the source topic.",
@@ -210,10 +210,10 @@ class _Counts:
             self.decided[name] = count
 
 
-def _same(counts: Mapping[str, int]) -> int:
+def _common_count(counts: Mapping[str, int]) -> int:
     if len(set(counts.values())) > 1:
         text = ", ".join(f"{name}={count}" for name, count in sorted(counts.items()))
-        raise _Unfit(
+        raise _TopicsDoNotFit(
             Status.INCORRECTLY_PARTITIONED_TOPICS,
             f"Following topics do not have the same number of partitions: [{{{text}}}]",
         )
@@ -246,7 +246,7 @@ def _missing(subtopologies: Iterable[ConfiguredSubtopology], topics: TopicView) 
             if not found:
                 missing[topic.name] = topic
             elif found != topic.partitions:
-                raise _Unfit(
+                raise _TopicsDoNotFit(
                     Status.INCORRECTLY_PARTITIONED_TOPICS,
                     f"Existing topic {topic.name} has different number of partitions: "
                     f"expected {topic.partitions}, found {found}",
