@@ -77,7 +77,7 @@ def _node(directory: str) -> Any:
     format_if_empty(HostDisk(), settings)
     node = BrokerNode(settings, loop)
     node.open()
-    node.make_topics([new_topic("t", 6, {})], lambda _: loop.stop())
+    node.create_topics([new_topic("t", 6, {})], lambda _: loop.stop())
     loop.run_forever()
     while len(node.partitions) < 6:
         loop.call_later(0.05, loop.stop)

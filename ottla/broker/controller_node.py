@@ -34,7 +34,7 @@ class ControllerNode(MetadataNode):
     def _begin(self) -> None:
         self._follow(Image.empty(), self.quorum.image)
         self.quorum.subscribe(self._follow)
-        self.quorum.run_beside(self.loop, self.pool)
+        self.quorum.start_threads(self.loop, self.pool)
         self._ready()
 
     def _follow(self, old: Image, new: Image) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.kernel.named import NamedTuple
 from ottla.settings.server.settings import Listener, ServerSettings
 
-_EVERYWHERE = ("", "0.0.0.0", "::")
+_WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 
 
 class Endpoint(NamedTuple):
@@ -26,10 +26,10 @@ def advertise(settings: ServerSettings, listener: Listener, bound_port: int) -> 
     right for a laptop, while a server's file names its host, as with Kafka.
     """
     host, port = listener.host, listener.port
-    for each in settings.advertised_listeners or ():
-        if each.name == listener.name:
-            host, port = each.host, each.port
-    if host in _EVERYWHERE:
+    for advertised_listener in settings.advertised_listeners or ():
+        if advertised_listener.name == listener.name:
+            host, port = advertised_listener.host, advertised_listener.port
+    if host in _WILDCARD_HOSTS:
         host = "localhost"
     return Endpoint(
         settings.node_id, listener.name, listener.security_protocol, host, port or bound_port, settings.broker_rack

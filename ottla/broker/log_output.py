@@ -63,17 +63,17 @@ class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         import json
 
-        found = {
+        fields = {
             "time": _time(record),
             "level": _level(record),
             "logger": record.name,
             "message": record.getMessage(),
             "thread": record.threadName,
         }
-        found.update(getattr(record, "fields", {}))
+        fields.update(getattr(record, "fields", {}))
         if record.exc_info:
-            found["exception"] = self.formatException(record.exc_info)
-        return json.dumps(found, ensure_ascii=False)
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
 
 
 def _one_line(text: str) -> str:
@@ -114,7 +114,7 @@ def _file_handler(file: str) -> logging.StreamHandler[Any]:
     try:
         return WatchedFileHandler(file, encoding="utf-8")
     except OSError as error:
-        raise OttlaError(f"the log cannot be written to {file}: {error.strerror}") from error
+        raise OttlaError(f"cannot write the log to {file}: {error.strerror}") from error
 
 
 class RequestLog:

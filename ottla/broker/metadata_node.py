@@ -59,8 +59,8 @@ else:
     outbound = LazyModule("ottla.net.outbound")
 
 _log = logging.getLogger("ottla.broker")
-_REGISTER_AGAIN_SECONDS = 1.0
-_TELL_SECONDS = 5.0
+_REGISTER_RETRY_SECONDS = 1.0
+_PROGRESS_SECONDS = 5.0
 _net_log = logging.getLogger("ottla.net")
 
 
@@ -135,7 +135,7 @@ class MetadataNode(Runtime, ABC):
         self.is_ready = False
         self._waiting: asyncio.TimerHandle | None = None
         #: True while this controller's registration is in flight.
-        self._registers = False
+        self._is_registering = False
         self._undo = ExitStack()
         self._endpoints: dict[str, Endpoint] = {}
 
@@ -164,7 +164,7 @@ class MetadataNode(Runtime, ABC):
                 self._observe(where)
             url = self.settings.plain_text("client.metrics.otlp.url")
             if url is not None and self.settings.is_broker:
-                self._hand_on_client_metrics(url)
+                self._export_client_metrics(url)
             self._log_slow(strict=True)
             directories = self._take_directories()
             self.quorum = MetadataLog.open(
@@ -182,12 +182,12 @@ class MetadataNode(Runtime, ABC):
             self.quorum.subscribe_leader(self.controllers.leader_changed)
             self.quorum.subscribe_leader(self._register_controller)
             self.quorum.subscribe(lambda old, new: self._register_controller())
-            self.quorum.on_failure = lambda error: self.on_failure(f"the metadata cannot be followed: {error}")
+            self.quorum.on_failure = lambda error: self.on_failure(f"cannot follow the metadata: {error}")
             for listener in self.controller_listeners:
                 listener.serve()
             self._begin()
             if not self.is_ready:
-                self._waiting = self.loop.call_later(_TELL_SECONDS, self._tell_waiting)
+                self._waiting = self.loop.call_later(_PROGRESS_SECONDS, self._report_waiting)
         except BaseException:
             self._undo.close()
             raise
@@ -267,7 +267,7 @@ class MetadataNode(Runtime, ABC):
         self.dispatch.count_with(observation.requests, has_topics=True)
         self.controller_dispatch.count_with(observation.requests, has_topics=False)
 
-    def _hand_on_client_metrics(self, url: str) -> None:
+    def _export_client_metrics(self, url: str) -> None:
         """Also send clients' metrics to an OTLP receiver. OttlaError for an invalid URL."""
         from ottla.broker.observe.otlp_export import OtlpExport
 
@@ -289,7 +289,7 @@ class MetadataNode(Runtime, ABC):
         except OttlaError as error:
             if strict:
                 raise
-            return _log.warning("%s; what was in force stays", error)
+            return _log.warning("%s; the previous value stays in force", error)
         self._slow_text = text
         if self.dispatch.log.slow is not None:
             self.dispatch.log.slow.close()
@@ -300,15 +300,15 @@ class MetadataNode(Runtime, ABC):
     def _register_controller(self) -> None:
         """Register this controller's incarnation with the active controller (a leader registers itself)."""
         quorum = self.quorum
-        if self._registers or self.closed or quorum.leader is None or not quorum.is_controller_unregistered:
+        if self._is_registering or self.closed or quorum.leader is None or not quorum.is_controller_unregistered:
             return
-        self._registers = True
+        self._is_registering = True
 
         def answered(response: object) -> None:
-            self._registers = False
+            self._is_registering = False
             if isinstance(response, KafkaError):
-                _log.warning("this controller cannot be registered: %s; it is tried again", response)
-                self.loop.call_later(_REGISTER_AGAIN_SECONDS, self._register_controller)
+                _log.warning("cannot register this controller: %s; will retry", response)
+                self.loop.call_later(_REGISTER_RETRY_SECONDS, self._register_controller)
 
         self.controllers.ask(quorum.controller_request, answered)
 
@@ -319,16 +319,16 @@ class MetadataNode(Runtime, ABC):
             self._waiting.cancel()
         self.on_ready()
 
-    def _tell_waiting(self) -> None:
+    def _report_waiting(self) -> None:
         """Report at intervals why this node does not serve yet."""
         why = self.why_waiting()
         if why:
             self.on_progress(f"node {self.node_id} waits for the controllers: {why}")
-        self._waiting = self.loop.call_later(_TELL_SECONDS, self._tell_waiting)
+        self._waiting = self.loop.call_later(_PROGRESS_SECONDS, self._report_waiting)
 
     def why_waiting(self) -> str:
         """Why this node does not serve yet; "" if progress lines already tell."""
-        return self.quorum.trouble or "they have not let this node serve yet"
+        return self.quorum.trouble or "they have not unfenced this node yet"
 
     def _dial_controller(self, host: str, port: int) -> outbound.Outbound:
         settings = self.settings

@@ -77,7 +77,7 @@ class BrokerNode(MetadataNode):
 
     def __init__(self, settings: ServerSettings, loop: asyncio.AbstractEventLoop, ports: Ports | None = None) -> None:
         super().__init__(settings, loop, ports)
-        self._told_ms = 0
+        self._progress_ms = 0
         self.look_ups = LookUps(loop, self.pool)
         self.flusher = Flusher(
             loop, self.pool, self.clock.now_ms, lambda log, error: self.log_dirs.sync_failed(log, error)
@@ -94,7 +94,7 @@ class BrokerNode(MetadataNode):
         self._loading: Executor | None = None
         self._is_closing = False
         #: True once the node hosts the partitions that the metadata assigns to it.
-        self._hosts = False
+        self._is_hosting = False
         #: Listener name -> newest view.
         self._brokers: dict[str, BrokerView] = {}
         self._readable: list[HostedReplica] = []
@@ -135,7 +135,7 @@ class BrokerNode(MetadataNode):
             on_readable=self.wake_later,
         )
         self.producer_ids = ProducerIds(self.node_id, controllers, lambda: self.life.epoch)
-        parts = CoordinatorParts(self, leadership, flusher, log_dirs, self.make_topics)
+        parts = CoordinatorParts(self, leadership, flusher, log_dirs, self.create_topics)
         self.groups = GroupCoordinators(parts, controllers, lambda: self.persister)
         self.transactions = TransactionCoordinators(parts, self.dial, self.producer_ids.next, self.groups)
         self.share_states = ShareStates(parts)
@@ -164,7 +164,7 @@ class BrokerNode(MetadataNode):
                 self._load_store(pool)
             self.life.join()
         else:
-            self.quorum.run_beside(self.loop, self.pool)
+            self.quorum.start_threads(self.loop, self.pool)
             self.life.begin()
 
     def _caught_up(self) -> None:
@@ -174,8 +174,8 @@ class BrokerNode(MetadataNode):
         """
         self._take_settings(self.quorum.image)
         self._loading = pool = self._new_loading_pool()
-        told = pool.submit(self._load_store, pool)
-        told.add_done_callback(lambda finished: self.loop.call_soon_threadsafe(self._loaded, finished))
+        loading = pool.submit(self._load_store, pool)
+        loading.add_done_callback(lambda finished: self.loop.call_soon_threadsafe(self._loaded, finished))
 
     def _loaded(self, finished: Future[None]) -> None:
         """Ask to be unfenced, after the logs are open."""
@@ -191,23 +191,23 @@ class BrokerNode(MetadataNode):
                 self.leadership.configure_all()
             self._host()
         except (OSError, OttlaError) as error:
-            return self.on_failure(f"the logs cannot be opened: {error}")
+            return self.on_failure(f"cannot open the logs: {error}")
         self.life.recovered()
 
     def _host(self) -> None:
         """Host the partitions that the metadata assigns to this node, and follow the metadata from now on."""
-        self._hosts = True
-        self.log_dirs.tell_what_is_left()
+        self._is_hosting = True
+        self.log_dirs.report_failed_directories()
         self._follow(Image.empty(), self.quorum.image)
         self.leadership.started()
         self.quorum.subscribe(self._follow)
 
     def _serve(self) -> None:
         """Serve clients, because the broker is unfenced."""
-        if not self._hosts:
+        if not self._is_hosting:
             # A single-node cluster opened its logs before it registered.
             self._host()
-            self.quorum.run_beside(self.loop, self.pool)
+            self.quorum.start_threads(self.loop, self.pool)
         self.store.delete_strays(self.leadership.is_stray)
         self.log_dirs.cordon_later()
         self.log_dirs.resume()
@@ -238,7 +238,7 @@ class BrokerNode(MetadataNode):
         if self._loading is not None:
             # The store reports progress while the logs are opened.
             return ""
-        return self.quorum.trouble or self.life.refusal or super().why_waiting()
+        return self.quorum.trouble or self.life.last_error_text or super().why_waiting()
 
     def close(self) -> None:
         self.life.close()
@@ -266,16 +266,16 @@ class BrokerNode(MetadataNode):
         return self._ports.pool(self.settings.num_recovery_threads_per_data_dir * len(self.store.directories) + 1)
 
     def _load_store(self, pool: Executor) -> None:
-        self._told_ms = self.clock.monotonic_ms()
-        self.store.load(self.clock.now_ms(), self._tell_progress, pool, self.log_dirs.named)
+        self._progress_ms = self.clock.monotonic_ms()
+        self.store.load(self.clock.now_ms(), self._report_progress, pool, self.log_dirs.named)
 
-    def _tell_progress(self, opening: Opening) -> None:
+    def _report_progress(self, opening: Opening) -> None:
         """Report the progress of a start that takes noticeably long. OttlaError cancels the start."""
         if self._is_closing:
-            raise OttlaError("the node stops while its logs are opened")
+            raise OttlaError("the node was stopped while opening its logs")
         now_ms = self.clock.monotonic_ms()
-        if now_ms - self._told_ms >= _PROGRESS_MS:
-            self._told_ms = now_ms
+        if now_ms - self._progress_ms >= _PROGRESS_MS:
+            self._progress_ms = now_ms
             self.on_progress(opening.line)
 
     def _connection_closed(self, connection: Connection, why: str) -> None:
@@ -330,13 +330,13 @@ class BrokerNode(MetadataNode):
 
     # ---- changes
 
-    def make_topics(self, topics: list[CreatableTopic], done: Callable[[dict[str, KafkaError]], None]) -> None:
+    def create_topics(self, topics: list[CreatableTopic], done: Callable[[dict[str, KafkaError]], None]) -> None:
         """Create topics; when they can be used here, call `done` with topic name -> error for those that failed."""
 
         def committed(response: Any) -> None:
-            names = [each.name for each in topics]
+            names = [topic.name for topic in topics]
             errors = dict.fromkeys(names, response) if isinstance(response, KafkaError) else errors_of(response)
-            self.leadership.when_made(names, lambda: done(errors))
+            self.leadership.on_created(names, lambda: done(errors))
 
         self.controllers.ask(CreateTopicsRequest(topics=topics), committed)
 

@@ -42,19 +42,19 @@ class NodeSecurity:
         self._loop = loop
         self._new_pool = pool
         self._settings = settings
-        self._served = {each.name for each in settings.listeners}
+        self._served = {listener.name for listener in settings.listeners}
         #: The listeners between nodes.
-        self._between = settings.between()
+        self._internal = settings.between()
         self._tls: dict[str, ListenerTls] = {}
         #: Listener name -> fingerprint of the settings and files behind its TLS.
-        self._made_of: dict[str, tuple[object, ...]] = {}
+        self._fingerprints: dict[str, tuple[object, ...]] = {}
         self.sides: dict[str, TlsSide] = {}
         self._logins: dict[str, NodeLogin] = {}
         for name, protocol in settings.in_use().items():
             if protocol.endswith("SSL"):
                 self._tls[name] = self._make(settings, name)
-                self._made_of[name] = _made_of(settings, name)
-            if name in self._between:
+                self._fingerprints[name] = _fingerprint(settings, name)
+            if name in self._internal:
                 context = partial(self._client_context, name) if name in self._tls else None
                 self._logins[name] = NodeLogin(settings, name, context)
 
@@ -68,7 +68,7 @@ class NodeSecurity:
 
         def secured(connection: Connection, made: ssl.SSLObject) -> None:
             if not self._settings.protocols[listener].startswith("SASL"):
-                _name(connection, tls[listener], made)
+                _set_principal(connection, tls[listener], made)
 
         side = TlsSide(self._loop, lambda: self._handshakes, lambda: tls[listener].server, secured)
         self.sides[listener] = side
@@ -117,24 +117,24 @@ class NodeSecurity:
         for name, login in self._logins.items():
             problem = login.follow(settings, name)
             if problem:
-                _log.warning("this node signs in as it did before: %s", problem)
+                _log.warning("the new login settings are invalid, so the previous login stays in use: %s", problem)
         for name in self._changed(settings):
             try:
                 new = self._make(settings, name) if free else self._replacement(settings, name)
             except OttlaError as error:
-                _log.warning("the listener %s keeps its stores as they were: %s", name, error)
+                _log.warning("the listener %s keeps its previous stores: %s", name, error)
                 continue
-            self._tls[name], self._made_of[name] = new, _made_of(settings, name)
+            self._tls[name], self._fingerprints[name] = new, _fingerprint(settings, name)
             _log.info("the listener %s has new stores", name)
 
     def _changed(self, settings: ServerSettings) -> list[str]:
-        return [name for name, made_of in self._made_of.items() if _made_of(settings, name) != made_of]
+        return [name for name, fingerprint in self._fingerprints.items() if _fingerprint(settings, name) != fingerprint]
 
     def _make(self, settings: ServerSettings, name: str) -> ListenerTls:
         made = ListenerTls(settings, name)
         if name in self._served:
             made.check_serves()
-            if name in self._between and made.trusts:
+            if name in self._internal and made.trusts:
                 made.check_reaches(made)
         return made
 
@@ -142,9 +142,9 @@ class NodeSecurity:
         """New TLS for a listener, checked as in Apache's SslFactory.createNewSslEngineFactory."""
         old, new = self._tls[name], ListenerTls(settings, name)
         if (old.own is None) is not (new.own is None):
-            raise OttlaError(f"the listener {name}: a key store can be exchanged, and neither added nor removed")
+            raise OttlaError(f"the listener {name}: a keystore can be replaced, but not added or removed")
         if new.trusts and not old.trusts:
-            raise OttlaError(f"the listener {name}: a trust store can be exchanged, and not added")
+            raise OttlaError(f"the listener {name}: a truststore can be replaced, but not added")
         if old.own is not None and new.own is not None:
             if not settings.of_listener(name, ServerSettings.ssl_allow_dn_changes.name) and _differ(
                 old.own.name, new.own.name
@@ -159,37 +159,37 @@ class NodeSecurity:
                     f"the listener {name}: Keystore SubjectAltNames do not match: the new certificate lacks "
                     f"{len(lost)} of the old one's names; ssl.allow.san.changes=true allows it"
                 )
-        if name in self._between and name in self._served:
+        if name in self._internal and name in self._served:
             # Nodes with the old and with the new stores coexist for a while.
             new.check_reaches(old)
             old.check_reaches(new)
         return new
 
 
-def _differ(one: str, other: str) -> bool:
-    return one.lower() != other.lower()
+def _differ(first: str, second: str) -> bool:
+    return first.lower() != second.lower()
 
 
-def _name(connection: Connection, tls: ListenerTls, made: ssl.SSLObject) -> None:
+def _set_principal(connection: Connection, tls: ListenerTls, made: ssl.SSLObject) -> None:
     """Set the principal of an SSL client. PeerError if there is none."""
     try:
         principal = tls.principal(made.getpeercert(binary_form=True))
     except (ValueError, IndexError) as error:
-        raise PeerError(f"its certificate names nobody: {error}") from error
+        raise PeerError(f"its certificate has no readable name: {error}") from error
     if principal is None:
-        raise PeerError("no rule of ssl.principal.mapping.rules names its certificate")
+        raise PeerError("no rule in ssl.principal.mapping.rules matches its certificate")
     connection.principal = principal
 
 
-def _made_of(settings: ServerSettings, name: str) -> tuple[object, ...]:
+def _fingerprint(settings: ServerSettings, name: str) -> tuple[object, ...]:
     """A fingerprint of everything that a listener's TLS depends on: settings and file states."""
-    found: list[object] = [
+    parts: list[object] = [
         settings.of_listener(name, each) for each in sorted(settings.declared()) if each.startswith("ssl.")
     ]
     for each in _STORES:
         try:
             status = os.stat(settings.of_listener(name, each) or "")
-            found.append((status.st_mtime_ns, status.st_size, status.st_ino))
+            parts.append((status.st_mtime_ns, status.st_size, status.st_ino))
         except OSError:
-            found.append(None)
-    return tuple(found)
+            parts.append(None)
+    return tuple(parts)

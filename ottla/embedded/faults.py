@@ -57,7 +57,7 @@ class Faults:
 
     def _put(self) -> None:
         if self._node is not None:
-            self._node.dispatch.put_around(self._around if self._faults else None)
+            self._node.dispatch.wrap_handlers(self._around if self._faults else None)
 
     # ---- faults
 
@@ -244,7 +244,7 @@ class Faults:
                     return fault.perform(call, request, key, partial(through, faults[position:], call, request))
             return handler.function(call, request)
 
-        return Handler(handler.api, perform, handler.refuse)
+        return Handler(handler.api, perform, handler.error_response)
 
 
 def _keys(api: Apis) -> frozenset[int]:

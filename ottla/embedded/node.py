@@ -123,7 +123,7 @@ class Node:
             made.set()
 
         topic = new_topic(name, partitions, configs)
-        self._on_loop(lambda: node.make_topics([topic], lambda found: told(found.get(name))))
+        self._on_loop(lambda: node.create_topics([topic], lambda found: told(found.get(name))))
         if threading.current_thread() is not self._thread:
             made.wait(_START_SECONDS_MAX)
         if errors:

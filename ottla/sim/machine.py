@@ -112,7 +112,7 @@ class Machine:
         """Create a topic and run until it is usable. Raises KafkaError as a client would see it."""
         assert self.node is not None, "no node runs"
         answers: list[dict[str, KafkaError]] = []
-        self.node.make_topics([new_topic(name, partitions, configs)], answers.append)
+        self.node.create_topics([new_topic(name, partitions, configs)], answers.append)
         self.run(lambda: bool(answers))
         assert answers, f"no answer: {self.failure}"
         for error in answers[0].values():

@@ -24,7 +24,7 @@ class Asked:
         self.denied = denied
         self.questions: list[str] = []
 
-    def allows(self, call: Any, operation: Any, kind: Any, name: str = "kafka-cluster", *, told: bool = True) -> bool:
+    def allows(self, call: Any, operation: Any, kind: Any, name: str = "kafka-cluster", *, logged: bool = True) -> bool:
         question = f"{operation.name} {kind.name}{'' if kind is AclResource.CLUSTER else f' {name}'}"
         if question not in self.questions:
             self.questions.append(question)
@@ -78,7 +78,7 @@ class Scene:
             node=node, version=self.version, connection=SimpleNamespace(listener_name="PLAINTEXT")
         )
         known = HANDLERS if key in HANDLERS else CONTROLLER_HANDLERS
-        self.handler = guarded(self.authorizer, Handler(self.api, self._handle, known[key].refuse))  # type: ignore[arg-type]
+        self.handler = guarded(self.authorizer, Handler(self.api, self._handle, known[key].error_response))  # type: ignore[arg-type]
         self.request = filled(self.api.request, self.version)
 
     def _handle(self, call: Any, request: Any) -> Any:

@@ -192,7 +192,7 @@ def test_a_request_that_names_much_writes_few_lines_into_the_log(
         assert len(told.topics) == 1_000
         lines = [each for each in caplog.messages if "User:ann" in each]
         assert len(lines) == 101
-        assert lines[-1] == "User:ann asked about more in this request, which is not shown"
+        assert lines[-1] == "further checks of User:ann in this request are not logged"
 
 
 def test_refused_settings_are_said_by_kind_and_logged_once(ann: WireClient, caplog: pytest.LogCaptureFixture) -> None:
@@ -447,7 +447,7 @@ def test_an_envelope_of_a_stranger_is_not_opened() -> None:
     ("change", "words"),
     [
         ({"super.users": "root"}, r"super\.users: root is not TYPE:NAME"),
-        ({"allow.everyone.if.no.acl.found": "maybe"}, "takes true or false"),
+        ({"allow.everyone.if.no.acl.found": "maybe"}, "expected true or false"),
         ({"authorizer.class.name": "com.example.Mine"}, "runs no Java authorizer"),
     ],
 )

@@ -134,7 +134,7 @@ def test_a_token_is_in_no_line_of_the_log(node: ottla.Node, caplog: pytest.LogCa
         outcome(node, token)
         for piece in token.split("."):
             assert piece not in caplog.text
-    assert "refuses a token: its claim iss is not sasl.oauthbearer.expected.issuer" in caplog.text
+    assert "refused a token: its claim iss is not sasl.oauthbearer.expected.issuer" in caplog.text
 
 
 def test_a_session_ends_with_its_token_unless_another_renews_it(key_file: Path) -> None:
@@ -293,13 +293,13 @@ def without(*names: str) -> dict[str, str]:
     [
         (
             without(_HANDLER),
-            r"callback\.handler\.class=: the listener SASL_PLAINTEXT offers OAUTHBEARER, and this says",
+            r"callback\.handler\.class=: the listener SASL_PLAINTEXT offers OAUTHBEARER and needs a token check",
         ),
-        (signed("file:///keys") | {_HANDLER: "com.example.Own"}, "which tokens it takes; give org.apache.kafka"),
-        (without(_URL), r"jwks\.endpoint\.url is missing: it says where the keys are"),
+        (signed("file:///keys") | {_HANDLER: "com.example.Own"}, "needs a token check: set org.apache.kafka"),
+        (without(_URL), r"jwks\.endpoint\.url is missing: set it to the URL of the keys"),
         (without(_ALLOWED), r"is not among the addresses that are allowed: org\.apache\.kafka.*=file:///keys"),
         (signed("file:///keys") | {_ALLOWED: "file:///key"}, "is not among the addresses that are allowed"),
-        (signed("ftp://x/keys"), "it begins with https:// or file:"),
+        (signed("ftp://x/keys"), "a URL with https:// or file: is expected"),
         (signed("file:///no/keys"), r"jwks\.endpoint\.url=file:///no/keys gives no keys: .*No such file"),
         (signed("https://127.0.0.1:1/keys"), "gives no keys: .*refused"),
         (signed("file:///keys") | {f"{_PREFIX}sasl.oauthbearer.jwt.validator.class": "x.Y"}, "runs no Java validator"),
@@ -309,7 +309,7 @@ def without(*names: str) -> dict[str, str]:
         (UNSECURED | {_LINE: 'x required unsecuredValidatorAllowableClockSkewMs="-1";'}, "is no time in ms"),
         (
             SETTINGS | {"listener.name.sasl_plaintext.plain.sasl.server.callback.handler.class": "com.example.Ldap"},
-            "this node runs no Java class and would let in by other passwords",
+            "this node runs no Java classes and would check other passwords",
         ),
     ],
 )

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import ottla
 from ottla.broker.limits.telemetry import Client, ClientMetrics
 from ottla.broker.observe import client_metrics
-from ottla.broker.observe.client_metrics import ClientFigures
+from ottla.broker.observe.client_metrics import PushedClientMetrics
 from ottla.broker.observe.otlp import FIELDS_MAX, NotOtlp, read_points
 from ottla.client import Admin, ConfigResource, Producer, ResourceType
 from ottla.client.connection.otlp import Point, metrics_data
@@ -46,7 +46,7 @@ class Scene:
     def __init__(self) -> None:
         self.loop = Loop()
         self.now_ms = 5
-        self.figures = ClientFigures(self.loop, self)  # type: ignore[arg-type]
+        self.figures = PushedClientMetrics(self.loop, self)  # type: ignore[arg-type]
 
     def monotonic_ms(self) -> int:
         return self.now_ms

@@ -82,7 +82,7 @@ def test_a_node_that_closes_leaves_no_timer_of_its_markers() -> None:
     pair = replicated(TRANSACTION_TOPIC, transaction_state_log_num_partitions="1")
     transactions = pair.scene.node.transactions
     markers = transactions.markers
-    markers._try_again(TopicPartition(TOPIC, 0), 60.0)
+    markers._retry(TopicPartition(TOPIC, 0), 60.0)
     (retry,) = markers._retries.values()
     transactions.close()
     assert retry.cancelled()
@@ -104,7 +104,7 @@ class _Planned:
 def test_markers_that_nothing_waits_for_any_more_are_passed_over_and_plan_no_further_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(marker_queue, "_MARKERS_AT_ONCE", 2)
+    monkeypatch.setattr(marker_queue, "_BATCH_MAX", 2)
     loop = _Planned()
     queue = MarkerQueue(cast(Any, loop), cast(Any, loop), cast(Any, None), _FOLLOWER)
     for index in range(3):

@@ -33,7 +33,7 @@ def _made(count: int | None) -> _Some:
 def test_a_name_s_partition_counts_by_the_topic_that_there_is(count: int | None, expected: int) -> None:
     """The setting may have changed since the topic was made."""
     coordinators = _made(count)
-    assert coordinators.is_there is (count is not None)
+    assert coordinators.has_topic is (count is not None)
     for name in (f"group-{number}" for number in range(200)):
         assert coordinators.partition_of(name) == coordinator_partition(name, expected) < expected
 

@@ -160,7 +160,7 @@ def _refused(key: ApiKey, code: ErrorCode, version: int | None = None, **given: 
     scene = Scene(key, version)
     for field, value in given.items():
         setattr(scene.request, field, value)
-    return scene.handler.refuse(scene.request, scene.version, KafkaError(code))
+    return scene.handler.error_response(scene.request, scene.version, KafkaError(code))
 
 
 def test_refusals_have_apache_s_details() -> None:

@@ -282,7 +282,7 @@ def test_a_node_without_its_metadata_ends() -> None:
     scene.create()
     _, in_a = scene.in_b()
     scene.machine.disk.break_directory("/a")
-    with pytest.raises(AssertionError, match="the metadata is in it"):
+    with pytest.raises(AssertionError, match="which holds the metadata log"):
         scene.write(in_a, b"x")
     assert scene.machine.failure is not None
 

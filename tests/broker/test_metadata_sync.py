@@ -54,7 +54,7 @@ class _Scene:
         self.sync = MetadataSync(lambda: 7, self.told.append, self.failures.append)
         self.sync.log = cast(Any, self.log)
         if beside:
-            self.sync.run_beside(cast(Any, self), cast(Any, self))
+            self.sync.start_threads(cast(Any, self), cast(Any, self))
 
     def submit(self, work: object) -> Future[None]:
         assert work == self.log.sync
@@ -172,7 +172,7 @@ def test_a_disk_that_fails_now_is_told_and_raised() -> None:
 
 def test_when_the_threads_end_a_sync_is_waited_for() -> None:
     scene = _Scene()
-    scene.sync.run_here()
+    scene.sync.stop_threads()
     scene.append(2)
     assert (scene.running, scene.told, scene.log.flushes) == ([], [2], 1)
 

@@ -100,7 +100,7 @@ def test_a_leader_that_the_controller_names_all_the_same_makes_no_empty_log(plac
     change(scene, lost, leader=1, directories=None if place is None else [place])
     assert not [path for path in ("/a",) if f"{TOPIC}-{lost}" in scene.machine.disk.list(path)]
     assert scene.write(lost, b"three") == "KAFKA_STORAGE_ERROR"
-    scene.node.leadership.lead_again()
+    scene.node.leadership.retry_creation()
     scene.machine.settle()
     assert scene.write(lost, b"three") == "KAFKA_STORAGE_ERROR"
     mended(scene)

@@ -163,7 +163,7 @@ def test_a_push_of_many_parts_is_handed_on_within_a_bound() -> None:
 @pytest.mark.parametrize("url", ["collector:4318", "ftp://collector/", "http://"])
 def test_an_address_that_is_none_is_refused_at_the_start(url: str) -> None:
     with (
-        pytest.raises(OttlaError, match=r"client.metrics.otlp.url: http://HOST:PORT/v1/metrics is expected"),
+        pytest.raises(OttlaError, match=r"client.metrics.otlp.url: expected http\(s\)://HOST:PORT/v1/metrics"),
         ottla.Node(settings={"client.metrics.otlp.url": url}),
     ):
         pass
@@ -171,7 +171,7 @@ def test_an_address_that_is_none_is_refused_at_the_start(url: str) -> None:
 
 def test_an_address_with_a_password_is_refused_and_not_told() -> None:
     with (
-        pytest.raises(OttlaError, match=r"client.metrics.otlp.url has a user or a password") as refused,
+        pytest.raises(OttlaError, match=r"client.metrics.otlp.url has a user or password") as refused,
         ottla.Node(settings={"client.metrics.otlp.url": "http://ann:secret@collector:4318/v1/metrics"}),
     ):
         pass

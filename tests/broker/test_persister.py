@@ -39,7 +39,7 @@ class _Scene:
             loop=self,
             image=SimpleNamespace(topics={_TOPIC: SimpleNamespace(partitions=[partition])}),
         )
-        coordinators: Any = SimpleNamespace(topic=_TOPIC, when_there=lambda ask: ask(), partition_of=lambda _: 0)
+        coordinators: Any = SimpleNamespace(topic=_TOPIC, ensure_topic=lambda ask: ask(), partition_of=lambda _: 0)
         peers: Any = SimpleNamespace(ask=lambda broker, request, done: self.asked.append(done), close=lambda: None)
         leadership: Any = None
         self.persister = Persister(runtime, coordinators, leadership, peers)

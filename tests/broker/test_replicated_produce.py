@@ -258,7 +258,7 @@ def test_a_start_takes_what_the_checkpoint_says_as_committed_and_no_more() -> No
 def test_a_topic_that_another_broker_has_just_made_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair()
     refusal = KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS)
-    monkeypatch.setattr(pair.scene.node, "make_topics", lambda topics, done: done({topics[0].name: refusal}))
+    monkeypatch.setattr(pair.scene.node, "create_topics", lambda topics, done: done({topics[0].name: refusal}))
     asked = [metadata.MetadataRequestTopic(name="new")]
     answers = pair.send(metadata.MetadataRequest(topics=asked, allow_auto_topic_creation=True), 9)
     # The controllers have it and this broker has not followed them yet. No client knows the other code here.

@@ -83,5 +83,5 @@ def test_secrets_are_told_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixtu
         told.append(str(mistaken.value))
     told.append(caplog.text)
     everything = "\n".join(told)
-    assert "AUTHENTICATION_FAILED" in everything or "not let in" in everything
+    assert "AUTHENTICATION_FAILED" in everything or "sign-in of" in everything
     assert [each for each in (*SECRETS, key_line) if each in everything] == []

@@ -138,8 +138,8 @@ def test_a_topic_that_is_deleted_while_a_client_waits_is_told_to_it(node: ottla.
 @pytest.fixture
 def stepwise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fetch of these partitions takes many steps."""
-    monkeypatch.setattr(fetch, "_PARTITIONS_MANY", 5)
-    monkeypatch.setattr(fetch, "_PARTITIONS_A_STEP", 2)
+    monkeypatch.setattr(fetch, "_STEPS_FROM", 5)
+    monkeypatch.setattr(fetch, "_PARTITIONS_PER_STEP", 2)
 
 
 def _waiting(topic: str) -> FetchRequest:

@@ -59,7 +59,7 @@ def test_a_log_in_json_is_an_object_a_line_and_names_no_passwords(tmp_path: Path
 def test_a_log_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     said = in_process("start", "--port", "0", "--data", str(tmp_path / "data"), "--log-file", "/nowhere/log")
     assert said.code == 1
-    assert said.err == "ottla: the log cannot be written to /nowhere/log: No such file or directory\n"
+    assert said.err == "ottla: cannot write the log to /nowhere/log: No such file or directory\n"
 
 
 def test_the_ready_line_says_where_the_data_are_and_what_to_type(tmp_path: Path) -> None:

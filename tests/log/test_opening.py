@@ -136,11 +136,11 @@ def test_a_long_start_tells_a_line_a_second() -> None:
     assert node is not None
     node.on_progress = lines.append
     opening = Opening("/d", 3, None, clean=False)
-    node._told_ms = machine.clock.monotonic_ms()
+    node._progress_ms = machine.clock.monotonic_ms()
     told = []
     for ms in (999, 1, 999, 1, 5_000):
         machine.clock.advance(ms)
-        node._tell_progress(opening)
+        node._report_progress(opening)
         told.append(len(lines))
     assert told == [0, 1, 1, 2, 3]
     assert set(lines) == {opening.line}

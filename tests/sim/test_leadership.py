@@ -68,11 +68,11 @@ def test_the_loop_goes_on_while_many_logs_are_made() -> None:
         node.leader_of("many", 0)
     assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     made: list[int] = []
-    node.leadership.when_made(["many", "small"], lambda: made.append(_led(machine, "many")))
+    node.leadership.on_created(["many", "small"], lambda: made.append(_led(machine, "many")))
     assert not made
     machine.settle()
     assert made == [_MANY]
-    node.leadership.when_made(["many"], lambda: made.append(0))
+    node.leadership.on_created(["many"], lambda: made.append(0))
     assert made == [_MANY, 0]
 
 
@@ -136,7 +136,7 @@ def test_a_coordinators_topic_is_made_while_the_loop_goes_on() -> None:
     node = _node(machine)
     there: list[int] = []
     for _ in range(2):
-        node.groups.when_there(lambda: there.append(_led(machine, OFFSETS_TOPIC)))
+        node.groups.ensure_topic(lambda: there.append(_led(machine, OFFSETS_TOPIC)))
     assert there == []
     assert OFFSETS_TOPIC not in node.image.topics
     machine.settle()
@@ -164,7 +164,7 @@ def test_a_topic_that_a_full_disk_does_not_take_is_tried_again_by_the_housekeepi
         _begin(node, "t")
         machine.settle()
         assert (len(tries), _led(machine, "t")) == (_MANY, 0)
-    node.leadership.lead_again()
+    node.leadership.retry_creation()
     machine.settle()
     assert _led(machine, "t") == _MANY
 

@@ -133,7 +133,7 @@ def test_producer_ids_are_given_once_and_the_next_block_comes_while_the_loop_goe
     ids = _node(machine).producer_ids
     given: list[int | None] = []
     for _ in range(2):
-        ids.when_there(lambda: given.append(ids.next()))
+        ids.when_available(lambda: given.append(ids.next()))
     assert not given, "the first block is not durable yet"
     machine.settle()
     assert given == [0, 1]
@@ -156,7 +156,7 @@ def test_producer_ids_are_given_once_and_the_next_block_comes_while_the_loop_goe
     machine.start()
     machine.settle()
     ids = _node(machine).producer_ids
-    ids.when_there(lambda: given.append(ids.next()))
+    ids.when_available(lambda: given.append(ids.next()))
     machine.settle()
     assert given[-1] is not None
     assert given[-1] >= 2500
@@ -166,9 +166,9 @@ def test_who_waits_for_a_producer_id_is_told_that_there_is_none_when_the_disk_fa
     ids = _node(machine).producer_ids
     told: list[int | None] = []
     machine.disk.syncs_to_fail = 1
-    ids.when_there(lambda: told.append(ids.next()))
+    ids.when_available(lambda: told.append(ids.next()))
     machine.settle()
-    ids.when_there(lambda: told.append(ids.next()))
+    ids.when_available(lambda: told.append(ids.next()))
     assert told == [None, None]
 
 
@@ -201,7 +201,7 @@ def test_a_snapshot_that_cannot_be_written_harms_nobody(caplog: pytest.LogCaptur
         for _ in range(20):
             _create(machine, f"t{len(answered)}", answered)
             machine.settle()
-    assert "snapshot of the metadata cannot be written" in caplog.text
+    assert "cannot write a metadata snapshot" in caplog.text
     assert _codes(answered) == [(f"t{number}", 0) for number in range(20)]
     assert _snapshots(machine) == before
     for _ in range(20):

@@ -275,7 +275,7 @@ def test_a_heartbeat_waits_half_a_session(session_ms: int, said_after_ms: int) -
     loop = scene.host.loop
     assert loop is not None
     loop.call_soon(
-        lambda: scene.way.ask_of_life(AllocateProducerIdsRequest(), lambda value: scene.told.update({1: value}))
+        lambda: scene.way.ask_for_lifecycle(AllocateProducerIdsRequest(), lambda value: scene.told.update({1: value}))
     )
     scene.world.run_for(said_after_ms - 100)
     assert not scene.told

@@ -201,5 +201,5 @@ def test_what_a_controller_lost_in_a_power_failure_is_cut_from_those_who_have_it
             scene.controller.start()
             scene.change(f"kept-{number}")
         scene.follow()
-        cuts += "the metadata log is cut from" in caplog.text
+        cuts += "truncating the metadata log from" in caplog.text
     assert cuts

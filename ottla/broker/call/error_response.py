@@ -14,7 +14,7 @@ from ottla.kernel.error import KafkaError
 from ottla.wire.schema import WireField, fields
 
 
-def refusal(request: Any, response_class: Any, version: int, error: KafkaError) -> Any | None:
+def build_error_response(request: Any, response_class: Any, version: int, error: KafkaError) -> Any | None:
     """The response with `error`, or None if this version has no field for it.
 
     It calls itself for each part of the response, with the corresponding part of the request.
@@ -22,22 +22,22 @@ def refusal(request: Any, response_class: Any, version: int, error: KafkaError) 
     struct = response_class()
     if not isinstance(request, str | int | bytes):
         _copy_names(request, struct, version)
-    return struct if _say(struct, version, error) or _mirror(request, struct, version, error) else None
+    return struct if _set_error(struct, version, error) or _mirror(request, struct, version, error) else None
 
 
-def _say(struct: Any, version: int, error: KafkaError) -> bool:
-    said = False
+def _set_error(struct: Any, version: int, error: KafkaError) -> bool:
+    has_code = False
     for field in fields(type(struct)):
         if version not in field.versions:
             continue
         if field.type == "Int16" and field.name.endswith("error_code"):
             setattr(struct, field.name, error.code)
-            said = True
+            has_code = True
         elif error.message and field.name == "error_message":
             struct.error_message = error.message
-    if said and {"node_id", "port"} <= {field.name for field in fields(type(struct))}:
+    if has_code and {"node_id", "port"} <= {field.name for field in fields(type(struct))}:
         struct.node_id = struct.port = -1
-    return said
+    return has_code
 
 
 def _mirror(asked: Any, struct: Any, version: int, error: KafkaError) -> bool:
@@ -49,19 +49,19 @@ def _mirror(asked: Any, struct: Any, version: int, error: KafkaError) -> bool:
     source = next((field for field in lists if field.name == part.name), lists[0] if lists else None)
     if source is None:
         return False
-    made = []
+    response_parts = []
     for each in getattr(asked, source.name) or ():
-        one = refusal(each, part.struct, version, error)
-        if one is None:
+        response_part = build_error_response(each, part.struct, version, error)
+        if response_part is None:
             return False
         if source.struct is None:
-            _name(one, each, source.type, version)
-        made.append(one)
-    setattr(struct, part.name, made)
+            _set_name(response_part, each, source.type, version)
+        response_parts.append(response_part)
+    setattr(struct, part.name, response_parts)
     return True
 
 
-def _name(struct: Any, value: Any, kind: str, version: int) -> None:
+def _set_name(struct: Any, value: Any, kind: str, version: int) -> None:
     """Put the requested item into the field of the part that identifies it."""
     for field in fields(type(struct)):
         if field.type == kind and version in field.versions and field.name != "error_message":

@@ -31,15 +31,15 @@ def cached_partitions(request: FetchRequest, by_id: bool) -> Iterator[CachedPart
     """The partitions that a request names."""
     for topic in request.topics:
         key = topic.topic_id if by_id else topic.topic
-        for each in topic.partitions:
+        for partition in topic.partitions:
             yield CachedPartition(
                 key,
-                each.partition,
-                each.fetch_offset,
-                each.partition_max_bytes,
-                each.current_leader_epoch,
-                each.last_fetched_epoch,
-                each.log_start_offset,
+                partition.partition,
+                partition.fetch_offset,
+                partition.partition_max_bytes,
+                partition.current_leader_epoch,
+                partition.last_fetched_epoch,
+                partition.log_start_offset,
             )
 
 

@@ -2,7 +2,7 @@
 
 Rules:
 - A handler is registered when its module is imported, on the first request of its API (`ottla.broker.dispatch`).
-- A request fails as a whole by `KafkaError`; `Handler.refuse` builds the API's response to it.
+- A request fails as a whole by `KafkaError`; `Handler.error_response` builds the API's response to it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from ottla.broker.call.reply import Refusal
+from ottla.broker.call.reply import ErrorResponseBuilder
 from ottla.kernel.error import KafkaError
 from ottla.net.inbound import Connection, PeerError
 from ottla.wire.api import API, BROKER, CONTROLLER, Api
@@ -24,19 +24,21 @@ _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 class Handler:
     """An API's function, and the builder of its whole-request error responses."""
 
-    __slots__ = ("api", "function", "refuse")
+    __slots__ = ("api", "function", "error_response")
 
-    def __init__(self, api: Api, function: Callable[[Call, Any], Any], refuse: Refusal | None) -> None:
+    def __init__(
+        self, api: Api, function: Callable[[Call, Any], Any], error_response: ErrorResponseBuilder | None
+    ) -> None:
         self.api = api
         self.function = function
-        self.refuse = refuse or self._mirror
+        self.error_response = error_response or self._mirror
 
     def _mirror(self, request: Any, version: int, error: KafkaError) -> Any:
-        from ottla.broker.call.error_response import refusal
+        from ottla.broker.call.error_response import build_error_response
 
-        response = refusal(request, self.api.response, version, error)
+        response = build_error_response(request, self.api.response, version, error)
         if response is None:
-            raise PeerError(f"{self.api.name} v{version} has no way to say {error}")
+            raise PeerError(f"{self.api.name} v{version} has no field for the error {error}")
         return response
 
 
@@ -45,10 +47,12 @@ REGISTERED: dict[int, Handler] = {}
 CONTROLLER_REGISTERED: dict[int, Handler] = {}
 
 
-def handles(key: int, *, refuse: Refusal | None = None, on: frozenset[str] = BROKER) -> Callable[[_Handler], _Handler]:
+def handles(
+    key: int, *, error_response: ErrorResponseBuilder | None = None, on: frozenset[str] = BROKER
+) -> Callable[[_Handler], _Handler]:
     """Register an API's handler on these kinds of listeners.
 
-    `refuse` builds its response to a KafkaError if the generic form is not the right one.
+    `error_response` builds its response to a KafkaError if the generic form is not the right one.
     """
 
     def register(function: _Handler) -> _Handler:
@@ -56,7 +60,7 @@ def handles(key: int, *, refuse: Refusal | None = None, on: frozenset[str] = BRO
         for kind, registered in ((BROKER, REGISTERED), (CONTROLLER, CONTROLLER_REGISTERED)):
             if kind <= on:
                 assert key not in registered, f"two handlers for API {key}"
-                registered[key] = Handler(API[key], function, refuse)
+                registered[key] = Handler(API[key], function, error_response)
         return function
 
     return register

@@ -46,10 +46,10 @@ def hint_to_share_member(call: Call, response: Any, endpoint: Callable[..., Any]
 
 
 def _hint(call: Call, response: Any, endpoint: Callable[..., Any], name: str | None, index: int, leader: Any) -> None:
-    found = call.node.image.topics.get(name or "")
-    if found is None or index >= len(found.partitions):
+    topic = call.node.image.topics.get(name or "")
+    if topic is None or index >= len(topic.partitions):
         return
-    partition = found.partitions[index]
+    partition = topic.partitions[index]
     leader.leader_id, leader.leader_epoch = partition.leader, partition.leader_epoch
     node = call.node.brokers_at(call.connection.listener_name).alive_node(partition.leader)
     endpoints: list[Any] = response.node_endpoints

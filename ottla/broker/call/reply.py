@@ -114,7 +114,7 @@ class _InTurns:
             self.later.superseded = None
             self._connection.close(str(error))
         except Exception:
-            _log.exception("a request that is answered in turns failed")
+            _log.exception("a request handled in steps failed")
             self._end(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         else:
             (wait or self._connection.turns.wait)(self._step)
@@ -131,4 +131,4 @@ class _InTurns:
 #: What handlers return. The response's class is checked when it is encoded.
 Reply = Any
 #: (request, version, error) -> the error response.
-Refusal = Callable[[Any, int, KafkaError], Any]
+ErrorResponseBuilder = Callable[[Any, int, KafkaError], Any]

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ottla.log.directory.store import Store
 
 _log = logging.getLogger("ottla.broker")
-_AGAIN_SECONDS = 1.0
+_REGISTER_RETRY_SECONDS = 1.0
 
 
 class BrokerLife:
@@ -93,7 +93,7 @@ class BrokerLife:
         )
         #: Events that arrived while another event was being handled.
         self._events: deque[LifeEvent] = deque()
-        self._is_telling = False
+        self._is_stepping = False
         self._timer: asyncio.TimerHandle | None = None
         self._incarnation_id = registration.random_uuid(runtime.rng)
         self._previous_epoch = -1
@@ -116,12 +116,12 @@ class BrokerLife:
         if not self._store.failed_directories:
             # Read before the logs are opened, because the marker file holds for one start.
             self._previous_epoch = clean_shutdown_epoch(self._runtime.disk, self._store.directories)
-        self._tell(Begun())
+        self._step(Begun())
 
     def join(self) -> None:
         """Register this broker in a single-node cluster, and let it serve."""
         self._quorum.join(self._registration())
-        self._tell(Joined(self._quorum.broker_epoch))
+        self._step(Joined(self._quorum.broker_epoch))
 
     @property
     def is_alone(self) -> bool:
@@ -135,23 +135,23 @@ class BrokerLife:
 
         def answered(response: Any) -> None:
             if isinstance(response, KafkaError) and not self._closed:
-                _log.warning("the controller does not take the log directories of this broker: %s", response)
-                self._runtime.loop.call_later(_AGAIN_SECONDS, self.register_again)
+                _log.warning("the controller refused the log directories of this broker: %s; will retry", response)
+                self._runtime.loop.call_later(_REGISTER_RETRY_SECONDS, self.register_again)
 
         if not self._closed:
-            self._controllers.ask_of_life(self._registration(), answered)
+            self._controllers.ask_for_lifecycle(self._registration(), answered)
 
     def recovered(self) -> None:
         """Note that the logs are open."""
-        self._tell(Recovered())
+        self._step(Recovered())
 
     def directory_failed(self, directory_id: Uuid) -> None:
         """Have the controller move leadership away from this directory."""
-        self._tell(DirectoryFailed(directory_id))
+        self._step(DirectoryFailed(directory_id))
 
     def cordoned(self, directory_ids: list[Uuid]) -> None:
         """Have the controller place no new replicas in these directories."""
-        self._tell(Cordoned(tuple(sorted(directory_ids))))
+        self._step(Cordoned(tuple(sorted(directory_ids))))
 
     def stop(self, done: Callable[[], None]) -> None:
         """Have leadership moved away, and call `done` when the broker may stop; at once on the only node."""
@@ -159,7 +159,7 @@ class BrokerLife:
         if self._is_last():
             self._end("")
         else:
-            self._tell(StopWanted())
+            self._step(StopWanted())
 
     def close(self) -> None:
         """Send nothing more."""
@@ -172,21 +172,21 @@ class BrokerLife:
         node_id, leader = self._runtime.node_id, self._quorum.leader
         if leader is None or leader.node_id != node_id:
             return False
-        return all(each.fenced or each.broker_id == node_id for each in self._quorum.image.brokers.values())
+        return all(broker.fenced or broker.broker_id == node_id for broker in self._quorum.image.brokers.values())
 
     # ---- the machine
 
-    def _tell(self, event: LifeEvent) -> None:
+    def _step(self, event: LifeEvent) -> None:
         self._events.append(event)
-        if self._is_telling:
+        if self._is_stepping:
             return
-        self._is_telling = True
+        self._is_stepping = True
         try:
             while self._events and not self._closed:
                 for effect in self._machine.step(self._events.popleft(), self._runtime.clock.monotonic_ms()):
                     self._carry_out(effect)
         finally:
-            self._is_telling = False
+            self._is_stepping = False
         self._plan()
 
     def _carry_out(self, effect: LifeEffect) -> None:
@@ -195,19 +195,19 @@ class BrokerLife:
                 self._register()
             case SendHeartbeat():
                 request = effect.request(self._runtime.node_id, self._quorum.image.offset)
-                self._controllers.ask_of_life(request, self._heartbeat_answered)
+                self._controllers.ask_for_lifecycle(request, self._heartbeat_answered)
             case CaughtUp():
-                _log.debug("the metadata is followed up to this broker's registration")
+                _log.debug("the metadata is replayed up to this broker's registration")
                 self._on_caught_up()
             case Unfenced():
-                _log.debug("the broker is unfenced: it serves")
+                _log.debug("the broker is unfenced and serves")
                 self._on_unfenced()
             case LifeEnded(failure):
                 self._end(failure)
 
     def _register(self) -> None:
         request = self._registration()
-        self._controllers.ask_of_life(request, partial(self._registration_answered, request))
+        self._controllers.ask_for_lifecycle(request, partial(self._registration_answered, request))
 
     def _registration(self) -> BrokerRegistrationRequest:
         store = self._store
@@ -225,13 +225,15 @@ class BrokerLife:
             if response.code is ErrorCode.UNSUPPORTED_VERSION:
                 response = KafkaError(response.code, self._unsupported(request) or response.message)
             self.last_error = response
-            _log.info("the controller does not register this broker: %s", response)
-            return self._tell(RegistrationFailed(response))
-        return self._tell(Registered(response.broker_epoch))
+            _log.info("the controller refused to register this broker: %s", response)
+            return self._step(RegistrationFailed(response))
+        return self._step(Registered(response.broker_epoch))
 
     def _unsupported(self, request: BrokerRegistrationRequest) -> str:
         """The feature level that this broker does not support; the controller's response has no message for it."""
-        ranges = {each.name: (each.min_supported_version, each.max_supported_version) for each in request.features}
+        ranges = {
+            feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
+        }
         for name, level in self._quorum.image.features.items():
             low, high = ranges.get(name, (0, 0))
             if not low <= level <= high:
@@ -245,11 +247,11 @@ class BrokerLife:
         if isinstance(response, KafkaError):
             self.last_error = response
             _log.warning("a heartbeat of this broker failed: %s", response)
-            return self._tell(HeartbeatFailed(response))
-        return self._tell(HeartbeatAnswered(response))
+            return self._step(HeartbeatFailed(response))
+        return self._step(HeartbeatAnswered(response))
 
     @property
-    def refusal(self) -> str:
+    def last_error_text(self) -> str:
         """The last error from the controller, with its meaning; "" if there is none."""
         error = self.last_error
         return "" if error is None else f"{error.code.name}: {words(error)}"
@@ -257,10 +259,10 @@ class BrokerLife:
     def _end(self, failure: str) -> None:
         done, self._on_end = self._on_end, None
         if failure:
-            said = f"{failure}: {self.refusal}" if self.refusal else failure
+            reason = f"{failure}: {self.last_error_text}" if self.last_error_text else failure
             if self._quorum.trouble:
-                said = f"{said} ({self._quorum.trouble})"
-            self._runtime.on_failure(said)
+                reason = f"{reason} ({self._quorum.trouble})"
+            self._runtime.on_failure(reason)
         if done is not None:
             done()
 
@@ -277,4 +279,4 @@ class BrokerLife:
 
     def _due(self) -> None:
         self._timer = None
-        self._tell(TimePassed())
+        self._step(TimePassed())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ottla.net.outbound import Outbound
 
 #: How long to wait for a controller to become known (NodeToControllerRequestThread).
-_LOOK_AGAIN_SECONDS = 0.1
+_LOOKUP_RETRY_SECONDS = 0.1
 Answered = Callable[[Any], None]
 
 
@@ -103,7 +103,7 @@ class ControllerChannel:
         if not self._queue and self._is_local():
             # The fast path of a node that is its own controller: no timer, no queue.
             return self._ask_here(question, timeout_ms)
-        self._await(question, timeout_ms)
+        self._start_timer(question, timeout_ms)
         self._queue.append(question)
         self._pump()
 
@@ -158,7 +158,7 @@ class ControllerChannel:
             lost = isinstance(response, KafkaError) and response.code == ErrorCode.NOT_CONTROLLER
             if lost and not self.closed:
                 if question.timer is None:
-                    self._await(question, timeout_ms)
+                    self._start_timer(question, timeout_ms)
                 self._queue.appendleft(question)
                 return self._wait()
             return self._end(question, response)
@@ -188,16 +188,16 @@ class ControllerChannel:
             self._end(question, KafkaError(ErrorCode.UNSUPPORTED_VERSION, str(answer)))
         elif isinstance(answer, Unanswered):
             # The connection has its own reconnect backoff.
-            self._again(question, str(answer))
+            self._retry(question, str(answer))
         elif is_from_elsewhere(answer):
-            self._again(question, "no controller says that it is the active one")
+            self._retry(question, "no controller says that it is the active one")
             self._wait()
         elif question.unwrap is not None:
             self._end(question, question.unwrap(answer))
         else:
             self._end(question, _failure(answer) or answer)
 
-    def _again(self, question: Question, why: str) -> None:
+    def _retry(self, question: Question, why: str) -> None:
         if question.expired:
             self._end(question, KafkaError(ErrorCode.REQUEST_TIMED_OUT, why))
         else:
@@ -206,15 +206,15 @@ class ControllerChannel:
     def _wait(self) -> None:
         """Look for the controller again after a moment, or as soon as it becomes known."""
         if self._look_again is None:
-            self._look_again = self._loop.call_later(_LOOK_AGAIN_SECONDS, self._looked)
+            self._look_again = self._loop.call_later(_LOOKUP_RETRY_SECONDS, self._look_ended)
 
-    def _looked(self) -> None:
+    def _look_ended(self) -> None:
         self._look_again = None
         self._pump()
 
     # ---- ending requests
 
-    def _await(self, question: Question, timeout_ms: int | None) -> None:
+    def _start_timer(self, question: Question, timeout_ms: int | None) -> None:
         if timeout_ms is not None:
             question.timer = self._loop.call_later(timeout_ms / 1000, self._expired, question)
 

@@ -94,7 +94,7 @@ class Controllers:
         """Retry until a controller responds: AlterPartition, which has its own channel."""
         self._partitions.ask(Question(request, done, NEWEST, unlimited), None)
 
-    def ask_of_life(self, request: Any, done: Answered) -> None:
+    def ask_for_lifecycle(self, request: Any, done: Answered) -> None:
         """Send a registration or a heartbeat, and retry for half a session."""
         self._heartbeats.ask(Question(request, done, NEWEST, unlimited), self._life_ms)
 
@@ -112,7 +112,7 @@ class Controllers:
         def unwrap(answer: Any) -> Any:
             response = envelope.opened(answer, api_of(request), envelope.origin_of(call))
             if isinstance(response, KafkaError) and response.code == ErrorCode.UNSUPPORTED_VERSION:
-                call.connection.close("the active controller does not take this version: the client has to ask again")
+                call.connection.close("the active controller does not support this version; ask for the versions again")
             return response
 
         question = Question(request if here is None else here, done, call.version, charge, wrap, unwrap)
@@ -120,10 +120,10 @@ class Controllers:
 
     def leader_changed(self) -> None:
         """Continue with the new leader of the quorum, if there is one."""
-        for each in self._channels:
-            each.leader_changed()
+        for channel in self._channels:
+            channel.leader_changed()
 
     def close(self) -> None:
         """Close the connections; pending requests get REQUEST_TIMED_OUT."""
-        for each in self._channels:
-            each.close()
+        for channel in self._channels:
+            channel.close()

@@ -51,7 +51,7 @@ else:
 #: Delay after the first heartbeat response in STARTING, and after the first one in a controlled shutdown.
 _SOON_MS = 10
 _STOPPING_SOON_MS = 50
-_UNKNOWN_TO_THE_CONTROLLER = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+_REGISTRATION_LOST = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 class LifeState(IntEnum):
@@ -236,7 +236,7 @@ class Lifecycle:
         #: Failed directory -> when the controller must have been told of it; None once it has.
         self._offline: dict[Uuid, int | None] = {}
         #: The failed directories in the heartbeat in flight.
-        self._telling: tuple[Uuid, ...] = ()
+        self._reporting: tuple[Uuid, ...] = ()
         self._cordoned: tuple[Uuid, ...] | None = None
         self._stop_was_answered = False
         #: When a controlled shutdown ends in any case.
@@ -247,7 +247,7 @@ class Lifecycle:
         if self.state in (LifeState.NOT_RUNNING, LifeState.SHUTTING_DOWN):
             return None
         times = [self._limit_ms, None if self._asking else self._next_ms, *self._offline.values()]
-        return min((each for each in times if each is not None), default=None)
+        return min((time for time in times if time is not None), default=None)
 
     def step(self, event: LifeEvent, now_ms: int) -> list[LifeEffect]:
         """The effects of `event`, in order."""
@@ -270,7 +270,7 @@ class Lifecycle:
             case HeartbeatAnswered(response):
                 return self._answered(response, now_ms) + self._due(now_ms)
             case HeartbeatFailed(error):
-                self.registered = self.registered and error.code not in _UNKNOWN_TO_THE_CONTROLLER
+                self.registered = self.registered and error.code not in _REGISTRATION_LOST
                 self._failed(now_ms)
             case Recovered():
                 self._recovered = True
@@ -301,14 +301,14 @@ class Lifecycle:
 
     def _failed(self, now_ms: int) -> None:
         self._asking = self._hurry = False
-        self._telling = ()
+        self._reporting = ()
         self._after(now_ms, self._settings.heartbeat_interval_ms)
 
     def _answered(self, response: heartbeat.BrokerHeartbeatResponse, now_ms: int) -> list[LifeEffect]:
         self._asking = False
-        for each in self._telling:
+        for each in self._reporting:
             self._offline[each] = None
-        self._telling = ()
+        self._reporting = ()
         effects: list[LifeEffect] = []
         wait_ms = self._settings.heartbeat_interval_ms
         if self.state == LifeState.STARTING:
@@ -369,21 +369,21 @@ class Lifecycle:
         if self._limit_ms is not None and now_ms >= self._limit_ms:
             stopping = self.state == LifeState.PENDING_CONTROLLED_SHUTDOWN
             return self._end("" if stopping else "no controller has taken this broker's registration in time")
-        untold = [each for each, until_ms in self._offline.items() if until_ms is not None and now_ms >= until_ms]
-        if untold:
-            return self._end(f"no controller was told in time that log directory {uuid_text(untold[0])} is offline")
+        unreported = [each for each, until_ms in self._offline.items() if until_ms is not None and now_ms >= until_ms]
+        if unreported:
+            return self._end(f"no controller was told in time that log directory {uuid_text(unreported[0])} is offline")
         if self._asking or self._next_ms is None or now_ms < self._next_ms:
             return []
         self._asking = True
         if not self.registered:
             return [Register()]
-        self._telling = tuple(self._offline)
+        self._reporting = tuple(self._offline)
         return [
             SendHeartbeat(
                 self.epoch,
                 not self._recovered,
                 self.state == LifeState.PENDING_CONTROLLED_SHUTDOWN,
-                self._telling,
+                self._reporting,
                 None if self.state == LifeState.STARTING else self._cordoned,
             )
         ]

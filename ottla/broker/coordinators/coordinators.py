@@ -1,7 +1,7 @@
 """The coordinators of one kind on this node, one for each partition of their topic.
 
 Rules:
-- FindCoordinator creates the topic that holds the coordinators (`when_there`). Until then every other request gets
+- FindCoordinator creates the topic that holds the coordinators (`ensure_topic`). Until then every other request gets
   NOT_COORDINATOR, as in Apache Kafka: a request that only reads changes nothing.
 - A coordinator loads while the node serves, one piece of its log per turn of the loop; meanwhile its clients get
   COORDINATOR_LOAD_IN_PROGRESS and retry. A log of one piece is loaded at once.
@@ -75,15 +75,15 @@ class Coordinators(ABC, Generic[D]):
         """The coordinator of a partition, if it is loaded."""
         return self._drivers.get(index)
 
-    def when_there(self, done: Callable[[], None]) -> None:
+    def ensure_topic(self, done: Callable[[], None]) -> None:
         """Create the topic unless it exists; call `done` when it exists or could not be created."""
-        if self.is_there:
-            self.parts.leadership.when_made([self.topic], done)
+        if self.has_topic:
+            self.parts.leadership.on_created([self.topic], done)
         else:
-            self.parts.make_topics([self.new_topic()], lambda _: done())
+            self.parts.create_topics([self.new_topic()], lambda _: done())
 
     @property
-    def is_there(self) -> bool:
+    def has_topic(self) -> bool:
         """Whether the topic exists."""
         return self.topic in self.runtime.image.topics
 
@@ -131,9 +131,9 @@ class Coordinators(ABC, Generic[D]):
             del self._loading[index]
         except Exception:
             # A log that cannot be read must not keep other coordinators from loading.
-            _log.exception("%s cannot be loaded; it is tried again", driver.partition.tp)
+            _log.exception("cannot load the coordinator of %s; will retry", driver.partition.tp)
             del self._loading[index]
-            return self._try_again(driver.partition)
+            return self._retry(driver.partition)
         self._drivers[index] = driver
         driver.on_failure = self._replace
         driver.begin()
@@ -142,9 +142,9 @@ class Coordinators(ABC, Generic[D]):
         index = driver.partition.tp.partition
         if self._drivers.get(index) is driver:
             self.resign(index)
-            self._try_again(driver.partition)
+            self._retry(driver.partition)
 
-    def _try_again(self, partition: Partition) -> None:
+    def _retry(self, partition: Partition) -> None:
         if self.parts.leadership.partitions.get(partition.tp) is not partition:
             # Its directory has failed.
             return

@@ -143,9 +143,9 @@ class Driver(ABC, Generic[M]):
         if self.failed:
             return self.give_up()
         if type(getattr(event, "request", None)).__name__ in self.writing:
-            refusal = self.refusal()
-            if refusal is not None:
-                return self._waiting.pop(event.ticket)(refusal)
+            write_error = self.write_error()
+            if write_error is not None:
+                return self._waiting.pop(event.ticket)(write_error)
         self._steps.append(event)
         if len(self._steps) > 1:
             return None
@@ -164,7 +164,7 @@ class Driver(ABC, Generic[M]):
             self._plan()
         return None
 
-    def refusal(self) -> KafkaError | None:
+    def write_error(self) -> KafkaError | None:
         """Why nothing can be appended now (too few in-sync replicas), or None."""
         try:
             self.partition.check_in_sync()
@@ -253,7 +253,7 @@ class Driver(ABC, Generic[M]):
             failed = KafkaError(append_error(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
         else:
             return None
-        _log.error("%s cannot be appended to: %s", self.partition.tp, failed.message)
+        _log.error("cannot append to %s: %s", self.partition.tp, failed.message)
         return failed
 
     def _append(self, effect: Append, now_ms: int) -> None:
@@ -284,7 +284,7 @@ class Driver(ABC, Generic[M]):
 
     def _time_passed(self) -> None:
         self._timer = None
-        if self.refusal() is not None:
+        if self.write_error() is not None:
             # The timer's events need an append, so they wait until one is possible.
             self._timer = self.runtime.loop.call_later(_TIMER_RETRY_SECONDS, self._time_passed)
             return

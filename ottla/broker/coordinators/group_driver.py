@@ -126,12 +126,12 @@ class GroupDriver(Driver[GroupCoordinator]):
 
     def ask_others(self, effect: InitializeShareState | DeleteShareState) -> None:
         """Pass a request on to the share coordinators."""
-        told = partial(self._share_answered, effect.call_id)
+        on_answer = partial(self._share_answered, effect.call_id)
         match effect:
             case InitializeShareState(_, group_id, epoch, offsets):
-                self._share_states().initialize(group_id, epoch, offsets, told)
+                self._share_states().initialize(group_id, epoch, offsets, on_answer)
             case DeleteShareState(_, group_id, partitions):
-                self._share_states().delete(group_id, partitions, told)
+                self._share_states().delete(group_id, partitions, on_answer)
 
     def _share_answered(self, call_id: int, errors: Mapping[tuple[Uuid, int], KafkaError]) -> None:
         self.step(ShareStateAnswered(call_id, errors))

@@ -61,10 +61,10 @@ def hold(call: Call, request: ProduceRequest, partition_of: PartitionOf, go_on: 
         for data in topic.partition_data:
             if data.records is not None:
                 data.records = bytearray(data.records)
-    return _Held(call, request, tokens, go_on).ask(producers, adds=implicit)
+    return _HeldRequest(call, request, tokens, go_on).ask(producers, adds=implicit)
 
 
-class _Held:
+class _HeldRequest:
     """A held request, and the coordinators' answers so far."""
 
     def __init__(
@@ -91,7 +91,7 @@ class _Held:
             self._verified.update({tp: (self._tokens[tp], code) for tp, code in codes.items()})
             left -= 1
             if not left:
-                self._pass()
+                self._handle()
 
         for (producer_id, epoch), partitions in producers.items():
             verification.ask(
@@ -99,7 +99,7 @@ class _Held:
             )
         return self._later
 
-    def _pass(self) -> None:
+    def _handle(self) -> None:
         """Handle the request after the last answer, and read from the connection again."""
         if self._call.connection.closed:
             return
@@ -111,7 +111,7 @@ class _Held:
         except KafkaError as error:
             reply = error
         except Exception:
-            _log.exception("a produce request that was held failed")
+            _log.exception("a held produce request failed")
             reply = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if type(reply) is Later:
             reply.then(self._later.resolve)

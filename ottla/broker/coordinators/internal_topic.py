@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: Constants in Apache Kafka, not settings.
 _FAILURES_MAX = 1_000
-_FAILURES_TOLD = 3
+_FAILURES_SHOWN = 3
 _BACKOFF_HEARTBEATS = 2
 
 
@@ -45,7 +45,7 @@ class InternalTopics:
         self._failures: dict[str, tuple[str, int]] = {}
 
     def make(
-        self, topics: Sequence[InternalTopic], response: StreamsGroupHeartbeatResponse, then: Callable[[], None]
+        self, topics: Sequence[InternalTopic], response: StreamsGroupHeartbeatResponse, on_reported: Callable[[], None]
     ) -> None:
         """Create the topics that may be tried now; call `then` once the response lists the failures."""
         now_ms = self._clock.monotonic_ms()
@@ -53,26 +53,26 @@ class InternalTopics:
         wanted = [topic for topic in topics if topic.name not in self._under_way and topic.name not in self._failures]
         until_ms = now_ms + _BACKOFF_HEARTBEATS * response.heartbeat_interval_ms
 
-        def told() -> None:
+        def report() -> None:
             failed = [(topic.name, self._failures[topic.name][0]) for topic in topics if topic.name in self._failures]
             if failed:
-                _tell(response, failed)
-            then()
+                _report_failures(response, failed)
+            on_reported()
 
         if not wanted:
-            return told()
+            return report()
         names = {topic.name for topic in wanted}
         self._under_way |= names
 
-        def made(answer: CreateTopicsResponse | KafkaError) -> None:
+        def on_created(answer: CreateTopicsResponse | KafkaError) -> None:
             self._under_way -= names
-            self._note(names, answer, until_ms)
-            told()
+            self._record(names, answer, until_ms)
+            report()
 
-        self._controllers.ask(_request(wanted), made)
+        self._controllers.ask(_request(wanted), on_created)
         return None
 
-    def _note(self, names: set[str], answer: CreateTopicsResponse | KafkaError, until_ms: int) -> None:
+    def _record(self, names: set[str], answer: CreateTopicsResponse | KafkaError, until_ms: int) -> None:
         if isinstance(answer, KafkaError):
             failed = dict.fromkeys(names, words(answer))
         else:
@@ -102,10 +102,10 @@ def _request(topics: Sequence[InternalTopic]) -> CreateTopicsRequest:
     )
 
 
-def _tell(response: StreamsGroupHeartbeatResponse, failed: Sequence[tuple[str, str]]) -> None:
-    text = ", ".join(f"{name} ({why})" for name, why in failed[:_FAILURES_TOLD])
-    if len(failed) > _FAILURES_TOLD:
-        text += f" and {len(failed) - _FAILURES_TOLD} more"
+def _report_failures(response: StreamsGroupHeartbeatResponse, failed: Sequence[tuple[str, str]]) -> None:
+    text = ", ".join(f"{name} ({why})" for name, why in failed[:_FAILURES_SHOWN])
+    if len(failed) > _FAILURES_SHOWN:
+        text += f" and {len(failed) - _FAILURES_SHOWN} more"
     for status in response.status or ():
         if status.status_code == Status.MISSING_INTERNAL_TOPICS:
             status.status_detail += f"; Creation failed: {text}."

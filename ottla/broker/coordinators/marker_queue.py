@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.transaction_driver import TransactionDriver
 
 #: A larger batch would occupy the loop of the receiving broker for more than some milliseconds.
-_MARKERS_AT_ONCE = 500
+_BATCH_MAX = 500
 
 
 class Ending(NamedTuple):
@@ -76,7 +76,7 @@ class MarkerQueue:
 
     def _send(self) -> None:
         batch: dict[_Key, Ending] = {}
-        for key in list(islice(self._waiting, _MARKERS_AT_ONCE)):
+        for key in list(islice(self._waiting, _BATCH_MAX)):
             ending = self._waiting.pop(key)
             if self._markers.wants(key[0], ending, self._broker_id):
                 batch[key] = ending
@@ -120,8 +120,8 @@ def _request(batch: Mapping[_Key, Ending]) -> WriteTxnMarkersRequest:
 
 def _codes(response: WriteTxnMarkersResponse) -> dict[tuple[int, TopicPartition], int]:
     return {
-        (marker.producer_id, TopicPartition(topic.name, each.partition_index)): each.error_code
+        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): partition.error_code
         for marker in response.markers
         for topic in marker.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }

@@ -47,7 +47,7 @@ _log = logging.getLogger("ottla.broker")
 _RETRY_SECONDS = 1.0
 _REMOTE_RETRY_SECONDS = 0.1
 #: Errors of another broker that mean its partition no longer needs this marker, as in Apache Kafka.
-_NEEDLESS = frozenset(
+_NOT_NEEDED = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION}
 )
 
@@ -92,7 +92,7 @@ class Markers:
     def follow_brokers(self) -> None:
         """Apply a change of the brokers."""
         self._peers.follow()
-        for broker_id in [each for each in self._queues if each not in self._runtime.image.brokers]:
+        for broker_id in [known_id for known_id in self._queues if known_id not in self._runtime.image.brokers]:
             if not self._queues[broker_id]:
                 del self._queues[broker_id]
 
@@ -100,7 +100,7 @@ class Markers:
         """Drop the markers of a coordinator that has ended; its successor finds them in the log."""
         for tp in list(self._waiting):
             kept = {name: each for name, each in self._waiting[tp].items() if each.driver is not driver}
-            self._keep(tp, kept)
+            self._set_waiting(tp, kept)
 
     def close(self) -> None:
         """Stop the timers and close the connections."""
@@ -110,7 +110,7 @@ class Markers:
         self._retries.clear()
         self._peers.close()
 
-    def _keep(self, tp: TopicPartition, waiting: dict[str, Ending]) -> None:
+    def _set_waiting(self, tp: TopicPartition, waiting: dict[str, Ending]) -> None:
         if waiting:
             self._waiting[tp] = waiting
         else:
@@ -138,7 +138,7 @@ class Markers:
                 partition.when_committed(partition.log.end_offset, partial(self._committed, tp, ending))
             return
         if not runtime.image.has(tp):
-            return self._through(tp, ending)
+            return self._finished(tp, ending)
         leader = runtime.image.topics[tp.topic].partitions[tp.partition].leader
         if ending.sent.get(tp) == leader:
             return None
@@ -157,30 +157,36 @@ class Markers:
             return
         del ending.sent[tp]
         if error is None:
-            self._through(tp, ending)
+            self._finished(tp, ending)
         else:
             # A new leader, or too few replicas, may lack the marker. Write it again at the current leader.
-            self._try_again(tp, _REMOTE_RETRY_SECONDS)
+            self._retry(tp, _REMOTE_RETRY_SECONDS)
 
     def answered(self, tp: TopicPartition, ending: Ending, broker_id: int, code: int | None) -> None:
         """Take another broker's error code for a marker; None if it did not respond."""
         if not self.wants(tp, ending, broker_id):
             return
         del ending.sent[tp]
-        if code == ErrorCode.NONE or code in _NEEDLESS:
-            self._through(tp, ending)
+        if code == ErrorCode.NONE or code in _NOT_NEEDED:
+            self._finished(tp, ending)
         else:
-            _log.info("no marker of %s in %s by broker %d: %s", ending.effect.transactional_id, tp, broker_id, code)
+            _log.info(
+                "the marker of %s in %s was not written by broker %d: %s",
+                ending.effect.transactional_id,
+                tp,
+                broker_id,
+                code,
+            )
             fenced = code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
-            self._try_again(tp, _RETRY_SECONDS if fenced else _REMOTE_RETRY_SECONDS)
+            self._retry(tp, _RETRY_SECONDS if fenced else _REMOTE_RETRY_SECONDS)
 
-    def _through(self, tp: TopicPartition, ending: Ending) -> None:
+    def _finished(self, tp: TopicPartition, ending: Ending) -> None:
         """Finish with a partition whose marker is committed, or that was deleted."""
         waiting, name = self._waiting.get(tp, {}), ending.effect.transactional_id
         if waiting.get(name) is not ending:
             return
         waiting.pop(name, None)
-        self._keep(tp, waiting)
+        self._set_waiting(tp, waiting)
         ending.left.discard(tp)
         if not ending.left:
             ending.driver.step(MarkersWritten(name))
@@ -207,15 +213,15 @@ class Markers:
         except KafkaError as error:
             if error.code is ErrorCode.INVALID_PRODUCER_EPOCH:
                 # A marker of a newer epoch has ended the transaction there.
-                _log.warning("no marker of %s in %s: %s", effect.transactional_id, tp, error)
+                _log.warning("the marker of %s in %s is not needed: %s", effect.transactional_id, tp, error)
                 return True
             level = logging.INFO if error.code is ErrorCode.NOT_ENOUGH_REPLICAS else logging.ERROR
-            _log.log(level, "the marker of %s cannot be written to %s: %s", effect.transactional_id, tp, error)
-            self._try_again(tp, _RETRY_SECONDS)
+            _log.log(level, "cannot write the marker of %s to %s: %s", effect.transactional_id, tp, error)
+            self._retry(tp, _RETRY_SECONDS)
             return False
         return True
 
-    def _try_again(self, tp: TopicPartition, seconds: float) -> None:
+    def _retry(self, tp: TopicPartition, seconds: float) -> None:
         if tp not in self._retries and not self._runtime.closed:
             self._retries[tp] = self._runtime.loop.call_later(seconds, self._time_passed, tp)
 

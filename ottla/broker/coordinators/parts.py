@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.wire.api.create_topics import CreatableTopic
 
 #: Creates topics, and calls the function with topic name -> error once they can be used.
-MakeTopics = Callable[[list["CreatableTopic"], Callable[[dict[str, KafkaError]], None]], None]
+CreateTopics = Callable[[list["CreatableTopic"], Callable[[dict[str, KafkaError]], None]], None]
 
 
 class CoordinatorParts(NamedTuple):
@@ -26,4 +26,4 @@ class CoordinatorParts(NamedTuple):
     leadership: Leadership
     flusher: Flusher
     log_dirs: LogDirs
-    make_topics: MakeTopics
+    create_topics: CreateTopics

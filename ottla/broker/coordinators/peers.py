@@ -26,34 +26,34 @@ class BrokerPeers:
     def __init__(self, runtime: Runtime, dial: Dial) -> None:
         self._runtime = runtime
         self._dial = dial
-        self._ways: dict[int, tuple[Peer, Outbound]] = {}
+        self._connections: dict[int, tuple[Peer, Outbound]] = {}
         self._closed = False
 
     def ask(self, broker_id: int, request: Any, done: Done, *, at_least: int = 0) -> None:
         """Send a request to a broker; `done` gets the response or an `Unanswered`, never from within this call."""
-        way = self._ways.get(broker_id)
-        if way is None:
+        entry = self._connections.get(broker_id)
+        if entry is None:
             peer = None if self._closed else self._find(broker_id)
             if peer is None:
-                why = Disconnected(f"the metadata does not say where broker {broker_id} is", was_sent=False)
+                why = Disconnected(f"the metadata has no address for broker {broker_id}", was_sent=False)
                 self._runtime.loop.call_soon(done, why)
                 return
-            way = self._ways[broker_id] = peer, self._dial(peer)
-        way[1].ask(request, done, timeout_ms=self._runtime.settings.request_timeout_ms, at_least=at_least)
+            entry = self._connections[broker_id] = peer, self._dial(peer)
+        entry[1].ask(request, done, timeout_ms=self._runtime.settings.request_timeout_ms, at_least=at_least)
 
     def follow(self) -> None:
         """Close the connections to brokers whose address has changed."""
-        for broker_id, (peer, outbound) in list(self._ways.items()):
+        for broker_id, (peer, outbound) in list(self._connections.items()):
             if self._find(broker_id) != peer:
-                del self._ways[broker_id]
+                del self._connections[broker_id]
                 outbound.close()
 
     def close(self) -> None:
         """Close all connections and open no more."""
         self._closed = True
-        for _, outbound in self._ways.values():
+        for _, outbound in self._connections.values():
             outbound.close()
-        self._ways.clear()
+        self._connections.clear()
 
     def _find(self, broker_id: int) -> Peer | None:
         broker = self._runtime.image.brokers.get(broker_id)

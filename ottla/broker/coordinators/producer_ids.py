@@ -4,7 +4,7 @@ Rules:
 - No id is used twice: a block belongs to this node once its record is committed, and a restart loses its rest.
 - The next block is requested when nine tenths of the current one are used, as in Apache Kafka, without blocking the
   loop.
-- A caller that finds no id left waits (`when_there`) or is refused and retries, as in Apache Kafka.
+- A caller that finds no id left waits (`when_available`) or is refused and retries, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ProducerIds:
         self._asked = False
         self._waiting: list[Callable[[], None]] = []
 
-    def when_there(self, done: Callable[[], None]) -> None:
+    def when_available(self, done: Callable[[], None]) -> None:
         """Call `done` when an id is available, or the controller has failed to allocate a block."""
         if self._block or self._spare:
             done()
@@ -61,9 +61,9 @@ class ProducerIds:
             return
         self._asked = True
         request = allocate.AllocateProducerIdsRequest(broker_id=self._node_id, broker_epoch=self._broker_epoch())
-        self._controllers.ask(request, self._given)
+        self._controllers.ask(request, self._allocated)
 
-    def _given(self, response: allocate.AllocateProducerIdsResponse | KafkaError) -> None:
+    def _allocated(self, response: allocate.AllocateProducerIdsResponse | KafkaError) -> None:
         self._asked = False
         if not isinstance(response, KafkaError):
             first = response.producer_id_start

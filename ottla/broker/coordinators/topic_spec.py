@@ -33,7 +33,7 @@ def internal_replicas(runtime: Runtime, name: str, value: int) -> int:
 def errors_of(response: CreateTopicsResponse) -> dict[str, KafkaError]:
     """Topic name -> the error that prevented its creation."""
     return {
-        each.name: KafkaError(ErrorCode(each.error_code), each.error_message or "")
-        for each in response.topics
-        if each.error_code
+        topic.name: KafkaError(ErrorCode(topic.error_code), topic.error_message or "")
+        for topic in response.topics
+        if topic.error_code
     }

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
 
 #: Ids that one piece of a load replays: some milliseconds.
-_IDS_AT_ONCE = 200
+_IDS_PER_PIECE = 200
 
 
 class TransactionDriver(Driver[TransactionCoordinator]):
@@ -49,7 +49,7 @@ class TransactionDriver(Driver[TransactionCoordinator]):
                         last[record.key] = record.value
         for number, (key, value) in enumerate(last.items()):
             self.machine.replay(key, value)
-            if number % _IDS_AT_ONCE == _IDS_AT_ONCE - 1:
+            if number % _IDS_PER_PIECE == _IDS_PER_PIECE - 1:
                 yield
 
     def join(
@@ -64,7 +64,7 @@ class TransactionDriver(Driver[TransactionCoordinator]):
     ) -> None:
         """Add partitions to a producer's transaction; `done` is called when that is committed, perhaps at once."""
         request = AddPartitions(transactional_id, producer_id, producer_epoch, tuple(partitions), client_version)
-        self.ask(request, 0, lambda said: done(said.code if isinstance(said, KafkaError) else said))
+        self.ask(request, 0, lambda answer: done(answer.code if isinstance(answer, KafkaError) else answer))
 
     def verify(
         self,
@@ -77,10 +77,10 @@ class TransactionDriver(Driver[TransactionCoordinator]):
         """Report for each partition whether it is in the producer's open transaction, once that state is committed."""
         request = VerifyPartitions(transactional_id, producer_id, producer_epoch, tuple(partitions))
 
-        def told(said: dict[TopicPartition, ErrorCode] | KafkaError) -> None:
-            done(dict.fromkeys(request.partitions, said.code) if isinstance(said, KafkaError) else said)
+        def on_answer(answer: dict[TopicPartition, ErrorCode] | KafkaError) -> None:
+            done(dict.fromkeys(request.partitions, answer.code) if isinstance(answer, KafkaError) else answer)
 
-        self.ask(request, 0, told)
+        self.ask(request, 0, on_answer)
 
     def ask_others(self, effect: WriteMarkers) -> None:
         """Write a transaction's markers."""

@@ -150,13 +150,13 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
         if implicit:
             driver.join(transactional_id, *producer, wanted, client_version=2, done=codes.append)
         elif self.runtime.settings.transaction_partition_verification_enable:
-            driver.verify(transactional_id, *producer, wanted, lambda found: codes.extend(found.values()))
+            driver.verify(transactional_id, *producer, wanted, lambda answer: codes.extend(answer.values()))
         else:
             return
         # The answer comes at once, unless a departed replica still counts; then the producer retries the batch.
         code = codes[0] if codes else ErrorCode.NOT_ENOUGH_REPLICAS
         if code:
-            raise KafkaError(_of_producers(code))
+            raise KafkaError(_producer_error(code))
 
     def prepare(
         self, partition: Partition, producer_id: int, producer_epoch: int, *, sequence: int, implicit: bool
@@ -193,14 +193,14 @@ class TransactionCoordinators(Coordinators["transaction_driver.TransactionDriver
             return
         token, code = answer
         if code:
-            raise KafkaError(_of_producers(code))
+            raise KafkaError(_producer_error(code))
         if not log_producers.is_verifying(producer_id, token):
             # A marker arrived between the coordinator's answer and this batch: the transaction it was asked for is
             # over.
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
 
-def _of_producers(code: ErrorCode) -> ErrorCode:
+def _producer_error(code: ErrorCode) -> ErrorCode:
     """The error to give to a producer for a coordinator's error.
 
     PRODUCER_FENCED is fatal to a producer; INVALID_PRODUCER_EPOCH, which producers have always got here, only aborts

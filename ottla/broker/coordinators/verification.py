@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
 
 #: Lowest AddPartitionsToTxn version between brokers: batches need 4; 5 has TRANSACTION_ABORTABLE.
-_AT_LEAST = 4
-_AT_ONCE = 200
+_VERSION_MIN = 4
+_BATCH_MAX = 200
 _WAITING_MAX = 10_000
 _SECOND_PROTOCOL = 2
 
@@ -107,7 +107,7 @@ class Verification:
         waiting = self._waiting[broker_id]
         batch: dict[str, CoordinatorQuestion] = {}
         later: list[CoordinatorQuestion] = []
-        while waiting and len(batch) + len(later) < _AT_ONCE:
+        while waiting and len(batch) + len(later) < _BATCH_MAX:
             question = waiting.popleft()
             if question.transactional_id in batch:
                 later.append(question)
@@ -118,7 +118,7 @@ class Verification:
             del self._waiting[broker_id]
             return
         self.peers.ask(
-            broker_id, _request(batch.values()), partial(self._answered, broker_id, batch), at_least=_AT_LEAST
+            broker_id, _request(batch.values()), partial(self._answered, broker_id, batch), at_least=_VERSION_MIN
         )
 
     def _answered(self, broker_id: int, batch: dict[str, CoordinatorQuestion], answer: Any) -> None:
@@ -129,24 +129,24 @@ class Verification:
             failed = ErrorCode.INVALID_TXN_STATE
         else:
             failed = _code(answer.error_code) if answer.error_code else None
-        told = {} if failed is not None else _codes(answer)
+        codes = {} if failed is not None else _codes(answer)
         self._send(broker_id)
         for name, question in batch.items():
             unsaid = ErrorCode.UNKNOWN_SERVER_ERROR if failed is None else failed
-            question.done({tp: told.get((name, tp), unsaid) for tp in question.partitions})
+            question.done({tp: codes.get((name, tp), unsaid) for tp in question.partitions})
 
 
 def _request(questions: Iterable[CoordinatorQuestion]) -> AddPartitionsToTxnRequest:
     return AddPartitionsToTxnRequest(
         transactions=[
             AddPartitionsToTxnTransaction(
-                transactional_id=each.transactional_id,
-                producer_id=each.producer_id,
-                producer_epoch=each.producer_epoch,
-                verify_only=not each.adds,
-                topics=_topics(each.partitions),
+                transactional_id=question.transactional_id,
+                producer_id=question.producer_id,
+                producer_epoch=question.producer_epoch,
+                verify_only=not question.adds,
+                topics=_topics(question.partitions),
             )
-            for each in questions
+            for question in questions
         ]
     )
 

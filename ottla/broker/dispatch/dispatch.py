@@ -117,19 +117,19 @@ class Dispatch:
         self.handlers = handlers
         self._work_seconds = work_seconds
         self._routes: dict[int, _Route] = {}
-        self._around: Callable[[Handler], Handler] | None = None
+        self._wrapper: Callable[[Handler], Handler] | None = None
         self._counted: Callable[[Handler], Handler] | None = None
         #: Total size of the long requests being decoded, and the queue of those that wait.
         self._long_bytes = 0
         self._long_waiting: deque[tuple[_Route, Connection, bytes, Slot]] = deque()
         self.log = RequestLog()
 
-    def put_around(self, around: Callable[[Handler], Handler] | None) -> None:
+    def wrap_handlers(self, around: Callable[[Handler], Handler] | None) -> None:
         """From the next request on wrap each handler with `around`; None removes the wrapper.
 
         Tests inject faults this way. The routes are rebuilt, so that there is no check while no wrapper is set.
         """
-        self._around = around
+        self._wrapper = around
         self._routes.clear()
 
     def count_with(self, requests: Requests, *, has_topics: bool) -> None:
@@ -150,7 +150,7 @@ class Dispatch:
         try:
             key, version, correlation_id, id_length = _FIXED_HEADER.unpack_from(frame)
         except struct.error:
-            raise PeerError("a request without a whole header") from None
+            raise PeerError("a request with a truncated header") from None
         route = self._routes.get(key << 16 | version) or self._find(key, version)
         if route is None:
             return self._offer_versions(correlation_id, slot)
@@ -163,7 +163,7 @@ class Dispatch:
                 if request is None:
                     return self._read_in_steps(route, connection, bytes(frame), slot)
         except (Malformed, UnicodeDecodeError) as error:
-            raise PeerError(f"a {route.handler.api.name} v{version} request that cannot be read: {error}") from error
+            raise PeerError(f"an unreadable {route.handler.api.name} v{version} request: {error}") from error
         call = (_LongCall if decoded else Call)(self._node, connection, version, correlation_id, client_id)
         if self._node.quotas.active:
             call.meter = Meter(len(frame) + _SIZE_BYTES, self._work_seconds())
@@ -172,12 +172,12 @@ class Dispatch:
         try:
             reply = route.handler.function(call, request)
         except KafkaError as error:
-            reply = route.handler.refuse(request, version, error)
+            reply = route.handler.error_response(request, version, error)
         except PeerError:
             raise
         except Exception:
             _log.exception("%s v%d failed", route.handler.api.name, version)
-            reply = route.handler.refuse(request, version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            reply = route.handler.error_response(request, version, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
         if call.meter is not None:
             call.meter.seconds += self._work_seconds()
         if type(reply) is Later:
@@ -189,14 +189,14 @@ class Dispatch:
     def _answer(self, route: _Route, call: Call, request: Any, slot: Slot, reply: Any) -> None:
         if call.connection.closed:
             return
-        usual = type(reply) is route.response
-        if not usual and isinstance(reply, KafkaError):
-            reply = route.handler.refuse(request, route.version, reply)
+        is_response = type(reply) is route.response
+        if not is_response and isinstance(reply, KafkaError):
+            reply = route.handler.error_response(request, route.version, reply)
         if call.meter is not None:
             self._throttle(call, call.meter, route.handler.api.key, reply)
         if call.times is not None:
             self.log.answered(call, call.times, route.handler, request, reply, slot)
-        if not usual and isinstance(reply, NoReply):
+        if not is_response and isinstance(reply, NoReply):
             slot.fill(())
             return
         if call.is_long:
@@ -205,13 +205,13 @@ class Dispatch:
         try:
             parts = route.encode(reply)
         except Exception:
-            return self._cannot_be_written(route, call)
+            return self._encoding_failed(route, call)
         slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
 
-    def _cannot_be_written(self, route: _Route, call: Call) -> None:
+    def _encoding_failed(self, route: _Route, call: Call) -> None:
         """Close the connection after a bug in encoding: there is no response, and the client must not wait forever."""
-        _log.exception("a %s v%d response cannot be written", route.handler.api.name, route.version)
-        call.connection.close("its response cannot be written")
+        _log.exception("cannot encode a %s v%d response", route.handler.api.name, route.version)
+        call.connection.close("its response cannot be encoded")
 
     def _read_in_steps(self, route: _Route, connection: Connection, data: bytes, slot: Slot) -> None:
         """Decode a request of many elements in steps, so that the loop serves others, then handle it like any other."""
@@ -237,7 +237,7 @@ class Dispatch:
                 request, _ = yield from step_decoder(route.handler.api.request, version)(data, position)
                 self.on_frame(connection, memoryview(data), slot, request)
             except (Malformed, UnicodeDecodeError) as error:
-                connection.close(f"a {name} v{version} request that cannot be read: {error}")
+                connection.close(f"an unreadable {name} v{version} request: {error}")
             except PeerError as error:
                 connection.close(str(error))
 
@@ -250,7 +250,7 @@ class Dispatch:
             waiting = sum(len(each[2]) for each in self._long_waiting)
             if waiting and waiting + size > _LONG_BYTES_WAITING:
                 name = route.handler.api.name
-                raise PeerError(f"a {name} request of {size} bytes, while others of {waiting} bytes wait to be read")
+                raise PeerError(f"a {name} request of {size} bytes while {waiting} bytes of requests wait")
 
     def _read_waiting(self) -> None:
         """Start to decode waiting long requests, as many as there is room for."""
@@ -268,7 +268,7 @@ class Dispatch:
         try:
             parts = yield from step_encoder(route.handler.api.response, route.version)(reply)
         except Exception:
-            return self._cannot_be_written(route, call)
+            return self._encoding_failed(route, call)
         if not call.connection.closed:
             slot.fill(_frame(call.correlation_id, parts, tagged_header=route.tagged_response))
 
@@ -297,10 +297,10 @@ class Dispatch:
             handler = self.handlers[key]
         except Exception as error:
             # Without its module the handler cannot build an error response, and the client must not wait forever.
-            _log.exception("the handler of %s cannot be imported", api.name)
+            _log.exception("cannot import the handler of %s", api.name)
             raise PeerError(f"the handler of {api.name} cannot be imported: {error}") from error
-        if self._around is not None:
-            handler = self._around(handler)
+        if self._wrapper is not None:
+            handler = self._wrapper(handler)
         handler = self.guarded(handler)
         if self._counted is not None:
             handler = self._counted(handler)
@@ -322,7 +322,7 @@ class Dispatch:
 
         handler = self.handlers[ApiKey.API_VERSIONS]
         response = offer(self._node, 0, self.handlers)
-        response.api_keys = [each for each in response.api_keys if each.api_key == ApiKey.API_VERSIONS]
+        response.api_keys = [entry for entry in response.api_keys if entry.api_key == ApiKey.API_VERSIONS]
         response.error_code = ErrorCode.UNSUPPORTED_VERSION
         slot.fill(_frame(correlation_id, encoder(handler.api.response, 0)(response), tagged_header=False))
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ottla.broker.call.error_response import refusal
+from ottla.broker.call.error_response import build_error_response
 from ottla.broker.dispatch.dispatch import Dispatch
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.net.inbound import Connection, PeerError, Slot
@@ -90,7 +90,7 @@ class SignIns:
             try:
                 self._mechanisms = self._read(self._settings)
             except OttlaError as error:
-                _log.warning("the listener %s keeps its sign-ins as they were: %s", self._name, error)
+                _log.warning("the listener %s keeps its previous sign-in settings: %s", self._name, error)
         return Authenticator(self._mechanisms, self._session_ms)
 
     def _session_ms(self, mechanism: str) -> int:
@@ -159,14 +159,14 @@ class SignIns:
 
 def enabled(settings: ServerSettings, listener: str) -> list[str]:
     """The mechanisms that a listener offers. OttlaError for an unsupported one."""
-    found = list(dict.fromkeys(settings.of_listener(listener, ServerSettings.sasl_enabled_mechanisms.name)))
-    for each in found:
+    mechanisms = list(dict.fromkeys(settings.of_listener(listener, ServerSettings.sasl_enabled_mechanisms.name)))
+    for each in mechanisms:
         if each not in SERVED:
             raise OttlaError(
-                f"sasl.enabled.mechanisms={','.join(found)}: the listener {listener} does not serve {each}; it serves "
-                f"{', '.join(SERVED)}"
+                f"sasl.enabled.mechanisms={','.join(mechanisms)}: the listener {listener} does not serve {each}; it "
+                f"serves {', '.join(SERVED)}"
             )
-    return found
+    return mechanisms
 
 
 def _check_handler(settings: ServerSettings, listener: str, mechanism: str) -> None:
@@ -175,8 +175,8 @@ def _check_handler(settings: ServerSettings, listener: str, mechanism: str) -> N
     handler = settings.of_mechanism(listener, mechanism, name)
     if handler and mechanism != _BEARER:
         raise OttlaError(
-            f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}={handler}: this node runs no Java class and "
-            f"would let in by other passwords; remove it, or {mechanism} from sasl.enabled.mechanisms"
+            f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}={handler}: this node runs no Java "
+            f"classes and would check other passwords; remove it, or remove {mechanism} from sasl.enabled.mechanisms"
         )
 
 
@@ -213,63 +213,65 @@ def _kerberos(settings: ServerSettings, listener: str) -> Mechanism:
 class _SignIn:
     """The sign-in of one connection, and later its session."""
 
-    __slots__ = ("_connection", "_of", "_way")
+    __slots__ = ("_connection", "_sign_ins", "_authenticator")
 
     def __init__(self, of: SignIns, connection: Connection) -> None:
-        self._of = of
+        self._sign_ins = of
         self._connection = connection
-        self._way = of.begin()
+        self._authenticator = of.begin()
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Take a frame before there is a principal, or while the session is being renewed."""
-        way = self._way
+        authenticator = self._authenticator
         try:
-            if way.state is SignInState.EXCHANGING and way.bare:
-                answer = way.token(bytes(frame), self._of.now_ms)
+            if authenticator.state is SignInState.EXCHANGING and authenticator.bare:
+                answer = authenticator.token(bytes(frame), self._sign_ins.now_ms)
                 slot.fill((len(answer).to_bytes(4, "big") + answer,))
             else:
                 self._request(frame, slot)
         except SignInFailed as failed:
             return self._fail(slot, failed, frame)
-        if way.state is SignInState.DONE:
-            self._let_in()
+        if authenticator.state is SignInState.DONE:
+            self._accept()
 
     def _request(self, frame: memoryview, slot: Slot) -> None:
         try:
             key, version = _KEY_AND_VERSION.unpack_from(frame)
         except struct.error:
-            raise PeerError("a request without a whole header") from None
-        way = self._way
-        if key == ApiKey.API_VERSIONS and way.may_ask_versions:
+            raise PeerError("a request with a truncated header") from None
+        authenticator = self._authenticator
+        if key == ApiKey.API_VERSIONS and authenticator.may_ask_versions:
             return self._offer(frame, slot, version)
         is_sign_in = key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
-        answered = is_sign_in or (way.state is SignInState.EXCHANGING and len(frame) <= _ANSWERED_BYTES_MAX)
+        answered = is_sign_in or (authenticator.state is SignInState.EXCHANGING and len(frame) <= _ANSWERED_BYTES_MAX)
         if not answered or key not in API or version not in API[key].versions:
             raise PeerError(f"a request (API {key} v{version}) before it signed in")
         try:
             header, position = decode(RequestHeader, request_header_version(key, version), frame)
             request, _ = decode(API[key].request, version, frame, position)
         except Malformed as error:
-            raise PeerError(f"a sign-in that cannot be read: {error}") from error
+            raise PeerError(f"an unreadable sign-in request: {error}") from error
         if key == ApiKey.SASL_HANDSHAKE:
-            response: Any = way.handshake(request, version)
+            response: Any = authenticator.handshake(request, version)
         elif key == ApiKey.SASL_AUTHENTICATE:
-            response = way.authenticate(request, self._of.now_ms)
+            response = authenticator.authenticate(request, self._sign_ins.now_ms)
         else:
             # kafkajs takes the response to a bad token for success, and continues with such a request.
-            told = refusal(request, API[key].response, version, KafkaError(ErrorCode.ILLEGAL_SASL_STATE))
-            raise SignInFailed(f"a request (API {key} v{version}) in the middle of its sign-in", told)
+            refused = build_error_response(
+                request, API[key].response, version, KafkaError(ErrorCode.ILLEGAL_SASL_STATE)
+            )
+            raise SignInFailed(f"a request (API {key} v{version}) in the middle of its sign-in", refused)
         slot.fill((_framed(key, version, header.correlation_id, response),))
 
     def _offer(self, frame: memoryview, slot: Slot, version: int) -> None:
         connection = self._connection
-        self._of.dispatch.on_frame(connection, frame, slot)
+        self._sign_ins.dispatch.on_frame(connection, frame, slot)
         if version in API[ApiKey.API_VERSIONS].versions and (version < _NAMED_FROM or connection.client_software[0]):
-            self._way.asked_versions()
+            self._authenticator.asked_versions()
 
     def _fail(self, slot: Slot, failed: SignInFailed, frame: memoryview) -> None:
         connection, response = self._connection, failed.response
-        _log.info("%s:%d is not let in: %s", *connection.peer, failed)
+        _log.info("sign-in of %s:%d failed: %s", *connection.peer, failed)
         data = b""
         if response is not None:
             key, version = _KEY_AND_VERSION.unpack_from(frame)
@@ -286,27 +288,27 @@ class _SignIn:
 
         # Read nothing more from this peer.
         connection.pause()
-        if self._of.delay_seconds:
-            self._of.later(self._of.delay_seconds, end)
+        if self._sign_ins.delay_seconds:
+            self._sign_ins.later(self._sign_ins.delay_seconds, end)
         else:
             end()
 
-    def _let_in(self) -> None:
-        connection, way = self._connection, self._way
-        assert way.principal is not None
-        connection.principal, connection.signed_in_by_token = way.principal, way.by_token
-        whole = self._of.dispatch.on_frame if way.ends_at_ms is None else self._in_session
-        connection.hand_to(whole, self._of.frame_bytes_max)
+    def _accept(self) -> None:
+        connection, authenticator = self._connection, self._authenticator
+        assert authenticator.principal is not None
+        connection.principal, connection.signed_in_by_token = authenticator.principal, authenticator.by_token
+        whole = self._sign_ins.dispatch.on_frame if authenticator.ends_at_ms is None else self._in_session
+        connection.hand_to(whole, self._sign_ins.frame_bytes_max)
 
     def _in_session(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Take a frame in a session that expires."""
         is_handshake = bytes(frame[:2]) == _HANDSHAKE
-        if is_handshake and self._way.may_renew(self._of.now_ms):
+        if is_handshake and self._authenticator.may_renew(self._sign_ins.now_ms):
             connection.hand_to(self.on_frame)
             return self.on_frame(connection, frame, slot)
-        if self._way.is_over(self._of.now_ms):
-            raise PeerError("its session has ended (connections.max.reauth.ms)")
-        return self._of.dispatch.on_frame(connection, frame, slot)
+        if self._authenticator.is_over(self._sign_ins.now_ms):
+            raise PeerError("its session has expired (connections.max.reauth.ms)")
+        return self._sign_ins.dispatch.on_frame(connection, frame, slot)
 
 
 def _framed(key: int, version: int, correlation_id: int, response: Any) -> bytes:

@@ -45,15 +45,17 @@ class TokenCheck:
         self.close: Callable[[], None] = lambda: None
         handler = self._of(ServerSettings.sasl_server_callback_handler_class.name)
         if handler == UNSECURED:
-            _log.warning("the listener %s lets in whom an unsigned token names: it is for tests alone", listener)
+            _log.warning(
+                "the listener %s accepts unsigned tokens, so anyone can claim any name: use it in tests only", listener
+            )
             self._check: Callable[[str, int], Bearer] = UnsecuredRules.of(self._options()).check
         elif handler == SIGNED:
             self._check = self._signed(at_start)
         else:
             raise OttlaError(
                 f"{self._name(ServerSettings.sasl_server_callback_handler_class.name)}={handler or ''}: the listener "
-                f"{listener} offers OAUTHBEARER, and this says which tokens it takes; give {SIGNED} for those that a "
-                f"provider signed, or {UNSECURED} in a test"
+                f"{listener} offers OAUTHBEARER and needs a token check: set {SIGNED} for tokens that a "
+                f"provider signs, or {UNSECURED} in a test"
             )
 
     def __call__(self, token: str) -> Bearer:
@@ -63,21 +65,21 @@ class TokenCheck:
                 raise TokenRefused(f"it has {len(token)} characters, and {TOKEN_LENGTH_MAX} are taken")
             return self._check(token, self._now_ms())
         except TokenRefused as refused:
-            _log.info("the listener %s refuses a token: %s", self._listener, refused)
+            _log.info("the listener %s refused a token: %s", self._listener, refused)
             raise
 
     # ---- signed tokens
 
     def _signed(self, at_start: bool) -> Callable[[str, int], Bearer]:
         if find_spec("jwt") is None or find_spec("cryptography") is None:
-            raise OttlaError("OAUTHBEARER checks signatures with PyJWT: pip install 'ottla[oauth]'")
+            raise OttlaError("OAUTHBEARER needs PyJWT to check signatures: pip install 'ottla[oauth]'")
         from ottla.security.key_watch import KeyWatch
 
         validator = self._of(ServerSettings.sasl_oauthbearer_jwt_validator_class.name)
         if validator not in _VALIDATORS:
             raise OttlaError(
                 f"{self._name(ServerSettings.sasl_oauthbearer_jwt_validator_class.name)}={validator}: this node runs "
-                f"no Java validator; give {_VALIDATORS[0]}, or remove it"
+                f"no Java validator; set {_VALIDATORS[0]}, or remove it"
             )
         rules = self._rules()
         keys = KeyWatch(self._source(), at_start=at_start)
@@ -90,7 +92,7 @@ class TokenCheck:
         for name, value in (("expected.audience", audiences), ("expected.issuer", issuer)):
             if not value:
                 _log.warning(
-                    "the listener %s takes tokens of every kind that its keys sign: sasl.oauthbearer.%s is not set",
+                    "the listener %s accepts any token signed by its keys, because sasl.oauthbearer.%s is not set",
                     self._listener,
                     name,
                 )
@@ -111,15 +113,15 @@ class TokenCheck:
         url = self._text(name)
         if url is None:
             raise OttlaError(
-                f"{self._name(name)} is missing: it says where the keys are that check the signatures of tokens "
+                f"{self._name(name)} is missing: set it to the URL of the keys that verify token signatures "
                 "(https://... or file:...)"
             )
         scheme = urlsplit(url).scheme.lower()
         if scheme not in _SCHEMES:
-            raise OttlaError(f"{self._name(name)}={url}: it begins with https:// or file:")
+            raise OttlaError(f"{self._name(name)}={url}: a URL with https:// or file: is expected")
         check_allowed(self._settings, ALLOWED_URLS, self._name(name), url)
         if scheme == "http":
-            _log.warning("%s is not encrypted: whoever is between can give other keys", url)
+            _log.warning("%s is not encrypted: an attacker on the network can substitute the keys", url)
         refresh_ms, backoff_ms, backoff_max_ms = (
             self._of(each)
             for each in (

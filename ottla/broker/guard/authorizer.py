@@ -52,25 +52,27 @@ class Authorizer:
                 self.rules.add(image.acls[each])
 
     def allows(
-        self, call: Call, operation: AclOperation, kind: AclResource, name: str = CLUSTER_NAME, *, told: bool = True
+        self, call: Call, operation: AclOperation, kind: AclResource, name: str = CLUSTER_NAME, *, logged: bool = True
     ) -> bool:
-        """Whether the client may perform the operation. `told`: log the answer."""
+        """Whether the client may perform the operation. `logged`: log the answer."""
         principal, host = call.principal, java_host(call.client_address)
         allowed = self.rules.allows(principal, host, operation, kind, name)
         level = logging.DEBUG if allowed else logging.INFO
-        if told and _log.isEnabledFor(level):
-            said = "is allowed" if allowed else "is denied"
-            self._say(call, level, f"{principal} {said} {operation.name} on {kind.name} {name[:200]} from {host}")
+        if logged and _log.isEnabledFor(level):
+            verdict = "is allowed" if allowed else "is denied"
+            self._log_verdict(
+                call, level, f"{principal} {verdict} {operation.name} on {kind.name} {name[:200]} from {host}"
+            )
         return allowed
 
-    def _say(self, call: Call, level: int, line: str) -> None:
+    def _log_verdict(self, call: Call, level: int, line: str) -> None:
         if call is not self._call:
             self._call, self._lines = call, 0
         self._lines += 1
         if self._lines <= _LINES_MAX:
             _log.log(level, "%s", line)
         elif self._lines == _LINES_MAX + 1:
-            _log.log(level, "%s asked about more in this request, which is not shown", call.principal)
+            _log.log(level, "further checks of %s in this request are not logged", call.principal)
 
     def check(self, call: Call, operation: AclOperation, kind: AclResource, name: str = CLUSTER_NAME) -> None:
         """Raise KafkaError with the resource type's code if the operation is denied."""
@@ -83,7 +85,7 @@ class Authorizer:
 
     def describes(self, call: Call, topic: str) -> bool:
         """Whether the client may describe a topic; not logged, because the question filters a list."""
-        return self.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic, told=False)
+        return self.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic, logged=False)
 
     def allows_any(self, call: Call, operation: AclOperation, kind: AclResource) -> bool:
         """Whether the client may perform the operation on at least one resource of this type."""
@@ -109,8 +111,8 @@ def _rules(settings: ServerSettings) -> Rules:
     for each in users:
         kind, colon, name = each.partition(":")
         if not (kind and colon and name):
-            raise OttlaError(f"super.users: {each} is not TYPE:NAME (User:admin); users are separated by ;")
+            raise OttlaError(f"super.users: {each} is not TYPE:NAME (such as User:admin); separate users with ;")
     otherwise = (settings.plain_text("allow.everyone.if.no.acl.found") or "false").strip().lower()
     if otherwise not in ("true", "false"):
-        raise OttlaError(f"allow.everyone.if.no.acl.found={otherwise}: it takes true or false")
+        raise OttlaError(f"invalid value for allow.everyone.if.no.acl.found: {otherwise} (expected true or false)")
     return Rules(users, otherwise=otherwise == "true")

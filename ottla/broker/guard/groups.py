@@ -75,15 +75,15 @@ def streams_heartbeat(authorizer: Authorizer, handler: Handler, call: Call, requ
     """Describe on every topic of the topology, and Create on missing internal topics."""
     internal: set[str] = set()
     named: set[str] = set()
-    for each in request.topology.subtopologies if request.topology is not None else ():
-        named.update(each.source_topics)
-        named.update(each.repartition_sink_topics)
-        internal.update(topic.name for topic in each.repartition_source_topics)
-        internal.update(topic.name for topic in each.state_changelog_topics)
+    for subtopology in request.topology.subtopologies if request.topology is not None else ():
+        named.update(subtopology.source_topics)
+        named.update(subtopology.repartition_sink_topics)
+        internal.update(topic.name for topic in subtopology.repartition_source_topics)
+        internal.update(topic.name for topic in subtopology.state_changelog_topics)
     for name in named | internal:
         authorizer.check(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
     missing = [name for name in internal if name not in call.node.image.topics]
-    if missing and not authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, told=False):
+    if missing and not authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, logged=False):
         for name in missing:
             authorizer.check(call, AclOperation.CREATE, AclResource.TOPIC, name)
     return handler.function(call, request)
@@ -106,7 +106,7 @@ def describe(field: str) -> Guard:
                 if request.include_authorized_operations:
                     group.authorized_operations = authorizer.operations(call, AclResource.GROUP, group.group_id)
                 if not all(
-                    authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, told=False)
+                    authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=False)
                     for name in _topics_of(group)
                 ):
                     group.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -123,30 +123,32 @@ def describe(field: str) -> Guard:
 
 def _topics_of(group: Any) -> set[str]:
     """The topics in a group's description; a classic group's are opaque bytes of its protocol."""
-    found: set[str] = set()
+    names: set[str] = set()
     for member in group.members:
-        found.update(getattr(member, "subscribed_topic_names", None) or ())
+        names.update(getattr(member, "subscribed_topic_names", None) or ())
         for field in ("assignment", "target_assignment"):
             assignment = getattr(member, field, None)
-            found.update(each.topic_name for each in getattr(assignment, "topic_partitions", ()))
+            names.update(each.topic_name for each in getattr(assignment, "topic_partitions", ()))
     topology = getattr(group, "topology", None)
-    for each in (topology.subtopologies or ()) if topology is not None else ():
-        found.update(each.source_topics)
-        found.update(each.repartition_sink_topics)
-        found.update(topic.name for topic in (*each.state_changelog_topics, *each.repartition_source_topics))
-    return found
+    for subtopology in (topology.subtopologies or ()) if topology is not None else ():
+        names.update(subtopology.source_topics)
+        names.update(subtopology.repartition_sink_topics)
+        names.update(
+            topic.name for topic in (*subtopology.state_changelog_topics, *subtopology.repartition_source_topics)
+        )
+    return names
 
 
 def list_groups(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """All groups for a client that may describe the cluster, otherwise the groups that it may describe."""
-    if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.CLUSTER, told=False):
+    if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.CLUSTER, logged=False):
         return handler.function(call, request)
 
     def amend(response: Any) -> Any:
         response.groups = [
-            each
-            for each in response.groups
-            if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.GROUP, each.group_id, told=False)
+            group
+            for group in response.groups
+            if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.GROUP, group.group_id, logged=False)
         ]
         return response
 
@@ -170,11 +172,11 @@ def share_offsets(authorizer: Authorizer, handler: Handler, call: Call, request:
     return _offsets_of_groups(authorizer, handler, call, request, _refused_share_topic)
 
 
-def _describes(authorizer: Authorizer, call: Call, topic: Any, *, told: bool = True) -> bool:
+def _describes(authorizer: Authorizer, call: Call, topic: Any, *, logged: bool = True) -> bool:
     name = getattr(topic, "topic_name", "") or getattr(topic, "name", "")
     if not name and hasattr(topic, "topic_id"):
         name = call.node.topic_name(topic.topic_id)
-    return name is None or authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, told=told)
+    return name is None or authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=logged)
 
 
 def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
@@ -182,12 +184,12 @@ def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
     if request.topics is None:
 
         def amend(response: Any) -> Any:
-            response.topics = [each for each in response.topics if _describes(authorizer, call, each, told=False)]
+            response.topics = [each for each in response.topics if _describes(authorizer, call, each, logged=False)]
             return response
 
         return amended(handler.function(call, request), amend)
     kept, refused = divided(request.topics, lambda each: _describes(authorizer, call, each))
-    told = [
+    denials = [
         OffsetFetchResponseTopic(
             name=topic.name,
             partitions=[
@@ -196,7 +198,7 @@ def _offsets(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
         )
         for topic in refused
     ]
-    return joined(handler, call, with_field(request, "topics", kept), "topics", told)
+    return joined(handler, call, with_field(request, "topics", kept), "topics", denials)
 
 
 def _offsets_of_groups(
@@ -219,14 +221,14 @@ def _offsets_of_groups(
         def amend(response: Any) -> Any:
             # The handler answers every entry in order, even if several name the same group.
             for group, (_, hidden) in zip(response.groups, divisions, strict=True):
-                group.topics = [each for each in group.topics if _describes(authorizer, call, each, told=False)]
+                group.topics = [topic for topic in group.topics if _describes(authorizer, call, topic, logged=False)]
                 if not group.error_code:
                     group.topics += map(refusal, hidden)
             return response
 
         return amended(handler.function(call, with_field(request, "groups", groups)), amend)
 
-    inner = Handler(handler.api, topics, handler.refuse)
+    inner = Handler(handler.api, topics, handler.error_response)
     return split(inner, call, request, "groups", "groups", may, _GROUP_DENIED)
 
 
@@ -279,8 +281,8 @@ def refused_deletion(asked: Any) -> Any:
     return wire.OffsetDeleteResponseTopic(
         name=asked.name,
         partitions=[
-            wire.OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=code)
-            for each in asked.partitions
+            wire.OffsetDeleteResponsePartition(partition_index=partition.partition_index, error_code=code)
+            for partition in asked.partitions
         ],
     )
 
@@ -299,7 +301,7 @@ def refused_share_change(asked: Any) -> Any:
     return wire.AlterShareGroupOffsetsResponseTopic(
         topic_name=asked.topic_name,
         partitions=[
-            wire.AlterShareGroupOffsetsResponsePartition(partition_index=each.partition_index, **_TOPIC_DENIED)
-            for each in asked.partitions
+            wire.AlterShareGroupOffsetsResponsePartition(partition_index=partition.partition_index, **_TOPIC_DENIED)
+            for partition in asked.partitions
         ],
     )

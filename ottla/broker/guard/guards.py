@@ -17,8 +17,8 @@ from ottla.broker.call.handler import Call, Handler
 from ottla.broker.call.reply import Reply
 from ottla.broker.guard import groups, topics, transactions
 from ottla.broker.guard.authorizer import Authorizer
-from ottla.broker.guard.parts import Guard, both, cluster, free, parts, whole
-from ottla.broker.guard.refusal import refusal_of
+from ottla.broker.guard.parts import Guard, both, cluster, parts, unchecked, whole
+from ottla.broker.guard.refusal import error_response_of
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.security.acl import AclOperation, AclResource
 from ottla.wire.api import ApiKey
@@ -27,8 +27,8 @@ from ottla.wire.api import ApiKey
 def guarded(authorizer: Authorizer, handler: Handler) -> Handler:
     """The handler behind its guard."""
     guard = GUARDS.get(handler.api.key, _refused)
-    handler = Handler(handler.api, handler.function, refusal_of(handler))
-    return Handler(handler.api, partial(guard, authorizer, handler), handler.refuse)
+    handler = Handler(handler.api, handler.function, error_response_of(handler))
+    return Handler(handler.api, partial(guard, authorizer, handler), handler.error_response)
 
 
 def _refused(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
@@ -45,16 +45,16 @@ def _topic_parts(operation: AclOperation, name: str, *, by_id: bool = False) -> 
 
 
 GUARDS: dict[int, Guard] = {
-    ApiKey.API_VERSIONS: free,
-    ApiKey.SASL_HANDSHAKE: free,
-    ApiKey.SASL_AUTHENTICATE: free,
-    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: free,
-    ApiKey.PUSH_TELEMETRY: free,
+    ApiKey.API_VERSIONS: unchecked,
+    ApiKey.SASL_HANDSHAKE: unchecked,
+    ApiKey.SASL_AUTHENTICATE: unchecked,
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: unchecked,
+    ApiKey.PUSH_TELEMETRY: unchecked,
     # The handlers check these themselves.
-    ApiKey.CREATE_DELEGATION_TOKEN: free,
-    ApiKey.RENEW_DELEGATION_TOKEN: free,
-    ApiKey.EXPIRE_DELEGATION_TOKEN: free,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: free,
+    ApiKey.CREATE_DELEGATION_TOKEN: unchecked,
+    ApiKey.RENEW_DELEGATION_TOKEN: unchecked,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: unchecked,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: unchecked,
     # ---- topics and records
     ApiKey.PRODUCE: topics.produce,
     ApiKey.FETCH: topics.fetch,

@@ -1,7 +1,7 @@
 """Guards of requests that name several resources: denied parts are refused, and the rest goes to the handler.
 
-A guard is a function (authorizer, handler, call, request) -> reply. The handler's own `refuse` builds the denials, from
-a request that names only the denied parts; they follow the handler's answers.
+A guard is a function (authorizer, handler, call, request) -> reply. The handler's own `error_response` builds the
+denials, from a request that names only the denied parts; they follow the handler's answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource
 Guard = Callable[[Authorizer, Handler, Call, Any], Reply]
 
 
-def free(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
+def unchecked(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Check nothing: everyone may, or the handler checks itself."""
     return handler.function(call, request)
 
@@ -44,7 +44,9 @@ def both(first: Guard, second: Guard) -> Guard:
     """Apply the first guard, then the second."""
 
     def guard(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
-        inner = Handler(handler.api, lambda call, request: second(authorizer, handler, call, request), handler.refuse)
+        inner = Handler(
+            handler.api, lambda call, request: second(authorizer, handler, call, request), handler.error_response
+        )
         return first(authorizer, inner, call, request)
 
     return guard
@@ -77,10 +79,10 @@ def split(
     kept, refused = divided(getattr(request, field) or (), may)
     if not refused:
         return handler.function(call, request)
-    told = handler.refuse(with_field(request, field, refused), call.version, error)
+    denied = handler.error_response(with_field(request, field, refused), call.version, error)
     if not kept:
-        return told
-    return joined(handler, call, with_field(request, field, kept), out, getattr(told, out))
+        return denied
+    return joined(handler, call, with_field(request, field, kept), out, getattr(denied, out))
 
 
 def joined(handler: Handler, call: Call, kept: Any, out: str, refusals: list[Any]) -> Reply:

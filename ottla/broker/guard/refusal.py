@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.call.handler import Handler
-from ottla.broker.call.reply import Refusal
+from ottla.broker.call.reply import ErrorResponseBuilder
 from ottla.broker.guard.authorizer import CODES
 from ottla.kernel.error import KafkaError
 from ottla.kernel.error_message import standard
@@ -24,7 +24,7 @@ _NO_PROTOCOL_FROM = 7
 _BATCHED_FROM = 4
 _SHARE = 2
 #: APIs whose denial has the error code's standard message.
-_WORDED = {
+_WITH_MESSAGE = {
     ApiKey.DESCRIBE_PRODUCERS,
     ApiKey.DELETE_TOPICS,
     ApiKey.ALTER_CONFIGS,
@@ -33,36 +33,36 @@ _WORDED = {
 }
 
 
-def refusal_of(handler: Handler) -> Refusal:
+def error_response_of(handler: Handler) -> ErrorResponseBuilder:
     """The handler's error response builder, adjusted to Apache Kafka for denials."""
     key = ApiKey(handler.api.key)
     shape = _SHAPES.get(key)
 
-    def refuse(request: Any, version: int, error: KafkaError) -> Any:
+    def error_response(request: Any, version: int, error: KafkaError) -> Any:
         if error.code not in _CODES:
-            return handler.refuse(request, version, error)
-        if not error.message and key in _WORDED:
+            return handler.error_response(request, version, error)
+        if not error.message and key in _WITH_MESSAGE:
             error = KafkaError(error.code, standard(error.code))
         elif not error.message and key == ApiKey.CREATE_TOPICS:
             error = KafkaError(error.code, "Authorization failed.")
-        response = handler.refuse(request, version, error)
+        response = handler.error_response(request, version, error)
         if shape is not None:
             shape(request, version, error, response)
         return response
 
-    return refuse
+    return error_response
 
 
 def _delete_records(request: Any, version: int, error: KafkaError, response: Any) -> None:
     for topic in response.topics:
-        for each in topic.partitions:
-            each.low_watermark = -1
+        for partition in topic.partitions:
+            partition.low_watermark = -1
 
 
 def _find_coordinator(request: Any, version: int, error: KafkaError, response: Any) -> None:
     if request.key_type == _SHARE:
-        for each in response.coordinators if version >= _BATCHED_FROM else (response,):
-            each.error_message = standard(error.code)
+        for coordinator in response.coordinators if version >= _BATCHED_FROM else (response,):
+            coordinator.error_message = standard(error.code)
 
 
 def _join_group(request: Any, version: int, error: KafkaError, response: Any) -> None:
@@ -71,8 +71,8 @@ def _join_group(request: Any, version: int, error: KafkaError, response: Any) ->
 
 
 def _create_topics(request: Any, version: int, error: KafkaError, response: Any) -> None:
-    for each in response.topics:
-        each.configs = []
+    for topic in response.topics:
+        topic.configs = []
 
 
 def _log_dirs(request: Any, version: int, error: KafkaError, response: Any) -> None:
@@ -112,9 +112,9 @@ def _reassigned(request: Any, version: int, error: KafkaError, response: Any) ->
             name=topic.name,
             partitions=[
                 ReassignablePartitionResponse(
-                    partition_index=each.partition_index, error_code=error.code, error_message=None
+                    partition_index=partition.partition_index, error_code=error.code, error_message=None
                 )
-                for each in topic.partitions
+                for partition in topic.partitions
             ],
         )
         for topic in request.topics

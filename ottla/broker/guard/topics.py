@@ -56,7 +56,7 @@ def fetch(authorizer: Authorizer, handler: Handler, call: Call, request: Any) ->
 
 def leader_epochs(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Nodes may ask about all topics, clients about those that they may describe."""
-    if authorizer.allows(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER, told=False):
+    if authorizer.allows(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER, logged=False):
         return handler.function(call, request)
 
     def may(topic: Any) -> bool:
@@ -73,8 +73,8 @@ def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: Meta
     refused: list[MetadataResponseTopic] = []
     everything = request.topics is None or (call.version == 0 and not request.topics)
 
-    def describes(name: str, *, told: bool = True) -> bool:
-        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, told=told)
+    def describes(name: str, *, logged: bool = True) -> bool:
+        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=logged)
 
     if not everything:
         request = with_field(request, "topics", _kept(authorizer, call, request, refused))
@@ -83,13 +83,13 @@ def metadata(authorizer: Authorizer, handler: Handler, call: Call, request: Meta
         # In version 0 an empty list would ask the handler for all topics.
         shown = list(response.topics) if everything or request.topics else []
         if everything:
-            shown = [each for each in shown if describes(each.name or "", told=False)]
+            shown = [each for each in shown if describes(each.name or "", logged=False)]
         for topic in shown:
             if request.include_topic_authorized_operations and topic.name is not None:
                 topic.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, topic.name)
         response.topics = [*shown, *refused]
         if request.include_cluster_authorized_operations:
-            response.cluster_authorized_operations = _of_cluster(authorizer, call)
+            response.cluster_authorized_operations = _cluster_operations(authorizer, call)
         return response
 
     return amended(handler.function(call, request), amend)
@@ -102,24 +102,24 @@ def _kept(
     node = call.node
     creates = request.allow_auto_topic_creation and node.settings.auto_create_topics_enable
     kept: list[Any] = []
-    by_id = call.version >= _BY_ID_FROM and any(each.topic_id != NO_UUID for each in request.topics or ())
+    by_id = call.version >= _BY_ID_FROM and any(topic.topic_id != NO_UUID for topic in request.topics or ())
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    for each in request.topics or ():
+    for topic in request.topics or ():
         if by_id:
-            name = node.topic_name(each.topic_id) if each.topic_id != NO_UUID else None
+            name = node.topic_name(topic.topic_id) if topic.topic_id != NO_UUID else None
             if name is None or authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name):
-                kept.append(each)
+                kept.append(topic)
             else:
-                refused.append(MetadataResponseTopic(error_code=code, name=None, topic_id=each.topic_id))
+                refused.append(MetadataResponseTopic(error_code=code, name=None, topic_id=topic.topic_id))
             continue
-        name = each.name or ""
+        name = topic.name or ""
         may = authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name)
         if may and creates and name not in node.image.topics:
-            may = authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, told=False) or authorizer.allows(
+            may = authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, logged=False) or authorizer.allows(
                 call, AclOperation.CREATE, AclResource.TOPIC, name
             )
         if may:
-            kept.append(each)
+            kept.append(topic)
         else:
             refused.append(MetadataResponseTopic(error_code=code, name=name))
     return kept
@@ -130,25 +130,25 @@ def describe_topic_partitions(
 ) -> Reply:
     """The topics that the client may describe, as if there were no others."""
 
-    def may(name: str, *, told: bool = True) -> bool:
-        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, told=told)
+    def may(name: str, *, logged: bool = True) -> bool:
+        return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=logged)
 
     refused: list[Any] = []
     if request.topics:
         shown, hidden = divided(request.topics, lambda each: may(each.name))
         if hidden:
-            told = handler.refuse(with_field(request, "topics", hidden), call.version, _DENIED)
+            denied = handler.error_response(with_field(request, "topics", hidden), call.version, _DENIED)
             if not shown:
-                return told
-            refused = told.topics
+                return denied
+            refused = denied.topics
     else:
-        shown = [TopicRequest(name=name) for name in call.node.image.topics if may(name, told=False)]
+        shown = [TopicRequest(name=name) for name in call.node.image.topics if may(name, logged=False)]
         if not shown:
-            return handler.refuse(request, call.version, _DENIED)
+            return handler.error_response(request, call.version, _DENIED)
 
     def amend(response: Any) -> Any:
-        for each in response.topics:
-            each.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, each.name)
+        for topic in response.topics:
+            topic.topic_authorized_operations = authorizer.operations(call, AclResource.TOPIC, topic.name)
         response.topics = [*response.topics, *refused]
         return response
 
@@ -160,13 +160,13 @@ def describe_cluster(authorizer: Authorizer, handler: Handler, call: Call, reque
 
     def amend(response: Any) -> Any:
         if request.include_cluster_authorized_operations and not response.error_code:
-            response.cluster_authorized_operations = _of_cluster(authorizer, call)
+            response.cluster_authorized_operations = _cluster_operations(authorizer, call)
         return response
 
     return amended(handler.function(call, request), amend)
 
 
-def _of_cluster(authorizer: Authorizer, call: Call) -> int:
+def _cluster_operations(authorizer: Authorizer, call: Call) -> int:
     """The authorized operations on the cluster; none for a client that may not describe it."""
     if not authorizer.allows(call, AclOperation.DESCRIBE, AclResource.CLUSTER):
         return 0
@@ -178,7 +178,7 @@ def _of_cluster(authorizer: Authorizer, call: Call) -> int:
 
 def create_topics(authorizer: Authorizer, handler: Handler, call: Call, request: CreateTopicsRequest) -> Reply:
     """Create on the cluster or on each topic; the response shows configs only with DescribeConfigs."""
-    everywhere = authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, told=False)
+    everywhere = authorizer.allows(call, AclOperation.CREATE, AclResource.CLUSTER, logged=False)
 
     def may(topic: Any) -> bool:
         return everywhere or authorizer.allows(call, AclOperation.CREATE, AclResource.TOPIC, topic.name)
@@ -186,7 +186,7 @@ def create_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
     def amend(response: Any) -> Any:
         for each in response.topics:
             if not each.error_code and not authorizer.allows(
-                call, AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, each.name, told=False
+                call, AclOperation.DESCRIBE_CONFIGS, AclResource.TOPIC, each.name, logged=False
             ):
                 each.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 each.num_partitions = each.replication_factor = -1
@@ -198,7 +198,7 @@ def create_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
 
 def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Delete on the cluster or on each topic. A topic that the client may not describe is refused without its name."""
-    everywhere = authorizer.allows(call, AclOperation.DELETE, AclResource.CLUSTER, told=False)
+    everywhere = authorizer.allows(call, AclOperation.DELETE, AclResource.CLUSTER, logged=False)
 
     def may(each: Any) -> bool:
         if everywhere:
@@ -220,7 +220,7 @@ def delete_topics(authorizer: Authorizer, handler: Handler, call: Call, request:
             if each.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and each.topic_id != NO_UUID:
                 name = call.node.topic_name(each.topic_id)
                 shows = name is not None and authorizer.allows(
-                    call, AclOperation.DESCRIBE, AclResource.TOPIC, name, told=False
+                    call, AclOperation.DESCRIBE, AclResource.TOPIC, name, logged=False
                 )
                 each.name = name if shows else None
         return response
@@ -250,19 +250,19 @@ def _configs(
         known.remove(BROKER_LOGGER)
     kept: list[Any] = []
     refused: dict[AclResource, list[Any]] = {}
-    for each in request.resources:
-        kind = _CONFIG_KINDS.get(each.resource_type, AclResource.CLUSTER)
-        name = CLUSTER_NAME if kind is AclResource.CLUSTER else each.resource_name
+    for resource in request.resources:
+        kind = _CONFIG_KINDS.get(resource.resource_type, AclResource.CLUSTER)
+        name = CLUSTER_NAME if kind is AclResource.CLUSTER else resource.resource_name
         # The handler refuses other resource types.
-        if each.resource_type not in known or authorizer.allows(call, operation, kind, name):
-            kept.append(each)
+        if resource.resource_type not in known or authorizer.allows(call, operation, kind, name):
+            kept.append(resource)
         else:
-            refused.setdefault(kind, []).append(each)
+            refused.setdefault(kind, []).append(resource)
     answers = [
-        handler.refuse(with_field(request, "resources", some), call.version, KafkaError(CODES[kind]))
-        for kind, some in refused.items()
+        handler.error_response(with_field(request, "resources", resources), call.version, KafkaError(CODES[kind]))
+        for kind, resources in refused.items()
     ]
-    refusals = [one for answer in answers for one in getattr(answer, out)]
+    refusals = [denial for answer in answers for denial in getattr(answer, out)]
     if kept or not answers:
         return joined(handler, call, with_field(request, "resources", kept), out, refusals)
     return with_field(answers[0], out, refusals)

@@ -23,7 +23,7 @@ def init_producer_id(authorizer: Authorizer, handler: Handler, call: Call, reque
         if getattr(request, "enable2_pc", False):
             authorizer.check(call, AclOperation.TWO_PHASE_COMMIT, AclResource.TRANSACTIONAL_ID, name)
     elif not authorizer.allows(
-        call, AclOperation.IDEMPOTENT_WRITE, AclResource.CLUSTER, told=False
+        call, AclOperation.IDEMPOTENT_WRITE, AclResource.CLUSTER, logged=False
     ) and not authorizer.allows_any(call, AclOperation.WRITE, AclResource.TOPIC):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     return handler.function(call, request)
@@ -68,7 +68,7 @@ def add_partitions(authorizer: Authorizer, handler: Handler, call: Call, request
 
 def write_markers(authorizer: Authorizer, handler: Handler, call: Call, request: Any) -> Reply:
     """Alter or ClusterAction on the cluster."""
-    if not authorizer.allows(call, AclOperation.ALTER, AclResource.CLUSTER, told=False):
+    if not authorizer.allows(call, AclOperation.ALTER, AclResource.CLUSTER, logged=False):
         authorizer.check(call, AclOperation.CLUSTER_ACTION, AclResource.CLUSTER)
     return handler.function(call, request)
 
@@ -80,11 +80,11 @@ def describe(authorizer: Authorizer, handler: Handler, call: Call, request: Any)
         return authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, name)
 
     def amend(response: Any) -> Any:
-        for each in response.transaction_states:
-            each.topics = [
+        for transaction_state in response.transaction_states:
+            transaction_state.topics = [
                 topic
-                for topic in each.topics
-                if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic.topic, told=False)
+                for topic in transaction_state.topics
+                if authorizer.allows(call, AclOperation.DESCRIBE, AclResource.TOPIC, topic.topic, logged=False)
             ]
         return response
 
@@ -97,10 +97,14 @@ def list_transactions(authorizer: Authorizer, handler: Handler, call: Call, requ
 
     def amend(response: Any) -> Any:
         response.transaction_states = [
-            each
-            for each in response.transaction_states
+            transaction_state
+            for transaction_state in response.transaction_states
             if authorizer.allows(
-                call, AclOperation.DESCRIBE, AclResource.TRANSACTIONAL_ID, each.transactional_id, told=False
+                call,
+                AclOperation.DESCRIBE,
+                AclResource.TRANSACTIONAL_ID,
+                transaction_state.transactional_id,
+                logged=False,
             )
         ]
         return response

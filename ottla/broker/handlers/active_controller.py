@@ -23,15 +23,15 @@ from ottla.wire.compile import decoder
 from ottla.wire.type import Malformed
 
 
-@handles(ApiKey.CREATE_TOPICS, refuse=controller.refuse_creation, on=CONTROLLER)
-@handles(ApiKey.DELETE_TOPICS, refuse=controller.refuse_deletion, on=CONTROLLER)
-@handles(ApiKey.CREATE_PARTITIONS, refuse=controller.refuse_growth, on=CONTROLLER)
-@handles(ApiKey.ALTER_CONFIGS, refuse=controller.refuse_change, on=CONTROLLER)
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, refuse=config.refuse_change, on=CONTROLLER)
-@handles(ApiKey.ALTER_CLIENT_QUOTAS, refuse=controller.refuse_quotas, on=CONTROLLER)
-@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, refuse=controller.refuse_credentials, on=CONTROLLER)
+@handles(ApiKey.CREATE_TOPICS, error_response=controller.creation_error_response, on=CONTROLLER)
+@handles(ApiKey.DELETE_TOPICS, error_response=controller.deletion_error_response, on=CONTROLLER)
+@handles(ApiKey.CREATE_PARTITIONS, error_response=controller.growth_error_response, on=CONTROLLER)
+@handles(ApiKey.ALTER_CONFIGS, error_response=controller.change_error_response, on=CONTROLLER)
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, error_response=config.change_error_response, on=CONTROLLER)
+@handles(ApiKey.ALTER_CLIENT_QUOTAS, error_response=controller.quotas_error_response, on=CONTROLLER)
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, error_response=controller.credentials_error_response, on=CONTROLLER)
 @handles(ApiKey.UNREGISTER_BROKER, on=CONTROLLER)
-@handles(ApiKey.ELECT_LEADERS, refuse=controller.refuse_election, on=CONTROLLER)
+@handles(ApiKey.ELECT_LEADERS, error_response=controller.election_error_response, on=CONTROLLER)
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, on=CONTROLLER)
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, on=CONTROLLER)
 @handles(ApiKey.UPDATE_FEATURES, on=CONTROLLER)
@@ -95,7 +95,7 @@ def open_envelope(call: Call, request: EnvelopeRequest) -> Later:
         if isinstance(reply, KafkaError):
             if reply.code is ErrorCode.NOT_CONTROLLER:
                 return later.resolve(reply)
-            reply = handler.refuse(inner, origin.version, reply)
+            reply = handler.error_response(inner, origin.version, reply)
         return later.resolve(envelope.seal(api, origin, reply))
 
     try:

@@ -16,7 +16,7 @@ from ottla.wire.api.describe_cluster import (
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def _refuse(request: DescribeClusterRequest, _: int, error: KafkaError) -> DescribeClusterResponse:
+def _error_response(request: DescribeClusterRequest, _: int, error: KafkaError) -> DescribeClusterResponse:
     # Like Kafka, do not repeat the endpoint type of the request.
     return DescribeClusterResponse(error_code=error.code, error_message=error.message or None)
 
@@ -33,7 +33,7 @@ def _check_type(wanted: int, here: int) -> None:
         )
 
 
-@handles(ApiKey.DESCRIBE_CLUSTER, refuse=_refuse)
+@handles(ApiKey.DESCRIBE_CLUSTER, error_response=_error_response)
 def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """The brokers, at their addresses on the client's listener."""
     node = call.node
@@ -57,7 +57,7 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
     return response
 
 
-@handles(ApiKey.DESCRIBE_CLUSTER, refuse=_refuse, on=CONTROLLER)
+@handles(ApiKey.DESCRIBE_CLUSTER, error_response=_error_response, on=CONTROLLER)
 def describe_controllers(call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """The controllers registered with this listener, and the active one (KIP-919)."""
     node = call.node
@@ -69,10 +69,10 @@ def describe_controllers(call: Call, request: DescribeClusterRequest) -> Describ
             "Direct-to-controller communication is not supported with the current MetadataVersion.",
         )
     shown = [
-        DescribeClusterBroker(broker_id=controller_id, host=each.host, port=each.port, rack=None)
+        DescribeClusterBroker(broker_id=controller_id, host=end_point.host, port=end_point.port, rack=None)
         for controller_id, controller in sorted(image.controllers.items())
-        for each in controller.end_points
-        if each.name == call.connection.listener_name
+        for end_point in controller.end_points
+        if end_point.name == call.connection.listener_name
     ]
     response = DescribeClusterResponse(
         endpoint_type=_CONTROLLERS,

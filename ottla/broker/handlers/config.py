@@ -68,7 +68,7 @@ _KINDS = {TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP}
 @handles(ApiKey.DESCRIBE_CONFIGS, on=BOTH)
 def describe_configs(call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """The configs of each resource, all or those named. A resource of an unknown type fails all of them."""
-    return DescribeConfigsResponse(results=[_describe(call, request, each) for each in request.resources])
+    return DescribeConfigsResponse(results=[_describe(call, request, resource) for resource in request.resources])
 
 
 def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:
@@ -87,7 +87,7 @@ def _describe(call: Call, request: DescribeConfigsRequest, resource: DescribeCon
 
 
 def _check_kinds(request: DescribeConfigsRequest) -> None:
-    unknown = {each.resource_type for each in request.resources} - _KINDS
+    unknown = {resource.resource_type for resource in request.resources} - _KINDS
     if unknown:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {min(unknown)}")
 
@@ -136,33 +136,33 @@ def _shown(each: Described, request: DescribeConfigsRequest) -> DescribeConfigsR
     )
 
 
-def refuse_change(
+def change_error_response(
     request: alter.IncrementalAlterConfigsRequest, _: int, error: KafkaError
 ) -> alter.IncrementalAlterConfigsResponse:
     """The error for each resource."""
     return alter.IncrementalAlterConfigsResponse(
         responses=[
             alter.AlterConfigsResourceResponse(
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
                 error_code=error.code,
                 error_message=error.message or None,
             )
-            for each in request.resources
+            for resource in request.resources
         ]
     )
 
 
-@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, refuse=refuse_change)
+@handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, error_response=change_error_response)
 def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigsRequest) -> Later:
     """Change loggers here, and forward all other changes to the controller."""
     later = Later()
-    loggers = [each for each in request.resources if each.resource_type == BROKER_LOGGER]
-    others = [each for each in request.resources if each.resource_type != BROKER_LOGGER]
-    refused = [answer for answer in (_refused_stores(call, each) for each in others) if answer is not None]
+    loggers = [resource for resource in request.resources if resource.resource_type == BROKER_LOGGER]
+    others = [resource for resource in request.resources if resource.resource_type != BROKER_LOGGER]
+    refused = [answer for answer in (_refused_stores(call, other) for other in others) if answer is not None]
     if refused:
         names = {(each.resource_type, each.resource_name) for each in refused}
-        others = [each for each in others if (each.resource_type, each.resource_name) not in names]
+        others = [other for other in others if (other.resource_type, other.resource_name) not in names]
 
     def committed(response: Any) -> None:
         if not isinstance(response, KafkaError):
@@ -182,9 +182,9 @@ def incremental_alter_configs(call: Call, request: alter.IncrementalAlterConfigs
 
 
 def _refused_stores(call: Call, resource: alter.AlterConfigsResource) -> alter.AlterConfigsResourceResponse | None:
-    changes = {each.name: each.value for each in resource.configs if each.config_operation in (_SET, _DELETE)}
-    changes |= {each.name: None for each in resource.configs if each.config_operation == _DELETE}
-    error = tls_stores.refusal(call, resource.resource_type, resource.resource_name, changes)
+    changes = {config.name: config.value for config in resource.configs if config.config_operation in (_SET, _DELETE)}
+    changes |= {config.name: None for config in resource.configs if config.config_operation == _DELETE}
+    error = tls_stores.store_error(call, resource.resource_type, resource.resource_name, changes)
     if error is None:
         return None
     return alter.AlterConfigsResourceResponse(
@@ -203,8 +203,8 @@ def _change_loggers(
         answer = alter.AlterConfigsResourceResponse(resource_type=BROKER_LOGGER, resource_name=resource.resource_name)
         try:
             _check_logger_node(call, resource.resource_name)
-            for each in resource.configs:
-                _set_level(each, validate_only=validate_only)
+            for config in resource.configs:
+                _set_level(config, validate_only=validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         answers.append(answer)
@@ -271,11 +271,13 @@ def list_config_resources(
     )
 
 
-def _refuse_quotas(request: DescribeClientQuotasRequest, _: int, error: KafkaError) -> DescribeClientQuotasResponse:
+def _quotas_error_response(
+    request: DescribeClientQuotasRequest, _: int, error: KafkaError
+) -> DescribeClientQuotasResponse:
     return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message or None, entries=None)
 
 
-@handles(ApiKey.DESCRIBE_CLIENT_QUOTAS, refuse=_refuse_quotas)
+@handles(ApiKey.DESCRIBE_CLIENT_QUOTAS, error_response=_quotas_error_response)
 def describe_client_quotas(call: Call, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     """The quotas of the users, client ids and IPs that match a filter. `decide` handles their changes."""
     return quota.describe_client_quotas(call.node.image, request)

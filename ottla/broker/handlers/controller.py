@@ -31,19 +31,23 @@ _ELECTION_ERROR_FROM = 1
 _STRICT_FROM = {creation.CreateTopicsRequest: 6, deletion.DeleteTopicsRequest: 5, partitions.CreatePartitionsRequest: 3}
 
 
-def refuse_creation(request: creation.CreateTopicsRequest, _: int, error: KafkaError) -> creation.CreateTopicsResponse:
+def creation_error_response(
+    request: creation.CreateTopicsRequest, _: int, error: KafkaError
+) -> creation.CreateTopicsResponse:
     """The error for each topic."""
     return creation.CreateTopicsResponse(
         topics=[
             creation.CreatableTopicResult(
-                name=each.name, error_code=error.code, error_message=error.message or None, configs=None
+                name=topic.name, error_code=error.code, error_message=error.message or None, configs=None
             )
-            for each in request.topics
+            for topic in request.topics
         ]
     )
 
 
-def refuse_deletion(request: deletion.DeleteTopicsRequest, _: int, error: KafkaError) -> deletion.DeleteTopicsResponse:
+def deletion_error_response(
+    request: deletion.DeleteTopicsRequest, _: int, error: KafkaError
+) -> deletion.DeleteTopicsResponse:
     """The error for each topic."""
     named = request.topics or [deletion.DeleteTopicState(name=name) for name in request.topic_names]
     return deletion.DeleteTopicsResponse(
@@ -56,50 +60,54 @@ def refuse_deletion(request: deletion.DeleteTopicsRequest, _: int, error: KafkaE
     )
 
 
-def refuse_growth(
+def growth_error_response(
     request: partitions.CreatePartitionsRequest, _: int, error: KafkaError
 ) -> partitions.CreatePartitionsResponse:
     """The error for each topic."""
     return partitions.CreatePartitionsResponse(
         results=[
             partitions.CreatePartitionsTopicResult(
-                name=each.name, error_code=error.code, error_message=error.message or None
+                name=topic.name, error_code=error.code, error_message=error.message or None
             )
-            for each in request.topics
+            for topic in request.topics
         ]
     )
 
 
-def refuse_change(request: configs.AlterConfigsRequest, _: int, error: KafkaError) -> configs.AlterConfigsResponse:
+def change_error_response(
+    request: configs.AlterConfigsRequest, _: int, error: KafkaError
+) -> configs.AlterConfigsResponse:
     """The error for each resource."""
     return configs.AlterConfigsResponse(
         responses=[
             configs.AlterConfigsResourceResponse(
-                resource_type=each.resource_type,
-                resource_name=each.resource_name,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
                 error_code=error.code,
                 error_message=error.message or None,
             )
-            for each in request.resources
+            for resource in request.resources
         ]
     )
 
 
-def refuse_quotas(request: quotas.AlterClientQuotasRequest, _: int, error: KafkaError) -> Any:
+def quotas_error_response(request: quotas.AlterClientQuotasRequest, _: int, error: KafkaError) -> Any:
     """The error for each entity."""
     return quotas.AlterClientQuotasResponse(
         entries=[
             quotas.ResponseEntryData(
-                error_code=error.code, error_message=error.message or None, entity=list(each.entity)
+                error_code=error.code, error_message=error.message or None, entity=list(entry.entity)
             )
-            for each in request.entries
+            for entry in request.entries
         ]
     )
 
 
-def refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int, error: KafkaError) -> Any:
+def credentials_error_response(request: scram.AlterUserScramCredentialsRequest, _: int, error: KafkaError) -> Any:
     """The error for each user."""
-    users = dict.fromkeys([each.name for each in request.deletions] + [each.name for each in request.upsertions])
+    users = dict.fromkeys(
+        [each.name for each in request.deletions] + [upsertion.name for upsertion in request.upsertions]
+    )
     return scram.AlterUserScramCredentialsResponse(
         results=[
             scram.AlterUserScramCredentialsResult(user=user, error_code=error.code, error_message=error.message or None)
@@ -108,7 +116,7 @@ def refuse_credentials(request: scram.AlterUserScramCredentialsRequest, _: int, 
     )
 
 
-def refuse_election(request: election.ElectLeadersRequest, version: int, error: KafkaError) -> Any:
+def election_error_response(request: election.ElectLeadersRequest, version: int, error: KafkaError) -> Any:
     """The error for each partition."""
     results = [
         election.ReplicaElectionResult(
@@ -135,14 +143,14 @@ def mutations_of(call: Call, request: Any) -> Mutations | None:
     return node.quotas.mutations(call.user, call.client_id, node.clock.monotonic_ms(), strict=strict)
 
 
-@handles(ApiKey.CREATE_TOPICS, refuse=refuse_creation)
-@handles(ApiKey.DELETE_TOPICS, refuse=refuse_deletion)
-@handles(ApiKey.CREATE_PARTITIONS, refuse=refuse_growth)
-@handles(ApiKey.ALTER_CONFIGS, refuse=refuse_change)
-@handles(ApiKey.ALTER_CLIENT_QUOTAS, refuse=refuse_quotas)
-@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, refuse=refuse_credentials)
+@handles(ApiKey.CREATE_TOPICS, error_response=creation_error_response)
+@handles(ApiKey.DELETE_TOPICS, error_response=deletion_error_response)
+@handles(ApiKey.CREATE_PARTITIONS, error_response=growth_error_response)
+@handles(ApiKey.ALTER_CONFIGS, error_response=change_error_response)
+@handles(ApiKey.ALTER_CLIENT_QUOTAS, error_response=quotas_error_response)
+@handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, error_response=credentials_error_response)
 @handles(ApiKey.UNREGISTER_BROKER)
-@handles(ApiKey.ELECT_LEADERS, refuse=refuse_election)
+@handles(ApiKey.ELECT_LEADERS, error_response=election_error_response)
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS)
 @handles(ApiKey.UPDATE_FEATURES)
@@ -157,7 +165,7 @@ def decide(call: Call, request: Any) -> Later:
             response.throttle_time_ms = max(mutations.throttle_ms, response.throttle_time_ms)
         if isinstance(response, creation.CreateTopicsResponse | partitions.CreatePartitionsResponse):
             made = response.topics if isinstance(response, creation.CreateTopicsResponse) else response.results
-            node.leadership.when_made([each.name for each in made], lambda: later.resolve(response))
+            node.leadership.on_created([each.name for each in made], lambda: later.resolve(response))
         else:
             later.resolve(response)
 

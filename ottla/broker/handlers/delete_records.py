@@ -31,13 +31,13 @@ def delete_records(call: Call, request: DeleteRecordsRequest) -> Reply:
     """
     topics: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in request.topics:
-        for each in topic.partitions:
-            topics.setdefault(topic.name, {})[each.partition_index] = each
+        for partition in topic.partitions:
+            topics.setdefault(topic.name, {})[partition.partition_index] = partition
     deleting: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=name, partitions=[_delete(call, name, each, deleting) for each in partitions.values()]
+                name=name, partitions=[_delete(call, name, partition, deleting) for partition in partitions.values()]
             )
             for name, partitions in topics.items()
         ]

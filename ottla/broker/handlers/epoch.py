@@ -14,24 +14,27 @@ from ottla.wire.api.offset_for_leader_epoch import (
 )
 
 
-def _refuse(request: OffsetForLeaderEpochRequest, version: int, error: KafkaError) -> OffsetForLeaderEpochResponse:
+def _error_response(
+    request: OffsetForLeaderEpochRequest, version: int, error: KafkaError
+) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_failed(each.partition, error.code) for each in topic.partitions]
+                topic=topic.topic,
+                partitions=[_failed(partition.partition, error.code) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, refuse=_refuse)
+@handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, error_response=_error_response)
 def offset_for_leader_epoch(call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """The end offset for each partition; (-1, -1) where the epoch is older than the log."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_find(call, topic.topic, each) for each in topic.partitions]
+                topic=topic.topic, partitions=[_find(call, topic.topic, partition) for partition in topic.partitions]
             )
             for topic in request.topics
         ]

@@ -49,18 +49,18 @@ _log = logging.getLogger("ottla.broker")
 #: The first version whose clients may read from a follower (KIP-392).
 _FROM_FOLLOWERS_SINCE = 11
 #: A fetch of more partitions than this, including its session's, is answered in steps.
-_PARTITIONS_MANY = 1000
-_PARTITIONS_A_STEP = 200
+_STEPS_FROM = 1000
+_PARTITIONS_PER_STEP = 200
 #: Requests that show that the client no longer waits for the fetch before them; NO_REQUEST: it disconnected.
-_ENDS_A_WAIT = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, NO_REQUEST})
+_ENDS_WAIT = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, NO_REQUEST})
 
 
-def _refuse(request: FetchRequest, _: int, error: KafkaError) -> FetchResponse:
+def _error_response(request: FetchRequest, _: int, error: KafkaError) -> FetchResponse:
     # Like Kafka, name no session in an error.
     return FetchResponse(error_code=error.code)
 
 
-@handles(ApiKey.FETCH, refuse=_refuse)
+@handles(ApiKey.FETCH, error_response=_error_response)
 def fetch(call: Call, request: FetchRequest) -> Reply:
     """Read now, and wait for more if there is too little and the client allows it."""
     if replica_of(request) >= 0:
@@ -68,7 +68,7 @@ def fetch(call: Call, request: FetchRequest) -> Reply:
     if call.is_long:
         return in_turns(call.connection, _long_fetch(call, request))
     parked = ParkedFetch(call, request)
-    if len(parked.wanted) > _PARTITIONS_MANY:
+    if len(parked.wanted) > _STEPS_FROM:
         return in_turns(call.connection, parked.attempt_in_steps())
     response = parked.attempt()
     if response is not None:
@@ -81,7 +81,7 @@ def _long_fetch(call: Call, request: FetchRequest) -> Generator[None, None, Repl
     wanted: dict[Key, CachedPartition] = {}
     for number, each in enumerate(cached_partitions(request, call.version >= BY_ID_FROM), 1):
         wanted[each.topic, each.partition] = each
-        if not number % _PARTITIONS_A_STEP:
+        if not number % _PARTITIONS_PER_STEP:
             yield
     return (yield from ParkedFetch(call, request, wanted).attempt_in_steps())
 
@@ -90,7 +90,7 @@ class ParkedFetch:
     """A fetch request: tried at once, and retried on each append while it waits."""
 
     #: True while the response is being built in steps; nothing stops that any more.
-    _answers = False
+    _is_answering = False
 
     def __init__(self, call: Call, request: FetchRequest, named: dict[Key, CachedPartition] | None = None) -> None:
         """Open the session; `named` holds the request's partitions if they are already parsed."""
@@ -146,52 +146,52 @@ class ParkedFetch:
         later = self.park()
         response = yield from self._attempt_in_steps()
         if response is not None:
-            self._leave(response)
+            self._resolve(response)
         return later
 
     def _attempt_in_steps(self) -> Generator[None, None, FetchResponse | None]:
         wanted = self.wanted = list(self.wanted)
-        found: list[tuple[CachedPartition, PartitionData]] = []
+        results: list[tuple[CachedPartition, PartitionData]] = []
         bytes_left, read_bytes, urgent = self.bytes_max, 0, self.request.max_wait_ms <= 0
-        for first in range(0, len(wanted), _PARTITIONS_A_STEP):
-            step = wanted[first : first + _PARTITIONS_A_STEP]
-            bytes_left, read_bytes, urgent = self._look(step, found, bytes_left, read_bytes, urgent)
+        for first in range(0, len(wanted), _PARTITIONS_PER_STEP):
+            step = wanted[first : first + _PARTITIONS_PER_STEP]
+            bytes_left, read_bytes, urgent = self._read_all(step, results, bytes_left, read_bytes, urgent)
             yield
             if self.later is not None and self.later.resolved:
                 return None
         if not urgent and read_bytes < self.request.min_bytes:
             return None
         # From here on the session counts this data as sent, so it must be the response.
-        self._answers = True
+        self._is_answering = True
         response = self._throttled(read_bytes)
         if response is None:
             response = self._empty_response()
-            for first in range(0, len(found), _PARTITIONS_A_STEP):
-                self._tell(response, found[first : first + _PARTITIONS_A_STEP])
+            for first in range(0, len(results), _PARTITIONS_PER_STEP):
+                self._add_news(response, results[first : first + _PARTITIONS_PER_STEP])
                 yield
         return response
 
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
         """The response, or None when it is worth waiting for more."""
-        found: list[tuple[CachedPartition, PartitionData]] = []
+        results: list[tuple[CachedPartition, PartitionData]] = []
         urgent = final or self.request.max_wait_ms <= 0 or not self.wanted
-        _, read_bytes, urgent = self._look(self.wanted, found, self.bytes_max, 0, urgent)
+        _, read_bytes, urgent = self._read_all(self.wanted, results, self.bytes_max, 0, urgent)
         if not urgent and read_bytes < self.request.min_bytes:
             return None
-        return self._throttled(read_bytes) or self._tell(self._empty_response(), found)
+        return self._throttled(read_bytes) or self._add_news(self._empty_response(), results)
 
-    def _look(
+    def _read_all(
         self,
-        asked: Iterable[CachedPartition],
-        found: list[tuple[CachedPartition, PartitionData]],
+        partitions: Iterable[CachedPartition],
+        results: list[tuple[CachedPartition, PartitionData]],
         bytes_left: int,
         read_bytes: int,
         urgent: bool,
     ) -> tuple[int, int, bool]:
         """Read from each partition. `urgent` in the result: the response must not wait (an error, or no time left)."""
         incremental = self.incremental
-        for wanted in asked:
-            if incremental and self._is_still(wanted):
+        for wanted in partitions:
+            if incremental and self._is_unchanged(wanted):
                 continue
             data = self._read(wanted, bytes_left, min_one_batch=not read_bytes)
             if data.records:
@@ -200,10 +200,10 @@ class ParkedFetch:
                 bytes_left = max(0, bytes_left - size)
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
             urgent = urgent or data.preferred_read_replica >= 0
-            found.append((wanted, data))
+            results.append((wanted, data))
         return bytes_left, read_bytes, urgent
 
-    def _is_still(self, wanted: CachedPartition) -> bool:
+    def _is_unchanged(self, wanted: CachedPartition) -> bool:
         """Whether nothing has changed since the last response: there are no new records and no new offsets to report.
 
         With ten thousand partitions in a session and few of them active, every fetch checks all of them.
@@ -264,7 +264,7 @@ class ParkedFetch:
             assert isinstance(wanted.topic, bytes)
             name = self.node.topic_name(wanted.topic)
             if name is None:
-                raise KafkaError(_gone(self.node, wanted))
+                raise KafkaError(_unknown_topic_error(self.node, wanted))
         else:
             name = str(wanted.topic)
         authorizer = self.node.authorizer
@@ -283,10 +283,10 @@ class ParkedFetch:
     def _empty_response(self) -> FetchResponse:
         return FetchResponse(session_id=self.session.session_id if self.session else NO_SESSION)
 
-    def _tell(self, response: FetchResponse, found: list[tuple[CachedPartition, PartitionData]]) -> FetchResponse:
+    def _add_news(self, response: FetchResponse, results: list[tuple[CachedPartition, PartitionData]]) -> FetchResponse:
         """Add to the response whatever the client does not know yet."""
         session = self.session
-        for wanted, data in found:
+        for wanted, data in results:
             has_records = bool(data.records)
             news = wanted.must_respond(
                 data.high_watermark, data.log_start_offset, has_records=has_records, failed=data.error_code != 0
@@ -315,24 +315,24 @@ class ParkedFetch:
         return self.later
 
     def _try(self) -> None:
-        if self._answers:
+        if self._is_answering:
             return
         response = self.attempt()
         if response is not None:
-            self._leave(response)
+            self._resolve(response)
 
     def _supersede(self, key: int) -> None:
-        if key in _ENDS_A_WAIT:
+        if key in _ENDS_WAIT:
             self._finish()
 
     def _finish(self) -> None:
-        if self._answers:
+        if self._is_answering:
             return
         response = self.attempt(final=True)
         assert response is not None
-        self._leave(response)
+        self._resolve(response)
 
-    def _leave(self, response: FetchResponse) -> None:
+    def _resolve(self, response: FetchResponse) -> None:
         assert self._timer is not None
         assert self.later is not None
         self._timer.cancel()
@@ -345,7 +345,7 @@ class ParkedFetch:
             self.later.resolve(response)
 
 
-def _gone(node: BrokerNode, wanted: CachedPartition) -> ErrorCode:
+def _unknown_topic_error(node: BrokerNode, wanted: CachedPartition) -> ErrorCode:
     """The error for an unknown topic id: never seen, or deleted while a session was using it."""
     if wanted.replica is None:
         return ErrorCode.UNKNOWN_TOPIC_ID

@@ -53,9 +53,9 @@ def find_coordinator(call: Call, request: FindCoordinatorRequest) -> Reply:
     kind = _kind(call, request.key_type)
     keys = request.coordinator_keys if call.version >= _BATCHED_FROM else [request.key]
     if kind is None or not any(request.key_type != _SHARE or _is_share_key(key) for key in keys):
-        return _found(call, request)
+        return _response(call, request)
     later = Later()
-    kind.when_there(lambda: later.resolve(_found(call, request)))
+    kind.ensure_topic(lambda: later.resolve(_response(call, request)))
     return later
 
 
@@ -76,21 +76,21 @@ def _is_share_key(key: str) -> bool:
     return True
 
 
-def _found(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def _response(call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     if call.version >= _BATCHED_FROM:
         keys = request.coordinator_keys
         if len(keys) > _DEFERRED_FROM:
             # Build them while the response is being encoded.
-            found_later = Deferred(len(keys), lambda: (_find(call, request.key_type, key) for key in keys))
-            return FindCoordinatorResponse(coordinators=found_later)
+            coordinators = Deferred(len(keys), lambda: (_find(call, request.key_type, key) for key in keys))
+            return FindCoordinatorResponse(coordinators=coordinators)
         return FindCoordinatorResponse(coordinators=[_find(call, request.key_type, key) for key in keys])
-    found = _find(call, request.key_type, request.key)
+    coordinator = _find(call, request.key_type, request.key)
     return FindCoordinatorResponse(
-        error_code=found.error_code,
-        error_message=found.error_message,
-        node_id=found.node_id,
-        host=found.host,
-        port=found.port,
+        error_code=coordinator.error_code,
+        error_message=coordinator.error_message,
+        node_id=coordinator.node_id,
+        host=coordinator.host,
+        port=coordinator.port,
     )
 
 
@@ -101,42 +101,42 @@ def _find(call: Call, key_type: int, key: str) -> Coordinator:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         if key_type == _SHARE:
             SharePartitionKey.parse(key)
-        if not kind.is_there:
+        if not kind.has_topic:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         partition = call.node.image.topics[kind.topic].partitions[kind.partition_of(key)]
-        found = call.node.brokers_at(call.connection.listener_name).alive_node(partition.leader)
-        if found is None:
+        broker = call.node.brokers_at(call.connection.listener_name).alive_node(partition.leader)
+        if broker is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     except (ValueError, KafkaError) as error:
         refused = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.INVALID_REQUEST)
         return Coordinator(key=key, node_id=-1, host="", port=-1, error_code=refused.code, error_message=words(refused))
     # As in Apache Kafka, whose two forms of the response have different messages for success.
     message = "" if call.version >= _BATCHED_FROM else ErrorCode.NONE.name
-    return Coordinator(key=key, node_id=found.node_id, host=found.host, port=found.port, error_message=message)
+    return Coordinator(key=key, node_id=broker.node_id, host=broker.host, port=broker.port, error_message=message)
 
 
 # ---- one group, one coordinator
 
 
-@handles(ApiKey.JOIN_GROUP, refuse=failure)
-@handles(ApiKey.SYNC_GROUP, refuse=failure)
-@handles(ApiKey.HEARTBEAT, refuse=failure)
-@handles(ApiKey.LEAVE_GROUP, refuse=failure)
-@handles(ApiKey.OFFSET_COMMIT, refuse=failure)
-@handles(ApiKey.OFFSET_DELETE, refuse=failure)
-def ask_one(call: Call, request: Any) -> Later:
+@handles(ApiKey.JOIN_GROUP, error_response=failure)
+@handles(ApiKey.SYNC_GROUP, error_response=failure)
+@handles(ApiKey.HEARTBEAT, error_response=failure)
+@handles(ApiKey.LEAVE_GROUP, error_response=failure)
+@handles(ApiKey.OFFSET_COMMIT, error_response=failure)
+@handles(ApiKey.OFFSET_DELETE, error_response=failure)
+def ask_coordinator(call: Call, request: Any) -> Later:
     """Pass the request to its group's coordinator."""
     return _ask(call, call.node.groups.driver_of(request.group_id), request)
 
 
-@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, refuse=failure)
+@handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, error_response=failure)
 def consumer_group_heartbeat(call: Call, request: Any) -> Later:
     """Pass the heartbeat to its group's coordinator (KIP-848)."""
     check_enabled(call.node, CONSUMER)
-    return ask_one(call, request)
+    return ask_coordinator(call, request)
 
 
-@handles(ApiKey.SHARE_GROUP_HEARTBEAT, refuse=failure)
+@handles(ApiKey.SHARE_GROUP_HEARTBEAT, error_response=failure)
 def share_group_heartbeat(call: Call, request: Any) -> Later:
     """Pass the heartbeat to its coordinator, which may delay the answer until the next request (decision 0130)."""
     check_enabled(call.node, SHARE)
@@ -148,12 +148,12 @@ def share_group_heartbeat(call: Call, request: Any) -> Later:
     return later
 
 
-@handles(ApiKey.ALTER_SHARE_GROUP_OFFSETS, refuse=failure)
-@handles(ApiKey.DELETE_SHARE_GROUP_OFFSETS, refuse=failure)
+@handles(ApiKey.ALTER_SHARE_GROUP_OFFSETS, error_response=failure)
+@handles(ApiKey.DELETE_SHARE_GROUP_OFFSETS, error_response=failure)
 def ask_share_group(call: Call, request: Any) -> Later:
     """Pass the request to its share group's coordinator (KIP-932)."""
     check_enabled(call.node, SHARE)
-    return ask_one(call, request)
+    return ask_coordinator(call, request)
 
 
 def _ask(call: Call, driver: GroupDriver, request: Any) -> Later:
@@ -178,19 +178,19 @@ def _put(call: Call, driver: GroupDriver, request: Any, later: Later) -> int:
 # ---- many groups, many coordinators
 
 
-@handles(ApiKey.OFFSET_FETCH, refuse=failure)
+@handles(ApiKey.OFFSET_FETCH, error_response=failure)
 def offset_fetch(call: Call, request: OffsetFetchRequest) -> Reply:
     """Committed offsets of one group, or from version 8 on of several."""
     if call.version < _MANY_GROUPS_FROM:
-        return ask_one(call, request)
+        return ask_coordinator(call, request)
 
-    def one(group: Any) -> OffsetFetchRequest:
+    def request_for(group: Any) -> OffsetFetchRequest:
         return OffsetFetchRequest(groups=[group], require_stable=request.require_stable)
 
     def merge(answers: list[OffsetFetchResponse]) -> OffsetFetchResponse:
         return OffsetFetchResponse(groups=[group for answer in answers for group in answer.groups])
 
-    return _ask_each(call, [(group.group_id, one(group)) for group in request.groups], merge)
+    return _ask_each(call, [(group.group_id, request_for(group)) for group in request.groups], merge)
 
 
 #: Request type -> (response type, field that names the groups, kind that must be enabled).
@@ -202,17 +202,17 @@ _DESCRIPTIONS: Mapping[type[Any], tuple[type[Any], str, str | None]] = {
 }
 
 
-@handles(ApiKey.DESCRIBE_GROUPS, refuse=failure)
-@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, refuse=failure)
-@handles(ApiKey.SHARE_GROUP_DESCRIBE, refuse=failure)
-@handles(ApiKey.STREAMS_GROUP_DESCRIBE, refuse=failure)
+@handles(ApiKey.DESCRIBE_GROUPS, error_response=failure)
+@handles(ApiKey.CONSUMER_GROUP_DESCRIBE, error_response=failure)
+@handles(ApiKey.SHARE_GROUP_DESCRIBE, error_response=failure)
+@handles(ApiKey.STREAMS_GROUP_DESCRIBE, error_response=failure)
 def describe(call: Call, request: Any) -> Reply:
     """Describe groups of one kind, each at its coordinator: classic, consumer, share or streams groups."""
     response, names, kind = _DESCRIPTIONS[type(request)]
     if kind is not None:
         check_enabled(call.node, kind)
 
-    def one(group_id: str) -> Any:
+    def request_for(group_id: str) -> Any:
         part = {names: [group_id], "include_authorized_operations": request.include_authorized_operations}
         return type(request)(**part)
 
@@ -222,7 +222,7 @@ def describe(call: Call, request: Any) -> Reply:
             _authorize(groups)
         return response(groups=groups)
 
-    return _ask_each(call, [(group_id, one(group_id)) for group_id in getattr(request, names)], merge)
+    return _ask_each(call, [(group_id, request_for(group_id)) for group_id in getattr(request, names)], merge)
 
 
 def _authorize(groups: Iterable[Any]) -> None:
@@ -232,7 +232,7 @@ def _authorize(groups: Iterable[Any]) -> None:
             group.authorized_operations = _OPERATIONS
 
 
-@handles(ApiKey.DELETE_GROUPS, refuse=failure)
+@handles(ApiKey.DELETE_GROUPS, error_response=failure)
 def delete_groups(call: Call, request: DeleteGroupsRequest) -> Reply:
     """Delete groups without members, with their offsets."""
 
@@ -243,7 +243,7 @@ def delete_groups(call: Call, request: DeleteGroupsRequest) -> Reply:
     return _ask_each(call, parts, merge)
 
 
-@handles(ApiKey.LIST_GROUPS, refuse=failure)
+@handles(ApiKey.LIST_GROUPS, error_response=failure)
 def list_groups(call: Call, request: ListGroupsRequest) -> Reply:
     """The groups of every coordinator on this node."""
 

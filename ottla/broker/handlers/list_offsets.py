@@ -27,8 +27,8 @@ from ottla.wire.api.list_offsets import (
 
 _CONSUMER = -1
 #: Step sizes of a long request.
-_PARTITIONS_A_STEP = 200
-_NAMED_A_STEP = 2000
+_PARTITIONS_PER_STEP = 200
+_NAMED_PER_STEP = 2000
 _EPOCH_FROM = 4
 _LATEST = -1
 _EARLIEST = -2
@@ -37,21 +37,22 @@ _EARLIEST_LOCAL = -4
 _LAST_TIERED = -5
 _EARLIEST_PENDING_UPLOAD = -6
 #: Special timestamp -> the version that introduced it; an older request with it gets UNSUPPORTED_VERSION.
-_SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LAST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
+_VERSION_SINCE = {_MAX_TIMESTAMP: 7, _EARLIEST_LOCAL: 8, _LAST_TIERED: 9, _EARLIEST_PENDING_UPLOAD: 11}
 
 
-def _refuse(request: ListOffsetsRequest, version: int, error: KafkaError) -> ListOffsetsResponse:
+def _error_response(request: ListOffsetsRequest, version: int, error: KafkaError) -> ListOffsetsResponse:
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(
-                name=topic.name, partitions=[_failed(each.partition_index, error.code) for each in topic.partitions]
+                name=topic.name,
+                partitions=[_failed(partition.partition_index, error.code) for partition in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-@handles(ApiKey.LIST_OFFSETS, refuse=_refuse)
+@handles(ApiKey.LIST_OFFSETS, error_response=_error_response)
 def list_offsets(call: Call, request: ListOffsetsRequest) -> Reply:
     """An answer for each partition, however often it is named; a partition fails on its own."""
     return in_turns(call.connection, _answer(call, request))
@@ -66,24 +67,24 @@ def _answer(call: Call, request: ListOffsetsRequest) -> Work:
             if each.partition_index in partitions:
                 twice.add((topic.name, each.partition_index))
             partitions[each.partition_index] = each
-            if not number % _NAMED_A_STEP:
+            if not number % _NAMED_PER_STEP:
                 yield None
     # Only consumers must not see uncommitted records.
     isolation_level = request.isolation_level if request.replica_id == _CONSUMER else LOG_END
     response = ListOffsetsResponse()
-    looked_at = 0
+    number_done = 0
     for name, partitions in topics.items():
         answers: list[ListOffsetsPartitionResponse] = []
-        for each in partitions.values():
-            looked_at += 1
-            if not looked_at % _PARTITIONS_A_STEP:
+        for partition in partitions.values():
+            number_done += 1
+            if not number_done % _PARTITIONS_PER_STEP:
                 yield None
             try:
-                if (name, each.partition_index) in twice:
+                if (name, partition.partition_index) in twice:
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
-                answers.append((yield from _find(call, name, each, isolation_level)))
+                answers.append((yield from _find(call, name, partition, isolation_level)))
             except KafkaError as error:
-                answers.append(_failed(each.partition_index, error.code))
+                answers.append(_failed(partition.partition_index, error.code))
         response.topics.append(ListOffsetsTopicResponse(name=name, partitions=answers))
     return response
 
@@ -92,7 +93,7 @@ def _find(
     call: Call, topic: str, asked: ListOffsetsPartition, isolation_level: int
 ) -> Generator[Wait | None, None, ListOffsetsPartitionResponse]:
     timestamp = asked.timestamp
-    if timestamp < _EARLIEST_PENDING_UPLOAD or call.version < _SINCE.get(timestamp, 0):
+    if timestamp < _EARLIEST_PENDING_UPLOAD or call.version < _VERSION_SINCE.get(timestamp, 0):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
     partition = call.node.leader_of(topic, asked.partition_index)
     partition.check_epoch(asked.current_leader_epoch)
@@ -109,9 +110,9 @@ def _find(
         bound = partition.read_bound(isolation_level)
         with call.node.log_dirs.guarding(log):
             look = max_timestamp(log) if timestamp == _MAX_TIMESTAMP else offset_for_timestamp(log, timestamp, bound)
-            found = yield from call.node.look_ups.steps(look)
-        if found is not None and found[1] < bound:
-            answer.timestamp, answer.offset, epoch = found
+            position = yield from call.node.look_ups.steps(look)
+        if position is not None and position[1] < bound:
+            answer.timestamp, answer.offset, epoch = position
     if call.version >= _EPOCH_FROM:
         answer.leader_epoch = epoch
     return answer

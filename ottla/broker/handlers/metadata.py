@@ -44,18 +44,18 @@ _LISTENER_ERROR_FROM = 6
 _ID_FROM = 10
 #: A response about more topics than this is built while it is being encoded.
 _DEFERRED_FROM = 500
-_TOPICS_A_STEP = 2000
+_TOPICS_PER_STEP = 2000
 
 
-def _refuse(request: MetadataRequest, version: int, error: KafkaError) -> MetadataResponse:
+def _error_response(request: MetadataRequest, version: int, error: KafkaError) -> MetadataResponse:
     topics = [
-        MetadataResponseTopic(error_code=error.code, name=each.name or "", topic_id=each.topic_id)
-        for each in request.topics or ()
+        MetadataResponseTopic(error_code=error.code, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics or ()
     ]
     return MetadataResponse(topics=topics)
 
 
-@handles(ApiKey.METADATA, refuse=_refuse)
+@handles(ApiKey.METADATA, error_response=_error_response)
 def metadata(call: Call, request: MetadataRequest) -> Reply:
     """The brokers and the requested topics."""
     if request.topics and _ID_FROM <= call.version < _BY_ID_FROM:
@@ -67,7 +67,7 @@ def metadata(call: Call, request: MetadataRequest) -> Reply:
     if not missing:
         return _answer(call, request, {})
     later = Later()
-    call.node.make_topics(missing, lambda failed: later.resolve(_answer(call, request, failed)))
+    call.node.create_topics(missing, lambda failed: later.resolve(_answer(call, request, failed)))
     return later
 
 
@@ -79,9 +79,9 @@ def _after_steps(call: Call, request: MetadataRequest) -> Generator[None, None, 
     for number, each in enumerate(request.topics, 1):
         by_id = by_id or (call.version >= _BY_ID_FROM and each.topic_id != NO_UUID)
         once[each.name if each.topic_id == NO_UUID else each.topic_id] = each
-        if not number % _TOPICS_A_STEP:
+        if not number % _TOPICS_PER_STEP:
             yield
-    # As in `_once`.
+    # As in `_distinct`.
     asked = [each for each in once.values() if each.topic_id != NO_UUID] if by_id else list(once.values())
     return _answer(call, request, {}, asked)
 
@@ -91,7 +91,7 @@ def _missing(call: Call, request: MetadataRequest) -> list[CreatableTopic]:
     node = call.node
     if not (request.topics and request.allow_auto_topic_creation and node.settings.auto_create_topics_enable):
         return []
-    names = [each.name for each in _once(request.topics, call.version) if each.name and each.topic_id == NO_UUID]
+    names = [each.name for each in _distinct(request.topics, call.version) if each.name and each.topic_id == NO_UUID]
     missing = [name for name in names if name not in node.image.topics and is_legal_name(name)]
     coordinators = {name: node.coordinators_of(name) for name in missing}
     return [new_topic(name) if kind is None else kind.new_topic() for name, kind in coordinators.items()]
@@ -114,14 +114,16 @@ def _answer(
     )
     everything = request.topics is None or (call.version == 0 and not request.topics)
     if everything:
-        response.topics = [_operations(request, _topic(call, view, each)) for each in node.image.topics.values()]
+        response.topics = [_operations(request, _topic(call, view, topic)) for topic in node.image.topics.values()]
     else:
         assert request.topics is not None
-        asked = _once(request.topics, call.version) if once is None else once
+        asked = _distinct(request.topics, call.version) if once is None else once
         if len(asked) > _DEFERRED_FROM:
-            response.topics = Deferred(len(asked), lambda: (_said(call, view, request, each, failed) for each in asked))
+            response.topics = Deferred(
+                len(asked), lambda: (_response_topic(call, view, request, each, failed) for each in asked)
+            )
         else:
-            response.topics = [_said(call, view, request, each, failed) for each in asked]
+            response.topics = [_response_topic(call, view, request, each, failed) for each in asked]
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
@@ -132,14 +134,14 @@ def brokers_of(call: Call) -> BrokerView:
     return call.node.brokers_at(call.connection.listener_name)
 
 
-def _said(
+def _response_topic(
     call: Call,
     view: BrokerView,
     request: MetadataRequest,
     asked: MetadataRequestTopic,
     failed: Mapping[str, KafkaError],
 ) -> MetadataResponseTopic:
-    return _operations(request, _asked(call, view, asked, failed))
+    return _operations(request, _requested_topic(call, view, asked, failed))
 
 
 def _operations(request: MetadataRequest, topic: MetadataResponseTopic) -> MetadataResponseTopic:
@@ -149,20 +151,20 @@ def _operations(request: MetadataRequest, topic: MetadataResponseTopic) -> Metad
     return topic
 
 
-def _once(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
+def _distinct(topics: list[MetadataRequestTopic], version: int) -> list[MetadataRequestTopic]:
     """The topics without duplicates. If one is requested by id, entries that have only a name are ignored."""
-    if version >= _BY_ID_FROM and any(each.topic_id != NO_UUID for each in topics):
-        return list({each.topic_id: each for each in topics if each.topic_id != NO_UUID}.values())
-    return list({each.name: each for each in topics}.values())
+    if version >= _BY_ID_FROM and any(topic.topic_id != NO_UUID for topic in topics):
+        return list({topic.topic_id: topic for topic in topics if topic.topic_id != NO_UUID}.values())
+    return list({topic.name: topic for topic in topics}.values())
 
 
 def _check_names(topics: list[MetadataRequestTopic]) -> None:
     """Reject topic ids: these versions have a field for them but do not support it."""
-    if any(each.name is None or each.topic_id != NO_UUID for each in topics):
+    if any(topic.name is None or topic.topic_id != NO_UUID for topic in topics):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Topic ids are taken from version 12 on")
 
 
-def _asked(
+def _requested_topic(
     call: Call, view: BrokerView, asked: MetadataRequestTopic, failed: Mapping[str, KafkaError]
 ) -> MetadataResponseTopic:
     node = call.node
@@ -202,7 +204,10 @@ def _partition(
     replicas, isr = list(partition.replicas), list(partition.isr)
     if not version:
         # Clients of this version cannot handle replicas without an address in the response.
-        replicas, isr = [each for each in replicas if each in view.nodes], [each for each in isr if each in view.nodes]
+        replicas, isr = (
+            [replica for replica in replicas if replica in view.nodes],
+            [replica_id for replica_id in isr if replica_id in view.nodes],
+        )
         missing = len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)
         if missing and error_code is ErrorCode.NONE:
             error_code = ErrorCode.REPLICA_NOT_AVAILABLE
@@ -217,18 +222,18 @@ def _partition(
     )
 
 
-def _refuse_page(
+def _page_error_response(
     request: paged.DescribeTopicPartitionsRequest, version: int, error: KafkaError
 ) -> paged.DescribeTopicPartitionsResponse:
     return paged.DescribeTopicPartitionsResponse(
         topics=[
-            paged.DescribeTopicPartitionsResponseTopic(error_code=error.code, name=each.name, topic_id=NO_UUID)
-            for each in request.topics
+            paged.DescribeTopicPartitionsResponseTopic(error_code=error.code, name=topic.name, topic_id=NO_UUID)
+            for topic in request.topics
         ]
     )
 
 
-@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, refuse=_refuse_page)
+@handles(ApiKey.DESCRIBE_TOPIC_PARTITIONS, error_response=_page_error_response)
 def describe_topic_partitions(
     call: Call, request: paged.DescribeTopicPartitionsRequest
 ) -> paged.DescribeTopicPartitionsResponse:

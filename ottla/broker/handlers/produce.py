@@ -64,9 +64,9 @@ _CHECKED = TRANSACTIONAL | Codec.ZSTD
 _ALL = -1
 _ACKS = frozenset({0, 1, _ALL})
 #: About a millisecond of work, if each partition is refused.
-_PARTITIONS_A_STEP = 200
+_PARTITIONS_PER_STEP = 200
 #: Errors of transaction coordinators that older producers do not know to be retriable.
-_COMES_AGAIN = (
+_RETRIABLE = (
     ErrorCode.NOT_COORDINATOR,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -76,7 +76,7 @@ _COMES_AGAIN = (
 _INTERNAL_WRITER = "__admin_client"
 
 
-def _refuse(request: ProduceRequest, version: int, error: KafkaError) -> ProduceResponse:
+def _error_response(request: ProduceRequest, version: int, error: KafkaError) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -89,12 +89,12 @@ def _refuse(request: ProduceRequest, version: int, error: KafkaError) -> Produce
     )
 
 
-@handles(ApiKey.PRODUCE, refuse=_refuse)
+@handles(ApiKey.PRODUCE, error_response=_error_response)
 def produce(call: Call, request: ProduceRequest) -> Reply:
     """Append each partition's batches now; answer when they are as durable as requested."""
     partitions_most, attributes = _survey(request)
-    if call.is_long or partitions_most > _PARTITIONS_A_STEP:
-        return in_turns(call.connection, _wide(call, request, attributes))
+    if call.is_long or partitions_most > _PARTITIONS_PER_STEP:
+        return in_turns(call.connection, _produce_in_steps(call, request, attributes))
     if request.transactional_id is None:
         if attributes & TRANSACTIONAL:
             if request.acks == 0:
@@ -137,7 +137,7 @@ def _survey(request: ProduceRequest) -> tuple[int, int]:
     return most, attributes
 
 
-def _wide(call: Call, request: ProduceRequest, attributes: int) -> Generator[None, None, Reply]:
+def _produce_in_steps(call: Call, request: ProduceRequest, attributes: int) -> Generator[None, None, Reply]:
     """Handle very many partitions in steps; other connections go on, and this one waits for the end."""
     refused = None
     if request.transactional_id is None and attributes & TRANSACTIONAL:
@@ -152,13 +152,13 @@ def _wide(call: Call, request: ProduceRequest, attributes: int) -> Generator[Non
     if refused is None and request.transactional_id is not None and call.node.transactions.is_shared:
 
         def go_on(verified: held_produce.Verified) -> Reply:
-            return in_turns(call.connection, _write_wide(call, request, attributes, verified, None))
+            return in_turns(call.connection, _write_in_steps(call, request, attributes, verified, None))
 
         return held_produce.hold(call, request, _partition_of, go_on)
-    return (yield from _write_wide(call, request, attributes, None, refused))
+    return (yield from _write_in_steps(call, request, attributes, None, refused))
 
 
-def _write_wide(
+def _write_in_steps(
     call: Call,
     request: ProduceRequest,
     attributes: int,
@@ -176,7 +176,7 @@ def _write_wide(
             else:
                 answers.append(_failed(data.index, refused))
             number += 1
-            if not number % _PARTITIONS_A_STEP:
+            if not number % _PARTITIONS_PER_STEP:
                 yield
         if answers or refused is not None:
             answered = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
@@ -230,16 +230,16 @@ class _Answer:
     def _flushed(self) -> None:
         for partition in self._unflushed:
             if partition.log.closed:
-                _lose(self._call, self._response, partition)
+                _fail_partition(self._call, self._response, partition)
             else:
                 partition.synced()
-        self._one_less()
+        self._one_done()
 
     def _committed(self, part: PartitionProduceResponse, error: KafkaError | None) -> None:
         if error is not None:
             part.error_code, part.error_message = error.code, error.message or None
             part.base_offset = part.log_append_time_ms = part.log_start_offset = -1
-        self._one_less()
+        self._one_done()
 
     def _timed_out(self) -> None:
         self._timer = None
@@ -248,7 +248,7 @@ class _Answer:
                 waiter.cancel()
                 self._committed(part, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
 
-    def _one_less(self) -> None:
+    def _one_done(self) -> None:
         self._left -= 1
         if not self._left:
             if self._timer is not None:
@@ -256,14 +256,16 @@ class _Answer:
             self.later.resolve(hint_to_producer(self._call, self._response))
 
 
-def _lose(call: Call, response: ProduceResponse, partition: Partition) -> None:
+def _fail_partition(call: Call, response: ProduceResponse, partition: Partition) -> None:
     """Fail the partition's part of the response: its directory failed before the batch was flushed."""
     error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the log directory has failed")
     for topic in response.responses:
         if (topic.name or call.node.topic_name(topic.topic_id)) == partition.tp.topic:
             topic.partition_responses = [
-                _failed(each.index, error) if each.index == partition.tp.partition and not each.error_code else each
-                for each in topic.partition_responses
+                _failed(partition_response.index, error)
+                if partition_response.index == partition.tp.partition and not partition_response.error_code
+                else partition_response
+                for partition_response in topic.partition_responses
             ]
 
 
@@ -305,7 +307,7 @@ def _append(
             pending.append(_Pending(partition, None, -1))
         else:
             # The log has rolled: flush the old segment soon, as Apache Kafka does, but let no response wait for it.
-            node.flusher.flush([log], _nothing)
+            node.flusher.flush([log], _ignore)
     part = PartitionProduceResponse(
         index=data.index,
         base_offset=appended.base_offset,
@@ -355,23 +357,23 @@ def _check_attributes(
             if error.code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _ABORTABLE_SINCE:
                 why = "Partition was not added to the transaction"
                 raise KafkaError(ErrorCode.INVALID_TXN_STATE, why) from error
-            if error.code in _COMES_AGAIN:
+            if error.code in _RETRIABLE:
                 # Producers know this error to be retriable.
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, error.message) from error
             raise
 
 
-def _nothing() -> None:
+def _ignore() -> None:
     return None
 
 
 def _partition_of(call: Call, topic: TopicProduceData, index: int) -> Partition:
     name = topic.name
     if call.version >= _BY_ID_FROM:
-        found = call.node.topic_name(topic.topic_id)
-        if found is None:
+        topic_name = call.node.topic_name(topic.topic_id)
+        if topic_name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        name = found
+        name = topic_name
     if name in INTERNAL_TOPICS and call.client_id != _INTERNAL_WRITER:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"clients may not write into {name}")
     return call.node.leader_of(name, index)

@@ -22,11 +22,11 @@ _NO_EPOCH = -1
 _FENCED_SINCE = 4
 
 
-def _refuse(request: InitProducerIdRequest, version: int, error: KafkaError) -> InitProducerIdResponse:
+def _error_response(request: InitProducerIdRequest, version: int, error: KafkaError) -> InitProducerIdResponse:
     return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
 
 
-@handles(ApiKey.INIT_PRODUCER_ID, refuse=_refuse)
+@handles(ApiKey.INIT_PRODUCER_ID, error_response=_error_response)
 def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
     """A new id with epoch 0; with a transactional id, its coordinator's answer."""
     if request.transactional_id == "":
@@ -34,7 +34,7 @@ def init_producer_id(call: Call, request: InitProducerIdRequest) -> Reply:
     if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == _NO_EPOCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     later = Later()
-    call.node.producer_ids.when_there(lambda: _init(call, request, later))
+    call.node.producer_ids.when_available(lambda: _init(call, request, later))
     return later
 
 

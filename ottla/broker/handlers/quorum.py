@@ -72,20 +72,22 @@ def describe_here(call: Call, request: DescribeQuorumRequest) -> DescribeQuorumR
         topics=[
             ResponseTopicData(
                 topic_name=topic.topic_name,
-                partitions=[_partition(call, topic.topic_name, each.partition_index) for each in topic.partitions],
+                partitions=[_partition(call, topic.topic_name, node.partition_index) for node in topic.partitions],
             )
             for topic in request.topics
         ],
     )
-    asked = [(topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions]
+    asked = [(topic.topic_name, node.partition_index) for topic in request.topics for node in topic.partitions]
     leads = call.node.quorum.raft.quorum.leads
     if leads and call.version >= _DIRECTORIES_FROM and asked == [(METADATA_TOPIC, 0)]:
         response.nodes = [
             Node(
-                node_id=each.voter.node_id,
-                listeners=[Listener(name=one.name, host=one.host, port=one.port) for one in each.endpoints],
+                node_id=node.voter.node_id,
+                listeners=[
+                    Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port) for endpoint in node.endpoints
+                ],
             )
-            for each in call.node.quorum.voters
+            for node in call.node.quorum.voters
         ]
     return response
 
@@ -98,8 +100,8 @@ def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
     elif not machine.leads:
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
     if error is not ErrorCode.NONE:
-        said = standard(error) if call.version >= _DIRECTORIES_FROM else ""
-        return ResponsePartitionData(partition_index=index, error_code=error, error_message=said)
+        message = standard(error) if call.version >= _DIRECTORIES_FROM else ""
+        return ResponsePartitionData(partition_index=index, error_code=error, error_message=message)
     voters, observers = machine.describe(node.clock.monotonic_ms())
     now_ms = node.clock.now_ms()
 
@@ -117,6 +119,6 @@ def _partition(call: Call, topic: str, index: int) -> ResponsePartitionData:
         leader_id=node.node_id,
         leader_epoch=machine.epoch,
         high_watermark=machine.high_watermark,
-        current_voters=[state(each) for each in voters],
-        observers=[state(each) for each in observers],
+        current_voters=[state(voter) for voter in voters],
+        observers=[state(observer) for observer in observers],
     )

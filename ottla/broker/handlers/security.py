@@ -127,13 +127,13 @@ def _decide(call: Call, request: Any) -> Later:
 
 def _check(*elements: int) -> None:
     if _UNKNOWN in elements:
-        raise PeerError("an ACL with an unknown element")
+        raise PeerError("an ACL with an UNKNOWN element")
 
 
 # ---- delegation tokens
 
 
-def _may_not(call: Call) -> bool:
+def _is_refused_client(call: Call) -> bool:
     """Whether Kafka refuses the client: it did not sign in, or signed in by a token."""
     return call.principal == ANONYMOUS or call.connection.signed_in_by_token
 
@@ -150,9 +150,9 @@ def _refused(call: Call, request: Any, code: ErrorCode) -> Any:
     return response
 
 
-def _why_not(call: Call, request: Any, *, here: bool) -> ErrorCode:
+def _denial_code(call: Call, request: Any, *, here: bool) -> ErrorCode:
     """Why the principal may not create or change this token; NONE if the controller may be asked."""
-    if _may_not(call):
+    if _is_refused_client(call):
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     if isinstance(request, CreateDelegationTokenRequest):
         asked = delegation_token.create_response(request, call.principal, call.version)
@@ -162,13 +162,13 @@ def _why_not(call: Call, request: Any, *, here: bool) -> ErrorCode:
             may = authorizer.allows(call, AclOperation.CREATE_TOKENS, AclResource.USER, owner)
             if not may:
                 return ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
-        if not here and any(each.principal_type != "User" for each in request.renewers):
+        if not here and any(renewer.principal_type != "User" for renewer in request.renewers):
             return ErrorCode.INVALID_PRINCIPAL_TYPE
     return ErrorCode.NONE
 
 
 def _change_token(call: Call, request: Any, *, here: bool) -> Reply:
-    code = _why_not(call, request, here=here)
+    code = _denial_code(call, request, here=here)
     if code:
         return _refused(call, request, code)
     later = Later()
@@ -199,19 +199,19 @@ def change_token_here(call: Call, request: Any) -> Reply:
 @handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, on=BOTH)
 def describe_tokens(call: Call, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
     """The tokens that the client may see: those it owns, requested or may renew, and others by ACL."""
-    if _may_not(call):
+    if _is_refused_client(call):
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     keys = call.node.token_keys
     if keys is None:
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     owners = request.owners
     wanted = None if owners is None else {f"{each.principal_type}:{each.principal_name}" for each in owners}
-    found = [
-        _described(each, keys, call.version)
-        for each in call.node.image.tokens.values()
-        if (wanted is None or wanted & {each.owner, each.requester, *each.renewers}) and _may_see(call, each)
+    tokens = [
+        _described(token, keys, call.version)
+        for token in call.node.image.tokens.values()
+        if (wanted is None or wanted & {token.owner, token.requester, *token.renewers}) and _may_see(call, token)
     ]
-    return DescribeDelegationTokenResponse(tokens=found)
+    return DescribeDelegationTokenResponse(tokens=tokens)
 
 
 def _may_see(call: Call, token: DelegationTokenRecord) -> bool:
@@ -227,7 +227,7 @@ def _may_see(call: Call, token: DelegationTokenRecord) -> bool:
 
 def _described(token: DelegationTokenRecord, keys: TokenKeys, version: int) -> described.DescribedDelegationToken:
     kind, name = token.owner.split(":", 1)
-    found = described.DescribedDelegationToken(
+    token_data = described.DescribedDelegationToken(
         principal_type=kind,
         principal_name=name,
         issue_timestamp=token.issue_timestamp,
@@ -237,13 +237,13 @@ def _described(token: DelegationTokenRecord, keys: TokenKeys, version: int) -> d
         hmac=keys.hmac(token.token_id),
         renewers=[
             described.DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
-            for kind, name in (each.split(":", 1) for each in token.renewers)
+            for kind, name in (renewer.split(":", 1) for renewer in token.renewers)
         ],
     )
     if version >= delegation_token.REQUESTER_FROM:
         kind, name = token.requester.split(":", 1)
-        found.token_requester_principal_type, found.token_requester_principal_name = kind, name
-    return found
+        token_data.token_requester_principal_type, token_data.token_requester_principal_name = kind, name
+    return token_data
 
 
 # ---- SCRAM

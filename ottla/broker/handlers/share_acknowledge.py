@@ -100,17 +100,17 @@ def acknowledge(
 
     for key, batches in asked:
         try:
-            _one(call, owner, key, _parsed(batches, call.version, renews), partial(answered, key))
+            _acknowledge_partition(call, owner, key, _parsed(batches, call.version, renews), partial(answered, key))
         except KafkaError as error:
             answered(key, error)
     answered(None, None)
 
 
-def _one(
+def _acknowledge_partition(
     call: Call,
     owner: tuple[str, str],
     key: Key,
-    said: Sequence[Acknowledgement],
+    acknowledgements: Sequence[Acknowledgement],
     done: Callable[[Outcome], None],
 ) -> None:
     group_id, member_id = owner
@@ -124,10 +124,10 @@ def _one(
     if leader is None:
         # No fetch has created it here, or the partition has a new leader.
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if not said:
+    if not acknowledgements:
         done(None)
         return
-    leader.acknowledge(member_id, said, done)
+    leader.acknowledge(member_id, acknowledgements, done)
 
 
 def _parsed(batches: Iterable[Any], version: int, renews: bool) -> list[Acknowledgement]:

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 _STRICT_MODE = 1
 _RENEW_FROM = 2
 #: Requests that show that the member no longer waits for the fetch before them; NO_REQUEST: it disconnected.
-_ENDS_A_WAIT = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, NO_REQUEST})
+_ENDS_WAIT = frozenset({ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE, NO_REQUEST})
 #: How often a fetch may skip invisible records before it gives the loop to others.
 _PASSES_MAX = 64
 
@@ -62,7 +62,7 @@ def share_fetch(call: Call, request: ShareFetchRequest) -> Reply:
     renews = call.version >= _RENEW_FROM and request.is_renew_ack
     if renews:
         _check_renewal(request)
-    says = any(each.acknowledgement_batches for topic in request.topics for each in topic.partitions)
+    says = any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
     later = Later()
     try:
         session = _session(call, request, owner, says)
@@ -73,15 +73,15 @@ def share_fetch(call: Call, request: ShareFetchRequest) -> Reply:
         limit = error
         call.node.loop.call_later(request.max_wait_ms / 1000, lambda: later.resolve(limit))
         return later
-    whole = _Whole(call, request, session, later)
+    answer = _ShareFetchAnswer(call, request, session, later)
     if says:
-        acknowledge(call, owner, request.topics, whole.acknowledged, renews=renews)
+        acknowledge(call, owner, request.topics, answer.acknowledged, renews=renews)
     else:
-        whole.acknowledged({})
+        answer.acknowledged({})
     if renews or request.share_session_epoch == FINAL_EPOCH:
-        whole.fetched([])
+        answer.fetched([])
     else:
-        ParkedShareFetch(call, request, session, whole).begin(later)
+        ParkedShareFetch(call, request, session, answer).begin(later)
     return later
 
 
@@ -102,7 +102,9 @@ def _check_renewal(request: ShareFetchRequest) -> None:
 
 def _session(call: Call, request: ShareFetchRequest, owner: tuple[str, str], says: bool) -> ShareSession:
     sessions = call.node.shares.sessions
-    wanted = [(Uuid(topic.topic_id), each.partition_index) for topic in request.topics for each in topic.partitions]
+    wanted = [
+        (Uuid(topic.topic_id), partition.partition_index) for topic in request.topics for partition in topic.partitions
+    ]
     if request.share_session_epoch == FINAL_EPOCH:
         return sessions.find(owner)
     if request.share_session_epoch == INITIAL_EPOCH:
@@ -110,11 +112,13 @@ def _session(call: Call, request: ShareFetchRequest, owner: tuple[str, str], say
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         sessions_max = call.node.settings.group_share_max_share_sessions
         return sessions.begin(owner, wanted, call.connection, sessions_max)
-    forgotten = [(Uuid(topic.topic_id), each) for topic in request.forgotten_topics_data for each in topic.partitions]
+    forgotten = [
+        (Uuid(topic.topic_id), partition) for topic in request.forgotten_topics_data for partition in topic.partitions
+    ]
     return sessions.resume(owner, request.share_session_epoch, wanted, forgotten)
 
 
-class _Whole:
+class _ShareFetchAnswer:
     """The two halves of a request, which is answered when both are complete."""
 
     def __init__(self, call: Call, request: ShareFetchRequest, session: ShareSession, later: Later) -> None:
@@ -130,9 +134,9 @@ class _Whole:
         self._outcomes = outcomes
         self._answer()
 
-    def fetched(self, found: list[tuple[Key, PartitionData]]) -> None:
+    def fetched(self, results: list[tuple[Key, PartitionData]]) -> None:
         """Take the acquired records and the errors."""
-        self._found = found
+        self._found = results
         self._answer()
 
     def _answer(self) -> None:
@@ -166,27 +170,29 @@ class _Whole:
         node, call = self._call.node, self._call
         if not node.quotas.active:
             return 0
-        size = sum(len(each.records or b"") for each in parts)
+        size = sum(len(part.records or b"") for part in parts)
         return node.quotas.shared(call.user, call.client_id, size, node.clock.monotonic_ms())
 
 
 class ParkedShareFetch:
     """The fetch of one request: tried at once, and retried on appends and released records while it waits."""
 
-    def __init__(self, call: Call, request: ShareFetchRequest, session: ShareSession, whole: _Whole) -> None:
+    def __init__(
+        self, call: Call, request: ShareFetchRequest, session: ShareSession, answer: _ShareFetchAnswer
+    ) -> None:
         self.node: BrokerNode = call.node
         self._call = call
         self._request = request
         self._session = session
-        self._whole = whole
+        self._answer_parts = answer
         self._group_id, self._member_id = session.owner
         self._bytes_max = min(request.max_bytes, self.node.settings.fetch_max_bytes)
         self._strict = request.share_acquire_mode == _STRICT_MODE
         #: A session's first response names every readable partition; later ones only partitions with news.
         self._names_all = request.share_session_epoch == INITIAL_EPOCH
         self._timer: TimerHandle | None = None
-        self._over = False
-        self._trying = False
+        self._is_over = False
+        self._is_trying = False
         self._waiting = False
         #: The share partitions that it reads; one that failed to load stays here with its error.
         self._leaders: dict[Key, ShareLeader] = {}
@@ -195,11 +201,11 @@ class ParkedShareFetch:
         """Answer now if there are records, or if there is no time to wait."""
         wants = self._request.max_records > 0 and self._bytes_max > 0
         if not self._session.partitions or not (wants or self._names_all):
-            self._whole.fetched([])
+            self._answer_parts.fetched([])
             return
-        found = self._attempt(final=self._request.max_wait_ms <= 0 or not wants)
-        if found is not None:
-            self._whole.fetched(found)
+        results = self._attempt(final=self._request.max_wait_ms <= 0 or not wants)
+        if results is not None:
+            self._answer_parts.fetched(results)
             return
         later.superseded = self._supersede
         self._waiting = True
@@ -211,7 +217,7 @@ class ParkedShareFetch:
 
     def _attempt(self, *, final: bool) -> list[tuple[Key, PartitionData]] | None:
         """The acquired records and the errors; None if not all have failed and it is worth waiting for more."""
-        found: list[tuple[Key, PartitionData]] = []
+        results: list[tuple[Key, PartitionData]] = []
         ready: list[tuple[Key, ShareLeader]] = []
         for key in list(self._session.partitions):
             try:
@@ -219,7 +225,7 @@ class ParkedShareFetch:
                 has_room = leader.ready().has_room
             except KafkaError as error:
                 if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                    found.append((key, _failed(key[1], error)))
+                    results.append((key, _failed(key[1], error)))
                 continue
             if has_room:
                 ready.append((key, leader))
@@ -230,21 +236,26 @@ class ParkedShareFetch:
             if fetched is not None and fetched.records is not None:
                 reads.append((key, leader, fetched))
                 size += len(fetched.records)
-        all_failed = len(found) == len(self._session.partitions)
+        all_failed = len(results) == len(self._session.partitions)
         if not all_failed and not final and size < self._request.min_bytes:
             return None
         left = self._request.max_records
         for key, leader, fetched in reads:
             data = self._take(leader, fetched, len(ready), left) if left > 0 else None
             if data is not None:
-                left -= sum(each.last_offset - each.first_offset + 1 for each in data.acquired_records)
+                left -= sum(
+                    acquired_record.last_offset - acquired_record.first_offset + 1
+                    for acquired_record in data.acquired_records
+                )
                 self._session.move_to_end(key)
-                found.append((key, data))
+                results.append((key, data))
         if self._names_all:
-            told = {key for key, _ in found}
-            found += [(key, PartitionData(partition_index=key[1], records=b"")) for key, _ in ready if key not in told]
+            reported = {key for key, _ in results}
+            results += [
+                (key, PartitionData(partition_index=key[1], records=b"")) for key, _ in ready if key not in reported
+            ]
         at_once = bool(ready) and self._request.min_bytes <= 0
-        return found if found or final or at_once else None
+        return results if results or final or at_once else None
 
     def _leader(self, key: Key) -> ShareLeader:
         topic_id, index = key
@@ -315,39 +326,39 @@ class ParkedShareFetch:
         leader.waiting[self._try] = None
 
     def _try(self) -> None:
-        self._go_on(final=False)
+        self._retry(final=False)
 
     def _supersede(self, key: int) -> None:
-        if key in _ENDS_A_WAIT:
+        if key in _ENDS_WAIT:
             self._finish()
 
     def _finish(self) -> None:
-        self._go_on(final=True)
+        self._retry(final=True)
 
-    def _go_on(self, *, final: bool) -> None:
-        if self._over or self._trying:
+    def _retry(self, *, final: bool) -> None:
+        if self._is_over or self._is_trying:
             # The attempt may wake all waiters, including this one.
             return
         if not self.node.shares.sessions.holds(self._session):
             # The connection is closed, or the member has a new session: acquired records would have no owner.
-            self._leave([])
+            self._resolve([])
             return
-        self._trying = True
-        found = self._attempt(final=final)
-        self._trying = False
-        if found is not None:
-            self._leave(found)
+        self._is_trying = True
+        results = self._attempt(final=final)
+        self._is_trying = False
+        if results is not None:
+            self._resolve(results)
 
-    def _leave(self, found: list[tuple[Key, PartitionData]]) -> None:
+    def _resolve(self, results: list[tuple[Key, PartitionData]]) -> None:
         assert self._timer is not None
-        self._over = True
+        self._is_over = True
         self._timer.cancel()
         # A timer that has run would keep this object alive through its callback.
         self._timer = None
         for leader in self._leaders.values():
             leader.partition.waiting.pop(self._try, None)
             leader.waiting.pop(self._try, None)
-        self._whole.fetched(found)
+        self._answer_parts.fetched(results)
 
 
 def _failed(index: int, error: KafkaError) -> PartitionData:

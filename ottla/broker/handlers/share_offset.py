@@ -97,11 +97,11 @@ class _Described:
             topics = node.image.topics
             return [
                 (
-                    each.topic_name,
-                    topics[each.topic_name].topic_id if each.topic_name in topics else NO_UUID,
-                    each.partitions,
+                    topic.topic_name,
+                    topics[topic.topic_name].topic_id if topic.topic_name in topics else NO_UUID,
+                    topic.partitions,
                 )
-                for each in self._asked.topics
+                for topic in self._asked.topics
             ]
         group = node.groups.driver_of(self._asked.group_id).machine.shard.groups.get(self._asked.group_id)
         if not isinstance(group, ShareGroup):
@@ -122,7 +122,7 @@ class _Described:
         if result.start_offset == UNSET_OFFSET or result.delivery_complete_count == UNSET_COUNT:
             return done()
 
-        def found(high_watermark: int | KafkaError) -> None:
+        def on_high_watermark(high_watermark: int | KafkaError) -> None:
             if isinstance(high_watermark, KafkaError):
                 answer.error_code, answer.error_message = high_watermark.code, high_watermark.message or None
                 answer.start_offset, answer.lag = UNSET_OFFSET, _UNKNOWN_LAG
@@ -131,4 +131,4 @@ class _Described:
             done()
 
         name = self._call.node.topic_name(key.topic_id) or ""
-        return self._call.node.persister.high_watermark(TopicPartition(name, key.partition), found)
+        return self._call.node.persister.high_watermark(TopicPartition(name, key.partition), on_high_watermark)

@@ -17,15 +17,15 @@ from ottla.share import answer
 from ottla.wire.api import ApiKey
 
 
-def _refuse(request: Any, version: int, error: KafkaError) -> Any:
+def _error_response(request: Any, version: int, error: KafkaError) -> Any:
     return answer.merged(request, [answer.failure(request, key, error) for key, _ in answer.split(request)])
 
 
-@handles(ApiKey.INITIALIZE_SHARE_GROUP_STATE, refuse=_refuse)
-@handles(ApiKey.READ_SHARE_GROUP_STATE, refuse=_refuse)
-@handles(ApiKey.WRITE_SHARE_GROUP_STATE, refuse=_refuse)
-@handles(ApiKey.DELETE_SHARE_GROUP_STATE, refuse=_refuse)
-@handles(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, refuse=_refuse)
+@handles(ApiKey.INITIALIZE_SHARE_GROUP_STATE, error_response=_error_response)
+@handles(ApiKey.READ_SHARE_GROUP_STATE, error_response=_error_response)
+@handles(ApiKey.WRITE_SHARE_GROUP_STATE, error_response=_error_response)
+@handles(ApiKey.DELETE_SHARE_GROUP_STATE, error_response=_error_response)
+@handles(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, error_response=_error_response)
 def share_state(call: Call, request: Any) -> Reply:
     """Pass each part to its coordinator; after the last answer, respond in the order of the request."""
     parts = answer.split(request)

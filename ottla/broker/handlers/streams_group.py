@@ -18,7 +18,7 @@ from ottla.wire.api import ApiKey
 from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest, Topology
 
 
-@handles(ApiKey.STREAMS_GROUP_HEARTBEAT, refuse=failure)
+@handles(ApiKey.STREAMS_GROUP_HEARTBEAT, error_response=failure)
 def streams_group_heartbeat(call: Call, request: StreamsGroupHeartbeatRequest) -> Later:
     """Pass the heartbeat to its group's coordinator, then create missing internal topics."""
     check_enabled(call.node, STREAMS)
@@ -47,12 +47,12 @@ def streams_group_heartbeat(call: Call, request: StreamsGroupHeartbeatRequest) -
 def _check_names(topology: Topology) -> None:
     names = dict.fromkeys(
         name
-        for each in topology.subtopologies
+        for subtopology in topology.subtopologies
         for name in (
-            *each.source_topics,
-            *each.repartition_sink_topics,
-            *(topic.name for topic in each.repartition_source_topics),
-            *(topic.name for topic in each.state_changelog_topics),
+            *subtopology.source_topics,
+            *subtopology.repartition_sink_topics,
+            *(topic.name for topic in subtopology.repartition_source_topics),
+            *(topic.name for topic in subtopology.state_changelog_topics),
         )
     )
     prohibited = [name for name in names if name in INTERNAL_TOPICS]

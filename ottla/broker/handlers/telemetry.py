@@ -14,12 +14,14 @@ from ottla.wire.api.get_telemetry_subscriptions import (
 from ottla.wire.api.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 
-def _refuse(request: GetTelemetrySubscriptionsRequest, _: int, error: KafkaError) -> GetTelemetrySubscriptionsResponse:
+def _error_response(
+    request: GetTelemetrySubscriptionsRequest, _: int, error: KafkaError
+) -> GetTelemetrySubscriptionsResponse:
     # Like Kafka, do not repeat the client's instance id.
     return GetTelemetrySubscriptionsResponse(error_code=error.code)
 
 
-@handles(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, refuse=_refuse)
+@handles(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, error_response=_error_response)
 def get_subscriptions(call: Call, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
     """The metrics that this client should push, and the interval."""
     node = call.node

@@ -45,11 +45,11 @@ _FIRST_PROTOCOL, _SECOND_PROTOCOL = 1, 2
 _OFFSETS_ABORTABLE_SINCE = 4
 _OFFSETS_BY_ID_FROM = 6
 #: How long a marker may wait for its commit: less than a coordinator waits for the response.
-_MARKER_SECONDS = 5.0
+_COMMIT_TIMEOUT_SECONDS = 5.0
 
 
 #: Error of a question to a transaction coordinator -> the error for a group member, as in Apache Kafka.
-_OF_GROUPS = {
+_GROUP_ERRORS = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
@@ -69,7 +69,7 @@ def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> Reply:
     later, left = Later(), 1 + len(request.transactions)
     results: dict[int, list[add.AddPartitionsToTxnTopicResult]] = {}
 
-    def told(index: int, result: list[add.AddPartitionsToTxnTopicResult] | None) -> None:
+    def on_result(index: int, result: list[add.AddPartitionsToTxnTopicResult] | None) -> None:
         nonlocal left
         if result is not None:
             results[index] = result
@@ -83,8 +83,8 @@ def add_partitions(call: Call, request: add.AddPartitionsToTxnRequest) -> Reply:
             later.resolve(response)
 
     for number, each in enumerate(request.transactions):
-        _add_or_verify(call, each, partial(told, number))
-    told(-1, None)
+        _add_or_verify(call, each, partial(on_result, number))
+    on_result(-1, None)
     return later.value or later
 
 
@@ -115,12 +115,12 @@ def _join_one(call: Call, request: add.AddPartitionsToTxnRequest) -> Reply:
 def _add_or_verify(
     call: Call,
     asked: add.AddPartitionsToTxnTransaction,
-    told: Callable[[list[add.AddPartitionsToTxnTopicResult]], None],
+    on_result: Callable[[list[add.AddPartitionsToTxnTopicResult]], None],
 ) -> None:
-    topics = _once(asked.topics)
+    topics = _distinct(asked.topics)
     missing = _missing(call, topics)
     if missing is not None:
-        return told(missing)
+        return on_result(missing)
     name, producer_id, epoch, wanted = (
         asked.transactional_id,
         asked.producer_id,
@@ -130,7 +130,7 @@ def _add_or_verify(
     if not asked.verify_only:
 
         def joined(code: ErrorCode) -> None:
-            told(_results(topics, lambda _: code))
+            on_result(_results(topics, lambda _: code))
 
         # Brokers add partitions only for producers with transaction version 2.
         return _join(call, name, producer_id, epoch, wanted, joined, client_version=_SECOND_PROTOCOL)
@@ -138,8 +138,10 @@ def _add_or_verify(
         driver = call.node.transactions.driver_of(name)
     except KafkaError as error:
         code = error.code
-        return told(_results(topics, lambda _: code))
-    return driver.verify(name, producer_id, epoch, wanted, lambda codes: told(_results(topics, lambda tp: codes[tp])))
+        return on_result(_results(topics, lambda _: code))
+    return driver.verify(
+        name, producer_id, epoch, wanted, lambda codes: on_result(_results(topics, lambda tp: codes[tp]))
+    )
 
 
 def _partitions(topics: list[add.AddPartitionsToTxnTopic]) -> list[TopicPartition]:
@@ -152,7 +154,7 @@ def _missing(call: Call, topics: list[add.AddPartitionsToTxnTopic]) -> list[add.
     if not missing:
         return None
     unknown, rest = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-    return _results(_once(topics), lambda tp: unknown if tp in missing else rest)
+    return _results(_distinct(topics), lambda tp: unknown if tp in missing else rest)
 
 
 def _join(
@@ -172,7 +174,7 @@ def _join(
     return driver.join(transactional_id, producer_id, epoch, wanted, client_version=client_version, done=done)
 
 
-def _once(topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopic]:
+def _distinct(topics: list[add.AddPartitionsToTxnTopic]) -> list[add.AddPartitionsToTxnTopic]:
     """The topics without duplicate partitions and without empty topics."""
     named: dict[str, dict[int, None]] = {}
     for topic in topics:
@@ -221,17 +223,17 @@ def add_offsets(call: Call, request: AddOffsetsToTxnRequest) -> Reply:
     return later.value or later
 
 
-@handles(ApiKey.TXN_OFFSET_COMMIT, refuse=failure)
+@handles(ApiKey.TXN_OFFSET_COMMIT, error_response=failure)
 def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
     """Commit offsets that take effect when the transaction commits."""
     node = call.node
     # An existing topic without partitions in the request is left out of the response.
     request.topics = [topic for topic in request.topics if topic.partitions or not _is_known(call, topic)]
-    if not any(_is_there(call, topic, each) for topic in request.topics for each in topic.partitions):
+    if not any(_exists(call, topic, partition) for topic in request.topics for partition in topic.partitions):
         # Nothing can be committed: ask no coordinator, as in Apache Kafka.
-        return _refuse_offsets(call, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _offsets_error_response(call, request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if not request.group_id:
-        return _refuse_offsets(call, request, ErrorCode.INVALID_GROUP_ID)
+        return _offsets_error_response(call, request, ErrorCode.INVALID_GROUP_ID)
     group = node.groups.driver_of(request.group_id)
     producer = request.producer_id, request.producer_epoch
     implicit = call.version >= _IMPLICIT_FROM
@@ -243,7 +245,7 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
             return later
         token = node.transactions.prepare(group.partition, *producer, sequence=0, implicit=implicit)
     except KafkaError as error:
-        return _refuse_guarded(call, request, error.code)
+        return _guarded_error_response(call, request, error.code)
 
     def verified(codes: Codes) -> None:
         answer = None if token is None else (token, codes[group.partition.tp])
@@ -254,7 +256,7 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
             node.transactions.pass_verified(group.partition, *producer, answer, implicit=implicit)
             _commit_offsets(call, request, group, later)
         except KafkaError as error:
-            later.resolve(_refuse_guarded(call, request, _OF_GROUPS.get(error.code, error.code)))
+            later.resolve(_guarded_error_response(call, request, _GROUP_ERRORS.get(error.code, error.code)))
 
     if token is None:
         verified({})
@@ -266,10 +268,10 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
     return later
 
 
-def _refuse_guarded(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+def _guarded_error_response(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
     if code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _OFFSETS_ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
-    return _refuse_offsets(call, request, code)
+    return _offsets_error_response(call, request, code)
 
 
 def _commit_offsets(call: Call, request: TxnOffsetCommitRequest, group: GroupDriver, later: Later) -> None:
@@ -278,11 +280,11 @@ def _commit_offsets(call: Call, request: TxnOffsetCommitRequest, group: GroupDri
     def answered(response: TxnOffsetCommitResponse | KafkaError) -> None:
         if isinstance(response, KafkaError):
             # The coordinator has ended, or its record was not committed in time.
-            return later.resolve(_refuse_offsets(call, request, response.code))
+            return later.resolve(_offsets_error_response(call, request, response.code))
         # A nonexistent partition gets its own error, whatever the coordinator's answer is.
         for topic, answer in zip(request.topics, response.topics, strict=True):
             for each, result in zip(topic.partitions, answer.partitions, strict=True):
-                if not _is_there(call, topic, each):
+                if not _exists(call, topic, each):
                     result.error_code = _unknown(call, topic)
         return later.resolve(response)
 
@@ -306,21 +308,22 @@ def _is_known(call: Call, topic: TxnOffsetCommitRequestTopic) -> bool:
     return name in call.node.image.topics
 
 
-def _is_there(call: Call, topic: TxnOffsetCommitRequestTopic, partition: TxnOffsetCommitRequestPartition) -> bool:
+def _exists(call: Call, topic: TxnOffsetCommitRequestTopic, partition: TxnOffsetCommitRequestPartition) -> bool:
     name = call.node.topic_name(topic.topic_id) if call.version >= _OFFSETS_BY_ID_FROM else topic.name
     return name is not None and call.node.image.has(TopicPartition(name, partition.partition_index))
 
 
-def _refuse_offsets(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+def _offsets_error_response(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
     """The response when no coordinator was asked."""
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         unknown = _unknown(call, topic)
         partitions = [
             TxnOffsetCommitResponsePartition(
-                partition_index=each.partition_index, error_code=code if _is_there(call, topic, each) else unknown
+                partition_index=partition.partition_index,
+                error_code=code if _exists(call, topic, partition) else unknown,
             )
-            for each in topic.partitions
+            for partition in topic.partitions
         ]
         response.topics.append(
             TxnOffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
@@ -374,7 +377,7 @@ def write_txn_markers(call: Call, request: markers.WriteTxnMarkersRequest) -> Re
                 waiters.append((waiter, done))
     if waiters:
         # The coordinator has further markers for this broker, which wait for this response.
-        timer = call.node.loop.call_later(_MARKER_SECONDS, timed_out)
+        timer = call.node.loop.call_later(_COMMIT_TIMEOUT_SECONDS, timed_out)
     one_less()
     return later.value or later
 

@@ -18,7 +18,7 @@ from ottla.wire.api import describe_producers as producers
 from ottla.wire.api import describe_transactions as describe
 from ottla.wire.api import list_transactions as listing
 
-_LISTED_A_STEP = 100
+_LISTED_PER_STEP = 100
 
 
 @handles(ApiKey.DESCRIBE_TRANSACTIONS)
@@ -65,7 +65,11 @@ def _list(
     response = listing.ListTransactionsResponse(
         unknown_state_filters=[each for each in dict.fromkeys(request.state_filters) if each not in titles]
     )
-    known = [each for driver in call.node.transactions.drivers() for each in driver.machine.transactions.values()]
+    known = [
+        transaction
+        for driver in call.node.transactions.drivers()
+        for transaction in driver.machine.transactions.values()
+    ]
     pattern = None
     if request.transactional_id_pattern:
         try:
@@ -84,7 +88,7 @@ def _list(
                     transaction_state=TITLES[each.state],
                 )
             )
-        if not number % _LISTED_A_STEP:
+        if not number % _LISTED_PER_STEP:
             yield
     return response
 

@@ -90,7 +90,11 @@ class Admission:
         if rate is None:
             if len(self._ip_rates) >= _ADDRESSES_SWEPT:
                 now_ms = self.now_ms()
-                self._ip_rates = {each: one for each, one in self._ip_rates.items() if not one.is_idle(now_ms)}
+                self._ip_rates = {
+                    known_address: known_rate
+                    for known_address, known_rate in self._ip_rates.items()
+                    if not known_rate.is_idle(now_ms)
+                }
             rate = self._ip_rates[address] = self.new_rate()
         wait_ms = self.throttle_ms(rate, bound)
         if wait_ms:
@@ -123,7 +127,7 @@ class Admission:
         """Close the clients' connections that have been idle longest, as long as there are too many."""
         while self.total > self.settings().max_connections:
             listeners = [gate.listener for gate in self.gates.values() if gate.listener and not gate.is_protected]
-            open_ones = [each for listener in listeners for each in listener.connections]
+            open_ones = [connection for listener in listeners for connection in listener.connections]
             if not open_ones:
                 return
             min(open_ones, key=lambda each: each.heard_at).close("there are more connections than max.connections")

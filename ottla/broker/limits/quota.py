@@ -52,13 +52,17 @@ class _Meters(Generic[M]):
         self._swept_at = _CLIENTS_SWEPT
 
     def meter(self, key: Key, bound: float, now_ms: int) -> M:
-        found = self.meters.get(key)
-        if found is None:
+        meter = self.meters.get(key)
+        if meter is None:
             if len(self.meters) >= self._swept_at:
-                self.meters = {each: one for each, one in self.meters.items() if not self._is_idle(one, bound, now_ms)}
+                self.meters = {
+                    known_key: known_meter
+                    for known_key, known_meter in self.meters.items()
+                    if not self._is_idle(known_meter, bound, now_ms)
+                }
                 self._swept_at = max(_CLIENTS_SWEPT, 2 * len(self.meters))
-            found = self.meters[key] = self._make()
-        return found
+            meter = self.meters[key] = self._make()
+        return meter
 
 
 class Quotas:
@@ -111,28 +115,28 @@ class Quotas:
 
     def fetch_bytes_max(self, user: str, client_id: str) -> int | None:
         """The most bytes that one fetch may read within the quota; None if there is no quota."""
-        found = self._bound(self._fetch.key, user, client_id)
-        return None if found is None else int(found[1] * (self._windows - 1) * self._window_ms / 1000)
+        quota = self._bound(self._fetch.key, user, client_id)
+        return None if quota is None else int(quota[1] * (self._windows - 1) * self._window_ms / 1000)
 
     def used(self, user: str, client_id: str, seconds: float, now_ms: int) -> int:
         """Count time on the loop; return the throttle time, at most one window."""
         return min(self._window_ms, self._record(self._time, user, client_id, seconds * 100, now_ms))
 
     def _record(self, meters: _Meters[Rate], user: str, client_id: str, value: float, now_ms: int) -> int:
-        found = self._bound(meters.key, user, client_id)
-        if found is None:
+        quota = self._bound(meters.key, user, client_id)
+        if quota is None:
             return 0
-        key, bound = found
+        key, bound = quota
         rate = meters.meter(key, bound, now_ms)
         rate.record(value, now_ms)
         return rate.throttle_ms(bound, now_ms)
 
     def mutations(self, user: str, client_id: str, now_ms: int, *, strict: bool) -> Mutations | None:
         """The bucket for one request's controller mutations; None if there is no quota."""
-        found = self._bound(self._mutations.key, user, client_id)
-        if found is None:
+        quota = self._bound(self._mutations.key, user, client_id)
+        if quota is None:
             return None
-        return Mutations(self._mutations.meter(*found, now_ms), found[1], now_ms, strict)
+        return Mutations(self._mutations.meter(*quota, now_ms), quota[1], now_ms, strict)
 
     # ---- finding the quota
 

@@ -41,7 +41,7 @@ _ALL_METRICS = "*"
 _PLAIN_TO_PUSHED = 4
 #: Kafka's order: zstd, lz4, gzip, snappy.
 ACCEPTED_COMPRESSION_TYPES = (4, 3, 1, 2)
-_ASKS_AGAIN = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+_RESUBSCRIBE_ERRORS = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 _RESERVED_ID_LAST = 1
 
 
@@ -115,14 +115,14 @@ class Instance:
             "client_source_address": self.client.address[0],
             "client_source_port": str(self.client.address[1]),
         }
-        mine = [
-            each
-            for each in subscriptions
-            if all(_matches(pattern, attributes[name]) for name, pattern in each.match.items())
+        matching = [
+            subscription
+            for subscription in subscriptions
+            if all(_matches(pattern, attributes[name]) for name, pattern in subscription.match.items())
         ]
-        metrics = sorted({name for each in mine for name in each.metrics})
+        metrics = sorted({name for each in matching for name in each.metrics})
         self.metrics = (_ALL_METRICS,) if _ALL_METRICS in metrics else tuple(metrics)
-        self.interval_ms = min([_INTERVAL_MS, *(each.interval_ms for each in mine)])
+        self.interval_ms = min([_INTERVAL_MS, *(each.interval_ms for each in matching)])
         text = f"{','.join(self.metrics)} {self.interval_ms}".encode()
         number = crc32c(text) ^ int.from_bytes(self.instance_id[-4:], "big")
         self.subscription_id = number - (1 << 32) if number >> 31 else number
@@ -170,7 +170,7 @@ class Telemetry:
         last_ms = max(instance.asked_ms, instance.pushed_ms)
         if now_ms - last_ms >= instance.interval_ms:
             instance.asked_ms = now_ms
-        elif instance.error not in _ASKS_AGAIN:
+        elif instance.error not in _RESUBSCRIBE_ERRORS:
             raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
         instance.error = ErrorCode.NONE
         return instance

@@ -33,7 +33,10 @@ def peer_of(image: Image, broker_id: int, listener_name: str) -> Peer | None:
     """The broker at the inter-broker listener; None if the metadata has no such address."""
     broker = image.brokers.get(broker_id)
     endpoints = () if broker is None else broker.endpoints
-    return next((Peer(broker_id, each.host, each.port) for each in endpoints if each.name == listener_name), None)
+    return next(
+        (Peer(broker_id, endpoint.host, endpoint.port) for endpoint in endpoints if endpoint.name == listener_name),
+        None,
+    )
 
 
 class BrokerView:
@@ -46,13 +49,13 @@ class BrokerView:
         self.listener_name = listener_name
         #: Broker id -> address, for registered brokers with this listener.
         self.nodes = {
-            broker_id: BrokerNodeAddress(broker_id, each.host, each.port, broker.rack, broker.fenced)
+            broker_id: BrokerNodeAddress(broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
             for broker_id, broker in sorted(brokers.items())
-            for each in broker.endpoints
-            if each.name == listener_name
+            for endpoint in broker.endpoints
+            if endpoint.name == listener_name
         }
         #: True if every broker has this listener and none is fenced.
-        self.all_well = len(self.nodes) == len(brokers) and not any(each.fenced for each in self.nodes.values())
+        self.all_well = len(self.nodes) == len(brokers) and not any(node.fenced for node in self.nodes.values())
 
     def is_of(self, image: Image, listener_name: str) -> bool:
         """Whether the view is still current, for this listener."""
@@ -61,12 +64,12 @@ class BrokerView:
     @property
     def alive(self) -> list[BrokerNodeAddress]:
         """The brokers that clients may use."""
-        return [each for each in self.nodes.values() if not each.fenced]
+        return [node for node in self.nodes.values() if not node.fenced]
 
     def alive_node(self, broker_id: int) -> BrokerNodeAddress | None:
         """The broker, unless it is fenced or does not have this listener."""
-        found = self.nodes.get(broker_id)
-        return None if found is None or found.fenced else found
+        broker = self.nodes.get(broker_id)
+        return None if broker is None or broker.fenced else broker
 
     def any_alive_id(self, rng: Rng) -> int:
         """The id of a random unfenced broker, whatever its listeners; -1 if there is none."""

@@ -55,29 +55,33 @@ def describe_group(server: ServerSettings, image: Image, name: str) -> list[Desc
 def describe_broker(server: ServerSettings, image: Image, name: str) -> list[Described]:
     """This broker's configs, or those set for all brokers."""
     if name:
-        declared = [_described(server, each, read_only=each.mode == READ_ONLY) for each in _shown(server)]
-        return declared + [_given(server, each, server.synonyms(each)) for each in server.undeclared()]
+        declared = [_described(server, own, read_only=own.mode == READ_ONLY) for own in _shown(server)]
+        return declared + [_given(server, own, server.synonyms(own)) for own in server.undeclared()]
     return [
         _given(
-            server, each, [one for one in server.synonyms(each) if one.source == SettingSource.DYNAMIC_DEFAULT_BROKER]
+            server,
+            own,
+            [synonym for synonym in server.synonyms(own) if synonym.source == SettingSource.DYNAMIC_DEFAULT_BROKER],
         )
-        for each in sorted(image.config(BROKER, ""))
+        for own in sorted(image.config(BROKER, ""))
     ]
 
 
 def describe_client_metrics(image: Image, name: str) -> list[Described]:
     """The configs of a client metrics subscription (KIP-714)."""
     own = image.config(CLIENT_METRICS, name)
-    found = []
-    for key, one in ClientMetricsSettings.declared().items():
-        value, source = one.default_text, SettingSource.DEFAULT
+    configs = []
+    for key, setting in ClientMetricsSettings.declared().items():
+        value, source = setting.default_text, SettingSource.DEFAULT
         synonyms: tuple[Synonym, ...] = ()
         if key in own:
             # Its only synonym is itself, with a source that no other resource type has.
             value, source = own[key], SettingSource.CLIENT_METRICS
             synonyms = (Synonym(key, value, source),)
-        found.append(Described(key, value, source, one.type, documentation=one.documentation, synonyms=synonyms))
-    return found
+        configs.append(
+            Described(key, value, source, setting.type, documentation=setting.documentation, synonyms=synonyms)
+        )
+    return configs
 
 
 def _given(server: ServerSettings, name: str, synonyms: list[Synonym]) -> Described:

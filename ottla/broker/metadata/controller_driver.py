@@ -58,7 +58,7 @@ class ControllerDriver:
         """Stop deciding: this node no longer leads the quorum."""
         self.is_active = False
         self._controller.resign()
-        self._answer_all(KafkaError(ErrorCode.NOT_CONTROLLER, "this node is the controller no more"))
+        self._answer_all(KafkaError(ErrorCode.NOT_CONTROLLER, "this node is no longer the active controller"))
 
     def ask(
         self, request: Any, done: Callable[[Any], None], version: int = NEWEST, charge: MutationQuota = unlimited

@@ -16,7 +16,7 @@ from ottla.log.log import Log
 
 
 class MetadataSync:
-    """The flushes of the metadata log, which creates it. Until `run_beside` every flush blocks."""
+    """The flushes of the metadata log, which creates it. Until `start_threads` every flush blocks."""
 
     def __init__(
         self, now_ms: Callable[[], int], on_synced: Callable[[int], None], on_failure: Callable[[OSError], None]
@@ -34,11 +34,11 @@ class MetadataSync:
         self._running: Future[None] | None = None
         self.failure: OSError | None = None
 
-    def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+    def start_threads(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         """From now on `later` uses a thread."""
         self._beside = loop, pool
 
-    def run_here(self) -> None:
+    def stop_threads(self) -> None:
         """From now on every flush blocks, because the threads are about to end."""
         self._beside = None
 

@@ -67,8 +67,8 @@ class MetadataFiles:
         self._list_snapshots()
         if not self.snapshots:
             return None
-        found = self.snapshots[-1]
-        return found, self._read(f"{self._path}/{checkpoint_name(found)}")
+        newest = self.snapshots[-1]
+        return newest, self._read(f"{self._path}/{checkpoint_name(newest)}")
 
     def snapshot_size(self, snapshot: SnapshotId) -> int | None:
         """The snapshot's size in bytes; None if there is no such snapshot."""
@@ -76,8 +76,8 @@ class MetadataFiles:
 
     def _list_snapshots(self) -> None:
         # Names sort in the order of the numbers in them.
-        found = (parse_checkpoint_name(name) for name in self._disk.list(self._path))
-        self.snapshots = tuple(each for each in found if each is not None)
+        parsed = (parse_checkpoint_name(name) for name in self._disk.list(self._path))
+        self.snapshots = tuple(snapshot for snapshot in parsed if snapshot is not None)
 
     def bootstrap_records(self) -> list[Any]:
         """The records that `format` left for an empty log."""
@@ -136,7 +136,7 @@ class MetadataFiles:
 
     def write_piece(self, snapshot: SnapshotId, position: int, data: Buffer) -> None:
         """Write a piece of another node's snapshot; position 0 starts a new file."""
-        file = self._disk.open(self._part(snapshot), create=True)
+        file = self._disk.open(self._part_path(snapshot), create=True)
         try:
             if position == 0:
                 file.truncate(0)
@@ -146,10 +146,10 @@ class MetadataFiles:
 
     def install(self, snapshot: SnapshotId) -> Checkpoint:
         """Put the fetched snapshot in place; durable on return. If damaged, delete it and raise BrokenCheckpoint."""
-        path = self._part(snapshot)
+        path = self._part_path(snapshot)
         file = self._disk.open(path)
         try:
-            found = decode_checkpoint(file.read(file.size(), 0))
+            checkpoint = decode_checkpoint(file.read(file.size(), 0))
             file.sync()
         except BrokenCheckpoint:
             self._disk.remove(path)
@@ -159,7 +159,7 @@ class MetadataFiles:
         self._disk.rename(path, f"{self._path}/{checkpoint_name(snapshot)}")
         self._disk.sync_directory(self._path)
         self._list_snapshots()
-        return found
+        return checkpoint
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes:
         """Bytes of a snapshot file from `position` on."""
@@ -169,7 +169,7 @@ class MetadataFiles:
         finally:
             file.close()
 
-    def _part(self, snapshot: SnapshotId) -> str:
+    def _part_path(self, snapshot: SnapshotId) -> str:
         # A different name from the one that `write_image` writes under.
         return f"{self._path}/fetched-{checkpoint_name(snapshot).removesuffix(SUFFIX)}{PART_SUFFIX}"
 

@@ -47,7 +47,7 @@ class FollowedLog:
         try:
             log.append(effect.batches, leader_epoch=effect.epoch, now_ms=self._clock.now_ms(), origin=Origin.REPLICA)
         except (KafkaError, OSError) as error:
-            _log.error("metadata of the leader cannot be appended at %d: %s", offset, error)
+            _log.error("cannot append the leader's metadata at offset %d: %s", offset, error)
             return AppendFailed()
         if log.end_offset == offset:
             return AppendFailed()
@@ -58,7 +58,11 @@ class FollowedLog:
     def truncate(self, effect: TruncateLog) -> Event:
         """Truncate the log at the point where it diverges from the leader's."""
         log = self._log
-        _log.info("the metadata log is cut from %d to %d, as its leader has it", log.end_offset, effect.end_offset)
+        _log.info(
+            "truncating the metadata log from %d to %d, where it diverges from the leader's",
+            log.end_offset,
+            effect.end_offset,
+        )
         log.truncate(effect.end_offset, self._clock.now_ms())
         self._sync.cut()
         self._images.truncate()
@@ -68,15 +72,15 @@ class FollowedLog:
         """Restart the log behind the fetched snapshot. OttlaError or ValueError for a record that is not known."""
         snapshot = effect.snapshot
         try:
-            found = self._files.install(snapshot)
+            checkpoint = self._files.install(snapshot)
         except BrokenCheckpoint as error:
-            _log.error("the snapshot %s of the leader is damaged: %s", snapshot, error)
+            _log.error("the snapshot %s from the leader is damaged: %s", snapshot, error)
             return InstallFailed()
-        _log.info("the metadata log begins again at %d, behind a snapshot of the leader", snapshot.end_offset)
+        _log.info("restarting the metadata log at %d, behind a snapshot from the leader", snapshot.end_offset)
         self._log.restart_at(snapshot.end_offset, self._clock.now_ms())
         self._sync.cut()
-        self._images.install(image_of(found, snapshot), snapshot.end_offset)
-        return SnapshotInstalled(snapshot, found.membership)
+        self._images.install(image_of(checkpoint, snapshot), snapshot.end_offset)
+        return SnapshotInstalled(snapshot, checkpoint.membership)
 
     def fetched(self, effect: AnswerFetch) -> Any:
         """The response, with the log's batches filled in."""

@@ -94,23 +94,23 @@ def format_directories(
     now_ms = clock.now_ms()
     release = METADATA_VERSIONS[levels[METADATA_VERSION]].text
     bootstrap = [pack(record) for record in (*feature_records(levels), *credentials)]
-    told = []
+    lines = []
     for path in empty:
-        directory_id, what = random_uuid(rng), "data directory"
+        directory_id, kind = random_uuid(rng), "data directory"
         _write_bootstrap(disk, path, bootstrap, now_ms)
         if path == _clean(settings.metadata_log_dir):
-            what = "dynamic metadata directory" if founding else "metadata directory"
+            kind = "dynamic metadata directory" if founding else "metadata directory"
             directory_id = _named(voters, settings.node_id) or directory_id
             me = Voter(settings.node_id, directory_id)
             if standalone:
                 voters = (VoterNode(me, voter_endpoints(settings)[:1]),)
             if any(node.voter == me for node in voters):
-                what = "dynamic metadata voter directory"
+                kind = "dynamic metadata voter directory"
             if founding:
                 _write_voters(disk, path, Membership(kraft_version, voters), now_ms)
         _write_properties(disk, path, settings.node_id, directory_id, cluster_id)
-        told.append(f"Formatting {what} {path} with {METADATA_VERSION} {release}.")
-    return told
+        lines.append(f"Formatting {kind} {path} with {METADATA_VERSION} {release}.")
+    return lines
 
 
 def format_if_empty(
@@ -195,9 +195,9 @@ def _sort(disk: Disk, settings: ServerSettings, cluster_id: str) -> tuple[list[s
             empty.append(path)
             continue
         file = f"{path}/{META_PROPERTIES}"
-        found = properties.get("cluster.id", "")
-        if found != cluster_id:
-            raise OttlaError(f"Invalid cluster.id in: {file}. Expected {cluster_id}, but read {found}")
+        found_cluster_id = properties.get("cluster.id", "")
+        if found_cluster_id != cluster_id:
+            raise OttlaError(f"Invalid cluster.id in: {file}. Expected {cluster_id}, but read {found_cluster_id}")
         node_id = properties.get("node.id", properties.get("broker.id", ""))
         if node_id != str(settings.node_id):
             raise OttlaError(

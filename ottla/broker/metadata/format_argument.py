@@ -34,15 +34,15 @@ _PORT_MAX = 65535
 
 def initial_voters(text: str, listener_name: str) -> tuple[VoterNode, ...]:
     """The voters in order of their ids, all at the controllers' listener."""
-    found: dict[int, VoterNode] = {}
+    nodes: dict[int, VoterNode] = {}
     for part in filter(None, text.strip().split(",")):
         node = _voter(part.strip(), listener_name)
-        if node.voter.node_id in found:
+        if node.voter.node_id in nodes:
             raise OttlaError(f"Node id {node.voter.node_id} was specified more than once.")
-        found[node.voter.node_id] = node
-    if not found:
+        nodes[node.voter.node_id] = node
+    if not nodes:
         raise OttlaError("No voters given.")
-    return tuple(found[each] for each in sorted(found))
+    return tuple(nodes[node_id] for node_id in sorted(nodes))
 
 
 def _voter(text: str, listener_name: str) -> VoterNode:
@@ -51,7 +51,7 @@ def _voter(text: str, listener_name: str) -> VoterNode:
         raise OttlaError("No @ found in dynamic voter string.")
     if not before:
         raise OttlaError("Invalid @ at beginning of dynamic voter string.")
-    node_id = _whole(before, "Failed to parse node id in dynamic voter string.")
+    node_id = _parse_int(before, "Failed to parse node id in dynamic voter string.")
     if node_id < 0:
         raise OttlaError(f"Invalid negative node id {node_id} in dynamic voter string.")
     if not rest:
@@ -62,13 +62,13 @@ def _voter(text: str, listener_name: str) -> VoterNode:
     digits, colon, directory = rest[1:].partition(":")
     if not colon:
         raise OttlaError("No colon following port could be found.")
-    port = _whole(digits, "Failed to parse port in dynamic voter string.")
+    port = _parse_int(digits, "Failed to parse port in dynamic voter string.")
     if not 0 <= port <= _PORT_MAX:
         raise OttlaError(f"Invalid port {port} in dynamic voter string.")
     return VoterNode(Voter(node_id, _directory(directory)), (VoterEndpoint(listener_name, host, port),))
 
 
-def _whole(text: str, why: str) -> int:
+def _parse_int(text: str, why: str) -> int:
     try:
         return int(text)
     except ValueError:
@@ -100,7 +100,7 @@ def _directory(text: str) -> Uuid:
 
 def scram_records(arguments: Iterable[str], rng: Rng) -> list[UserScramCredentialRecord]:
     """The records of a new cluster's credentials. Defaults: a random salt, the usual number of iterations."""
-    return [_credential(each.strip(), rng) for each in arguments]
+    return [_credential(argument.strip(), rng) for argument in arguments]
 
 
 def _credential(text: str, rng: Rng) -> UserScramCredentialRecord:
@@ -113,13 +113,13 @@ def _credential(text: str, rng: Rng) -> UserScramCredentialRecord:
         raise OttlaError("Expected configuration string to start with [")
     if not configuration.endswith("]"):
         raise OttlaError("Expected configuration string to end with ]")
-    parts = dict(_part(each) for each in configuration[1:-1].split(","))
+    parts = dict(_component(each) for each in configuration[1:-1].split(","))
     user = parts.pop("name", None)
     if user is None:
         raise OttlaError("You must supply 'name' to add-scram")
     salt = _base64(parts["salt"], "salt") if "salt" in parts else None
     iterations = parts.pop("iterations", str(_ITERATIONS))
-    count = _whole(iterations, f"Failed to parse iterations count: {iterations}")
+    count = _parse_int(iterations, f"Failed to parse iterations count: {iterations}")
     password, salted = parts.pop("password", None), parts.pop("saltedpassword", None)
     if password is None and salted is None:
         raise OttlaError("You must supply one of 'password' or 'saltedpassword' to add-scram")
@@ -145,7 +145,7 @@ def _credential(text: str, rng: Rng) -> UserScramCredentialRecord:
     return credential_record(user, mechanism, salt, secret, count)
 
 
-def _part(text: str) -> tuple[str, str]:
+def _component(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
         raise OttlaError(f"No equals sign found in SCRAM component: {text}")
@@ -153,8 +153,8 @@ def _part(text: str) -> tuple[str, str]:
     return name, value[1:-1] if quoted else value
 
 
-def _base64(text: str, what: str) -> bytes:
+def _base64(text: str, field: str) -> bytes:
     try:
         return b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise OttlaError(f"Failed to decode given {what}: {text}") from None
+        raise OttlaError(f"Failed to decode given {field}: {text}") from None

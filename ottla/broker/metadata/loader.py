@@ -81,12 +81,12 @@ def load(files: MetadataFiles, settings: LogSettings, now_ms: int, voters: Voter
     return loaded
 
 
-def image_of(found: Checkpoint, snapshot: SnapshotId) -> Image:
+def image_of(checkpoint: Checkpoint, snapshot: SnapshotId) -> Image:
     """The metadata in a snapshot."""
     fold = MetadataReplayer(Image.empty())
-    for value in found.values:
+    for value in checkpoint.values:
         fold.replay(_parsed(value, snapshot.end_offset), snapshot.end_offset, snapshot.epoch, -1)
-    return fold.publish(snapshot.end_offset - 1, snapshot.epoch, found.last_contained_log_timestamp)
+    return fold.publish(snapshot.end_offset - 1, snapshot.epoch, checkpoint.last_contained_log_timestamp)
 
 
 def check_servable(image: Image, supported: Mapping[str, tuple[int, int]]) -> None:
@@ -94,7 +94,7 @@ def check_servable(image: Image, supported: Mapping[str, tuple[int, int]]) -> No
     for name, level in image.features.items():
         low, high = supported.get(name, (0, 0))
         if not low <= level <= high:
-            raise OttlaError(f"the cluster runs {name} {level}, and this node runs {low} to {high} of it")
+            raise OttlaError(f"the cluster is at {name} {level}, and this node supports {low} to {high}")
 
 
 def replay(

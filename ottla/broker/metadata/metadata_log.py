@@ -84,7 +84,7 @@ class MetadataLog:
         """Load the log and join its quorum. OttlaError with a message for the user if that is impossible.
 
         A quorum of this node alone has elected it and committed its whole log when this returns. Other nodes are
-        reached by `dial(host, port)`, from `run_beside` on.
+        reached by `dial(host, port)`, from `start_threads` on.
         """
         directory = (settings.metadata_log_dir or settings.log_dirs[0]).rstrip("/") or "/"
         if directory not in store.directories:
@@ -172,10 +172,12 @@ class MetadataLog:
         failures = self.raft.network.failures
         if self.leader is not None or not failures:
             return ""
-        said, count = "; ".join(failures), len(self.voters)
+        reason, count = "; ".join(failures), len(self.voters)
         if count > 1:
-            said += f" (the quorum needs {count // 2 + 1} of its {count} voters: start them, or check their addresses)"
-        return said
+            reason += (
+                f" (the quorum needs {count // 2 + 1} of its {count} voters: start them, or check their addresses)"
+            )
+        return reason
 
     def subscribe(self, subscriber: Subscriber) -> None:
         """Call `subscriber(old, new)` after each commit that changed the metadata."""
@@ -209,10 +211,10 @@ class MetadataLog:
         self.raft.submit(unfence(self.decided, settings.node_id, crashed=crashed))
         self.raft.sync.now()
 
-    def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+    def start_threads(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         """From now on the loop runs, and a thread pool is available for flushes and snapshots."""
         self._loop = loop
-        self.raft.run_beside(loop, pool)
+        self.raft.start_threads(loop, pool)
         self._plan()
 
     def resign(self, done: Callable[[], None]) -> None:
@@ -222,16 +224,16 @@ class MetadataLog:
             return done()
         waiting = True
 
-        def told() -> None:
+        def finish() -> None:
             nonlocal waiting
             if waiting:
                 waiting = False
                 limit.cancel()
                 done()
 
-        limit = loop.call_later(self._settings.controller_quorum_request_timeout_ms / 1000, told)
+        limit = loop.call_later(self._settings.controller_quorum_request_timeout_ms / 1000, finish)
         self.raft.receive(ResignRequested(quorum.epoch))
-        self.raft.network.when_idle(told)
+        self.raft.network.when_idle(finish)
         return None
 
     def finish(self) -> None:
@@ -244,7 +246,7 @@ class MetadataLog:
     def deadline_ms(self) -> int | None:
         """When `time_passed` is due, by the clock's `monotonic_ms`; None if nothing depends on time."""
         deadlines = (self.raft.quorum.deadline_ms(), self._controller.deadline_ms())
-        return min((each for each in deadlines if each is not None), default=None)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def time_passed(self) -> None:
         """Do what is due. KafkaError if the log cannot be written."""
@@ -339,6 +341,6 @@ class MetadataLog:
         try:
             self.time_passed()
         except KafkaError:
-            _log.exception("the metadata log cannot be written; it is tried again")
+            _log.exception("cannot write the metadata log; will retry")
             return self._plan(_RETRY_MS)
         return self._plan()

@@ -41,9 +41,9 @@ def quorum_settings_of(settings: ServerSettings, cluster_id: str) -> QuorumSetti
 def bootstrap_peers(settings: ServerSettings) -> tuple[QuorumPeer, ...]:
     """The peers in `controller.quorum.voters`, or in `controller.quorum.bootstrap.servers`."""
     if settings.controller_quorum_voters:
-        return tuple(QuorumPeer(each.id, each.host, each.port) for each in settings.controller_quorum_voters)
-    found = []
+        return tuple(QuorumPeer(voter.id, voter.host, voter.port) for voter in settings.controller_quorum_voters)
+    peers = []
     for index, text in enumerate(settings.controller_quorum_bootstrap_servers):
         host, _, port = text.rpartition(":")
-        found.append(QuorumPeer(_BOOTSTRAP_ID - index, host.removeprefix("[").removesuffix("]"), int(port)))
-    return tuple(found)
+        peers.append(QuorumPeer(_BOOTSTRAP_ID - index, host.removeprefix("[").removesuffix("]"), int(port)))
+    return tuple(peers)

@@ -166,12 +166,12 @@ class RaftDriver:
             )
         if voters and {node.voter.node_id for node in voters} <= {me.node_id}:
             # Otherwise it follows the other voters until it is added.
-            raise OttlaError(f"node {me.node_id} is not a voter of this quorum, which is {me.node_id}")
+            raise OttlaError(f"node {me.node_id} is not a voter: the quorum has this node id with another directory id")
 
-    def run_beside(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
+    def start_threads(self, loop: asyncio.AbstractEventLoop, pool: Executor) -> None:
         """From now on the loop runs, and a thread pool is available for flushes and snapshots."""
         self._beside = loop, pool
-        self.sync.run_beside(loop, pool)
+        self.sync.start_threads(loop, pool)
 
     def finish(self) -> None:
         """Before the node stops, commit what was decided and cease to use its threads. OSError if the disk fails."""
@@ -179,7 +179,7 @@ class RaftDriver:
             self.sync.now()
         finally:
             self._beside = None
-            self.sync.run_here()
+            self.sync.stop_threads()
 
     def close(self) -> None:
         """Close the log and the connections. The threads have ended."""
@@ -349,11 +349,11 @@ class RaftDriver:
         try:
             self.files.clean(self.log, self._clock.now_ms(), bytes_max=bytes_max, age_ms_max=age_ms_max)
         except (OSError, OttlaError):
-            _log.exception("old metadata cannot be removed; it is tried again after the next snapshot")
+            _log.exception("cannot remove old metadata; will retry after the next snapshot")
 
     def _snapshot_ended(self, end_offset: int, finished: Future[None]) -> None:
         error = finished.exception()
         if error is not None:
-            _log.error("a snapshot of the metadata cannot be written; it is tried again later", exc_info=error)
+            _log.error("cannot write a metadata snapshot; will retry later", exc_info=error)
         if not self.log.closed:
             self.step(SnapshotWritten(end_offset) if error is None else SnapshotFailed())

@@ -69,7 +69,7 @@ class RaftNetwork:
                 self._step(RequestFailed(ticket, is_refused=isinstance(answer, PeerRefused)))
             else:
                 self._step(ResponseReceived(ticket, answer))
-            self._look_if_idle()
+            self._check_idle()
 
         self._pending += 1
         outbound.ask(effect.request, done, timeout_ms=effect.timeout_ms)
@@ -77,9 +77,9 @@ class RaftNetwork:
     def when_idle(self, done: Callable[[], None]) -> None:
         """Call `done` once no request is in flight; at once if none is."""
         self._idle = done
-        self._look_if_idle()
+        self._check_idle()
 
-    def _look_if_idle(self) -> None:
+    def _check_idle(self) -> None:
         done = self._idle
         if done is not None and not self._pending:
             self._idle = None

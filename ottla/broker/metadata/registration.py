@@ -44,9 +44,9 @@ class LogDirectories(Protocol):
 def controller_listeners(settings: ServerSettings) -> list[Listener]:
     """This node's controller listeners. A wildcard address is advertised as localhost."""
     return [
-        each if each.host not in ("", "0.0.0.0", "::") else each._replace(host="localhost")
-        for each in settings.listeners
-        if each.name in settings.controller_listener_names
+        listener if listener.host not in ("", "0.0.0.0", "::") else listener._replace(host="localhost")
+        for listener in settings.listeners
+        if listener.name in settings.controller_listener_names
     ]
 
 
@@ -94,12 +94,12 @@ def broker_request(
         incarnation_id=incarnation_id,
         listeners=[
             broker.Listener(
-                name=each.listener_name,
-                host=each.host,
-                port=each.port,
-                security_protocol=PROTOCOLS.index(each.security_protocol),
+                name=address.listener_name,
+                host=address.host,
+                port=address.port,
+                security_protocol=PROTOCOLS.index(address.security_protocol),
             )
-            for each in addresses
+            for address in addresses
         ],
         features=[
             broker.Feature(name=name, min_supported_version=low, max_supported_version=high)

@@ -15,7 +15,7 @@ from ottla.metadata.image import BROKER
 _OF_LISTENERS, _OF_TLS = "listener.name.", ".ssl."
 
 
-def refusal(call: Call, kind: int, name: str, changes: Mapping[str, str | None]) -> KafkaError | None:
+def store_error(call: Call, kind: int, name: str, changes: Mapping[str, str | None]) -> KafkaError | None:
     """Why these config changes of a resource must be refused, or None. A value of None deletes the config.
 
     Changes that do not touch this node's TLS stores are never refused here.
@@ -24,7 +24,7 @@ def refusal(call: Call, kind: int, name: str, changes: Mapping[str, str | None])
     security = node.security
     if security is None or kind != BROKER or name != str(node.node_id):
         return None
-    if not any(each.startswith(_OF_LISTENERS) and _OF_TLS in each for each in changes):
+    if not any(key.startswith(_OF_LISTENERS) and _OF_TLS in key for key in changes):
         return None
     before = node.image.config(BROKER, name)
     after = {each: text for each, text in {**before, **changes}.items() if text is not None}

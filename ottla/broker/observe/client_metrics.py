@@ -6,8 +6,8 @@ Apache Kafka passes the metrics to a plug-in; here they are kept in memory until
 subscriptions decide what each client pushes (`ottla configs set metrics NAME metrics='*' interval.ms=60000`).
 
 Rules:
-- Everything is bounded, because a client may push anything: `_CLIENTS_MAX`, `_POINTS_A_CLIENT`, `_POINTS_MAX` in total,
-  the lengths of names and values, and the bytes waiting to be parsed. What exceeds a limit is dropped and counted.
+- Everything is bounded, because a client may push anything: `_CLIENTS_MAX`, `_POINTS_PER_CLIENT`, `_POINTS_MAX` in
+  total, the lengths of names and values, and the bytes waiting to be parsed. Any excess is dropped and counted.
 - A push is parsed in steps, so that the loop serves others.
 - Names begin with `client_`, so that a client cannot forge the node's own metrics. A name has one metric type.
 - Delta sums are added up. A client is dropped when it has not pushed for three intervals, at least a minute, so that
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from ottla.kernel.ports import Clock
 
 _CLIENTS_MAX = 1000
-_POINTS_A_CLIENT = 500
+_POINTS_PER_CLIENT = 500
 _POINTS_MAX = 20_000
 _WAITING_BYTES_MAX = 8 << 20
 _NAME_MAX, _TEXT_MAX, _ATTRIBUTES_MAX = 120, 80, 4
 _STEP = 50
 _KEPT_MS_MIN, _INTERVALS_KEPT = 60_000, 3
-_NOT_OF_A_NAME = re.compile(r"[^a-zA-Z0-9_]")
+_ILLEGAL_IN_NAME = re.compile(r"[^a-zA-Z0-9_]")
 #: Label names that begin with two underscores are reserved by Prometheus.
 _LABEL = re.compile(r"(?!__)[a-zA-Z_]\w*")
 #: Resource attributes that identify a client.
@@ -62,7 +62,7 @@ class _Client:
         self.keep_until_ms = 0
 
 
-class ClientFigures:
+class PushedClientMetrics:
     """The pushed metrics of a node's clients. The endpoint creates it, and asks it for lines."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
@@ -103,22 +103,22 @@ class ClientFigures:
             if client is None:
                 self.dropped["clients"] += 1
                 continue
-            told: dict[_Series, tuple[float, bool]] = {}
+            points: dict[_Series, tuple[float, bool]] = {}
             try:
                 for number, point in enumerate(read_points(pushed.data), 1):
                     if point is not None:
-                        self._keep(client, told, point)
+                        self._add_point(client, points, point)
                     if point is None or not number % _STEP:
                         yield
             except (NotOtlp, struct.error):
                 self.dropped["unreadable"] += 1
             # A gauge that is not pushed again has ended; a sum keeps its value.
             for series, before in client.points.items():
-                if before[1] and len(told) < _POINTS_A_CLIENT:
-                    told.setdefault(series, before)
+                if before[1] and len(points) < _POINTS_PER_CLIENT:
+                    points.setdefault(series, before)
             if pushed.instance_id in self._clients:
-                self._points += len(told) - len(client.points)
-                client.points = told
+                self._points += len(points) - len(client.points)
+                client.points = points
             yield
 
     def _client(self, pushed: ClientMetrics) -> _Client | None:
@@ -126,7 +126,7 @@ class ClientFigures:
         client = self._clients.get(pushed.instance_id)
         if client is None:
             if len(self._clients) >= _CLIENTS_MAX:
-                self._forget(now_ms)
+                self._expire(now_ms)
             if len(self._clients) >= _CLIENTS_MAX:
                 return None
             client = self._clients[pushed.instance_id] = _Client()
@@ -140,13 +140,13 @@ class ClientFigures:
         client.keep_until_ms = now_ms + max(_KEPT_MS_MIN, _INTERVALS_KEPT * pushed.interval_ms)
         return client
 
-    def _forget(self, now_ms: int) -> None:
+    def _expire(self, now_ms: int) -> None:
         for instance_id, client in list(self._clients.items()):
             if client.keep_until_ms < now_ms:
                 del self._clients[instance_id]
                 self._points -= len(client.points)
 
-    def _keep(self, client: _Client, told: dict[_Series, tuple[float, bool]], point: PushedPoint) -> None:
+    def _add_point(self, client: _Client, points: dict[_Series, tuple[float, bool]], point: PushedPoint) -> None:
         if not point.name or len(point.name) > _NAME_MAX:
             self.dropped["names"] += 1
             return
@@ -155,37 +155,37 @@ class ClientFigures:
             return
         own = {name: value for name, value in point.resource[:16] if name in _RESOURCES}
         own.update(point.attributes[:_ATTRIBUTES_MAX])
-        clean = {_NOT_OF_A_NAME.sub("_", name[:_TEXT_MAX]): value[:_TEXT_MAX] for name, value in own.items()}
+        clean = {_ILLEGAL_IN_NAME.sub("_", name[:_TEXT_MAX]): value[:_TEXT_MAX] for name, value in own.items()}
         series = (
-            "client_" + _NOT_OF_A_NAME.sub("_", point.name),
+            "client_" + _ILLEGAL_IN_NAME.sub("_", point.name),
             tuple(
                 (name, value) for name, value in clean.items() if _LABEL.fullmatch(name) and name not in client.labels
             ),
         )
-        if series not in told:
-            if len(told) >= _POINTS_A_CLIENT or self._points + len(told) - len(client.points) >= _POINTS_MAX:
+        if series not in points:
+            if len(points) >= _POINTS_PER_CLIENT or self._points + len(points) - len(client.points) >= _POINTS_MAX:
                 self.dropped["points"] += 1
                 return
             before = client.points.get(series)
             base = before[0] if before is not None and before[1] and point.is_sum and point.is_delta else 0.0
         else:
-            base = told[series][0] if point.is_delta else 0.0
-        told[series] = (base + point.value, point.is_sum)
+            base = points[series][0] if point.is_delta else 0.0
+        points[series] = (base + point.value, point.is_sum)
 
     def lines(self) -> Generator[list[str], None, None]:
         """The metric families of all clients, in pieces."""
-        self._forget(self._clock.monotonic_ms())
-        found: dict[str, tuple[bool, list[tuple[str, float]]]] = {}
+        self._expire(self._clock.monotonic_ms())
+        families: dict[str, tuple[bool, list[tuple[str, float]]]] = {}
         for number, client in enumerate(list(self._clients.values()), 1):
             for (name, where), (value, is_sum) in client.points.items():
-                kind, samples = found.setdefault(name, (is_sum, []))
+                kind, samples = families.setdefault(name, (is_sum, []))
                 if kind is is_sum:
                     samples.append((labels(**client.labels, **dict(where)), value))
                 else:
                     self.dropped["kinds"] += 1
             if not number % 5:
                 yield []
-        for number, (name, (is_sum, samples)) in enumerate(sorted(found.items()), 1):
+        for number, (name, (is_sum, samples)) in enumerate(sorted(families.items()), 1):
             lines = family(name, "counter" if is_sum else "gauge", "Pushed by clients (KIP-714).", samples)
             for first in range(0, len(lines), 200):
                 yield lines[first : first + 200]

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, cast
 
 from ottla.broker.observe import metrics
-from ottla.broker.observe.client_metrics import ClientFigures
+from ottla.broker.observe.client_metrics import PushedClientMetrics
 from ottla.broker.observe.cluster_changes import ClusterChanges
 from ottla.broker.observe.raft_latency import RaftLatency
 from ottla.broker.observe.requests import Requests
@@ -38,7 +38,7 @@ _log = logging.getLogger("ottla.broker")
 SETTING = OwnSettings.metrics_listener.name
 _CONNECTIONS_MAX = 32
 _REQUEST_BYTES_MAX = 8 << 10
-_PATIENCE_SECONDS = 10.0
+_REQUEST_TIMEOUT_SECONDS = 10.0
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
 
 
@@ -59,15 +59,15 @@ class Observation:
         self.changes = ClusterChanges()
         self.latency = RaftLatency()
         #: Metrics that clients push; None on a node that is only a controller.
-        self.clients: ClientFigures | None = None
+        self.clients: PushedClientMetrics | None = None
         if node.settings.is_broker:
-            self.clients = ClientFigures(node.loop, node.clock)
+            self.clients = PushedClientMetrics(node.loop, node.clock)
             cast("BrokerNode", node).telemetry.export_to(self.clients.take)
         #: Called for the metric families of other components.
         self.more_lines: list[Callable[[], list[str]]] = []
         self._peers: set[_Peer] = set()
         self._server: asyncio.Server | None = None
-        self._sock = _bound(*parse(where))
+        self._sock = _listen(*parse(where))
         #: The bound address as HOST:PORT.
         self.address = "{}:{}".format(*self._sock.getsockname()[:2])
         self._starting: asyncio.Task[None] | None = None
@@ -110,8 +110,8 @@ class Observation:
         if path in ("/health", "/ready"):
             state = self._state()
             status = 503 if path == "/ready" and state["state"] != "ready" else 200
-            return status, "application/json", _one(json.dumps(state))
-        return 404, "text/plain; charset=utf-8", _one("there are /metrics, /health and /ready here")
+            return status, "application/json", _single(json.dumps(state))
+        return 404, "text/plain; charset=utf-8", _single("there are /metrics, /health and /ready here")
 
     def _metrics(self) -> Generator[list[str], None, None]:
         yield from metrics.lines(self.node, self.requests, self.changes, self.latency, self.clients)
@@ -132,11 +132,11 @@ class Observation:
         return {"node": node.node_id, "state": state, "reasons": reasons}
 
 
-def _one(text: str) -> Generator[list[str], None, None]:
+def _single(text: str) -> Generator[list[str], None, None]:
     yield [text]
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     try:
         return listening_socket(host, port, _CONNECTIONS_MAX)
     except OSError as error:
@@ -157,7 +157,7 @@ class _Peer(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         if not self._observation.enter(self):
             return self.abort()
-        self._limit = self._observation.node.loop.call_later(_PATIENCE_SECONDS, self.abort)
+        self._limit = self._observation.node.loop.call_later(_REQUEST_TIMEOUT_SECONDS, self.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._observation.leave(self)
@@ -183,7 +183,7 @@ class _Peer(asyncio.Protocol):
         method, _, rest = self._received.partition(b"\n")[0].decode("latin-1").partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
         if method not in ("GET", "HEAD"):
-            status, kind, pieces = 405, "text/plain; charset=utf-8", _one("GET is served here")
+            status, kind, pieces = 405, "text/plain; charset=utf-8", _single("GET is served here")
         else:
             status, kind, pieces = self._observation.answer(path)
         self._go_on(status, kind, pieces, [], is_head=method == "HEAD")

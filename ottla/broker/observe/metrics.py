@@ -21,7 +21,7 @@ from contextlib import suppress
 from math import isnan
 from typing import TYPE_CHECKING, cast
 
-from ottla.broker.observe.client_metrics import ClientFigures
+from ottla.broker.observe.client_metrics import PushedClientMetrics
 from ottla.broker.observe.cluster_changes import ClusterChanges
 from ottla.broker.observe.raft_latency import RaftLatency
 from ottla.broker.observe.requests import Requests
@@ -50,7 +50,7 @@ def lines(
     requests: Requests,
     changes: ClusterChanges,
     latency: RaftLatency,
-    clients: ClientFigures | None = None,
+    clients: PushedClientMetrics | None = None,
 ) -> Generator[list[str], None, None]:
     """All metric families, in pieces."""
     yield [*_process(), *_requests(node, requests), *_connections(node), *_quorum(node), *_latency(node, latency)]
@@ -105,7 +105,7 @@ def _requests(node: MetadataNode, requests: Requests) -> list[str]:
 
 
 def _topics(requests: Requests) -> list[str]:
-    found = []
+    family_lines = []
     for name, text, counter in (
         ("kafka_server_brokertopicmetrics_messagesin_total", "Records that producers wrote.", requests.messages_in),
         ("kafka_server_brokertopicmetrics_bytesin_total", "Bytes of batches that producers wrote.", requests.bytes_in),
@@ -113,9 +113,9 @@ def _topics(requests: Requests) -> list[str]:
     ):
         samples: list[Sample] = [("", counter.total())]
         samples += [(labels(topic=topic), count) for topic, count in counter.items()]
-        found += family(name, "counter", text, samples)
+        family_lines += family(name, "counter", text, samples)
     name, text = "kafka_server_brokertopicmetrics_replicationbytesout_total", "Bytes that followers read."
-    return [*found, *family(name, "counter", text, [("", requests.replication_bytes_out)])]
+    return [*family_lines, *family(name, "counter", text, [("", requests.replication_bytes_out)])]
 
 
 def _connections(node: MetadataNode) -> list[str]:
@@ -129,7 +129,9 @@ def _quorum(node: MetadataNode) -> list[str]:
     machine, log, role = node.quorum.raft.quorum, node.quorum.log, node.quorum.raft.quorum.role
     voted = node.node_id if isinstance(role, Leader | Candidate) else -1 if role.voted is None else role.voted.node_id
     state = labels(current_state=_state_name(node))
-    found = family("kafka_server_raftmetrics_current_state", "gauge", "What this node is in the quorum.", [(state, 1)])
+    family_lines = family(
+        "kafka_server_raftmetrics_current_state", "gauge", "What this node is in the quorum.", [(state, 1)]
+    )
     values = [
         ("current_leader", "-1: none is known.", machine.leader_id),
         ("current_epoch", "Epoch of the quorum.", machine.epoch),
@@ -146,9 +148,9 @@ def _quorum(node: MetadataNode) -> list[str]:
             ("uncommitted_voter_change", "1 while a change of the voters is under way.", int(role.change is not None)),
         ]
     for name, text, value in values:
-        found += family(f"kafka_server_raftmetrics_{name}", "gauge", text, [("", value)])
+        family_lines += family(f"kafka_server_raftmetrics_{name}", "gauge", text, [("", value)])
     name, text = "kafka_server_brokermetadatametrics_last_applied_record_offset", "Metadata that this node follows."
-    return [*found, *family(name, "gauge", text, [("", node.image.offset)])]
+    return [*family_lines, *family(name, "gauge", text, [("", node.image.offset)])]
 
 
 def _latency(node: MetadataNode, latency: RaftLatency) -> list[str]:
@@ -157,15 +159,15 @@ def _latency(node: MetadataNode, latency: RaftLatency) -> list[str]:
     (commit, longest_commit), (election, longest_election) = (
         each.measured(now_ms) for each in (latency.commits, latency.elections)
     )
-    found: list[str] = []
+    family_lines: list[str] = []
     for name, text, value in (
         ("kafka_server_raftmetrics_commit_latency_avg", "Milliseconds to commit a record, on average.", commit),
         ("kafka_server_raftmetrics_commit_latency_max", "Milliseconds to commit a record, at most.", longest_commit),
         ("kafka_server_raftmetrics_election_latency_avg", "Milliseconds to elect a leader, on average.", election),
         ("kafka_server_raftmetrics_election_latency_max", "Milliseconds to elect a leader, at most.", longest_election),
     ):
-        found += family(name, "gauge", text, [] if isnan(value) else [("", value)])
-    return found
+        family_lines += family(name, "gauge", text, [] if isnan(value) else [("", value)])
+    return family_lines
 
 
 def _state_name(node: MetadataNode) -> str:
@@ -179,13 +181,13 @@ def _state_name(node: MetadataNode) -> str:
     if isinstance(role, Prospective):
         return "prospective" + voted
     if isinstance(role, Follower):
-        return "follower" if any(each.voter.node_id == node.node_id for each in node.quorum.voters) else "observer"
+        return "follower" if any(voter.voter.node_id == node.node_id for voter in node.quorum.voters) else "observer"
     return "unattached" + voted
 
 
 def _changes(changes: ClusterChanges) -> list[str]:
     """Counts of this controller since its start."""
-    found = []
+    family_lines = []
     for name, text, count in (
         ("ottla_controller_leader_elections_total", "Leaders of partitions that were elected.", changes.elections),
         (
@@ -204,8 +206,8 @@ def _changes(changes: ClusterChanges) -> list[str]:
             changes.active_controllers,
         ),
     ):
-        found += family(name, "counter" if name.endswith("_total") else "gauge", text, [("", count)])
-    return found
+        family_lines += family(name, "counter" if name.endswith("_total") else "gauge", text, [("", count)])
+    return family_lines
 
 
 def _cluster(node: MetadataNode) -> Generator[list[str], None, None]:
@@ -223,13 +225,13 @@ def _cluster(node: MetadataNode) -> Generator[list[str], None, None]:
         return
     partitions = offline = imbalanced = 0
     for topic in image.topics.values():
-        for each in topic.partitions:
+        for partition in topic.partitions:
             partitions += 1
-            offline += each.leader < 0
-            imbalanced += each.leader != each.replicas[0]
+            offline += partition.leader < 0
+            imbalanced += partition.leader != partition.replicas[0]
             if not partitions % _STEP:
                 yield []
-    fenced = sum(each.fenced for each in image.brokers.values())
+    fenced = sum(broker.fenced for broker in image.brokers.values())
     for name, text, value in (
         ("kafka_controller_kafkacontroller_globaltopiccount", "Topics.", len(image.topics)),
         ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions.", partitions),
@@ -248,13 +250,13 @@ def _cluster(node: MetadataNode) -> Generator[list[str], None, None]:
 def _replication(node: BrokerNode) -> list[str]:
     """ISR changes and throttles (KIP-73, KIP-113)."""
     (expands, shrinks, failures), now_ms = node.replication.isr_counts, node.clock.monotonic_ms()
-    found: list[str] = []
+    family_lines: list[str] = []
     for name, text, count in (
         ("isrexpands", "Times that the in-sync replicas of a partition grew.", expands),
         ("isrshrinks", "Times that the in-sync replicas of a partition shrank.", shrinks),
         ("failedisrupdates", "Changes of in-sync replicas that the controller refused.", failures),
     ):
-        found += family(f"kafka_server_replicamanager_{name}_total", "counter", text, [("", count)])
+        family_lines += family(f"kafka_server_replicamanager_{name}_total", "counter", text, [("", count)])
     throttles = node.throttles
     bounds: list[Sample] = []
     for name, text, throttle in (
@@ -262,11 +264,11 @@ def _replication(node: BrokerNode) -> list[str]:
         ("followerreplication", "Bytes a second of throttled replicas that this broker copies.", throttles.follower),
         ("alterlogdirsreplication", "Bytes a second moved between directories.", throttles.directories),
     ):
-        found += family(f"kafka_server_{name}_byte_rate", "gauge", text, [("", throttle.per_second(now_ms))])
+        family_lines += family(f"kafka_server_{name}_byte_rate", "gauge", text, [("", throttle.per_second(now_ms))])
         if throttle.bound < LONG_MAX:
             bounds.append((labels(throttle=name), throttle.bound))
     text = "The rate that is set for throttled replicas, where one is set."
-    return [*found, *family("ottla_replication_throttle_bytes_per_second", "gauge", text, bounds)]
+    return [*family_lines, *family("ottla_replication_throttle_bytes_per_second", "gauge", text, bounds)]
 
 
 def _replicas(node: BrokerNode) -> Generator[list[str], None, None]:
@@ -342,5 +344,5 @@ def _state(node: BrokerNode, tp: TopicPartition) -> Iterator[str]:
             yield "kafka_server_replicamanager_atminisrpartitioncount"
 
 
-def _in_pieces(found: list[str]) -> Iterator[list[str]]:
-    return (found[first : first + _STEP] for first in range(0, len(found), _STEP))
+def _in_pieces(family_lines: list[str]) -> Iterator[list[str]]:
+    return (family_lines[first : first + _STEP] for first in range(0, len(family_lines), _STEP))

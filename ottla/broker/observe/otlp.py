@@ -22,7 +22,7 @@ Field = tuple[int, int | memoryview]
 Attributes = tuple[tuple[str, str], ...]
 #: Limit of fields in one push: some thousand data points.
 FIELDS_MAX = 20_000
-_FIELDS_A_STEP = 500
+_FIELDS_PER_STEP = 500
 #: Limit of a point with its attributes, and of the attributes of a client.
 _POINT_BYTES_MAX = 4096
 _GAUGE, _SUM = 5, 7
@@ -69,18 +69,19 @@ def with_attributes(data: bytes, attributes: Mapping[str, str]) -> bytes:
     Protobuf merges a message field that occurs twice, so the attributes are a second resource in each part.
     """
     added = b"".join(
-        _told(1, _told(1, name.encode()) + _told(2, _told(1, value.encode()))) for name, value in attributes.items()
+        _encode_field(1, _encode_field(1, name.encode()) + _encode_field(2, _encode_field(1, value.encode())))
+        for name, value in attributes.items()
     )
-    found = bytearray()
+    described = bytearray()
     for number, value in _fields(memoryview(data)):
         if number == 1:
-            found += _told(1, bytes(_message(value)) + _told(1, added))
-            if len(found) > _DESCRIBED_BYTES_MAX:
+            described += _encode_field(1, bytes(_message(value)) + _encode_field(1, added))
+            if len(described) > _DESCRIBED_BYTES_MAX:
                 raise NotOtlp(f"more than {_DESCRIBED_BYTES_MAX} bytes with the client's name in each part")
-    return bytes(found)
+    return bytes(described)
 
 
-def _told(field: int, value: bytes) -> bytes:
+def _encode_field(field: int, value: bytes) -> bytes:
     """A length-delimited field."""
     head = bytearray((field << 3 | _BYTES,))
     size = len(value)
@@ -116,36 +117,36 @@ def _metric(resource: Attributes, data: memoryview, budget: list[int]) -> Steps[
             inner = yield from _collect(_message(value), budget)
             is_sum = number == _SUM and (3, 1) in inner
             is_delta = number == _SUM and (2, _DELTA) in inner
-            for of, point in inner:
-                if of == 1 and len(_message(point)) <= _POINT_BYTES_MAX:
-                    found = _point(_message(point))
-                    if found is not None:
-                        yield PushedPoint(resource, name, found[1], found[0], is_sum, is_delta)
+            for field, point in inner:
+                if field == 1 and len(_message(point)) <= _POINT_BYTES_MAX:
+                    parsed = _point(_message(point))
+                    if parsed is not None:
+                        yield PushedPoint(resource, name, parsed[1], parsed[0], is_sum, is_delta)
 
 
 def _collect(data: memoryview, budget: list[int]) -> Steps[list[Field]]:
     """The fields of a message that may have many of them."""
-    found: list[Field] = []
-    for each in _fields(data):
-        found.append(each)
+    collected: list[Field] = []
+    for field in _fields(data):
+        collected.append(field)
         budget[0] -= 1
         if budget[0] < 0:
             raise NotOtlp(f"more than {FIELDS_MAX} fields")
-        if not len(found) % _FIELDS_A_STEP:
+        if not len(collected) % _FIELDS_PER_STEP:
             yield None
-    return found
+    return collected
 
 
 def _point(data: memoryview) -> tuple[float, Attributes] | None:
     value: float | None = None
     attributes = []
-    for number, found in _fields(data):
+    for number, field in _fields(data):
         if number == 4:
-            (value,) = _DOUBLE.unpack(_message(found))
+            (value,) = _DOUBLE.unpack(_message(field))
         elif number == 6:
-            value = float(_SFIXED64.unpack(_message(found))[0])
+            value = float(_SFIXED64.unpack(_message(field))[0])
         elif number == 7:
-            attributes.append(_attribute(_message(found)))
+            attributes.append(_attribute(_message(field)))
     return None if value is None else (value, tuple(attributes))
 
 

@@ -46,11 +46,11 @@ class OtlpExport:
         split = urlsplit(url)
         if "@" in split.netloc:
             raise OttlaError(
-                f"{SETTING} has a user or a password in its address: a receiver that asks for one is not served"
+                f"{SETTING} has a user or password in its URL; receivers with authentication are not supported"
             )
         if split.scheme not in ("http", "https") or not split.hostname:
             raise OttlaError(
-                f"invalid value {url} for configuration {SETTING}: http://HOST:PORT/v1/metrics is expected, or https"
+                f"invalid value {url} for configuration {SETTING}: expected http(s)://HOST:PORT/v1/metrics"
             )
         self._url = url
         self._opener = build_opener(_NoRedirect, ProxyHandler({}))
@@ -118,13 +118,13 @@ class OtlpExport:
         else:
             if self._failing:
                 self._failing = False
-                _log.info("%s=%s takes clients' metrics again", SETTING, self._url)
+                _log.info("%s=%s accepts client metrics again", SETTING, self._url)
 
     def _failed(self, reason: str, why: str) -> None:
         self.dropped[reason] += 1
         if not self._failing:
             self._failing = True
-            _log.warning("%s=%s does not take clients' metrics, they are dropped: %s", SETTING, self._url, why)
+            _log.warning("%s=%s does not accept client metrics; they are dropped: %s", SETTING, self._url, why)
 
 
 class _NoRedirect(HTTPRedirectHandler):

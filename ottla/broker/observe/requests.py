@@ -32,7 +32,7 @@ QUANTILES = (0.5, 0.75, 0.95, 0.99, 0.999)
 _BY_ID_SINCE = 13
 #: Format and position of the number of records in a batch.
 _COUNT, _COUNT_AT = Struct(">i"), 57
-_PARTITIONS_A_STEP = 200
+_PARTITIONS_PER_STEP = 200
 
 
 class Durations:
@@ -107,14 +107,14 @@ class Requests:
                     self.errors[name, _name_of(reply.error_code)] += 1
                 if is_produce:
                     if taken is None:
-                        _beside(call, self._produced_long(call, request, reply))
+                        _run_in_turns(call, self._produced_long(call, request, reply))
                     else:
                         self._failed("Produce", getattr(reply, "responses", ()), "partition_responses", taken)
                         self._written(taken.values())
                 elif is_fetch:
                     is_replica = max(request.replica_id, request.replica_state.replica_id) >= 0
                     if call.is_long:
-                        _beside(call, self._fetched_long(call, reply, is_replica=is_replica))
+                        _run_in_turns(call, self._fetched_long(call, reply, is_replica=is_replica))
                     else:
                         for topic in reply.responses:
                             self._fetched(call, topic, topic.partitions, is_replica=is_replica)
@@ -136,7 +136,7 @@ class Requests:
             reply.then(resolve)
             return later
 
-        return Handler(handler.api, function, handler.refuse)
+        return Handler(handler.api, function, handler.error_response)
 
     def keep(self, topics: Mapping[str, object]) -> None:
         """Drop the counters of deleted topics."""
@@ -163,26 +163,26 @@ class Requests:
         failed = set()
         # With acks=0 there is no response to tell what failed.
         for topic in getattr(reply, "responses", ()):
-            for some in _pieces(topic.partition_responses):
-                for each in some:
-                    if each.error_code:
-                        self.errors["Produce", _name_of(each.error_code)] += 1
-                        failed.add((topic.name, topic.topic_id, each.index))
+            for piece in _pieces(topic.partition_responses):
+                for part in piece:
+                    if part.error_code:
+                        self.errors["Produce", _name_of(part.error_code)] += 1
+                        failed.add((topic.name, topic.topic_id, part.index))
                 yield
         for asked in request.topic_data:
-            for some in _pieces(asked.partition_data):
-                piece = TopicProduceData(name=asked.name, topic_id=asked.topic_id, partition_data=some)
-                taken = _taken(ProduceRequest(topic_data=[piece]))
+            for piece in _pieces(asked.partition_data):
+                data = TopicProduceData(name=asked.name, topic_id=asked.topic_id, partition_data=piece)
+                taken = _taken(ProduceRequest(topic_data=[data]))
                 self._written(batch for key, batch in taken.items() if key not in failed)
                 yield
 
     def _fetched(self, call: Call, topic: Any, partitions: Iterable[Any], *, is_replica: bool) -> None:
         size = 0
-        for each in partitions:
-            if each.error_code:
-                self.errors["Fetch", _name_of(each.error_code)] += 1
-            elif each.records:
-                size += len(each.records)
+        for partition in partitions:
+            if partition.error_code:
+                self.errors["Fetch", _name_of(partition.error_code)] += 1
+            elif partition.records:
+                size += len(partition.records)
         if size and is_replica:
             self.replication_bytes_out += size
         elif size:
@@ -192,8 +192,8 @@ class Requests:
 
     def _fetched_long(self, call: Call, reply: FetchResponse, *, is_replica: bool) -> Generator[None, None, None]:
         for topic in reply.responses:
-            for some in _pieces(topic.partitions):
-                self._fetched(call, topic, some, is_replica=is_replica)
+            for piece in _pieces(topic.partitions):
+                self._fetched(call, topic, piece, is_replica=is_replica)
                 yield
 
 
@@ -204,26 +204,28 @@ _Batch = tuple[str, Uuid, int, int]
 
 
 def _taken(request: ProduceRequest) -> dict[_Key, _Batch]:
-    found: dict[_Key, _Batch] = {}
+    batches: dict[_Key, _Batch] = {}
     for topic in request.topic_data:
         name, topic_id = topic.name, topic.topic_id
         for each in topic.partition_data:
             records = each.records
             if records is not None and len(records) >= HEADER_BYTES:
-                found[name, topic_id, each.index] = (
+                batches[name, topic_id, each.index] = (
                     name,
                     topic_id,
                     len(records),
                     _COUNT.unpack_from(records, _COUNT_AT)[0],
                 )
-    return found
+    return batches
 
 
 def _pieces(partitions: list[Any]) -> Iterator[list[Any]]:
-    return (partitions[first : first + _PARTITIONS_A_STEP] for first in range(0, len(partitions), _PARTITIONS_A_STEP))
+    return (
+        partitions[first : first + _PARTITIONS_PER_STEP] for first in range(0, len(partitions), _PARTITIONS_PER_STEP)
+    )
 
 
-def _beside(call: Call, steps: Generator[None, None, None]) -> None:
+def _run_in_turns(call: Call, steps: Generator[None, None, None]) -> None:
     """Run `steps` one per turn, so that the loop serves others."""
 
     def step() -> None:

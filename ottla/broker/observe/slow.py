@@ -13,7 +13,7 @@ Parts, in ms:
 Rules:
 - Fetch and ShareFetch wait for records at the client's request; that part of their wait is not counted.
 - A request whose client disconnected before the response is logged, too.
-- At most `_LINES_A_SECOND` lines; the number of omitted lines is logged a second later.
+- At most `_LINES_PER_SECOND` lines; the number of omitted lines is logged a second later.
 - Text from clients is truncated. With `--log-format json` each part is a field.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.request.slow")
 SETTING = OwnSettings.slow_request_log_ms.name
-_LINES_A_SECOND = 10
+_LINES_PER_SECOND = 10
 _TEXT_MAX = 80
 _WAITS_ON_REQUEST = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
 
@@ -53,7 +53,7 @@ class SlowRequests:
     def __init__(self, loop: asyncio.AbstractEventLoop, over_ms: float) -> None:
         self._loop = loop
         self.over_ms = over_ms
-        self._lines = self._left_out = 0
+        self._lines = self._omitted = 0
         self._second: Any = None
 
     def around(self, handler: Handler) -> Handler:
@@ -76,27 +76,29 @@ class SlowRequests:
             def resolve(value: Any) -> None:
                 times.answered_at = now()
                 if call.connection.closed:
-                    self._seen(call, handler, times, request, value)(0)
+                    self._logger_for(call, handler, times, request, value)(0)
                 later.resolve(value)
 
             reply.then(resolve)
             return later
 
-        return Handler(handler.api, function, handler.refuse)
+        return Handler(handler.api, function, handler.error_response)
 
     def answered(self, call: Call, handler: Handler, times: Times, request: Any, reply: Any, slot: Slot) -> None:
         """Log the request, if it was slow, once the response in `slot` is sent."""
-        told = self._seen(call, handler, times, request, reply)
-        slot.on_queued = lambda: call.connection.when_sent(partial(told, sum(map(len, slot.parts))))
+        log_line = self._logger_for(call, handler, times, request, reply)
+        slot.on_queued = lambda: call.connection.when_sent(partial(log_line, sum(map(len, slot.parts))))
 
-    def _seen(self, call: Call, handler: Handler, times: Times, request: Any, reply: Any) -> Callable[[int], None]:
+    def _logger_for(
+        self, call: Call, handler: Handler, times: Times, request: Any, reply: Any
+    ) -> Callable[[int], None]:
         """A callback that logs the request, given the response's size. It keeps neither of the two messages alive."""
         asked_wait_ms = max(request.max_wait_ms, 0) if handler.api.key in _WAITS_ON_REQUEST else 0
         throttle_ms = getattr(reply, "throttle_time_ms", 0)
         error = reply.code if isinstance(reply, KafkaError) else ErrorCode(getattr(reply, "error_code", 0))
-        return partial(self._tell, call, handler.api.name, times, asked_wait_ms, throttle_ms, error)
+        return partial(self._log_line, call, handler.api.name, times, asked_wait_ms, throttle_ms, error)
 
-    def _tell(
+    def _log_line(
         self,
         call: Call,
         name: str,
@@ -108,14 +110,14 @@ class SlowRequests:
     ) -> None:
         now = call.connection.turns.now()
         wait_ms = (times.answered_at - times.handled_at) * 1000
-        meant_ms = min(wait_ms, asked_wait_ms)
-        took_ms = (now - times.came_at) * 1000 - meant_ms
-        if took_ms < self.over_ms or not self._may_tell():
+        requested_ms = min(wait_ms, asked_wait_ms)
+        took_ms = (now - times.came_at) * 1000 - requested_ms
+        if took_ms < self.over_ms or not self._may_log():
             return
         parts = {
             "queue_ms": (times.began_at - times.came_at) * 1000,
             "handle_ms": (times.handled_at - times.began_at) * 1000,
-            "wait_ms": wait_ms - meant_ms,
+            "wait_ms": wait_ms - requested_ms,
             "send_ms": (now - times.answered_at) * 1000,
         }
         fields: dict[str, Any] = {
@@ -152,22 +154,22 @@ class SlowRequests:
             extra={"fields": fields},
         )
 
-    def _may_tell(self) -> bool:
+    def _may_log(self) -> bool:
         if self._second is None:
             self._second = self._loop.call_later(1.0, self._next_second)
         self._lines += 1
-        if self._lines <= _LINES_A_SECOND:
+        if self._lines <= _LINES_PER_SECOND:
             return True
-        self._left_out += 1
+        self._omitted += 1
         return False
 
     def _next_second(self) -> None:
         self._second, self._lines = None, 0
-        if self._left_out:
+        if self._omitted:
             _log.warning(
-                "%d more slow requests within a second have no line", self._left_out, extra={"left_out": self._left_out}
+                "%d more slow requests within a second are not logged", self._omitted, extra={"left_out": self._omitted}
             )
-            self._left_out = 0
+            self._omitted = 0
 
     def close(self) -> None:
         """Close the log, because the setting was removed or the node stops."""

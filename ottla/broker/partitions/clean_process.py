@@ -46,24 +46,24 @@ class CleanerPace:
 def converse(disk: Disk, lines: TextIO, out: TextIO, pace_of: Callable[[float], Callable[[int], None]]) -> None:
     """Carry out the job in the first of `lines`. The end of `lines` means that the parent is gone, and ends the job."""
 
-    def say(what: dict[str, Any]) -> None:
-        out.write(json.dumps(what) + "\n")
+    def send(message: dict[str, Any]) -> None:
+        out.write(json.dumps(message) + "\n")
         out.flush()
 
     fields = json.loads(lines.readline())
     cleaning = Cleaning(disk, Job.of_json(fields["job"]), pace_of(fields["bytes_per_second"]))
     try:
         for bases in cleaning.run():
-            say({"ready": bases})
+            send({"ready": bases})
             if not lines.readline():
                 return
     except KafkaError as error:
         # These bytes will never be cleanable, so a retry is useless.
-        say({"error": str(error), "corrupt": True})
+        send({"error": str(error), "corrupt": True})
     except OSError as error:
-        say({"error": str(error), "corrupt": False})
+        send({"error": str(error), "corrupt": False})
     else:
-        say({"end_offset": cleaning.end_offset, "read": cleaning.bytes_read, "written": cleaning.bytes_written})
+        send({"end_offset": cleaning.end_offset, "read": cleaning.bytes_read, "written": cleaning.bytes_written})
 
 
 def main() -> None:

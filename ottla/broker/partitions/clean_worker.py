@@ -64,7 +64,7 @@ class ProcessWorker:
 
     def start(self, job: Job, bytes_per_second: float, before: Callable[[], None], listener: Cleaned) -> None:
         self._thread = threading.Thread(
-            target=self._attend, args=(job, bytes_per_second, before, listener), name="ottla-cleaner", daemon=True
+            target=self._run, args=(job, bytes_per_second, before, listener), name="ottla-cleaner", daemon=True
         )
         self._thread.start()
 
@@ -82,19 +82,19 @@ class ProcessWorker:
 
     # ---- on the worker's thread
 
-    def _attend(self, job: Job, bytes_per_second: float, before: Callable[[], None], listener: Cleaned) -> None:
+    def _run(self, job: Job, bytes_per_second: float, before: Callable[[], None], listener: Cleaned) -> None:
         try:
             before()
-            result = self._converse(job, bytes_per_second, listener)
+            result = self._run_job(job, bytes_per_second, listener)
         except (OSError, ValueError) as error:
             result = {"error": str(error), "corrupt": False}
-        self._tell(listener.on_end, result)
+        self._call(listener.on_end, result)
 
-    def _tell(self, what: Callable[[Any], None], value: Any) -> None:
+    def _call(self, callback: Callable[[Any], None], value: Any) -> None:
         if not self._stopped:
-            self._loop.call_soon_threadsafe(lambda: None if self._stopped else what(value))
+            self._loop.call_soon_threadsafe(lambda: None if self._stopped else callback(value))
 
-    def _converse(self, job: Job, bytes_per_second: float, listener: Cleaned) -> dict[str, Any]:
+    def _run_job(self, job: Job, bytes_per_second: float, listener: Cleaned) -> dict[str, Any]:
         command = [sys.executable, "-P", "-c", _PROGRAM, _ROOT]
         with self._starting:
             if self._stopped:
@@ -112,21 +112,21 @@ class ProcessWorker:
         assert process.stderr is not None
         with process:
             try:
-                self._say(process, {"job": job._asdict(), "bytes_per_second": bytes_per_second})
+                self._send(process, {"job": job._asdict(), "bytes_per_second": bytes_per_second})
                 for line in process.stdout:
-                    told: dict[str, Any] = json.loads(line)
-                    if "ready" not in told:
-                        return told
-                    self._tell(listener.on_ready, told["ready"])
+                    message: dict[str, Any] = json.loads(line)
+                    if "ready" not in message:
+                        return message
+                    self._call(listener.on_ready, message["ready"])
                     if not self._answers.get():
                         return {}
                     self._disk.sync_directory(job.directory)
-                    self._say(process, {})
-                return {"error": f"its process ended without a word: {process.stderr.read()}", "corrupt": False}
+                    self._send(process, {})
+                return {"error": f"the cleaner process gave no result: {process.stderr.read()}", "corrupt": False}
             finally:
                 process.kill()
 
-    def _say(self, process: subprocess.Popen[str], what: dict[str, Any]) -> None:
+    def _send(self, process: subprocess.Popen[str], message: dict[str, Any]) -> None:
         assert process.stdin is not None
-        process.stdin.write(json.dumps(what) + "\n")
+        process.stdin.write(json.dumps(message) + "\n")
         process.stdin.flush()

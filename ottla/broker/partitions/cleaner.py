@@ -39,7 +39,7 @@ _log = logging.getLogger("ottla.broker")
 _BUFFER_BYTES_MIN = 4096
 
 
-class _Run:
+class _CleaningRun:
     """A log being cleaned: receives the worker's progress for `Cleaner`, which creates it."""
 
     def __init__(self, cleaner: Cleaner, tp: TopicPartition, log: Log, worker: CleanerWorker) -> None:
@@ -73,14 +73,14 @@ class Cleaner:
         self._new_worker = new_worker
         self._handle: asyncio.TimerHandle | None = None
         #: Log directory -> run. By path, so that a topic created again waits for the process of its namesake.
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, _CleaningRun] = {}
         #: Logs with bytes that cannot be cleaned.
         self._uncleanable: set[Log] = set()
 
     def start(self) -> None:
         """Schedule the first check."""
         if self._runtime.settings.log_cleaner_enable:
-            self._plan()
+            self._schedule()
 
     def stop(self) -> None:
         """Stop the processes and discard unfinished work."""
@@ -89,16 +89,16 @@ class Cleaner:
         for run in self._runs.values():
             run.stopped = True
             run.worker.stop()
-            self._tidy(run)
+            self._discard(run)
         self._runs.clear()
 
     # ---- on the loop
 
-    def _plan(self) -> None:
+    def _schedule(self) -> None:
         wait_ms = max(1, self._runtime.settings.log_cleaner_backoff_ms)
-        self._handle = self._runtime.loop.call_later(wait_ms / 1000, self._look)
+        self._handle = self._runtime.loop.call_later(wait_ms / 1000, self._start_due)
 
-    def _look(self) -> None:
+    def _start_due(self) -> None:
         """Start cleaning as many logs as log.cleaner.threads allows."""
         if self._handle is not None:
             self._handle.cancel()
@@ -108,7 +108,7 @@ class Cleaner:
             if tp is None:
                 break
             self._begin(tp)
-        self._plan()
+        self._schedule()
 
     def _dirtiest(self) -> TopicPartition | None:
         now_ms = self._runtime.clock.now_ms()
@@ -117,58 +117,58 @@ class Cleaner:
             log = replica.log
             if "compact" not in log.settings.cleanup_policy or log.path in self._runs or log in self._uncleanable:
                 continue
-            found = plan.cleanable(log, now_ms)
-            if found is not None and found.ratio > ratio and plan.is_due(found, log):
-                dirtiest, ratio = replica.tp, found.ratio
+            cleanable = plan.cleanable(log, now_ms)
+            if cleanable is not None and cleanable.ratio > ratio and plan.is_due(cleanable, log):
+                dirtiest, ratio = replica.tp, cleanable.ratio
         return dirtiest
 
     def _begin(self, tp: TopicPartition) -> None:
         log = self._hosted[tp].log
-        run = self._runs[log.path] = _Run(self, tp, log, self._new_worker())
+        run = self._runs[log.path] = _CleaningRun(self, tp, log, self._new_worker())
         log.being_cleaned = True
         if log.recovery_point < log.active.base_offset:
             self._flusher.flush([log], lambda: self._start(run))
         else:
             self._start(run)
 
-    def _start(self, run: _Run) -> None:
+    def _start(self, run: _CleaningRun) -> None:
         if run.stopped:
             return
         log, now_ms = run.log, self._runtime.clock.now_ms()
-        found = None if log.closed else plan.cleanable(log, now_ms)
-        if found is None:
+        cleanable = None if log.closed else plan.cleanable(log, now_ms)
+        if cleanable is None:
             self._end(run)
             return
-        run.job = self._job(log, found, now_ms)
+        run.job = self._job(log, cleanable, now_ms)
         settings = self._runtime.settings
         rate = settings.log_cleaner_io_max_bytes_per_second / max(1, settings.log_cleaner_threads)
         run.worker.start(run.job, rate, self._store.recovery_task(run.tp), run)
 
-    def _job(self, log: Log, found: plan.Cleanable, now_ms: int) -> job.Job:
+    def _job(self, log: Log, cleanable: plan.Cleanable, now_ms: int) -> job.Job:
         settings = self._runtime.settings
         threads = max(1, settings.log_cleaner_threads)
         buffer_bytes = settings.log_cleaner_dedupe_buffer_size // threads
         return job.plan(
             log,
-            found.first_dirty_offset,
-            found.end_offset,
+            cleanable.first_dirty_offset,
+            cleanable.end_offset,
             now_ms,
             keys_max=offset_map.keys_of_buffer(buffer_bytes, settings.log_cleaner_io_buffer_load_factor),
             # Halved as in Kafka: one half to read into, one to write from.
             buffer_bytes=max(_BUFFER_BYTES_MIN, settings.log_cleaner_io_buffer_size // threads // 2),
         )
 
-    def swap(self, run: _Run, bases: list[int]) -> None:
+    def swap(self, run: _CleaningRun, bases: list[int]) -> None:
         """Put a cleaned group in place, if the log is still as the job saw it."""
         try:
             run.worker.answer(clean_swap.swap(run.log, run.job, bases, self._runtime.clock.now_ms()))
         except OSError as error:
             # Some files are renamed and others are not. Only recovery at the next start can repair that.
             run.worker.answer(False)
-            _log.error("a cleaned segment of %s cannot be put in place: %s", run.tp, error)
+            _log.error("cannot swap in a cleaned segment of %s: %s", run.tp, error)
             self._log_dirs.sync_failed(run.log, error)
 
-    def finish(self, run: _Run, result: dict[str, Any]) -> None:
+    def finish(self, run: _CleaningRun, result: dict[str, Any]) -> None:
         """Take the result of a worker that has ended."""
         if "end_offset" in result and not run.log.closed and run.log.generation == run.job.generation:
             run.log.cleaner_offset = result["end_offset"]
@@ -189,13 +189,13 @@ class Cleaner:
         self._end(run)
         if "end_offset" in result:
             # As in Kafka: a cleaner that has found something to do looks again at once.
-            self._look()
+            self._start_due()
 
-    def _end(self, run: _Run) -> None:
-        self._tidy(run)
+    def _end(self, run: _CleaningRun) -> None:
+        self._discard(run)
         del self._runs[run.log.path]
 
-    def _tidy(self, run: _Run) -> None:
+    def _discard(self, run: _CleaningRun) -> None:
         run.log.being_cleaned = False
         try:
             clean_swap.discard(self._runtime.disk, run.log.path)
@@ -205,4 +205,4 @@ class Cleaner:
 
 def _report(tp: TopicPartition, error: BaseException | str | None) -> None:
     if error is not None:
-        _log.error("%s cannot be cleaned: %s", tp, error)
+        _log.error("cannot clean %s: %s", tp, error)

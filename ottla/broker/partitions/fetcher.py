@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.broker")
 #: Fetch by topic id (13) with the replica's state (15).
-_FETCH_AT_LEAST = 15
+_FETCH_VERSION_MIN = 15
 _TURN_BYTES = 1 << 20
 _EPOCH_MAX = 0x7FFFFFFF
 _LATEST, _EARLIEST = -1, -2
@@ -102,7 +102,7 @@ class ReplicaFetcher:
         #: Partitions whose position may differ from the session's.
         self._changed: dict[_Key, None] = {}
         #: Partitions in the session that a throttle may pause.
-        self._slowed: dict[_Key, None] = {}
+        self._throttled: dict[_Key, None] = {}
         #: Partitions to remove from the session.
         self._forgotten: dict[_Key, None] = {}
         self._session_id = self._epoch = 0
@@ -112,7 +112,7 @@ class ReplicaFetcher:
         self._backoff: asyncio.TimerHandle | None = None
         self._answers: deque[tuple[_Key, PartitionData]] = deque()
         #: The last logged reason why the leader does not respond; "" while it responds.
-        self._silent = ""
+        self._logged_reason = ""
         self.closed = False
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class ReplicaFetcher:
         self.remove(replica)
         self._forgotten.pop(key, None)
         self._followed[key] = _Followed(replica)
-        self._slowed[key] = None
+        self._throttled[key] = None
         self._change(key)
 
     def remove(self, replica: FollowedPartition) -> None:
@@ -134,7 +134,7 @@ class ReplicaFetcher:
         key = replica.topic_id, replica.tp.partition
         followed = self._followed.pop(key, None)
         self._changed.pop(key, None)
-        self._slowed.pop(key, None)
+        self._throttled.pop(key, None)
         if followed is not None:
             if followed.paused is not None:
                 followed.paused.cancel()
@@ -146,7 +146,7 @@ class ReplicaFetcher:
         if not self._busy and self._backoff is None:
             # All changes within this turn of the loop go in one request.
             self._busy = True
-            self._runtime.loop.call_soon(self._next)
+            self._runtime.loop.call_soon(self._send_next)
 
     def brokers_changed(self) -> None:
         """Reconnect if the metadata names another address for the leader."""
@@ -185,14 +185,14 @@ class ReplicaFetcher:
 
     # ---- requests
 
-    def _next(self) -> None:
+    def _send_next(self) -> None:
         """Send the next request, unless there is nothing to fetch."""
         self._busy = False
         if self.closed or self._backoff is not None:
             return
         outbound = self._connected()
         if outbound is None:
-            return self._wait()
+            return self._back_off()
         request = self._request()
         if request is None:
             return None
@@ -202,14 +202,14 @@ class ReplicaFetcher:
             request,
             partial(self._answered, outbound),
             timeout_ms=self._runtime.settings.replica_socket_timeout_ms,
-            at_least=_FETCH_AT_LEAST,
+            at_least=_FETCH_VERSION_MIN,
         )
         return None
 
     def _request(self) -> FetchRequest | None:
         settings = self._runtime.settings
         new = self._epoch == 0
-        self._obey_throttle()
+        self._apply_throttle()
         keys = list(self._followed) if new else list(self._changed)
         self._changed.clear()
         topics: dict[Uuid, FetchTopic] = {}
@@ -221,7 +221,7 @@ class ReplicaFetcher:
                     self._forgotten[key] = None
             elif new or position != followed.sent:
                 topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0]))
-                topic.partitions.append(self._part(key[1], position, followed.replica))
+                topic.partitions.append(self._fetch_partition(key[1], position, followed.replica))
             followed.sent = position
         forgotten: dict[Uuid, ForgottenTopic] = {}
         if not new:
@@ -246,19 +246,19 @@ class ReplicaFetcher:
             forgotten_topics_data=list(forgotten.values()),
         )
 
-    def _obey_throttle(self) -> None:
+    def _apply_throttle(self) -> None:
         """Pause the lagging throttled partitions while the rate is exceeded."""
         throttle = self._throttles.follower
         wait_ms = throttle.wait_ms(self._runtime.clock.monotonic_ms())
-        for key in list(self._slowed) if wait_ms else ():
+        for key in list(self._throttled) if wait_ms else ():
             followed = self._followed[key]
             if followed.is_behind and throttle.applies_to(followed.replica.tp):
                 self._changed[key] = None
                 self._pause(key, followed, wait_ms)
             else:
-                del self._slowed[key]
+                del self._throttled[key]
 
-    def _part(self, index: int, position: Position, replica: FollowedPartition) -> FetchPartition:
+    def _fetch_partition(self, index: int, position: Position, replica: FollowedPartition) -> FetchPartition:
         # A partition's data in one response is appended at once, so it must fit into a segment.
         bytes_max = min(self._runtime.settings.replica_fetch_max_bytes, replica.log.settings.segment_bytes)
         return FetchPartition(
@@ -277,31 +277,31 @@ class ReplicaFetcher:
             return
         if outbound is not self._outbound:
             # The leader's address has changed.
-            self._begin_again()
-            return self._next()
+            self._reset_session()
+            return self._send_next()
         if isinstance(response, Unanswered):
-            self._say_silent(str(response))
-            self._begin_again()
-            return self._wait()
-        self._silent = ""
+            self._log_unresponsive(str(response))
+            self._reset_session()
+            return self._back_off()
+        self._logged_reason = ""
         if response.error_code:
-            _log.info("broker %d refuses a fetch: %s", self._leader_id, ErrorCode(response.error_code).name)
-            self._begin_again()
-            return self._next() if response.error_code in _SESSION_ERRORS else self._wait()
+            _log.info("broker %d refused a fetch: %s", self._leader_id, ErrorCode(response.error_code).name)
+            self._reset_session()
+            return self._send_next() if response.error_code in _SESSION_ERRORS else self._back_off()
         self._session_id = response.session_id
         if response.session_id:
             self._epoch = 1 if self._epoch == _EPOCH_MAX else self._epoch + 1
         for topic in response.responses:
             for part in topic.partitions:
                 self._answers.append(((topic.topic_id, part.partition_index), part))
-        self._work([])
+        self._apply_answers([])
         return None
 
-    def _say_silent(self, why: str) -> None:
+    def _log_unresponsive(self, why: str) -> None:
         """Log once why the leader cannot be fetched from, until it responds or the reason changes."""
-        if why == self._silent:
+        if why == self._logged_reason:
             return
-        self._silent = why
+        self._logged_reason = why
         peer = self._peer
         where = f"{peer.host}:{peer.port}" if peer is not None else "an unknown address"
         _log.warning(
@@ -313,25 +313,25 @@ class ReplicaFetcher:
             self._runtime.settings.inter_broker_listener_name,
         )
 
-    def _begin_again(self) -> None:
+    def _reset_session(self) -> None:
         """Forget the session."""
         self._session_id = self._epoch = 0
         self._forgotten.clear()
         for followed in self._followed.values():
             followed.sent = None
 
-    def _wait(self) -> None:
+    def _back_off(self) -> None:
         """Pause all fetches for replica.fetch.backoff.ms."""
         self._busy = False
         if self._backoff is None and not self.closed:
             seconds = self._runtime.settings.replica_fetch_backoff_ms / 1000
-            self._backoff = self._runtime.loop.call_later(seconds, self._backoff_over)
+            self._backoff = self._runtime.loop.call_later(seconds, self._backoff_ended)
 
-    def _backoff_over(self) -> None:
+    def _backoff_ended(self) -> None:
         self._backoff = None
-        self._next()
+        self._send_next()
 
-    def _work(self, unsynced: list[FollowedPartition]) -> None:
+    def _apply_answers(self, unsynced: list[FollowedPartition]) -> None:
         """Apply one turn's worth of the response; at its end flush what must be flushed, and fetch again."""
         size = 0
         while self._answers and size < _TURN_BYTES:
@@ -343,18 +343,18 @@ class ReplicaFetcher:
                 if followed.replica.log.must_flush:
                     unsynced.append(followed.replica)
         if self._answers:
-            self._runtime.loop.call_soon(self._work, unsynced)
+            self._runtime.loop.call_soon(self._apply_answers, unsynced)
         elif unsynced:
-            self._flusher.flush([each.log for each in unsynced], self._next)
+            self._flusher.flush([each.log for each in unsynced], self._send_next)
         elif not self.closed:
-            self._next()
+            self._send_next()
 
     def _carry_out(self, key: _Key, followed: _Followed, data: PartitionData) -> None:
         replica, throttle = followed.replica, self._throttles.follower
         assert followed.sent is not None
         if throttle.applies_to(replica.tp):
             # In-sync replicas count towards the rate, although they never wait for it.
-            self._slowed[key] = None
+            self._throttled[key] = None
             throttle.record(len(data.records or b""), self._runtime.clock.monotonic_ms())
         diverging = data.diverging_epoch
         event = FetchAnswered(
@@ -366,23 +366,23 @@ class ReplicaFetcher:
             len(data.records or b""),
         )
         if event.error is not ErrorCode.NONE:
-            _log.info("%s cannot be fetched from broker %d: %s", replica.tp, self._leader_id, event.error.name)
+            _log.info("cannot fetch %s from broker %d: %s", replica.tp, self._leader_id, event.error.name)
         self._changed[key] = None
-        self._guarded(key, followed, lambda now_ms: replica.fetched(event, data.records, now_ms))
+        self._change_log(key, followed, lambda now_ms: replica.fetched(event, data.records, now_ms))
         if event.error is ErrorCode.NONE and event.diverging is None:
             followed.is_behind = replica.log.end_offset < data.high_watermark
 
-    def _guarded(self, key: _Key, followed: _Followed, act: Callable[[int], list[Any]]) -> None:
+    def _change_log(self, key: _Key, followed: _Followed, act: Callable[[int], list[Any]]) -> None:
         """Change the replica's log. A disk failure, or records that it cannot append, pause this partition alone."""
         replica = followed.replica
         try:
             effects = act(self._runtime.clock.now_ms())
         except OSError as error:
-            _log.error("%s cannot be written: %s", replica.tp, error)
+            _log.error("cannot write %s: %s", replica.tp, error)
             effects = [Pause()]
             self._log_dirs.check(replica.log, error)
         except KafkaError as error:
-            _log.error("%s cannot take what broker %d sent: %s", replica.tp, self._leader_id, error)
+            _log.error("cannot append to %s what broker %d sent: %s", replica.tp, self._leader_id, error)
             effects = [Pause()]
         for effect in effects:
             if isinstance(effect, AskOffsets):
@@ -407,29 +407,31 @@ class ReplicaFetcher:
 
     def _ask_offsets(self, key: _Key, followed: _Followed) -> None:
         """Ask with two requests, because a ListOffsets request may name a partition only once."""
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         epoch = followed.replica.leader_epoch
 
-        def told(timestamp: int, response: Any) -> None:
+        def on_answer(timestamp: int, response: Any) -> None:
             if self._followed.get(key) is not followed:
                 return
-            found[timestamp] = _offset_of(response)
-            if len(found) == 2:
-                known = min(found.values()) >= 0
-                event = OffsetsAnswered(epoch, found[_EARLIEST], found[_LATEST]) if known else None
+            offsets[timestamp] = _offset_of(response)
+            if len(offsets) == 2:
+                known = min(offsets.values()) >= 0
+                event = OffsetsAnswered(epoch, offsets[_EARLIEST], offsets[_LATEST]) if known else None
                 replica = followed.replica
-                self._guarded(key, followed, lambda now_ms: replica.answered_offsets(event, now_ms))
+                self._change_log(key, followed, lambda now_ms: replica.answered_offsets(event, now_ms))
                 self._change(key)
 
         for timestamp in (_EARLIEST, _LATEST):
-            asked = ListOffsetsPartition(partition_index=key[1], current_leader_epoch=epoch, timestamp=timestamp)
+            wanted = ListOffsetsPartition(partition_index=key[1], current_leader_epoch=epoch, timestamp=timestamp)
             request = ListOffsetsRequest(
                 replica_id=self._runtime.node_id,
-                topics=[ListOffsetsTopic(name=followed.replica.tp.topic, partitions=[asked])],
+                topics=[ListOffsetsTopic(name=followed.replica.tp.topic, partitions=[wanted])],
             )
             outbound = self._outbound
             assert outbound is not None, "responses are applied only while a connection is open"
-            outbound.ask(request, partial(told, timestamp), timeout_ms=self._runtime.settings.replica_socket_timeout_ms)
+            outbound.ask(
+                request, partial(on_answer, timestamp), timeout_ms=self._runtime.settings.replica_socket_timeout_ms
+            )
 
 
 def _offset_of(response: Any) -> int:

@@ -53,14 +53,14 @@ class Flusher:
         left = list(logs)
         count = len(left)
 
-        def one() -> None:
+        def on_flushed() -> None:
             nonlocal count
             count -= 1
             if not count:
                 done()
 
         for log in left:
-            self._join(log, one)
+            self._join(log, on_flushed)
 
     def flush_now(self, partition: Partition) -> None:
         """Flush on the loop, blocking, if `flush.messages` requires a flush (decision 0180).

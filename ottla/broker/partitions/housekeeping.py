@@ -44,11 +44,11 @@ class Housekeeping:
     def start(self) -> None:
         """Schedule the first run of every job."""
         settings = self._runtime.settings
-        self._every(settings.log_retention_check_interval_ms, self.retain)
-        self._every(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
-        self._every(settings.log_flush_scheduler_interval_ms, self.flush_overdue)
+        self._schedule(settings.log_retention_check_interval_ms, self.retain)
+        self._schedule(settings.log_flush_offset_checkpoint_interval_ms, self.checkpoint)
+        self._schedule(settings.log_flush_scheduler_interval_ms, self.flush_overdue)
 
-    def _every(self, interval_ms: int, job: Callable[[], None]) -> None:
+    def _schedule(self, interval_ms: int, job: Callable[[], None]) -> None:
         if interval_ms > _MAX_MS:
             # Kafka's way to say never.
             return
@@ -57,7 +57,7 @@ class Housekeeping:
             try:
                 job()
             except OSError:
-                _log.exception("%s failed; it is tried again", job.__name__)
+                _log.exception("the periodic job %s failed; will retry", job.__name__)
             self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
 
         self._handles[job.__name__] = self._runtime.loop.call_later(interval_ms / 1000, run)
@@ -71,7 +71,7 @@ class Housekeeping:
                 if partition.log.delete_old_segments(now_ms) and isinstance(partition, Partition):
                     partition.log_start_moved()
             except OSError as error:
-                _log.exception("the old segments of %s cannot be deleted; it is tried again", partition.tp)
+                _log.exception("cannot delete the old segments of %s; will retry", partition.tp)
                 failed.append((partition.log, error))
             partition.log.producers.expire(now_ms, partition.log.settings.producer_expiration_ms)
         for log, reason in failed:
@@ -79,11 +79,11 @@ class Housekeeping:
 
     def checkpoint(self) -> None:
         """Flush the logs that have rolled, and write recovery-point, log-start and high-watermark checkpoints."""
-        self._leadership.lead_again()
+        self._leadership.retry_creation()
         try:
             self._store.remove_deleted(self._runtime.clock.now_ms())
         except OSError:
-            _log.exception("files of deleted logs cannot be removed; it is tried again")
+            _log.exception("cannot remove the files of deleted logs; will retry")
         rolled = [each.log for each in self._leadership.hosted.values() if each.log.wants_flush]
         if rolled:
             self._flusher.flush(rolled, lambda: None)
@@ -100,7 +100,7 @@ class Housekeeping:
     def _report(self, path: str, task: Future[None]) -> None:
         error = task.exception()
         if error is not None:
-            _log.error("a checkpoint cannot be written; it is tried again", exc_info=error)
+            _log.error("cannot write a checkpoint; will retry", exc_info=error)
             if isinstance(error, OSError) and not self._runtime.closed:
                 self._runtime.loop.call_soon_threadsafe(self._log_dirs.suspect, path, error)
 

@@ -105,28 +105,30 @@ class IsrChanges:
             return
         code = response.code if isinstance(response, KafkaError) else ErrorCode(response.error_code)
         if isinstance(response, KafkaError) or code is not ErrorCode.NONE:
-            _log.warning("the controller changes no in-sync replicas: %s; it is asked again", code.name)
-            return self._again(sent)
+            _log.warning("the controller refused ISR changes: %s; will retry", code.name)
+            return self._retry(sent)
         for topic in response.topics:
             for data in topic.partitions:
                 proposed = sent.pop((topic.topic_id, data.partition_index), None)
                 if proposed is not None and self._is_led(proposed[0]):
-                    self._tell(*proposed, data)
-        return self._again(sent)
+                    self._report(*proposed, data)
+        return self._retry(sent)
 
-    def _tell(self, partition: Partition, proposal: ProposeIsr, grows: bool, data: Any) -> None:
+    def _report(self, partition: Partition, proposal: ProposeIsr, grows: bool, data: Any) -> None:
         code = ErrorCode(data.error_code)
         if code is ErrorCode.NONE:
             self.expands += grows
             self.shrinks += not grows
-            _log.info("the in-sync replicas of %s are %s", partition.tp, data.isr)
+            _log.info("the in-sync replicas of %s are now %s", partition.tp, data.isr)
             partition.step(IsrAccepted(proposal, data.leader_epoch, data.partition_epoch, tuple(data.isr)))
         else:
             self.failures += 1
-            _log.info("the controller does not take %s as in sync in %s: %s", proposal.members, partition.tp, code.name)
+            _log.info(
+                "the controller refused %s as the in-sync replicas of %s: %s", proposal.members, partition.tp, code.name
+            )
             partition.step(IsrRefused(proposal, code))
 
-    def _again(self, unanswered: _Proposed) -> None:
+    def _retry(self, unanswered: _Proposed) -> None:
         """Send the unanswered proposals again after a moment, together with newer ones."""
         self._proposed = unanswered | self._proposed
         if self._planned is not None:

@@ -45,20 +45,20 @@ else:
 
 _log = logging.getLogger("ottla.broker")
 #: Logs that one job of the thread pool creates.
-_A_PIECE = 6
+_LOGS_PER_JOB = 6
 #: A log, and the error that prevented its creation (None: it was created).
-_Made = tuple[NewLog, OSError | None]
+_CreateResult = tuple[NewLog, OSError | None]
 
 
-class _Making:
+class _TopicCreation:
     """The creation of one topic's logs on threads."""
 
-    __slots__ = ("pieces", "topic", "waiting")
+    __slots__ = ("jobs", "topic", "waiting")
 
-    def __init__(self, topic: TopicImage, pieces: Iterable[Future[list[_Made]]]) -> None:
+    def __init__(self, topic: TopicImage, jobs: Iterable[Future[list[_CreateResult]]]) -> None:
         self.topic = topic
         #: The jobs whose logs have not been adopted yet.
-        self.pieces = deque(pieces)
+        self.jobs = deque(jobs)
         self.waiting: list[Callable[[], None]] = []
 
 
@@ -94,13 +94,13 @@ class Leadership:
         self._on_resigned = on_resigned
         self._on_readable = on_readable
         #: Topics with partitions whose logs could not be created (a full disk).
-        self.unled: set[str] = set()
+        self.without_log: set[str] = set()
         #: Partitions whose logs may lie in a failed directory, although the metadata does not say so.
-        self._lost: set[TopicPartition] = set()
+        self._offline: set[TopicPartition] = set()
         #: True until the first image has been followed: an earlier run may have created a log that is missing then.
-        self._starts = True
+        self._is_starting = True
         #: Topic name -> the creation in progress.
-        self._making: dict[str, _Making] = {}
+        self._creations: dict[str, _TopicCreation] = {}
 
     def find(self, topic: str, index: int) -> Partition:
         """The partition led here; otherwise raise the KafkaError that says why it is not."""
@@ -110,7 +110,7 @@ class Leadership:
         image = self._runtime.image.topics.get(topic)
         if image is not None and 0 <= index < len(image.partitions):
             known, node_id = image.partitions[index], self._runtime.node_id
-            if not self.is_offline(topic, index, known) and (topic in self._making or known.leader != node_id):
+            if not self.is_offline(topic, index, known) and (topic in self._creations or known.leader != node_id):
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             # Its directory has failed, or its log cannot be created (a full disk).
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -119,23 +119,23 @@ class Leadership:
     def is_offline(self, topic: str, index: int, known: PartitionImage) -> bool:
         """Whether this broker is a replica whose log lies in a failed directory."""
         node_id = self._runtime.node_id
-        is_lost = (topic, index) in self._lost or is_offline(self._runtime.image, known, node_id)
+        is_lost = (topic, index) in self._offline or is_offline(self._runtime.image, known, node_id)
         return is_lost and node_id in known.replicas
 
-    def when_made(self, topics: Iterable[str], done: Callable[[], None]) -> None:
+    def on_created(self, topics: Iterable[str], done: Callable[[], None]) -> None:
         """Call `done` as soon as none of these topics is being created; at once when none is."""
-        waits = [name for name in topics if name in self._making]
-        left = len(waits)
+        pending = [name for name in topics if name in self._creations]
+        left = len(pending)
 
-        def one() -> None:
+        def on_topic_created() -> None:
             nonlocal left
             left -= 1
             if not left:
                 done()
 
-        for name in waits:
-            self._making[name].waiting.append(one)
-        if not waits:
+        for name in pending:
+            self._creations[name].waiting.append(on_topic_created)
+        if not pending:
             done()
 
     # ---- following the metadata
@@ -182,29 +182,29 @@ class Leadership:
                     self._host(tp, topic, replica.log, replica)
                 elif isinstance(replica, Partition):
                     self._adjust(replica, known)
-            elif name not in self._making:
+            elif name not in self._creations:
                 log = self._claim(tp, topic)
                 if log is not None:
                     self._host(tp, topic, log)
-                elif known.leader != NO_LEADER and self._may_make(tp, known):
+                elif known.leader != NO_LEADER and self._may_create(tp, known):
                     missing.append(tp)
         if missing:
-            self._make(topic, missing)
+            self._create_logs(topic, missing)
 
     def started(self) -> None:
         """Note that the first image has been followed: a log that is missing from now on belongs to a new topic."""
-        self._starts = False
+        self._is_starting = False
 
-    def lead_again(self) -> None:
+    def retry_creation(self) -> None:
         """Retry the topics whose logs could not be created."""
-        names, self.unled = self.unled, set()
+        names, self.without_log = self.without_log, set()
         for name in sorted(names & self._runtime.image.topics.keys()):
             self.follow(name)
 
-    def lose(self, partitions: Iterable[TopicPartition]) -> None:
+    def take_offline(self, partitions: Iterable[TopicPartition]) -> None:
         """Take the partitions of a failed directory offline, until a restart finds the directory again."""
         for tp in partitions:
-            self._lost.add(tp)
+            self._offline.add(tp)
             self.resign(tp, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def resign(self, tp: TopicPartition, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
@@ -226,7 +226,7 @@ class Leadership:
             log = self._store.get(tp)
             if log is not None and log.topic_id in (NO_UUID, topic.topic_id):
                 self._store.delete(tp)
-            self._lost.discard(tp)
+            self._offline.discard(tp)
             self.resign(tp)
         self._log_settings.forget(topic.name)
 
@@ -240,25 +240,25 @@ class Leadership:
     def _drop_replica(self, tp: TopicPartition, topic: TopicImage) -> None:
         """Delete the log of a replica that was moved off this node; strays found at startup are set aside later."""
         log = self._store.get(tp)
-        if log is not None and log.topic_id == topic.topic_id and not self._starts:
+        if log is not None and log.topic_id == topic.topic_id and not self._is_starting:
             self._store.delete(tp)
 
-    def _may_make(self, tp: TopicPartition, known: PartitionImage) -> bool:
+    def _may_create(self, tp: TopicPartition, known: PartitionImage) -> bool:
         """Whether a missing log may be created; False when it may exist where this node cannot read it."""
         directory = directory_of(known, self._runtime.node_id)
         gone = directory is not None and directory not in self._log_dirs.online_ids()
-        if gone and not self._store.failed_directories and self._may_copy(known):
+        if gone and not self._store.failed_directories and self._is_replaceable(known):
             # The disk was replaced, or the directory was removed from log.dirs for good.
             gone = False
-        if directory is None and self._starts and self._store.failed_directories:
+        if directory is None and self._is_starting and self._store.failed_directories:
             # The log may lie in a failed directory that the controller has not been told about.
-            self._lost.add(tp)
-        if gone or tp in self._lost:
-            _log.error("%s is offline: its log lies in a directory that does not work or is not in log.dirs", tp)
+            self._offline.add(tp)
+        if gone or tp in self._offline:
+            _log.error("%s is offline: its log lies in a directory that has failed or is not in log.dirs", tp)
             return False
         return True
 
-    def _may_copy(self, known: PartitionImage) -> bool:
+    def _is_replaceable(self, known: PartitionImage) -> bool:
         """Whether another replica leads and nothing relies on this node's copy, so that it can be fetched afresh."""
         own = self._runtime.node_id
         counted = own in known.isr or own in known.eligible_leader_replicas or own in known.last_known_elr
@@ -271,7 +271,7 @@ class Leadership:
             # Left over from a topic of the same name that was deleted while this node was down (KIP-516). It is set
             # aside and
             # not deleted, because the disk may have corrupted the topic id.
-            _log.warning("%s is of another topic (%s) and is set aside", log.path, uuid_text(log.topic_id))
+            _log.warning("%s belongs to another topic (%s); set aside", log.path, uuid_text(log.topic_id))
             self._store.set_aside(tp)
             return None
         if log is not None and log.topic_id == NO_UUID and not log.end_offset:
@@ -322,73 +322,73 @@ class Leadership:
 
     # ---- creating logs
 
-    def _make(self, topic: TopicImage, missing: list[TopicPartition]) -> None:
+    def _create_logs(self, topic: TopicImage, missing: list[TopicPartition]) -> None:
         runtime, log_dirs = self._runtime, self._log_dirs
         planned = self._store.plan(missing, topic.topic_id, log_dirs.preferred(missing), log_dirs.cordoned())
-        pieces = [planned[at : at + _A_PIECE] for at in range(0, len(planned), _A_PIECE)]
-        began = [runtime.pool.submit(_begin, piece) for piece in pieces]
-        making = self._making[topic.name] = _Making(topic, began)
-        left = len(began)
+        batches = [planned[at : at + _LOGS_PER_JOB] for at in range(0, len(planned), _LOGS_PER_JOB)]
+        futures = [runtime.pool.submit(_create_files, batch) for batch in batches]
+        creation = self._creations[topic.name] = _TopicCreation(topic, futures)
+        left = len(futures)
 
-        def one() -> None:
+        def on_job_done() -> None:
             nonlocal left
             left -= 1
             if not left:
-                self._take_over(making)
+                self._adopt_created(creation)
 
-        for future in began:
-            future.add_done_callback(lambda _: runtime.loop.call_soon_threadsafe(one))
+        for future in futures:
+            future.add_done_callback(lambda _: runtime.loop.call_soon_threadsafe(on_job_done))
 
-    def _take_over(self, making: _Making) -> None:
+    def _adopt_created(self, creation: _TopicCreation) -> None:
         """Adopt the created logs, one job's share per turn of the loop (3 to 10 us a log)."""
-        if making.pieces:
-            self._take_piece(making)
-            self._runtime.loop.call_soon(self._take_over, making)
+        if creation.jobs:
+            self._adopt_job(creation)
+            self._runtime.loop.call_soon(self._adopt_created, creation)
         else:
-            self._end(making)
+            self._finish_creation(creation)
 
-    def _take_piece(self, making: _Making) -> None:
-        topic, made = making.topic, making.pieces.popleft().result()
-        now = self._runtime.image.topics.get(topic.name)
-        if now is not None and now.topic_id == topic.topic_id:
-            self._made(now, made)
+    def _adopt_job(self, creation: _TopicCreation) -> None:
+        topic, results = creation.topic, creation.jobs.popleft().result()
+        current = self._runtime.image.topics.get(topic.name)
+        if current is not None and current.topic_id == topic.topic_id:
+            self._host_created(current, results)
             return
         # The topic was deleted in the meantime.
-        for log, error in made:
+        for log, error in results:
             if error is None:
                 log.adopt()
                 self._store.delete(log.tp)
 
-    def _end(self, making: _Making) -> None:
-        topic = making.topic
-        del self._making[topic.name]
-        now = self._runtime.image.topics.get(topic.name)
-        if now is not None and topic.name not in self.unled:
+    def _finish_creation(self, creation: _TopicCreation) -> None:
+        topic = creation.topic
+        del self._creations[topic.name]
+        current = self._runtime.image.topics.get(topic.name)
+        if current is not None and topic.name not in self.without_log:
             # The topic may have more partitions by now, or a new topic may have its name.
             self.follow(topic.name)
-        for done in making.waiting:
-            self.when_made([topic.name], done)
+        for done in creation.waiting:
+            self.on_created([topic.name], done)
 
-    def _made(self, topic: TopicImage, made: Iterable[_Made]) -> None:
-        for log, error in made:
+    def _host_created(self, topic: TopicImage, results: Iterable[_CreateResult]) -> None:
+        for log, error in results:
             if error is None:
-                made_log = log.adopt()
+                new_log = log.adopt()
                 if self._runtime.node_id in topic.partitions[log.tp.partition].replicas:
-                    self._host(log.tp, topic, made_log)
+                    self._host(log.tp, topic, new_log)
             else:
-                _log.error("%s cannot be made: %s; it is tried again", log.tp, error)
-                self.unled.add(topic.name)
+                _log.error("cannot create the log of %s: %s; will retry", log.tp, error)
+                self.without_log.add(topic.name)
                 self._log_dirs.suspect(log.directory, error)
 
 
-def _begin(piece: Iterable[NewLog]) -> list[_Made]:
+def _create_files(batch: Iterable[NewLog]) -> list[_CreateResult]:
     """Create the files of these logs on a thread; the failure of one does not affect the others."""
-    made: list[_Made] = []
-    for log in piece:
+    results: list[_CreateResult] = []
+    for log in batch:
         try:
             log.begin()
         except OSError as error:
-            made.append((log, error))
+            results.append((log, error))
         else:
-            made.append((log, None))
-    return made
+            results.append((log, None))
+    return results

@@ -47,7 +47,7 @@ else:
 
 _log = logging.getLogger("ottla.broker")
 #: Errors of a full disk, a file size limit or a lack of descriptors: the directory is not broken.
-_NO_FAILURES = {
+_HARMLESS_ERRORS = {
     errno.ENOSPC,
     errno.EDQUOT,
     errno.EFBIG,
@@ -63,7 +63,7 @@ _SYNC_BYTES_MAX = 4 << 20
 _RETRY_SECONDS = 1.0
 _NAME_MAX = 255
 #: Length of the suffix of a future log: `.`, a unique id of 32 hexadecimal digits and `-future`.
-_FUTURE_MARK = 40
+_FUTURE_SUFFIX_LENGTH = 40
 
 
 class LogDirs:
@@ -103,17 +103,17 @@ class LogDirs:
     def preferred(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str]:
         """Partition -> directory, as AlterReplicaLogDirs requested before the partition existed."""
         online = self._store.directories
-        found = {tp: self._preferred.pop(tp) for tp in partitions if tp in self._preferred}
-        return {tp: path for tp, path in found.items() if path in online}
+        preferred = {tp: self._preferred.pop(tp) for tp in partitions if tp in self._preferred}
+        return {tp: path for tp, path in preferred.items() if path in online}
 
     def cordoned(self) -> list[str]:
         """The directories that get no new partitions (`cordoned.log.dirs`, KIP-1066)."""
-        named = [each.rstrip("/") or "/" for each in self._runtime.settings.cordoned_log_dirs or ()]
+        named = [path.rstrip("/") or "/" for path in self._runtime.settings.cordoned_log_dirs or ()]
         return self._store.directories if "*" in named else named
 
     def online_ids(self) -> list[Uuid]:
         """The ids of the working directories."""
-        return [self._id_of(each) for each in self._store.directories]
+        return [self._id_of(directory) for directory in self._store.directories]
 
     def named(self, tp: TopicPartition) -> str | None:
         """The id (text) of the partition's directory according to the metadata, or None if it names none."""
@@ -132,7 +132,7 @@ class LogDirs:
         if runtime.closed:
             return
         named = self.cordoned()
-        ids = [self._id_of(each) for each in self._store.directories if each in named]
+        ids = [self._id_of(directory) for directory in self._store.directories if directory in named]
         broker = runtime.image.brokers.get(runtime.node_id)
         if broker is None or runtime.image.metadata_version < CORDONED_DIRECTORIES_FROM:
             return
@@ -164,24 +164,26 @@ class LogDirs:
     def _assign(self) -> None:
         unassigned, self._unassigned = self._unassigned, {}
         store = self._store
-        self._tell_places({tp: self._id_of(store.directory_of(tp)) for tp in unassigned if store.get(tp) is not None})
+        self._report_directories(
+            {tp: self._id_of(store.directory_of(tp)) for tp in unassigned if store.get(tp) is not None}
+        )
 
-    def _tell_places(self, places: Mapping[TopicPartition, Uuid]) -> None:
+    def _report_directories(self, places: Mapping[TopicPartition, Uuid]) -> None:
         """Report the directories of those partitions for which the metadata names another."""
         image, node_id = self._runtime.image, self._runtime.node_id
         broker = image.brokers.get(node_id)
         if broker is None or image.metadata_version < DIRECTORIES_FROM or self._runtime.closed:
             return
-        found: dict[Uuid, dict[Uuid, list[int]]] = {}
-        told: dict[TopicPartition, Uuid] = {}
+        by_directory: dict[Uuid, dict[Uuid, list[int]]] = {}
+        reported: dict[TopicPartition, Uuid] = {}
         for tp, directory in places.items():
             topic = image.topics.get(tp.topic)
             if topic is None or node_id not in topic.partitions[tp.partition].replicas:
                 continue
             if directory_of(topic.partitions[tp.partition], node_id) != directory:
-                found.setdefault(directory, {}).setdefault(topic.topic_id, []).append(tp.partition)
-                told[tp] = directory
-        if not found:
+                by_directory.setdefault(directory, {}).setdefault(topic.topic_id, []).append(tp.partition)
+                reported[tp] = directory
+        if not by_directory:
             return
         directories = [
             assign.RequestDirectoryData(
@@ -189,43 +191,43 @@ class LogDirs:
                 topics=[
                     assign.RequestTopicData(
                         topic_id=topic_id,
-                        partitions=[assign.RequestPartitionData(partition_index=each) for each in indexes],
+                        partitions=[assign.RequestPartitionData(partition_index=index) for index in indexes],
                     )
                     for topic_id, indexes in topics.items()
                 ],
             )
-            for directory, topics in found.items()
+            for directory, topics in by_directory.items()
         ]
         request = assign.AssignReplicasToDirsRequest(
             broker_id=node_id, broker_epoch=broker.epoch, directories=directories
         )
-        self._controllers.ask(request, partial(self._assigned, told))
+        self._controllers.ask(request, partial(self._assigned, reported))
 
-    def _assigned(self, told: Mapping[TopicPartition, Uuid], response: Any) -> None:
+    def _assigned(self, reported: Mapping[TopicPartition, Uuid], response: Any) -> None:
         """Report the refused partitions again later; by then the controller may know this broker or topic."""
-        refused = dict(told)
+        refused = dict(reported)
         if isinstance(response, KafkaError):
             why: object = response
         else:
             codes = {
-                (topic.topic_id, each.partition_index): each.error_code
+                (topic.topic_id, partition.partition_index): partition.error_code
                 for directory in response.directories
                 for topic in directory.topics
-                for each in topic.partitions
+                for partition in topic.partitions
             }
             topics = self._runtime.image.topics
-            for tp in told:
+            for tp in reported:
                 topic = topics.get(tp.topic)
                 if topic is None or not codes.get((topic.topic_id, tp.partition), ErrorCode.NONE):
                     del refused[tp]
             why = ", ".join(sorted({ErrorCode(code).name for code in codes.values() if code}))
         if refused and not self._runtime.closed:
-            _log.warning("the controller is told again where %d logs are: %s", len(refused), why)
-            self._runtime.loop.call_later(_RETRY_SECONDS, self._tell_again, refused)
+            _log.warning("the controller did not accept the directories of %d logs: %s; will retry", len(refused), why)
+            self._runtime.loop.call_later(_RETRY_SECONDS, self._report_again, refused)
 
-    def _tell_again(self, refused: Mapping[TopicPartition, Uuid]) -> None:
+    def _report_again(self, refused: Mapping[TopicPartition, Uuid]) -> None:
         store = self._store
-        self._tell_places(
+        self._report_directories(
             {
                 tp: directory if store.get(tp) is None else self._id_of(store.directory_of(tp))
                 for tp, directory in refused.items()
@@ -241,12 +243,12 @@ class LogDirs:
         """Restart the moves that the last run did not finish."""
         for tp, path in self._store.unfinished_moves.items():
             if self.move(tp, path) is not ErrorCode.NONE:
-                _log.warning("%s does not move to %s any more", tp, path)
+                _log.warning("the move of %s to %s is dropped", tp, path)
 
     def move(self, tp: TopicPartition, path: str) -> ErrorCode:
         """Move a partition to another directory; NONE when the move has begun or the partition already lies there."""
         runtime, store = self._runtime, self._store
-        if len(str(tp)) + _FUTURE_MARK > _NAME_MAX:
+        if len(str(tp)) + _FUTURE_SUFFIX_LENGTH > _NAME_MAX:
             return ErrorCode.INVALID_TOPIC_EXCEPTION
         if path in store.failed_directories:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -278,11 +280,11 @@ class LogDirs:
     def _copy(self, tp: TopicPartition, future: Log) -> None:
         """Copy the next piece, or swap the logs."""
         runtime, store = self._runtime, self._store
-        found, replica = store.future(tp), self._leadership().hosted.get(tp)
-        if runtime.closed or found is None or found[0] is not future:
+        move, replica = store.future(tp), self._leadership().hosted.get(tp)
+        if runtime.closed or move is None or move[0] is not future:
             return
         if replica is None:
-            _log.warning("%s does not move to %s: this node has no replica of it any more", tp, found[1])
+            _log.warning("the move of %s to %s is dropped: this node no longer has a replica", tp, move[1])
             store.cancel_move(tp)
             return
         source = replica.log
@@ -292,7 +294,7 @@ class LogDirs:
             runtime.loop.call_later(min(wait_ms / 1000, _RETRY_SECONDS), again)
             return
         try:
-            self._piece(replica, future)
+            self._copy_piece(replica, future)
             if future.end_offset < source.end_offset:
                 runtime.loop.call_soon(again)
             elif source.being_cleaned:
@@ -305,15 +307,15 @@ class LogDirs:
             else:
                 replica.replace_log(store.finish_move(tp, runtime.clock.now_ms()))
                 self._synced_bytes.pop(tp, None)
-                _log.info("%s lies in %s now", tp, found[1])
+                _log.info("%s has moved to %s", tp, move[1])
                 self.assign_later(tp)
         except OSError as error:
-            self._failed_copy(tp, future, error)
+            self._copy_failed(tp, future, error)
         except KafkaError as error:
-            _log.error("%s cannot be moved: %s", tp, error)
+            _log.error("cannot move %s: %s", tp, error)
             store.cancel_move(tp)
 
-    def _piece(self, replica: HostedReplica, future: Log) -> None:
+    def _copy_piece(self, replica: HostedReplica, future: Log) -> None:
         """Copy up to `_PIECE_BYTES` from the end of the future log."""
         source, now_ms = replica.log, self._runtime.clock.now_ms()
         if not source.start_offset <= future.end_offset <= source.end_offset:
@@ -328,14 +330,14 @@ class LogDirs:
             future.restart_at(source.end_offset, now_ms)
         self._throttle.record(len(data), self._runtime.clock.monotonic_ms())
 
-    def _failed_copy(self, tp: TopicPartition, future: Log, error: OSError) -> None:
-        _log.error("%s cannot be moved: %s", tp, error)
-        if error.errno in _NO_FAILURES:
+    def _copy_failed(self, tp: TopicPartition, future: Log, error: OSError) -> None:
+        _log.error("cannot move %s: %s", tp, error)
+        if error.errno in _HARMLESS_ERRORS:
             self._store.cancel_move(tp)
             return
         # The error's path shows which of the two directories failed; without a path assume the one being written.
         name = error.filename if isinstance(error.filename, str) else ""
-        named = [each for each in self._store.directories if name.startswith(each + "/")]
+        named = [directory for directory in self._store.directories if name.startswith(directory + "/")]
         self.failed(named[0] if named else _parent(future.path), error)
 
     # ---- failed disks
@@ -356,7 +358,7 @@ class LogDirs:
 
     def suspect(self, path: str, error: OSError) -> None:
         """After a failed use of this directory, take it offline unless the error is harmless."""
-        if error.errno not in _NO_FAILURES:
+        if error.errno not in _HARMLESS_ERRORS:
             self.failed(path, error)
 
     def sync_failed(self, log: Log, error: OSError) -> None:
@@ -369,16 +371,16 @@ class LogDirs:
         if path not in store.directories:
             return
         if path == self._quorum.directory:
-            self._runtime.on_failure(f"the log directory {path} has failed, and the metadata is in it: {error}")
+            self._runtime.on_failure(f"the log directory {path}, which holds the metadata log, has failed: {error}")
             return
-        _log.critical("the log directory %s has failed, its partitions are offline: %s", path, error)
+        _log.critical("the log directory %s has failed; its partitions are offline: %s", path, error)
         directory, lost = self._id_of(path), store.fail(path, error)
-        self._leadership().lose(lost)
+        self._leadership().take_offline(lost)
         # The controller cannot tell that a partition is offline unless it knows the partition's directory.
-        self._tell_places(dict.fromkeys(lost, directory))
+        self._report_directories(dict.fromkeys(lost, directory))
         self._life.directory_failed(directory)
 
-    def tell_what_is_left(self) -> None:
+    def report_failed_directories(self) -> None:
         """At the start, move leadership away from the partitions in failed directories.
 
         Another node's controller does so on registration, which names the working directories.
@@ -386,7 +388,7 @@ class LogDirs:
         quorum, node_id = self._quorum, self._runtime.node_id
         for path, error in self._store.failed_directories.items():
             if path == quorum.directory:
-                raise OttlaError(f"the log directory {path} has failed, and the metadata is in it: {error}")
+                raise OttlaError(f"the log directory {path}, which holds the metadata log, has failed: {error}")
         leader = quorum.leader
         if leader is None or leader.node_id != node_id:
             return

@@ -39,19 +39,19 @@ class LookUps:
                     return done.value  # type: ignore[no-any-return]
                 if held is not None and held.plain is None:
                     held = None
-                    self._free()
+                    self._release()
                 if asked is None:
                     yield None
                     continue
                 held = asked
-                yield self._enter
+                yield self._acquire
                 job = self._pool.submit(asked.run)
                 yield partial(self._when_done, job)
                 job.result()
         finally:
             look.close()
             if held is not None:
-                self._free()
+                self._release()
 
     def run(self, look: Lookup, done: Callable[[LookupResult | KafkaError], None], stopped: Callable[[], bool]) -> None:
         """Run the steps in turns of the loop; call `done` at the end, or never once `stopped` returns True."""
@@ -72,14 +72,14 @@ class LookUps:
 
         step()
 
-    def _enter(self, go_on: Callable[[], None]) -> None:
+    def _acquire(self, go_on: Callable[[], None]) -> None:
         if self._busy:
             self._waiting.append(go_on)
         else:
             self._busy = True
             self._loop.call_soon(go_on)
 
-    def _free(self) -> None:
+    def _release(self) -> None:
         if self._waiting:
             self._loop.call_soon(self._waiting.popleft())
         else:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("ottla.broker")
 #: A fetch with more marked partitions than this is answered in steps.
-_PARTITIONS_MANY = 1000
-_PARTITIONS_A_STEP = 200
+_STEPS_FROM = 1000
+_PARTITIONS_PER_STEP = 200
 
 
 def replica_of(request: FetchRequest) -> int:
@@ -56,7 +56,7 @@ def replica_of(request: FetchRequest) -> int:
 def fetch_as_replica(call: Call, request: FetchRequest) -> Reply:
     """Record the follower's progress, read once, and wait if there is nothing to send."""
     fetch = ReplicaFetch(call, request)
-    if len(fetch.session.marked) > _PARTITIONS_MANY:
+    if len(fetch.session.marked) > _STEPS_FROM:
         return in_turns(call.connection, fetch.in_steps())
     fetch.note()
     response = fetch.attempt()
@@ -110,16 +110,16 @@ class ReplicaFetch:
         marked = list(self.session.marked.values())
         response = FetchResponse(session_id=self.session.session_id)
         bytes_left, read_bytes = self.request.max_bytes, 0
-        for first in range(0, len(marked), _PARTITIONS_A_STEP):
-            found: list[tuple[WatchedPartition, PartitionData]] = []
-            for watched in marked[first : first + _PARTITIONS_A_STEP]:
+        for first in range(0, len(marked), _PARTITIONS_PER_STEP):
+            results: list[tuple[WatchedPartition, PartitionData]] = []
+            for watched in marked[first : first + _PARTITIONS_PER_STEP]:
                 self._note(watched)
                 data = self._read(watched, bytes_left, min_one_batch=not read_bytes)
                 size = len(data.records or b"")
                 read_bytes += size
                 bytes_left = max(0, bytes_left - size)
-                found.append((watched, data))
-            self._tell(response, found)
+                results.append((watched, data))
+            self._add_news(response, results)
             yield
         self._end_alone()
         return response
@@ -128,15 +128,15 @@ class ReplicaFetch:
         """Report the follower's progress to the leader's machine. `_read` answers any error in the request."""
         wanted, session = watched.cached, self.session
         try:
-            partition = self._led(watched)
-            if _may_count(partition, watched):
+            partition = self._leader_of(watched)
+            if _is_on_history(partition, watched):
                 partition.fetched(
                     session.replica_id, session.broker_epoch, wanted.fetch_offset, wanted.log_start_offset
                 )
         except KafkaError:
             return
 
-    def _led(self, watched: WatchedPartition) -> Partition:
+    def _leader_of(self, watched: WatchedPartition) -> Partition:
         wanted = watched.cached
         name: str | None
         if isinstance(wanted.topic, bytes):
@@ -155,7 +155,7 @@ class ReplicaFetch:
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
         """The response, or None when it is worth waiting for more."""
         session, request = self.session, self.request
-        found: list[tuple[WatchedPartition, PartitionData]] = []
+        results: list[tuple[WatchedPartition, PartitionData]] = []
         bytes_left, read_bytes = request.max_bytes, 0
         urgent = final or request.max_wait_ms <= 0
         selects = self.node.replication.selects
@@ -167,12 +167,12 @@ class ReplicaFetch:
             bytes_left -= size
             urgent = urgent or data.error_code != 0 or data.diverging_epoch.epoch >= 0
             urgent = urgent or (selects and data.high_watermark > watched.cached.sent_high_watermark >= 0)
-            found.append((watched, data))
+            results.append((watched, data))
             if bytes_left <= 0:
                 break
         if not urgent and read_bytes < request.min_bytes:
             return None
-        self._tell(response := FetchResponse(session_id=session.session_id), found)
+        self._add_news(response := FetchResponse(session_id=session.session_id), results)
         if self.later is None:
             self._end_alone()
         return response
@@ -180,7 +180,7 @@ class ReplicaFetch:
     def _read(self, watched: WatchedPartition, bytes_left: int, *, min_one_batch: bool) -> PartitionData:
         wanted, partition = watched.cached, None
         try:
-            partition = self._led(watched)
+            partition = self._leader_of(watched)
             diverging = divergence(partition, wanted)
             if diverging is not None:
                 return diverging
@@ -218,9 +218,9 @@ class ReplicaFetch:
         if self.session.session_id == NO_SESSION:
             self.session.end()
 
-    def _tell(self, response: FetchResponse, found: list[tuple[WatchedPartition, PartitionData]]) -> None:
+    def _add_news(self, response: FetchResponse, results: list[tuple[WatchedPartition, PartitionData]]) -> None:
         session, throttle = self.session, self.node.throttles.leader
-        for watched, data in found:
+        for watched, data in results:
             wanted, has_records = watched.cached, bool(data.records)
             if data.records and watched.partition is not None and throttle.applies_to(watched.partition.tp):
                 throttle.record(len(data.records), self._now_ms())
@@ -254,7 +254,7 @@ class ReplicaFetch:
         if self.later is not None and not self.later.resolved:
             response = self.attempt()
             if response is not None:
-                self._leave(response)
+                self._resolve(response)
 
     def _supersede(self, key: int) -> None:
         if key == NO_REQUEST:
@@ -264,9 +264,9 @@ class ReplicaFetch:
         if self.later is not None and not self.later.resolved:
             response = self.attempt(final=True)
             assert response is not None
-            self._leave(response)
+            self._resolve(response)
 
-    def _leave(self, response: FetchResponse) -> None:
+    def _resolve(self, response: FetchResponse) -> None:
         assert self._timer is not None
         assert self.later is not None
         self._timer.cancel()
@@ -277,7 +277,7 @@ class ReplicaFetch:
         self.later.resolve(response)
 
 
-def _may_count(partition: Partition, watched: WatchedPartition) -> bool:
+def _is_on_history(partition: Partition, watched: WatchedPartition) -> bool:
     """Whether the follower's claimed log end is on the leader's history and within its log."""
     wanted, log = watched.cached, partition.log
     return divergence(partition, wanted) is None and log.start_offset <= wanted.fetch_offset <= log.end_offset

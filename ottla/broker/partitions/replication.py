@@ -76,8 +76,8 @@ class Replication:
         """Schedule the first check for lagging replicas."""
         selector = self._runtime.settings.replica_selector_class
         if selector not in (None, "", RACK_AWARE, LEADER_ONLY):
-            _log.warning("replica.selector.class=%s is not known here: consumers read from leaders", selector)
-        self._plan()
+            _log.warning("unknown replica.selector.class=%s: consumers will read from leaders", selector)
+        self._schedule()
 
     @property
     def selects(self) -> bool:
@@ -106,11 +106,11 @@ class Replication:
         """Apply a change of the brokers: which are eligible for the ISR, and their addresses."""
         if new.brokers is not old.brokers:
             self.brokers.clear()
-            self.brokers.update((each.broker_id, each.epoch) for each in new.brokers.values() if each.is_active)
+            self.brokers.update((broker.broker_id, broker.epoch) for broker in new.brokers.values() if broker.is_active)
             for fetcher in list(self.fetchers.values()):
                 fetcher.brokers_changed()
             # Brokers that were fenced may be eligible now, although their incremental fetches carry nothing new.
-            self._reconsider()
+            self._check_isr()
 
     # ---- followers
 
@@ -144,14 +144,14 @@ class Replication:
     def committed(self, partition: Partition) -> None:
         """Note that the high watermark of a partition has moved."""
         if not self._committed:
-            self._runtime.loop.call_soon(self._tell_committed)
+            self._runtime.loop.call_soon(self._notify_committed)
         self._committed[partition] = None
         if self.selects:
             # Consumers may be waiting at the followers, which are woken at once, as in Apache Kafka.
             for session in partition.sessions:
                 session.wake()
 
-    def _tell_committed(self) -> None:
+    def _notify_committed(self) -> None:
         committed, self._committed = self._committed, {}
         for partition in committed:
             partition.complete_commits()
@@ -170,15 +170,15 @@ class Replication:
             self._isr_changes = isr_changes.IsrChanges(self._runtime, self._controllers, self._partitions)
         self._isr_changes.propose(partition, proposal)
 
-    def _plan(self) -> None:
+    def _schedule(self) -> None:
         seconds = max(1, self._runtime.settings.replica_lag_time_max_ms) / 2000
-        self._lag_timer = self._runtime.loop.call_later(seconds, self._look)
+        self._lag_timer = self._runtime.loop.call_later(seconds, self._check_lag)
 
-    def _look(self) -> None:
-        self._reconsider()
-        self._plan()
+    def _check_lag(self) -> None:
+        self._check_isr()
+        self._schedule()
 
-    def _reconsider(self) -> None:
+    def _check_isr(self) -> None:
         for partition in list(self._partitions.values()):
             if partition.machine is not None:
                 partition.step(TimePassed())

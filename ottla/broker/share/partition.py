@@ -71,7 +71,7 @@ class ShareLeader:
         if self._closed:
             return
         if isinstance(result, KafkaError):
-            self.error = _said(result)
+            self.error = _member_error(result)
             self._shares.drop(self.key)
             return
         self._state_epoch = result.state_epoch
@@ -82,8 +82,13 @@ class ShareLeader:
 
     def _begin(self, start: int, result: Any) -> None:
         batches = [
-            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in result.state_batches
+            StateBatch(
+                state_batch.first_offset,
+                state_batch.last_offset,
+                state_batch.delivery_state,
+                state_batch.delivery_count,
+            )
+            for state_batch in result.state_batches
         ]
         self.machine = SharePartition(start, batches, Limits())
         self.settings_changed()
@@ -91,14 +96,14 @@ class ShareLeader:
         if self.machine.next_fetch_offset < self.partition.high_watermark:
             self.wake()
 
-    def _find_start(self, found: Callable[[int], None]) -> None:
+    def _find_start(self, on_start: Callable[[int], None]) -> None:
         """Call `found` with the start offset of a new group: at once, unless it is looked up by a timestamp."""
         reset = self._shares.settings_of(self.key.group_id).share_auto_offset_reset.lower()
         log, end = self.partition.log, self.partition.high_watermark
         if reset == "earliest":
-            return found(log.start_offset)
+            return on_start(log.start_offset)
         if reset == "latest":
-            return found(end)
+            return on_start(end)
         since_ms = self._runtime.clock.now_ms() - duration_ms(reset.partition(":")[2])
 
         def looked(record: LookupResult | KafkaError) -> None:
@@ -106,7 +111,7 @@ class ShareLeader:
                 self.error = record
                 self._shares.drop(self.key)
             else:
-                found(end if record is None else record[1])
+                on_start(end if record is None else record[1])
 
         def look() -> Lookup:
             with self._shares.log_dirs.guarding(log):
@@ -146,10 +151,10 @@ class ShareLeader:
         self.machine.start_log_at(self.partition.log.start_offset)
         return self.machine
 
-    def acknowledge(self, member_id: str, said: Any, done: Callable[[KafkaError | None], None]) -> None:
+    def acknowledge(self, member_id: str, acknowledgements: Any, done: Callable[[KafkaError | None], None]) -> None:
         """Apply a member's acknowledgements; `done` is called when they are stored, or with the error."""
         try:
-            change = self.ready().acknowledge(member_id, said, self._runtime.clock.monotonic_ms())
+            change = self.ready().acknowledge(member_id, acknowledgements, self._runtime.clock.monotonic_ms())
         except KafkaError as error:
             done(error)
             return
@@ -168,7 +173,7 @@ class ShareLeader:
             return
 
         def stored(result: Any) -> None:
-            error = _said(result) if isinstance(result, KafkaError) else None
+            error = _member_error(result) if isinstance(result, KafkaError) else None
             assert self.machine is not None
             self.machine.settle(change.number, stored=error is None)
             if error is not None and error.code in (
@@ -209,6 +214,6 @@ class ShareLeader:
             waiting()
 
 
-def _said(error: KafkaError) -> KafkaError:
+def _member_error(error: KafkaError) -> KafkaError:
     """The error for a member that corresponds to a share coordinator's error."""
     return KafkaError(_ERRORS.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), error.message)

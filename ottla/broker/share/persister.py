@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
     from ottla.broker.share.coordinators import ShareStates
 
-_PASSING = frozenset(
+_RETRIABLE = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 _LATEST = -1
@@ -221,13 +221,13 @@ class Persister:
     def _ask(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int = 0) -> None:
         def answered(response: Any) -> None:
             result = _result(response)
-            if isinstance(result, KafkaError) and result.code in _PASSING and attempt < len(_RETRY_SECONDS):
+            if isinstance(result, KafkaError) and result.code in _RETRIABLE and attempt < len(_RETRY_SECONDS):
                 if not self._closed:
-                    self._ask_again(key, request, done, attempt)
+                    self._retry_later(key, request, done, attempt)
             else:
                 done(result)
 
-        def came(answer: Any) -> None:
+        def on_response(answer: Any) -> None:
             if isinstance(answer, Unanswered):
                 answer = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(answer))
             answered(answer)
@@ -235,7 +235,7 @@ class Persister:
         def ask() -> None:
             leader = self._leader(key)
             if leader not in (NO_LEADER, self._runtime.node_id):
-                return self.peers.ask(leader, request, came)
+                return self.peers.ask(leader, request, on_response)
             try:
                 driver = self._coordinators.driver_of(key.text)
             except KafkaError as error:
@@ -243,7 +243,7 @@ class Persister:
             driver.ask(request, 0, answered)
             return None
 
-        self._coordinators.when_there(ask)
+        self._coordinators.ensure_topic(ask)
 
     def _leader(self, key: SharePartitionKey) -> int:
         """The broker that coordinates a share partition."""
@@ -251,12 +251,12 @@ class Persister:
         topic = self._runtime.image.topics.get(states.topic)
         return NO_LEADER if topic is None else topic.partitions[states.partition_of(key.text)].leader
 
-    def _ask_again(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int) -> None:
-        def again() -> None:
+    def _retry_later(self, key: SharePartitionKey, request: Any, done: Callable[[Any], None], attempt: int) -> None:
+        def retry_now() -> None:
             self._retries.discard(retry)
             self._ask(key, request, done, attempt + 1)
 
-        retry = self._runtime.loop.call_later(_RETRY_SECONDS[attempt], again)
+        retry = self._runtime.loop.call_later(_RETRY_SECONDS[attempt], retry_now)
         self._retries.add(retry)
 
 

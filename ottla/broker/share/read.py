@@ -13,19 +13,19 @@ from ottla.wire.batch import headers
 
 def visible_batches(data: Buffer, aborted: Sequence[tuple[int, int]] | None) -> list[tuple[int, LogBatch]]:
     """(position, batch) of every whole batch; `aborted` has (producer id, first offset) of aborted transactions."""
-    coming = deque(sorted(aborted or (), key=lambda each: each[1]))
-    gone: set[int] = set()
-    found = []
+    upcoming = deque(sorted(aborted or (), key=lambda each: each[1]))
+    aborted_producers: set[int] = set()
+    batches = []
     view = memoryview(data)
     for position, header in headers(view):
-        while coming and coming[0][1] <= header.last_offset:
-            gone.add(coming.popleft()[0])
+        while upcoming and upcoming[0][1] <= header.last_offset:
+            aborted_producers.add(upcoming.popleft()[0])
         visible = not header.is_control
         if header.is_control:
-            marker = read_marker(view[position : position + header.size], header) if gone else None
+            marker = read_marker(view[position : position + header.size], header) if aborted_producers else None
             if marker is not None and marker.aborted:
-                gone.discard(header.producer_id)
-        elif header.is_transactional and header.producer_id in gone:
+                aborted_producers.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in aborted_producers:
             visible = False
-        found.append((position, LogBatch(header.base_offset, header.last_offset, visible)))
-    return found
+        batches.append((position, LogBatch(header.base_offset, header.last_offset, visible)))
+    return batches
