@@ -1,10 +1,10 @@
-"""Access: the rules that a role takes, and what the rules of a cluster decide. Pure.
+"""Access: the ACLs that a role needs, and what the ACLs of a cluster decide. Pure.
 
     granted(produce=["orders"]) -> Acls for a producer of the topic
     explained(acls, "User:ann", AclOperation.READ, AclResource.TOPIC, "orders") -> Explanation
 
-`acls` are those that speak of the resource: `admin.describe_acls(speaking_of(resource, name))`. A client is not told
-two settings of the nodes, super.users and allow.everyone.if.no.acl.found; an explanation names the one that matters.
+`acls` are those that match the resource: `admin.describe_acls(speaking_of(resource, name))`. A client cannot see two
+settings of the nodes, super.users and allow.everyone.if.no.acl.found; an explanation names the one that matters.
 
 KIPs: 11, 290. Roles: those of kafka-acls (--producer, --consumer).
 """
@@ -38,7 +38,7 @@ def granted(
     pattern: PatternType = PatternType.LITERAL,
     host: str = WILDCARD,
 ) -> list[Acl]:
-    """The rules of a role, each once. `pattern` says how names are meant; `administer` is everything."""
+    """Return the ACLs of a role, each once. `pattern` applies to all names but `*`; `administer` grants everything."""
     wanted = [
         *((_TOPIC, name, PRODUCER) for name in produce),
         *((_TRANSACTIONAL_ID, name, TRANSACTIONAL_PRODUCER) for name in transactional_ids),
@@ -60,21 +60,21 @@ def granted(
 
 
 def exactly(acl: Acl) -> AclFilter:
-    """The filter that takes this rule alone."""
+    """The filter that matches this ACL alone."""
     return AclFilter(acl.resource, acl.name, acl.principal, acl.operation, acl.permission, acl.pattern, acl.host)
 
 
 def speaking_of(resource: AclResource, name: str) -> AclFilter:
-    """The filter that takes what speaks of a resource: its own name, prefixes of it, and *."""
+    """The filter for all ACLs that match a resource: by its name, by a prefix of it, or by `*`."""
     return AclFilter(resource, name, pattern=PatternType.MATCH)
 
 
 @frozen
 class Explanation:
-    """What is decided, and why.
+    """A decision and its reason.
 
-    `rule` decided; None where none did. `reason` is a sentence. `elsewhere` has the addresses from which rules of their
-    own decide the other way.
+    `rule` is the ACL that decided, or None. `reason` is a sentence. `elsewhere` lists the addresses for which other
+    ACLs decide the opposite.
     """
 
     is_allowed: bool
@@ -85,7 +85,7 @@ class Explanation:
 
 @frozen
 class _Entry:
-    """An Acl as the rules of a node have it."""
+    """An ACL in the form that the authorizer of a node stores."""
 
     id: bytes
     resource_type: int
@@ -101,7 +101,7 @@ class _Entry:
 def explained(
     acls: Sequence[Acl], principal: str, operation: AclOperation, resource: AclResource, name: str, host: str = ""
 ) -> Explanation:
-    """May `principal` do `operation` with the resource, from `host` (or from an address that no rule names)?"""
+    """Explain whether `principal` may do `operation` on the resource from `host` ("": an address that no ACL names)."""
     rules = Rules()
     numbers = count()
     for acl in acls:

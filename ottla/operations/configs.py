@@ -1,11 +1,11 @@
-"""Settings of topics, nodes, groups and client metrics: those that a resource has of its own, and checked changes.
+"""Settings of topics, nodes, groups and client metrics: those set on a resource itself, and checked changes.
 
     own(admin.describe_config(topic), topic) -> {"retention.ms": ConfigEntry(...)}
     alter(admin, topic, {"retention.ms": 3_600_000, "segment.bytes": None})
 
 Rules:
-- A topic or node that is not there is refused at once: the client would wait a minute for such a node.
-- Unsetting a name that the resource does not have is refused: a broker accepts it and changes nothing.
+- A topic or node that does not exist is refused at once: the client would wait a minute for such a node.
+- Unsetting an unknown setting is refused: a broker accepts it and changes nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _OWN_SOURCES = {
 
 
 def own(entries: Mapping[str, ConfigEntry], resource: ConfigResource) -> dict[str, ConfigEntry]:
-    """The entries that are set on the resource itself, by name: not a node's, the cluster's or a default.
+    """Return the entries that are set on the resource itself, by name: not those of a node, the cluster or a default.
 
     Every level of a broker's loggers counts as its own.
     """
@@ -49,7 +49,7 @@ def own(entries: Mapping[str, ConfigEntry], resource: ConfigResource) -> dict[st
 
 
 def own_of_topic(ask: Admin, topic: str) -> dict[str, str]:
-    """The settings of a topic's own, by name, with their values."""
+    """Return the settings that are set on the topic itself: name -> value."""
     from ottla.client import ConfigResource, ResourceType
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -58,9 +58,9 @@ def own_of_topic(ask: Admin, topic: str) -> dict[str, str]:
 
 
 def alter(ask: Admin, resource: ConfigResource, changes: Mapping[str, Change]) -> None:
-    """Change settings of one resource: a value sets, None goes back to the default.
+    """Change settings of one resource: a value sets, None restores the default.
 
-    OttlaError: no such topic or node, or None for a name that the resource does not have. KafkaError: the broker's.
+    OttlaError: no such topic or node, or None for an unknown setting. KafkaError: refused by the broker.
     """
     check_there(ask, resource)
     if unset := [name for name, change in changes.items() if change is None]:
@@ -69,7 +69,7 @@ def alter(ask: Admin, resource: ConfigResource, changes: Mapping[str, Change]) -
 
 
 def check_there(ask: Admin, resource: ConfigResource) -> None:
-    """OttlaError for a topic or node that is not there. A group may have settings before it exists."""
+    """Raise OttlaError for a topic or node that does not exist. A group may have settings before it exists."""
     kind, name = resource.type.name, resource.name
     if kind == "TOPIC":
         names = [each.name for each in ask.list_topics(internal=True)]
@@ -88,6 +88,6 @@ def _check_known(ask: Admin, resource: ConfigResource, names: Iterable[str]) -> 
         {*ask.describe_config(resource), *(OwnSettings.declared() if resource.type.name == "BROKER" else ())}
     )
     for each in names:
-        # Settings of one listener stand in no list.
+        # The broker lists no settings of one listener.
         if each not in known and not each.startswith("listener.name."):
             raise OttlaError(f"a {_WORDS[resource.type.name]} has no setting {each}{nearest(each, known)}")

@@ -1,9 +1,9 @@
-"""Empty a node: which node takes each of its replicas. Pure.
+"""A plan that empties a node: which node takes each of its replicas. Pure.
 
 Rules:
-- A replica goes to a node that has none of the partition: first to one in a rack that holds no other replica of it,
-  then to the node with the fewest replicas, moves of this plan counted.
-- The place in the list stays: a node that takes the first replica is the preferred leader.
+- A replica goes to a node without a replica of the partition: first to one in a rack that holds no other replica of
+  it, then to the node with the fewest replicas, counting the moves of this plan.
+- The position in the list stays: the node that takes the first replica becomes the preferred leader.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from ottla.kernel.ids import TopicPartition
 def drained(
     replicas: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], node_id: int
 ) -> dict[TopicPartition, list[int]]:
-    """Partition -> its replicas without `node_id`, for each partition that it holds.
+    """Return partition -> its replicas without `node_id`, for each partition that the node holds.
 
-    `replicas`: of every partition of the cluster. `racks`: node -> rack of the nodes that may take replicas; `node_id`
-    is passed over. OttlaError names a partition whose replica no other node can take.
+    `replicas`: those of every partition of the cluster. `racks`: node -> rack of the nodes that may take replicas;
+    `node_id` is ignored. OttlaError names a partition whose replica no other node can take.
     """
     load = Counter(each for held in replicas.values() for each in held)
     others = sorted(each for each in racks if each != node_id)

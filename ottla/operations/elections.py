@@ -1,4 +1,4 @@
-"""Elections of leaders: the preferred replica of partitions, or any that lives (KIP-460)."""
+"""Leader elections: of the preferred replica, or of any live replica (KIP-460)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ElectionOutcome:
-    """What came of it: partitions with a new leader, those that had the right one, and those that failed."""
+    """The result: partitions with a new leader, those that had the right one already, and those that failed."""
 
     elected: list[TopicPartition]
     unchanged: list[TopicPartition]
@@ -22,9 +22,9 @@ class ElectionOutcome:
 
 
 def elect(ask: Admin, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False) -> ElectionOutcome:
-    """Make the first replica of each partition its leader; of all partitions of the cluster when none are named.
+    """Make the first replica of each partition its leader; None: of all partitions of the cluster.
 
-    `unclean`: any replica that lives, even one that lacks records: they are lost. KafkaError: the whole call failed.
+    `unclean`: elect any live replica, even one that lacks records; those are lost. KafkaError: the whole call failed.
     """
     results = ask.elect_leaders(partitions, unclean=unclean)
     unchanged = [key for key, one in results.errors.items() if one.code is ErrorCode.ELECTION_NOT_NEEDED]

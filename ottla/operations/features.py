@@ -1,8 +1,8 @@
-"""Levels of features (KIP-584): those of a release, and checked changes.
+"""Feature levels (KIP-584): those of a release, and checked changes.
 
     set_levels(admin, levels_of("4.3"))
 
-`admin.describe_features()` shows the levels in force and those that the brokers can run.
+`admin.describe_features()` returns the levels in force and those that the brokers support.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def levels_of(release: str | None = None) -> dict[str, int]:
-    """Feature -> its level in a release, `4.3` or `4.3-IV0`, metadata.version first; 0 where the release has it off.
+    """Return feature -> its level in a release, `4.3` or `4.3-IV0`, metadata.version first; 0: off in the release.
 
     None: the latest release. OttlaError: there is no such release.
     """
@@ -27,10 +27,10 @@ def levels_of(release: str | None = None) -> dict[str, int]:
 
 
 def set_levels(ask: Admin, levels: Mapping[str, int], *, downgrade: bool = False, dry_run: bool = False) -> None:
-    """Bring features to levels, all of them or none; level 0 disables one. `dry_run` only asks whether it would work.
+    """Set the levels of features, all or none; level 0 disables a feature. `dry_run` only validates.
 
-    `downgrade`: a level may go down, if no metadata gets lost by it. OttlaError: one would go down without. KafkaError:
-    the first one that the controller refuses.
+    `downgrade`: allow a lower level if no metadata is lost. OttlaError: a level is lower, without `downgrade`.
+    KafkaError: the first change that the controller refuses.
     """
     from ottla.client.admin.result import Downgrade
 

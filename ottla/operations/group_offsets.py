@@ -1,13 +1,13 @@
-"""Where groups go on reading: what they have committed, setting it, and forgetting it.
+"""Committed offsets of groups: read them, set them, delete them.
 
     reset = plan_reset(admin, "billing", OffsetSpec.EARLIEST)
     check_empty(admin, "billing")
     reset.commit(admin)
 
 Rules:
-- A plan changes nothing: it can be shown first. Only a group without members takes offsets: its members would not
-  hear of them.
-- A share group has one offset a partition, where it begins; a plan for it looks like any other.
+- A plan changes nothing, so it can be shown first. Only a group without members takes offsets: members would not
+  notice the change.
+- A share group has one offset per partition, where it begins; a plan for it looks like any other.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def committed(ask: Admin, group: str, type_: GroupType) -> Offsets:
-    """Where a group goes on in each partition that it has read; where a share group begins."""
+    """Return the committed offset of each partition that the group has read; for a share group, where it begins."""
     from ottla.client import GroupType
 
     if type_ is GroupType.SHARE:
@@ -34,7 +34,7 @@ def committed(ask: Admin, group: str, type_: GroupType) -> Offsets:
 
 
 def committed_or_end(ask: Admin, group: str, partitions: Iterable[TopicPartition]) -> Offsets:
-    """What a group has committed in each partition; the end where it has committed nothing."""
+    """Return the committed offset of each partition, or its end offset where the group has committed nothing."""
     from ottla.client import OffsetSpec
 
     partitions, known = list(partitions), ask.list_group_offsets(group)
@@ -44,7 +44,7 @@ def committed_or_end(ask: Admin, group: str, partitions: Iterable[TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Where a group should go on: `before` has what it committed (all partitions), `goals` what it would."""
+    """A planned reset: `before` has the committed offsets (all partitions), `goals` the new ones."""
 
     group: str
     type: GroupType
@@ -53,11 +53,11 @@ class Reset:
 
     @property
     def moved(self) -> int:
-        """In how many partitions it would go on elsewhere."""
+        """The number of partitions whose offset would change."""
         return sum(self.before.get(each) != goal for each, goal in self.goals.items())
 
     def commit(self, ask: Admin) -> None:
-        """Set it. Raises the KafkaError of the first partition that fails."""
+        """Set the offsets. Raises the KafkaError of the first partition that fails."""
         from ottla.client import GroupType
 
         alter = ask.alter_share_group_offsets if self.type is GroupType.SHARE else ask.alter_group_offsets
@@ -73,10 +73,10 @@ def plan_reset(
     topics: Collection[str] = (),
     only: Collection[int] = (),
 ) -> Reset:
-    """Where a group goes on: at a place, or `shift` records ahead of what it committed (negative: back).
+    """Plan a reset to a place, or by `shift` records from the committed offset (negative: back).
 
-    `topics`: in these; otherwise wherever it has read. `only`: in partitions with these numbers. OttlaError: nothing is
-    meant by that; BeyondTheEnd: an offset that no partition reaches.
+    `topics`: only these; otherwise all that the group has read. `only`: partitions with these numbers. OttlaError: no
+    partition is selected, or none has an offset to shift; BeyondTheEnd: an offset that no partition reaches.
     """
     type_ = type_of(ask, group)
     before = committed(ask, group, type_)
@@ -94,7 +94,7 @@ def plan_reset(
 def _meant(
     ask: Admin, group: str, read: Iterable[TopicPartition], topics: Collection[str], only: Collection[int]
 ) -> list[TopicPartition]:
-    """The partitions of the topics that are named; otherwise those that the group has read."""
+    """Return the partitions of the named topics; otherwise those that the group has read."""
     found = [each for topic in topics for each in partitions_of(ask, topic)] if topics else sorted(read)
     if not found:
         raise OttlaError(f"{group} has read nothing yet; name the topics where it should begin")
@@ -106,7 +106,7 @@ def _meant(
 
 
 def check_empty(ask: Admin, group: str) -> None:
-    """OttlaError that names the members of a group which has some: they would not hear of a new place."""
+    """Raise OttlaError, naming the members, for a group that has any: they would not notice a new offset."""
     listed = next((each for each in ask.list_groups() if each.id == group), None)
     members = look(ask, listed.id, listed.type).members if listed is not None else []
     if members:
@@ -117,7 +117,7 @@ def check_empty(ask: Admin, group: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """Committed offsets that go: those of `partitions`, of a share group those of `topics`."""
+    """A planned deletion of committed offsets: of `partitions`, or for a share group of `topics`."""
 
     group: str
     topics: Collection[str]
@@ -125,7 +125,7 @@ class Forgetting:
     partitions: list[TopicPartition] | None
 
     def commit(self, ask: Admin) -> None:
-        """Do it. Raises the first KafkaError: a member reads the topic now, for example."""
+        """Delete the offsets. Raises the first KafkaError, e.g. when a member is reading the topic."""
         if self.partitions is None:
             ask.delete_share_group_offsets(self.group, self.topics).check()
         else:
@@ -133,7 +133,7 @@ class Forgetting:
 
 
 def plan_forgetting(ask: Admin, group: str, topics: Collection[str]) -> Forgetting:
-    """What a group of any kind forgets about topics. OttlaError for one in which it has committed nothing."""
+    """Plan the deletion of a group's offsets in topics. OttlaError for a topic in which it has committed nothing."""
     from ottla.client import GroupType
 
     if type_of(ask, group) is GroupType.SHARE:

@@ -1,4 +1,4 @@
-"""A group of any protocol (classic, consumer, share, streams) as `ottla groups` shows it: members, places, lag."""
+"""A group of any protocol (classic, consumer, share, streams) as `ottla groups` shows it: members, offsets, lag."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """What there is to say about a group, whatever its protocol."""
+    """A group of any protocol."""
 
     type: str
     state: str
     assignor: str
     coordinator: int
-    #: member, instance, client, host, partitions (of a streams member: its active tasks).
+    #: member, instance, client, host, partitions (for a streams member: its active tasks).
     members: list[dict[str, Any]]
-    #: topic, partition, committed (of a share group: where it begins), end_offset, lag, member. None: not known.
+    #: topic, partition, committed (for a share group: where it begins), end_offset, lag, member. None: unknown.
     partitions: list[dict[str, Any]]
 
     @property
@@ -33,14 +33,14 @@ class GroupView:
 
 
 def type_of(ask: Admin, group: str) -> GroupType:
-    """Its protocol. A group that is not there counts as classic: describing it says so."""
+    """Return the group's protocol; classic for an unknown group: describing it then raises GROUP_ID_NOT_FOUND."""
     from ottla.client import GroupType
 
     return next((each.type for each in ask.list_groups() if each.id == group), GroupType.CLASSIC)
 
 
 def look(ask: Admin, group: str, type_: GroupType) -> GroupView:
-    """Ask about it. GROUP_ID_NOT_FOUND if there is none."""
+    """Describe a group. Raises GROUP_ID_NOT_FOUND if it does not exist."""
     from ottla.client import GroupType
 
     if type_ is GroupType.SHARE:
@@ -84,7 +84,7 @@ def _partition(
 
 
 def _ends(ask: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where they end; without those that cannot be asked."""
+    """Return the end offsets, without the partitions that do not answer."""
     from ottla.client import OffsetSpec
 
     if not partitions:
@@ -101,7 +101,7 @@ def _share(ask: Admin, group: str) -> GroupView:
     offsets = ask.list_share_group_offsets(group, unread=True).succeeded
     ends = _ends(ask, sorted(offsets))
     partitions = [
-        # Many members share a partition: no owner is named.
+        # Many members share a partition, so there is no owner.
         _partition(each, one.start_offset if one.start_offset >= 0 else None, ends.get(each), one.lag, None)
         for each, one in sorted(offsets.items())
     ]
@@ -129,7 +129,7 @@ def _streams(ask: Admin, group: str) -> GroupView:
 
 
 def _owners(description: StreamsGroupDescription) -> dict[TopicPartition, str]:
-    """Partition to the member whose active task reads it."""
+    """Return partition -> the member whose active task reads it."""
     from ottla.client import TopicPartition
 
     topics = {each.id: (*each.source_topics, *each.repartition_source_topics) for each in description.subtopologies}

@@ -1,7 +1,6 @@
-"""Transactions that hang: open in a partition for longer than any may be, and not known to their coordinator.
+"""Hanging transactions: open in a partition for longer than allowed, and unknown to their coordinator (KIP-664).
 
-A reader with read_committed stops before such a transaction; `admin.abort_transaction(partition, start)` ends it.
-KIP-664.
+A read_committed consumer stops before such a transaction; `admin.abort_transaction(partition, start)` ends it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _BATCH = 500
 
 
 class SearchFailed(KafkaError):
-    """A call of the search that failed: `doing` says which."""
+    """A failed call of the search; `doing` says which."""
 
     def __init__(self, doing: str, error: KafkaError) -> None:
         super().__init__(error.code, f"cannot {doing}: {error.message or error.code.name}")
@@ -36,7 +35,7 @@ def find_hanging(
     partition: int | None = None,
     broker: int | None = None,
 ) -> list[tuple[TopicPartition, ActiveProducer]]:
-    """Producers with a transaction that hangs, by partition: in one partition, one topic, on one broker, or anywhere.
+    """Return (partition, producer) of each hanging transaction in a partition, in a topic, on a broker, or anywhere.
 
     Raises SearchFailed.
     """
@@ -84,7 +83,7 @@ def _partitions(ask: Admin, topic: str | None, partition: int | None, broker: in
 
 
 def _transactions_of(ask: Admin, producer_ids: set[int]) -> dict[int, TransactionDescription]:
-    """By producer id what the coordinators know."""
+    """Return producer id -> the transaction that its coordinator knows."""
     try:
         listed = ask.list_transactions(producer_ids=producer_ids)
     except KafkaError as error:

@@ -1,9 +1,9 @@
 """The verdict of `ottla cluster health`: what is wrong with a cluster, how badly, and what to do. `judge` is pure.
 
 Rules:
-- FAILING (exit code 2): records cannot be read or written somewhere, or are in danger. DEGRADED (1): all is served,
-  with less safety than was asked for. HEALTHY: 0.
-- A reason names what is affected (the first few of many) and the command that shows or mends it.
+- FAILING (exit code 2): some records cannot be read or written, or are in danger. DEGRADED (1): everything is served,
+  with less safety than configured. HEALTHY: 0.
+- A reason names what is affected (the first few of many) and the command that shows or repairs it.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _NAMED_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """A partition as the metadata has it."""
+    """A partition as the metadata describes it."""
 
     name: str
     leader: int | None
     replicas: int
     in_sync: int
-    #: min.insync.replicas of its topic; None where it was not asked for.
+    #: min.insync.replicas of its topic; None where it was not requested.
     in_sync_min: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DirectoryState:
-    """A log directory. Bytes are -1 where the broker does not say."""
+    """A log directory. Bytes are -1 where the broker does not report them."""
 
     node: int
     path: str
@@ -50,7 +50,7 @@ class DirectoryState:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Something that is wrong."""
+    """A problem, its level, and what to do about it."""
 
     level: int
     what: str
@@ -64,7 +64,7 @@ def judge(
     quorum_leader: int | None,
     nodes_silent: Mapping[int, str],
 ) -> list[Reason]:
-    """All that is wrong, worst first. `quorum_leader` -1: the quorum has none; None: it cannot be asked."""
+    """Return all problems, worst first. `quorum_leader` -1: the quorum has no leader; None: unknown."""
     found = []
     if quorum_leader == -1:
         found.append(Reason(FAILING, "the quorum of controllers has no leader", "ottla quorum show"))
@@ -108,7 +108,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def examine(ask: Admin) -> tuple[list[Reason], dict[str, Any]]:
-    """Ask a cluster for all that `judge` looks at; what is wrong, and how much was looked at."""
+    """Describe a cluster and judge it; returns the problems, and how many nodes, partitions and directories it has."""
     nodes = ask.describe_cluster().nodes
     try:
         leader: int | None = ask.describe_quorum().leader_id

@@ -1,4 +1,4 @@
-"""The name that was probably meant, for a message about one that is not there."""
+"""A suggestion for a misspelled name in an error message."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 
 def nearest(name: str, names: Sequence[str], what: str = "") -> str:
-    """What follows "there is no topic NAME": the nearest that is there.
+    """Return what follows "there is no topic NAME": the closest existing name.
 
-    Without a near one, `what` (topic, group) tells how those that are there can be listed.
+    Without a close name, `what` (topic, group) makes a hint at the command that lists the names.
     """
     from difflib import get_close_matches
 

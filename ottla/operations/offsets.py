@@ -1,4 +1,4 @@
-"""Offsets of partitions: where they begin and end, what stands at a place, and keeping a wish within them."""
+"""Offsets of partitions: where they begin and end, which offset a place is, and clamping an offset to them."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ Offsets = dict["TopicPartition", int]
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The first record at or after this time in milliseconds; the end where no record is so late."""
+    """The first record at or after this time in milliseconds; the end if no record is that late."""
 
     timestamp_ms: int
 
 
-#: A place in partitions: an end of the log; an offset, or so many records before the end (negative); a time; or an
-#: offset by number of the partition, the start in those that are not named.
+#: A place in partitions: the start or end of the log; an offset, or a number of records before the end (negative); a
+#: time; or partition number -> offset, with the start for partitions that are not named.
 Place: TypeAlias = "OffsetSpec | int | Moment | Mapping[int, int]"
 
 
 class BeyondTheEnd(OttlaError):
-    """An offset behind the end of every partition."""
+    """An offset beyond the end of every partition."""
 
 
 def partitions_of(ask: Admin, topic: str, only: Collection[int] = ()) -> list[TopicPartition]:
-    """All partitions of a topic, or `only` those with these numbers. OttlaError for a number that it does not have."""
+    """Return all partitions of a topic, or `only` those with these numbers. OttlaError: there is no such number."""
     return list(replicas_of(ask, topic, only))
 
 
 def listed(ask: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec | int) -> Offsets:
-    """Where each of them is: at an end, or at a time in milliseconds (-1: no record is so late)."""
+    """Return the offset of each partition at a spec, or at a time in milliseconds (-1: no record is that late)."""
     partitions = list(partitions)
     found = ask.list_offsets(dict.fromkeys(partitions, spec)).check()
     return {each: found[each].offset for each in partitions}
@@ -52,7 +52,7 @@ def bounds(ask: Admin, partitions: Iterable[TopicPartition]) -> tuple[Offsets, O
 
 
 def bounds_of_led(ask: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-    """(where it begins, where it ends) of each partition whose leader answers; the others are left out."""
+    """Return (start, end) of each partition whose leader answers; the others are left out."""
     from ottla.client import OffsetSpec
 
     partitions = list(partitions)
@@ -64,14 +64,14 @@ def bounds_of_led(ask: Admin, partitions: Iterable[TopicPartition]) -> dict[Topi
 
 
 def within(wanted: Mapping[TopicPartition, int], starts: Offsets, ends: Offsets) -> Offsets:
-    """Each offset, brought into what its partition holds."""
+    """Clamp each offset to the start and end of its partition."""
     return {each: max(starts[each], min(ends[each], offset)) for each, offset in wanted.items()}
 
 
 def at_time(
     ask: Admin, partitions: Iterable[TopicPartition], timestamp_ms: int
 ) -> tuple[Offsets, list[TopicPartition]]:
-    """(the first offsets at or after a time, the partitions where nothing is so late: there it is the end)."""
+    """Return (the first offsets at or after a time, the partitions without such a record: there it is the end)."""
     from ottla.client import OffsetSpec
 
     found = listed(ask, partitions, timestamp_ms)
@@ -80,7 +80,7 @@ def at_time(
 
 
 def offsets_at(ask: Admin, partitions: Iterable[TopicPartition], place: Place) -> Offsets:
-    """The offset of each partition at a place, within what it holds.
+    """Return the offset of each partition at a place, clamped to its start and end.
 
     BeyondTheEnd: an offset that no partition reaches is a mistake. OttlaError: a partition that does not exist.
     """
@@ -106,16 +106,17 @@ def offsets_at(ask: Admin, partitions: Iterable[TopicPartition], place: Place) -
 
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Records that go: where each partition begins afterwards, and how many there are before that."""
+    """A planned deletion of records: the new start of each partition, and how many records it deletes."""
 
     goals: Offsets
     records: int
 
 
 def plan_trim(ask: Admin, topic: str, place: Place, only: Collection[int] = ()) -> Trim:
-    """What a topic, or `only` these partitions of it, loses before a place. `admin.delete_records(trim.goals)` does it.
+    """Plan the deletion of a topic's records before a place, or in `only` these partitions; `admin.delete_records(
+    trim.goals)` does it.
 
-    BeyondTheEnd, OttlaError: as `offsets_at` and `partitions_of`.
+    BeyondTheEnd, OttlaError: as in `offsets_at` and `partitions_of`.
     """
     partitions = partitions_of(ask, topic, only)
     starts, goals = bounds(ask, partitions)[0], offsets_at(ask, partitions, place)

@@ -1,4 +1,4 @@
-"""The partitions of a cluster and of a topic: which node leads each, which hold it, which are in sync."""
+"""The partitions of a cluster or a topic: the leader, the replicas and the in-sync replicas of each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """A partition as the metadata has it; nodes by their ids."""
+    """A partition as the metadata describes it, with node ids."""
 
     topic: str
     partition: int
@@ -25,14 +25,14 @@ class PartitionView:
 
     @property
     def trouble(self) -> str | None:
-        """`no leader`, or `behind` when a replica is; None when all is well."""
+        """`no leader`, or `behind` when a replica is out of sync; None when all is well."""
         if self.leader is None:
             return "no leader"
         return "behind" if len(self.isr) < len(self.replicas) else None
 
 
 def every_partition(ask: Admin, *, internal: bool = True) -> list[PartitionView]:
-    """The partitions of all topics that can be described, by topic and number."""
+    """Return the partitions of all topics that can be described, sorted by topic and number."""
     described = ask.describe_topics([topic.name for topic in ask.list_topics(internal=internal)]).succeeded
     return [
         PartitionView(
@@ -48,14 +48,14 @@ def every_partition(ask: Admin, *, internal: bool = True) -> list[PartitionView]
 
 
 def replicas_of_all(ask: Admin) -> dict[TopicPartition, list[int]]:
-    """The nodes that hold each partition of the cluster."""
+    """Return partition -> the nodes that hold it, for the whole cluster."""
     return {TopicPartition(each.topic, each.partition): each.replicas for each in every_partition(ask)}
 
 
 def replicas_of(ask: Admin, topic: str, only: Collection[int] = ()) -> dict[TopicPartition, list[int]]:
-    """The nodes that hold each partition of a topic, or `only` of those with these numbers.
+    """Return partition -> the nodes that hold it, for a topic, or `only` for partitions with these numbers.
 
-    OttlaError for a number that the topic does not have.
+    OttlaError: the topic has no partition with that number.
     """
     there = {each.partition: [node.id for node in each.replicas] for each in ask.describe_topic(topic).partitions}
     if missing := [number for number in only if number not in there]:

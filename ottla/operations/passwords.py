@@ -1,9 +1,9 @@
-"""Passwords of users who sign in by SCRAM (KIP-554): set for every way of hashing, and taken away.
+"""SCRAM passwords of users (KIP-554): set them for every mechanism, and delete them.
 
     set_password(admin, "alice", "secret")
     plan_deletion(admin, "alice").commit(admin)
 
-`admin.describe_scram_credentials()` lists who has one. A password never leaves this machine: the client hashes it.
+`admin.describe_scram_credentials()` lists users with one. A password never leaves this machine: the client hashes it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 def set_password(
     ask: Admin, user: str, password: str, mechanisms: Sequence[ScramMechanism] = (), *, iterations: int = 4_096
 ) -> list[ScramMechanism]:
-    """Give a new user or one that is there a password. Returns the mechanisms that have it now: all if none are named.
+    """Set the password of a new or existing user. Returns the mechanisms that have it now: all if none are named.
 
-    A broker takes one mechanism of a user at a time: after a KafkaError those before it have the new password.
+    A broker takes one mechanism of a user at a time: after a KafkaError, the earlier ones have the new password.
     """
     from ottla.client import ScramCredential, ScramMechanism
 
@@ -35,13 +35,13 @@ def set_password(
 
 @dataclass(frozen=True, slots=True)
 class PasswordDeletion:
-    """The password of a user that goes, of these mechanisms."""
+    """A planned deletion of a user's password for these mechanisms."""
 
     user: str
     mechanisms: list[ScramMechanism]
 
     def commit(self, ask: Admin) -> None:
-        """Do it, one mechanism after the other. Raises the first KafkaError."""
+        """Delete the password, one mechanism after the other. Raises the first KafkaError."""
         from ottla.client import ScramDeletion
 
         for mechanism in self.mechanisms:
@@ -49,9 +49,9 @@ class PasswordDeletion:
 
 
 def plan_deletion(ask: Admin, user: str, mechanisms: Collection[ScramMechanism] = ()) -> PasswordDeletion:
-    """The deletion of a user's password, of all mechanisms that have one or of those named.
+    """Plan the deletion of a user's password for the named mechanisms, or for all that have one.
 
-    OttlaError: the user has no password, or none for a mechanism that is named.
+    OttlaError: the user has no password, or none for a named mechanism.
     """
     known = ask.describe_scram_credentials().succeeded.get(user, {})
     missing = [each for each in mechanisms if each not in known]
@@ -62,5 +62,5 @@ def plan_deletion(ask: Admin, user: str, mechanisms: Collection[ScramMechanism] 
 
 
 def name_of(mechanism: ScramMechanism) -> str:
-    """As SASL names it: SCRAM-SHA-256."""
+    """Return the SASL name: SCRAM-SHA-256."""
     return mechanism.name.replace("_", "-")

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QuorumMemberView:
-    """A controller that votes, or a node that follows. Timestamps are milliseconds, -1 if not known."""
+    """A voter or an observer. Timestamps are milliseconds, -1 if unknown."""
 
     node: int
     role: Literal["leader", "voter", "observer"]
     end_offset: int
-    #: Records that the leader has and this one has not.
+    #: Records that the leader has and this replica does not.
     lag: int
     last_fetch_timestamp: int
     last_caught_up_timestamp: int
@@ -28,7 +28,7 @@ class QuorumMemberView:
 
 
 def members(found: QuorumDescription) -> list[QuorumMemberView]:
-    """The voters and then the observers of what `admin.describe_quorum()` returned."""
+    """Return the voters and then the observers of a quorum, from `admin.describe_quorum()`."""
     end = max((each.log_end_offset for each in found.voters if each.id == found.leader_id), default=0)
 
     def member(replica: QuorumReplica, role: Literal["leader", "voter", "observer"]) -> QuorumMemberView:

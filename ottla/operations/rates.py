@@ -1,9 +1,9 @@
-"""What a cluster does: records and bytes a second by topic, and how far groups are behind.
+"""The activity of a cluster: records and bytes a second by topic, and the lag of groups.
 
 Rules:
-- A rate is the difference of two looks. Records come from end offsets, bytes from the sizes of the logs (with retention
-  at work a log may shrink: no rate then).
-- A topic that is new since the last look has no rate yet; one that was deleted is gone.
+- A rate is the difference of two samples. Records come from end offsets, bytes from the sizes of the logs. A log that
+  shrank, by retention, has no rate.
+- A topic that is new since the last sample has no rate yet; a deleted one is left out.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was found at one moment. Partitions are (topic, number)."""
+    """A sample of a cluster. Partitions are (topic, number)."""
 
     at: float
     ends: Mapping[tuple[str, int], int]
     starts: Mapping[tuple[str, int], int]
     sizes: Mapping[str, int]
-    #: Group to (state, members, lag).
+    #: Group -> (state, members, lag).
     groups: Mapping[str, tuple[str, int, int | None]] = field(default_factory=dict)
 
 
 def topic_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
-    """By topic: partitions, records, bytes, the rates of both since `before`, and its hottest partition."""
+    """Return a row per topic: partitions, records, bytes, both rates since `before`, and the hottest partition."""
     rows = []
     seconds = 0.0 if before is None else now.at - before.at
     for topic in sorted({name for name, _ in now.ends}):
@@ -63,7 +63,7 @@ def topic_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
 
 
 def group_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
-    """By group: state, members, lag, and how fast the lag grows (negative: it catches up)."""
+    """Return a row per group: state, members, lag, and how fast the lag grows (negative: the group catches up)."""
     rows = []
     seconds = 0.0 if before is None else now.at - before.at
     for group, (state, members, lag) in now.groups.items():
@@ -74,7 +74,7 @@ def group_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
 
 
 def look(ask: Admin, *, internal: bool) -> Look:
-    """Ask the cluster."""
+    """Take a sample of the cluster."""
     from ottla.client import OffsetSpec, TopicPartition
 
     views = every_partition(ask, internal=internal)
@@ -91,7 +91,7 @@ def look(ask: Admin, *, internal: bool) -> Look:
         try:
             found = look_at_group(ask, listing.id, listing.type)
         except KafkaError:
-            continue  # it went away meanwhile
+            continue  # deleted since it was listed
         groups[listing.id] = (found.state, len(found.members), found.lag)
     return Look(
         at,

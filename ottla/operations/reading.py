@@ -1,4 +1,4 @@
-"""Reading partitions from one place to another without a group."""
+"""Reading partitions between two offsets, without a group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_S = 0.2
 def polls(
     consumer: Consumer, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int] | None
 ) -> Iterator[list[ConsumerRecord]]:
-    """What each poll brings, from `begins` to `ends`; on and on without."""
+    """Yield the records of each poll, from `begins` to `ends`; without `ends`, forever."""
     consumer.assign(list(begins))
     for partition, offset in begins.items():
         consumer.seek(partition, offset)
@@ -24,7 +24,7 @@ def polls(
 
 
 def until_ends(consumer: Consumer, ends: Mapping[TopicPartition, int] | None) -> Iterator[list[ConsumerRecord]]:
-    """What each poll brings, until all that is assigned is read to its end; on and on without ends."""
+    """Yield the records of each poll until every assigned partition is read to its end; without `ends`, forever."""
     while True:
         if ends is not None:
             assigned = consumer.assignment()

@@ -21,7 +21,7 @@ Replicas = dict["TopicPartition", list[int]]
 
 
 class TooFewBrokers(OttlaError):
-    """Fewer brokers than replicas: `wanted`, `there`."""
+    """Too few brokers (`there`) for the replicas (`wanted`)."""
 
     def __init__(self, wanted: int, there: int) -> None:
         super().__init__(f"{wanted} replicas need as many nodes: there are {there}")
@@ -29,11 +29,11 @@ class TooFewBrokers(OttlaError):
 
 
 class RacksUnknown(OttlaError):
-    """Some brokers say their rack and others do not."""
+    """Some brokers have a rack and others do not."""
 
 
 def spread(now: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], start: int) -> Replicas:
-    """As many replicas as now, in turn over the brokers, and first over their racks, from the `start`-th one on.
+    """Assign as many replicas as now, round robin over the racks and then their brokers, from the `start`-th broker.
 
     `racks`: broker -> rack of the brokers that may be used; all None: racks do not count.
     Raises RacksUnknown, TooFewBrokers.
@@ -56,7 +56,7 @@ def spread(now: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A partition that moves between nodes; with `directory`, a replica that moves to this one on its node."""
+    """A partition that moves between nodes; with `directory`, a replica that moves to this directory of its node."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ class Move:
 
 
 def under_way(ask: Admin) -> list[Move]:
-    """All moves: between nodes, then between directories."""
+    """Return all moves under way: between nodes, then between directories."""
     found = [
         Move(each.topic, each.partition, list(one.replicas), list(one.adding), list(one.removing))
         for each, one in sorted(ask.list_partition_reassignments().items())
@@ -86,11 +86,10 @@ def under_way(ask: Admin) -> list[Move]:
 def begin_move(
     ask: Admin, topic: str, brokers: Sequence[int], only: Collection[int] = (), *, bytes_per_s: int | None = None
 ) -> list[TopicPartition]:
-    """Move the partitions of a topic, or `only` those with these numbers, to these nodes; the first should lead.
+    """Move the partitions of a topic, or `only` those with these numbers, to these nodes, preferred leader first.
 
-    Returns the partitions: `admin.list_partition_reassignments(partitions)` is empty when they have moved. A throttle
-    (`bytes_per_s` from and to each node) is taken away by `throttle.unthrottle` after that. OttlaError: no such node or
-    partition.
+    Returns the partitions: `admin.list_partition_reassignments(partitions)` is empty when they have moved. Then remove
+    a throttle (`bytes_per_s` from and to each node) with `throttle.unthrottle`. OttlaError: no such node or partition.
     """
     wanted = replicas_of(ask, topic, only)
     live = {node.id for node in ask.describe_cluster().nodes}
@@ -104,7 +103,7 @@ def begin_move(
 
 
 def cancel(ask: Admin, topic: str, only: Collection[int] = ()) -> list[TopicPartition]:
-    """Call off the moves of a topic between nodes; the partitions that were moving."""
+    """Cancel the moves of a topic between nodes. Returns the partitions that were moving."""
     moving = sorted(ask.list_partition_reassignments(list(replicas_of(ask, topic, only))))
     if moving:
         ask.alter_partition_reassignments(dict.fromkeys(moving)).check()
@@ -114,9 +113,9 @@ def cancel(ask: Admin, topic: str, only: Collection[int] = ()) -> list[TopicPart
 def begin_directory_move(
     ask: Admin, topic: str, directory: str, node: int, only: Collection[int] = ()
 ) -> list[Replica]:
-    """Move a node's replicas of a topic to another of its log directories; `not_in` tells how many are not there yet.
+    """Move a node's replicas of a topic to another of its log directories; `not_in` counts those still to arrive.
 
-    OttlaError: no such node, partition or directory, or the node holds nothing of the topic.
+    OttlaError: no such node, partition or directory, or the node holds no replica of the topic.
     """
     from ottla.client.admin.replica import Replica
 
@@ -135,7 +134,7 @@ def begin_directory_move(
 
 
 def not_in(ask: Admin, replicas: Sequence[Replica], directory: str) -> int:
-    """How many replicas of one node are not in that directory of it yet."""
+    """Count the replicas of one node that are not in that directory of it yet."""
     there = {
         (one.partition.topic, one.partition.partition)
         for each in ask.describe_log_dirs().check()[replicas[0].broker]
@@ -153,7 +152,7 @@ def _ids(nodes: Iterable[int]) -> str:
 def directories(
     ask: Admin, replicas: Mapping[TopicPartition, Iterable[int]]
 ) -> dict[tuple[TopicPartition, int], tuple[str | None, str | None]]:
-    """By (partition, broker) the directory of the replica and the one that it moves to; only of brokers that live."""
+    """Return (partition, broker) -> (directory of the replica, directory it moves to), for live brokers only."""
     live = {node.id for node in ask.describe_cluster().nodes}
     brokers = sorted({broker for some in replicas.values() for broker in some} & live)
     found: dict[tuple[TopicPartition, int], tuple[str | None, str | None]] = {}
@@ -169,9 +168,9 @@ def directories(
 def begin_directory_moves(
     ask: Admin, wanted: Mapping[Replica, str], timeout_ms: int, begun: Callable[[Replica, str], None]
 ) -> tuple[list[Replica], dict[Replica, KafkaError]]:
-    """Begin moves; a replica that is not there yet is waited for. `begun` is called for each.
+    """Begin moves, waiting for replicas that do not exist yet. Calls `begun` for each move.
 
-    (those that were not there in time, what failed): with a failure it ends at once.
+    Returns (replicas that did not exist in time, errors); returns at once on an error.
     """
     left = dict(wanted)
     deadline = time.monotonic() + timeout_ms / 1000

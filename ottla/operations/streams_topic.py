@@ -1,4 +1,4 @@
-"""How Kafka Streams names the topics that an application makes for itself; ours are named alike."""
+"""The names that Kafka Streams gives the internal topics of an application; ours follow them."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ _INTERNAL = re.compile(
 
 
 def internal_topics(application_id: str, topics: Iterable[str]) -> list[str]:
-    """The topics that the application has made, in their order."""
+    """Return the internal topics of the application, in the order given."""
     return [each for each in topics if each.startswith(f"{application_id}-") and _INTERNAL.fullmatch(each)]

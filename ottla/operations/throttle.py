@@ -1,4 +1,4 @@
-"""Throttles around a reassignment: which settings slow it down, and which are taken away after it (KIP-73)."""
+"""Throttles for a reassignment: set before it and removed after it (KIP-73)."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ def throttle(
     plan: Mapping[TopicPartition, Collection[int]],
     bytes_per_s: int,
 ) -> None:
-    """Slow down the moves of a plan before they begin."""
+    """Throttle the moves of a plan before they begin."""
     _set_on_topics(ask, throttled_replicas(now, plan))
     brokers = {broker for each in plan for broker in (*now[each], *plan[each])}
     _set_on_brokers(ask, brokers, dict.fromkeys(BROKER_RATES, str(bytes_per_s)))
 
 
 def throttle_directories(ask: Admin, brokers: Iterable[int], bytes_per_s: int) -> None:
-    """Slow down the moves between the directories of these brokers."""
+    """Throttle the moves between the directories of these brokers."""
     _set_on_brokers(ask, brokers, {_DIRECTORY_RATE: str(bytes_per_s)})
 
 
 def unthrottle_brokers(ask: Admin, brokers: Iterable[int], *, directories: bool = False) -> None:
-    """Take the throttles of these brokers away; those of moves between directories too when told so."""
+    """Remove the throttles of these brokers; with `directories`, also those of moves between directories."""
     rates = (*BROKER_RATES, _DIRECTORY_RATE) if directories else BROKER_RATES
     _set_on_brokers(ask, brokers, dict.fromkeys(rates))
 
 
 def unthrottle_topics(ask: Admin, topics: Iterable[str]) -> None:
-    """Take the throttles of these topics away."""
+    """Remove the throttles of these topics."""
     _set_on_topics(ask, {topic: dict.fromkeys(TOPIC_REPLICAS) for topic in topics})
 
 
 def unthrottle_all(ask: Admin) -> list[str]:
-    """Take the throttles of every topic and node away; the topics. OttlaError while anything moves between nodes."""
+    """Remove all throttles. Returns the topics that had one. OttlaError while a partition moves between nodes."""
     from ottla.client import ConfigResource, ResourceType
 
     if moving := sorted(ask.list_partition_reassignments()):
@@ -66,7 +66,7 @@ def unthrottle_all(ask: Admin) -> list[str]:
 
 
 def unthrottle(ask: Admin, topics: Iterable[str]) -> None:
-    """Take the throttles of these topics and of all nodes away."""
+    """Remove the throttles of these topics and of all nodes."""
     unthrottle_brokers(ask, [node.id for node in ask.describe_cluster().nodes])
     unthrottle_topics(ask, topics)
 
@@ -88,9 +88,7 @@ def _set_on_topics(ask: Admin, changes: Mapping[str, Mapping[str, str | None]]) 
 def throttled_replicas(
     now: Mapping[TopicPartition, Collection[int]], plan: Mapping[TopicPartition, Collection[int]]
 ) -> dict[str, dict[str, str]]:
-    """Topic -> its settings while it moves: every replica that it has `now` may send, and those of `plan` that are new
-    fetch.
-    """
+    """Return topic -> its settings during the move: all replicas of `now` send, and those new in `plan` fetch."""
     found: dict[str, dict[str, str]] = {}
     for topic in sorted({each.topic for each in plan}):
         own = [each for each in plan if each.topic == topic]

@@ -1,4 +1,4 @@
-"""Transactional ids as `ottla transactions` shows them: producer, coordinator, and for how long each is open."""
+"""Transactional ids as `ottla transactions` shows them: producer, coordinator, and how long each has been open."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TransactionSummary:
-    """A transactional id. `coordinator`: the node's id; `partitions`: how many the transaction writes to."""
+    """A transactional id. `coordinator` is a node id; `partitions` counts those that the transaction writes to."""
 
     id: str
-    #: Kafka's word: Empty, Ongoing, PrepareCommit, CompleteAbort, ...
+    #: Kafka's name: Empty, Ongoing, PrepareCommit, CompleteAbort, ...
     state: str
     producer: int
     coordinator: int
     partitions: int
-    #: Since its begin; None while no transaction is open.
+    #: Since the transaction began; None while none is open.
     open_ms: int | None
 
 
 def transactions(ask: Admin) -> list[TransactionSummary]:
-    """All transactional ids of the cluster. One that goes meanwhile, or cannot be described, has no partitions."""
+    """Return all transactional ids of the cluster. One that cannot be described has no partitions."""
     listed = ask.list_transactions()
     described = ask.describe_transactions(each.transactional_id for each in listed).succeeded
     now = time.time_ns() // 1_000_000

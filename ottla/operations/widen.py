@@ -1,9 +1,9 @@
-"""More replicas for partitions that have too few: which nodes take them. Pure.
+"""A plan that adds replicas to partitions that have too few: which nodes take them. Pure.
 
 Rules:
-- The replicas that there are stay, in their order; new ones come behind them.
-- A new replica goes to a node that has none of the partition: first to one in a rack that holds no replica of it, then
-  to the node with the fewest replicas, moves of this plan counted.
+- The existing replicas stay, in their order; new ones follow.
+- A new replica goes to a node without a replica of the partition: first to one in a rack that holds no replica of it,
+  then to the node with the fewest replicas, counting the moves of this plan.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ottla.kernel.ids import TopicPartition
 def widened(
     replicas: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], count: int
 ) -> dict[TopicPartition, list[int]]:
-    """Partition -> its replicas, for each that gets more: `count`, or as many as there are nodes.
+    """Return partition -> its replicas, for each partition that gets more: `count`, or as many as there are nodes.
 
-    `replicas`: of every partition of the cluster. `racks`: node -> rack of all nodes.
+    `replicas`: those of every partition of the cluster. `racks`: node -> rack of all nodes.
     """
     load = Counter(each for held in replicas.values() for each in held)
     plan: dict[TopicPartition, list[int]] = {}

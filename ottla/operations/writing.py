@@ -1,4 +1,4 @@
-"""Records into a topic, with a count of those that are written for certain."""
+"""Writing records to a topic, with a count of those that are acknowledged."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class InputRecord(NamedTuple):
-    """A record to be written."""
+    """A record to write."""
 
     value: bytes | None
     key: bytes | None
     headers: Headers
     partition: int | None
     timestamp: int | None
-    #: Bytes of input that it took, for the progress bar.
+    #: Bytes of input that the record took, for the progress bar.
     size: int
 
 
 class Writer:
-    """Sends records and knows how many of them, from the first on, are written."""
+    """Sends records and counts those acknowledged, from the first on without a gap."""
 
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer = producer
@@ -37,7 +37,7 @@ class Writer:
         self.sent = 0
 
     def send(self, record: InputRecord) -> Delivery:
-        """Hand it to the producer."""
+        """Hand a record to the producer."""
         delivery = self._producer.send(
             self._topic,
             record.value,
@@ -51,21 +51,21 @@ class Writer:
         return delivery
 
     def look(self) -> None:
-        """Count what is written by now. Raises the error of the first record that is not."""
+        """Count the records acknowledged so far. Raises the error of the first record that failed."""
         while self._pending and self._pending[0].done:
             self._pending[0].result()
             self._pending.popleft()
             self.written += 1
 
     def finish(self) -> None:
-        """Wait until all is written. Raises the error of the first record that is not."""
+        """Wait until all records are acknowledged. Raises the error of the first record that failed."""
         while self._pending:
             self._pending[0].result()
             self._pending.popleft()
             self.written += 1
 
     def settle(self) -> None:
-        """Wait until all that was sent is over, and count what is written up to the first that is not."""
+        """Like `finish`, but stop at the first record that failed instead of raising its error."""
         try:
             self.finish()
         except (KafkaError, OttlaError):

@@ -1,1 +1,1 @@
-"""A bundle: one archive with what support needs of a cluster or of one node, without secrets (`ottla debug bundle`)."""
+"""A bundle: one archive with what support needs from a cluster or a node, without secrets (`ottla debug bundle`)."""

@@ -1,10 +1,10 @@
-"""The archive of a bundle: bounded in bytes and in time, every text masked, with a list of what is missing.
+"""The archive of a bundle: bounded in bytes and time, with all text masked and a list of what is missing.
 
 Rules:
-- Each part is made on a thread of its own, and given up when its time is over: a part that hangs (a broker that does
-  not answer, a disk that does not) costs its time and no other part.
-- A part that fails or is cut is listed with its error. Rows that were there when a part was given up are kept.
-- The file is made for its owner alone, never over one that is there, and is removed when it cannot be finished.
+- Each part is collected on its own thread and abandoned when its time is up: a part that hangs (a broker or a disk that
+  does not answer) costs its own time only.
+- A part that fails or is cut is listed with its error. Rows collected before a part was abandoned are kept.
+- Only the owner can read the file. It never overwrites an existing file, and is removed when it cannot be finished.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _ERROR_CHARACTERS_MAX = 500
 
 
 class Bundle:
-    """A bundle that is being written to `path`; a context that ends with the list of contents."""
+    """A bundle being written to `path`; leaving the context writes the list of contents."""
 
     def __init__(self, path: Path, mask: Mask, *, bytes_max: int, seconds: float) -> None:
-        """OttlaError where the file is there already or cannot be made."""
+        """Create the file. Raises OttlaError when it exists, OSError when it cannot be created."""
         self.path = path
         self.mask = mask
-        #: Name to what it holds, and name to why it is not there or not whole.
+        #: File name -> what it holds, and file name -> why it is missing or incomplete.
         self.contents: dict[str, str] = {}
         self.missing: dict[str, str] = {}
         self._bytes_left = bytes_max - _RESERVE
@@ -74,20 +74,20 @@ class Bundle:
             self._file.close()
 
     def _discard(self) -> None:
-        """Let what the archive holds back go nowhere: a full disk could not take it, and closing must not fail."""
+        """Send buffered output to /dev/null: closing must not fail on a full disk."""
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, self._file.fileno())
         os.close(nowhere)
 
     def document(self, name: str, what: str, make: Callable[[], Any]) -> Any:
-        """A part that is one JSON document; what `make` returned, or None where it failed."""
+        """Add a part that is one JSON document. Returns what `make` returned, or None when it failed."""
         found = self._made(name, lambda: [make()])
         if found:
             self._add(name, what, _json(self.mask.value(found[0])))
         return found[0] if found else None
 
     def text(self, name: str, what: str, make: Callable[[], str]) -> str | None:
-        """A part that is text; of one that is too long the end is kept. What was written, or None."""
+        """Add a part that is text; a text that is too long keeps its end. Returns the masked text, or None."""
         found = self._made(name, lambda: [make()])
         if not found:
             return None
@@ -96,7 +96,7 @@ class Bundle:
         return masked
 
     def rows(self, name: str, what: str, make: Callable[[], Iterable[Any]]) -> None:
-        """A part of many rows, a JSON document a line; as many as fit."""
+        """Add a part of many rows, one JSON document a line; rows that do not fit are left out."""
         found = self._made(name, make)
         if found is None:
             return
@@ -116,7 +116,7 @@ class Bundle:
         self._fail(name, why)
 
     def _made(self, name: str, make: Callable[[], Iterable[Any]]) -> list[Any] | None:
-        """All that `make` gives within its time; None where it failed before it gave anything."""
+        """Return all items that `make` yields in time; None when it failed before the first."""
         seconds = min(_PART_SECONDS, self._deadline - time.monotonic())
         if seconds <= 0:
             self._fail(name, "the time for the bundle is over (--timeout)")
@@ -127,8 +127,8 @@ class Bundle:
         def work() -> None:
             try:
                 for each in make():
-                    found.append(each)  # noqa: PERF402 - what is there counts also when the time is over
-            except Exception as error:  # whatever it is, the other parts go on
+                    found.append(each)  # noqa: PERF402 - items are kept also when the time is up
+            except Exception as error:  # any failure: the other parts go on
                 failure.append(error)
 
         thread = Thread(target=work, name=f"bundle {name}", daemon=True)

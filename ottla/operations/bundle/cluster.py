@@ -1,4 +1,4 @@
-"""The parts of a bundle that a cluster answers over the protocol, and over HTTP where its nodes show metrics."""
+"""The parts of a bundle that come from a cluster: over the protocol, and over HTTP from nodes that expose metrics."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MANY = 500
 
 
 def add_cluster(bundle: Bundle, ask: Admin) -> None:
-    """All parts of a cluster."""
+    """Add all parts of a cluster."""
     described: list[ClusterDescription] = []
 
     def describe() -> Any:
@@ -70,7 +70,7 @@ def _add_node(bundle: Bundle, ask: Admin, node: ClusterNode) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Results of the admin client as JSON takes them."""
+    """Convert a result of the admin client to values that JSON can hold."""
     if isinstance(value, KafkaError):
         return {"error": value.code.name, "message": value.message}
     if isinstance(value, Mapping):
@@ -97,7 +97,7 @@ def _settings(ask: Admin, node: str) -> list[dict[str, Any]]:
 
 
 def _setting(each: ConfigEntry) -> dict[str, Any]:
-    # A broker sends no value of a sensitive setting; one that does is not trusted.
+    # A broker sends no value for a sensitive setting; if one does, hide it.
     hidden = HIDDEN if each.sensitive else None
     return {
         "name": each.name,
@@ -205,7 +205,7 @@ def _groups(ask: Admin) -> Iterator[dict[str, Any]]:
 
 
 def _got(where: str, node_host: str, path: str) -> str:
-    """An answer over HTTP from a node that listens at `where`; one that listens everywhere is asked at its own host."""
+    """Read `path` over HTTP from a node that listens at `where`; for a wildcard address, use the host of the node."""
     host, _, port = where.rpartition(":")
     host = host.strip("[]")
     if port == "0":

@@ -1,12 +1,12 @@
-"""Secrets are taken out of a bundle: by the setting that holds them, by their value, by the word before them.
+"""The mask that removes secrets from a bundle: by setting, by value, and by the word before a value.
 
 Rules:
-- A setting is shown when its declaration says that it is no secret. One that is not declared is hidden, as Kafka does.
-- The value of a hidden setting is looked for in every other text, too: a log may repeat it.
+- A setting is shown when its declaration says that it is no secret. An undeclared setting is hidden, as in Kafka.
+- The value of a hidden setting is also masked in every other text: a log may repeat it.
 - Text is masked where a word for a secret stands before a value (`password=`, `"token": `), in JAAS lines, private
-  keys, tokens of three parts (JWT), headers of HTTP logins, and names and passwords in addresses.
-- A secret that no setting holds and no such word announces is not recognized.
-- Every pattern is linear: a node's log holds what clients send.
+  keys, tokens of three parts (JWT), headers of HTTP logins, and names and passwords in URLs.
+- A secret that is in no setting and has no such word before it is not recognized.
+- Every pattern runs in linear time: a node's log holds what clients send.
 """
 
 from __future__ import annotations
@@ -51,20 +51,20 @@ _SECRET_NAME = re.compile(_SECRET_WORD + "$", re.IGNORECASE)
 
 
 def is_open(name: str) -> bool:
-    """Does the declaration of this server's setting say that its value is no secret?"""
+    """Whether the declaration of this server setting says that its value is no secret."""
     known = ServerSettings.known(name)
     return known is not None and not known.sensitive
 
 
 class Mask:
-    """What hides secrets; it knows the values that it was told of."""
+    """Hides secrets: those it recognizes and the values passed to `learn`."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
 
     def learn(self, value: str) -> None:
-        """Hide this value wherever it stands."""
+        """Hide this value wherever it appears."""
         value = value.strip()
         lines = value.splitlines()
         parts = [each for each in lines if len(each) >= _KEY_LINE_MIN] if len(lines) > 1 else [value]
@@ -74,7 +74,7 @@ class Mask:
                 self._pattern = None
 
     def learn_settings(self, texts: Mapping[str, str]) -> None:
-        """Hide the secrets among these settings of a server, wherever they stand."""
+        """Hide the secrets among these server settings wherever they appear."""
         for name, value in texts.items():
             if name.endswith(_JAAS_SETTING):
                 for option, quoted, bare in _JAAS_OPTION.findall(value):
@@ -84,14 +84,14 @@ class Mask:
                 self.learn(value)
 
     def setting(self, name: str, value: str | None) -> str | None:
-        """A server's setting as it may be shown."""
+        """Return a server setting's value as it may be shown."""
         return value if value is None else self.text(value) if is_open(name) else HIDDEN
 
     def text(self, text: str) -> str:
-        """Text without the secrets that are recognized."""
+        """Return the text with every recognized secret masked."""
         end, begin = _PEM_END.search(text), text.find("-----BEGIN ")
         if end is not None and not 0 <= begin < end.start():
-            # The text begins within a key.
+            # The text begins inside a key.
             text = HIDDEN + text[end.end() :]
         text = _PEM.sub(HIDDEN, text)
         if self._values:
@@ -103,7 +103,7 @@ class Mask:
         return _ADDRESS.sub(f"://{HIDDEN}@", text)
 
     def value(self, value: Any) -> Any:
-        """A document for JSON with every text in it masked; what stands below a name for a secret is hidden whole."""
+        """Return a JSON document with all its text masked; a text under a secret's name is hidden whole."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):

@@ -1,8 +1,8 @@
-"""The parts of a bundle that one machine has: its versions, a node's directories and files, and its process if it runs.
+"""The parts of a bundle from one machine: its versions, a node's directories and files, and its process if it runs.
 
 Rules:
-- Files are read and never changed. The memory file of thread stacks is emptied (`ottla.operations.bundle.process`).
-- No file with records is read: of those the names and sizes are listed.
+- Files are read and never changed. The memory file for thread stacks is emptied (`ottla.operations.bundle.process`).
+- No file with records is read: only names and sizes are listed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TEXTS = ("meta.properties", "-checkpoint", "quorum-state")
 
 
 def versions() -> dict[str, Any]:
-    """What runs here, and on which machine."""
+    """Return the versions of Ottla, Python and the libraries, and facts about the machine."""
     import ssl
 
     names = sorted({name[0] for each in metadata.requires("ottla") or () if (name := _NAME.match(each))})
@@ -73,7 +73,7 @@ def _version(library: str) -> str | None:
 
 
 def add_node(bundle: Bundle, directories: Sequence[str], properties: str | None, log: str | None) -> None:
-    """All parts of the node of these log directories, or of this server.properties; of its process if it runs."""
+    """Add all parts of the node with these log directories or this server.properties, and of its process if it runs."""
     texts = _add_settings(bundle, properties) if properties else None
     if not directories and texts is not None:
         directories = _directories(bundle, texts)
@@ -176,7 +176,7 @@ def _disk(directory: Path) -> dict[str, Any]:
 
 
 def _file_system(path: Path) -> str | None:
-    """Type and options of the mount that holds a path, from Linux's /proc/mounts."""
+    """Return the type and options of the mount that holds a path, from Linux's /proc/self/mounts."""
     try:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     except OSError:
@@ -197,7 +197,7 @@ def _files(directory: Path) -> Iterator[str]:
             full = os.path.join(path, name)
             try:
                 found = os.lstat(full)
-            except OSError as error:  # a node that runs deletes files
+            except OSError as error:  # a running node deletes files
                 yield f"{'?':>14}  {error.strerror}  {os.path.relpath(full, directory)}\n"
                 continue
             at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.st_mtime))
@@ -213,13 +213,13 @@ def _small(path: Path) -> str:
 
 
 def _tail(path: Path) -> str:
-    """The last lines of a file, whole."""
+    """Return the last whole lines of a file."""
     text = _read(path, _TAIL_BYTES, from_end=True)
     return text.partition("\n")[2] if len(text.encode()) >= _TAIL_BYTES else text
 
 
 def _read(path: Path, bytes_max: int, *, from_end: bool) -> str:
-    # A pipe in its place would be waited for.
+    # Reading a pipe would block.
     if not stat.S_ISREG(path.stat().st_mode):
         raise OttlaError(f"{path} is no regular file")
     with path.open("rb") as file:

@@ -1,9 +1,9 @@
-"""The process of a node on this machine, found by the directory that it holds, and where its threads stand.
+"""The process of a node on this machine, found by its log directory, and the stacks of its threads.
 
 Rules:
-- The process is the one that has `.lock` of the directory open, as Linux's /proc shows it to its own user and to root.
-- A node writes its stacks into a memory file when SIGUSR2 comes (`ottla.host.stacks`). The signal is sent to a process
-  that has such a file, and to no other: it ends one that does not expect it.
+- The process is the one that has `.lock` of the directory open; Linux's /proc shows that to its own user and to root.
+- A node writes its stacks to a memory file on SIGUSR2 (`ottla.host.stacks`). Only a process with such a file gets the
+  signal: it would kill any other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHOWN = ("status", "limits", "sched", "io", "smaps_rollup")
 
 
 class NodeFiles(NamedTuple):
-    """The files that the process was started with; None: not known."""
+    """The files that the process was started with; None where unknown."""
 
     properties: str | None
     log: str | None
@@ -43,7 +43,7 @@ class LocalNode(NamedTuple):
 
 
 def find(directories: Sequence[str]) -> LocalNode | None:
-    """The process that holds one of these log directories; None where none can be seen."""
+    """Return the process that holds one of these log directories; None when no such process is visible."""
     wanted = {os.path.realpath(os.path.join(each, LOCK)) for each in directories}
     for pid in sorted(int(each.name) for each in _PROC.iterdir() if each.name.isdigit()):
         if any(target in wanted for _, target in _open_files(pid)):
@@ -53,7 +53,7 @@ def find(directories: Sequence[str]) -> LocalNode | None:
 
 
 def _open_files(pid: int) -> Iterator[tuple[Path, str]]:
-    """(link, what it leads to) of each open file; nothing for processes of others, and for those that end."""
+    """Yield (link, target) of each open file; nothing for another user's process or one that has exited."""
     with suppress(OSError):
         for each in (_PROC / str(pid) / "fd").iterdir():
             with suppress(OSError):
@@ -74,7 +74,7 @@ def _files(pid: int, command: Sequence[str]) -> NodeFiles:
 
 
 def state(pid: int) -> dict[str, Any]:
-    """What Linux tells of the process: memory, limits, open files, what each thread waits for."""
+    """Return what Linux reports about the process: memory, limits, open files, what each thread waits for."""
     about: dict[str, Any] = {}
     for name in _SHOWN:
         with suppress(OSError):
@@ -93,7 +93,7 @@ def _thread(task: Path) -> dict[str, str]:
 
 
 def stacks(pid: int) -> str:
-    """Where each thread of a node stands, the innermost call first. OttlaError where the process does not tell."""
+    """Return the stack of each thread of a node, innermost call first. Raises OttlaError without an answer."""
     link = next((link for link, target in _open_files(pid) if target.startswith(f"/memfd:{NAME} ")), None)
     if link is None:
         raise OttlaError(f"process {pid} has no memory file for its stacks: it is no node of this version, or no Linux")

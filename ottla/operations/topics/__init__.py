@@ -1,1 +1,1 @@
-"""Topics as an administrator works with them: seen whole, copied, compared, analyzed."""
+"""Operations on topics: view, copy, compare, analyze."""

@@ -1,4 +1,4 @@
-"""What kind of records a topic holds. Pure; `Analysis` holds no more than its limits say."""
+"""Statistics about the records of a topic. Pure; the memory of `Analysis` is bounded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPES = {dict: "object", list: "list", str: "text", bool: "bool", int: "int", f
 
 
 class Sizes:
-    """Lengths in bytes: exact count, sum and extremes; percentiles of a fair sample of `_SAMPLE`."""
+    """Lengths in bytes: exact count, sum and maximum; percentiles of a random sample of `_SAMPLE`."""
 
     def __init__(self, rng: random.Random) -> None:
         self.count = self.total = self.largest = 0
@@ -25,7 +25,7 @@ class Sizes:
         self._sample: list[int] = []
 
     def add(self, length: int) -> None:
-        """A more."""
+        """Count one length."""
         self.count += 1
         self.total += length
         self.largest = max(self.largest, length)
@@ -35,7 +35,7 @@ class Sizes:
             self._sample[at] = length
 
     def document(self) -> dict[str, Any]:
-        """Count, mean, median, 95th and 99th percentile, largest."""
+        """Return the count, sum, mean, median, 95th and 99th percentile, and maximum."""
         found = sorted(self._sample)
 
         def share(part: float) -> int:
@@ -54,7 +54,7 @@ class Sizes:
 
 
 class Analysis:
-    """Records looked at one by one."""
+    """Statistics built record by record."""
 
     def __init__(self) -> None:
         rng = random.Random(0)
@@ -69,7 +69,7 @@ class Analysis:
         self._headers: Counter[str] = Counter()
 
     def add(self, record: ConsumerRecord) -> None:
-        """A more."""
+        """Count one record."""
         self.records += 1
         self._partitions[record.partition] += 1
         if record.timestamp >= 0:
@@ -110,7 +110,7 @@ class Analysis:
                     self._fields.setdefault(name, Counter())[_TYPES.get(type(content), "?")] += 1
 
     def document(self) -> dict[str, Any]:
-        """All that was found."""
+        """Return all statistics."""
         span = (self._last - self._first) / 1000 if self._first >= 0 else 0
         objects = self._kinds["JSON"] or 1
         return {

@@ -1,9 +1,9 @@
-"""The records of one topic into another.
+"""A copy of one topic's records to another.
 
 Rules:
-- Keys, values, headers and timestamps stay to the byte. With `keeps` the partition of each record stays too; without it
-  the key decides. Offsets are new.
-- A copy that ends early knows what is written for certain, and where to go on.
+- Keys, values, headers and timestamps are copied byte for byte. With `keeps`, each record keeps its partition; without
+  it, the key decides. Offsets are new.
+- A copy that ends early knows which records were acknowledged, and where to continue.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class TopicCopy:
         self._target = target
         self._keeps = keeps
         self.total = sum(max(0, ends[each] - begins[each]) for each in begins)
-        #: The records that are written for certain, and by partition the offset behind the last of them.
+        #: The number of acknowledged records, and partition -> the offset after the last of them.
         self.written = 0
         self.reached = dict(begins)
-        #: The clients on both sides are there.
+        #: True once the clients on both sides exist.
         self.has_begun = False
         self._sent: deque[tuple[TopicPartition, int]] = deque()
 
     def run(self, progress: Callable[[int], None]) -> None:
-        """Copy; `progress` is told the records written after each poll. What ends it early is raised, all settled."""
+        """Copy, calling `progress` with the acknowledged records after each poll. `written` is final when it raises."""
         with Consumer(self._source) as consumer, Producer(self._destination) as producer:
             writer = Writer(producer, self._target)
             self.has_begun = True
@@ -86,10 +86,10 @@ class TopicCopy:
 def prepare_target(
     ask: Admin, target: str, partitions: int, own: Mapping[str, str] | None = None, *, append: bool = False
 ) -> int:
-    """How many partitions the target of a copy has, ready to take it.
+    """Check or create the target of a copy, and return its number of partitions.
 
-    With `own`, the settings of the source's own, a target that is not there is made with so many `partitions`. A target
-    that has records is refused unless `append`: a copy that is started twice doubles nothing. OttlaError.
+    With `own`, the source topic's own settings, a missing target is created with `partitions`. A target with records is
+    refused unless `append`, so that a copy started twice duplicates nothing. Raises OttlaError.
     """
     from ottla.client import NewTopic
 

@@ -1,4 +1,4 @@
-"""Whether two topics hold the same records and have the same settings."""
+"""A comparison of two topics: their records and settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DIFFERENCES_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class TopicSide:
-    """A topic that is compared: its own settings, where its partitions begin and end, how clients reach it."""
+    """A topic to compare: its own settings, where its partitions begin and end, how clients reach it."""
 
     settings: dict[str, str]
     starts: Offsets
@@ -29,14 +29,14 @@ class TopicSide:
 
 
 def side(ask: Admin, topic: str, client: dict[str, object]) -> TopicSide:
-    """Ask about a topic; its records are read later, with the settings of `client`."""
-    # Names a topic that is not there; the answer about its settings would not.
+    """Describe a topic; its records are read later, with the settings of `client`."""
+    # First: the error names a topic that does not exist; the error about its settings would not.
     partitions = partitions_of(ask, topic)
     return TopicSide(own_of_topic(ask, topic), *bounds(ask, partitions), client)
 
 
 def differences(ours: TopicSide, theirs: TopicSide) -> tuple[int, list[str]]:
-    """(records that are equal, what differs). Records are compared where both have as many partitions."""
+    """Return (equal records, differences). Records are compared only if both topics have as many partitions."""
     found = [
         f"setting {name}: {ours.settings.get(name, '(default)')} | {theirs.settings.get(name, '(default)')}"
         for name in sorted({*ours.settings, *theirs.settings})
@@ -62,7 +62,7 @@ def _records(topic: TopicSide, partition: TopicPartition) -> Iterator[ConsumerRe
 
 
 def compared(ours: Iterator[ConsumerRecord], theirs: Iterator[ConsumerRecord]) -> tuple[int, list[str]]:
-    """How many records are equal, in their order, and the first differences. Offsets may differ."""
+    """Compare two sequences of records: (equal records, the first differences). Offsets may differ."""
     found: list[str] = []
     same = rest = 0
     for mine, yours in zip_longest(ours, theirs):

@@ -1,4 +1,4 @@
-"""A topic as `ottla topics` shows it: partitions, offsets, sizes, settings of its own."""
+"""A topic as `ottla topics` shows it: partitions, offsets, sizes, its own settings."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class TopicSummary:
 
     topic: str
     partitions: int
-    #: The most that a partition has.
+    #: The most replicas of any partition.
     replicas: int
-    #: None: a partition without a leader does not say.
+    #: None: a partition has no leader, so the number is unknown.
     records: int | None
-    #: On the disks, all replicas together; -1: brokers do not say.
+    #: On disk, all replicas together; -1: unknown.
     bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionPlace:
-    """A partition, by node ids; offsets are None without a leader."""
+    """A partition, with node ids; offsets are None without a leader."""
 
     partition: int
     leader: int | None
@@ -44,7 +44,7 @@ class PartitionPlace:
 
 @dataclass(frozen=True, slots=True)
 class TopicDetails:
-    """All about a topic."""
+    """A topic in full."""
 
     topic: str
     id: str
@@ -53,7 +53,7 @@ class TopicDetails:
 
 
 def summaries(ask: Admin, names: Iterable[str]) -> list[TopicSummary]:
-    """These topics by name, without those that cannot be described."""
+    """Return a summary of each topic, by name, without those that cannot be described."""
     described = ask.describe_topics(names).succeeded
     sizes = _sizes(ask)
     return [_summary(ask, described[name], sizes.get(name, -1)) for name in sorted(described)]
@@ -82,7 +82,7 @@ def _sizes(ask: Admin) -> Counter[str]:
 
 
 def view(ask: Admin, name: str) -> TopicDetails:
-    """A topic. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+    """Describe a topic in full. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
     topic = ask.describe_topic(name)
     offsets = _offsets(ask, topic)
     partitions = [
