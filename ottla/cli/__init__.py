@@ -1,8 +1,8 @@
-"""The tools that people type: `ottla start`, `ottla topics` and the rest, one file a tool.
+"""The command-line tools: `ottla start`, `ottla topics` and the rest, one file per tool.
 
-Invariant: a tool's heavy imports (the client, the broker, rich) happen when that tool runs, so that `ottla --help`
-answers at once; and every error that a person can mend is one line that says how. Read `root` first: it knows all
-tools; `screen` is how they speak, `option` what they have in common.
+Invariant: a tool imports heavy modules (the client, the broker, rich) only when it runs, so that `ottla --help` is
+instant; and every error that a user can fix is one line that says how. Read `root` first: it lists all tools; `screen`
+is their output, `option` their common options.
 """
 
 import time
@@ -12,7 +12,7 @@ STARTED_AT = time.monotonic()
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script `ottla`."""
     try:
         from ottla.cli.ottla.root import run
     except KeyboardInterrupt:

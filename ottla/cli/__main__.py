@@ -1,4 +1,4 @@
-"""`python -m ottla.cli` is `ottla`."""
+"""Entry point of `python -m ottla.cli`, the same as `ottla`."""
 
 from ottla.cli import main
 

@@ -1,8 +1,8 @@
-"""Amounts as people write and read them: moments, time spans, bytes.
+"""Human-readable amounts: moments, time spans, bytes.
 
 Rules:
-- A moment is shown in UTC with its `Z`, and what is shown is accepted again. A moment without a zone is in this
-  machine's, `@N` is milliseconds since 1970, and a span ("2h") is that long ago.
+- A moment is shown in UTC with a `Z`, and that form is accepted as input. A moment without a zone is in the local time
+  zone, `@N` is milliseconds since 1970, and a span ("2h") is that long ago.
 - Spans: 250ms, 90s, 15min (15m), 2h, 7d, 2w, and sums of them (1h30min). Bytes: 10kB is 10,000, 10KiB (or 10K) 10,240.
 """
 
@@ -22,14 +22,14 @@ WHERE = "earliest, latest, an offset, -N, a time (2026-11-21T06:00Z, @1795304325
 
 
 def span_ms(text: str) -> int | None:
-    """Milliseconds of a time span; None for a text that is none."""
+    """Parse a time span to milliseconds; None if the text is not a span."""
     if not _SPAN_WHOLE.fullmatch(text.strip()):
         return None
     return round(sum(float(number) * _SPANS_MS[unit] for number, unit in _SPAN.findall(text)))
 
 
 def byte_count(text: str) -> int | None:
-    """Bytes of a size; None for a text that is none. KiB, K and k are 1,024 bytes, kB is 1,000."""
+    """Parse a size to bytes; None if the text is not a size. KiB, K and k are 1,024 bytes, kB is 1,000."""
     found = _BYTES.fullmatch(text.strip())
     if not found:
         return None
@@ -39,7 +39,7 @@ def byte_count(text: str) -> int | None:
 
 
 def moment_ms(text: str) -> int | None:
-    """Milliseconds since 1970 of a moment as people write it; None for a text that is none."""
+    """Parse a moment to milliseconds since 1970; None if the text is not a moment."""
     text = text.strip()
     if text.startswith("@") and text[1:].isdecimal():
         return int(text[1:])
@@ -56,7 +56,7 @@ def moment_ms(text: str) -> int | None:
 
 
 def size(count: int) -> str:
-    """Bytes for people: 3.2 MiB."""
+    """Format bytes: 3.2 MiB."""
     if count < 0:
         return "-"
     value = float(count)
@@ -68,7 +68,7 @@ def size(count: int) -> str:
 
 
 def instant(timestamp_ms: int | None) -> str | None:
-    """A moment for people, in UTC: 2026-11-21T23:38:45.123Z."""
+    """Format a moment in UTC: 2026-11-21T23:38:45.123Z."""
     if timestamp_ms is None or timestamp_ms < 0:
         return None
     try:
@@ -79,12 +79,12 @@ def instant(timestamp_ms: int | None) -> str | None:
 
 
 def counted(count: int, noun: str) -> str:
-    """A number and its noun: 1 record, 1,000 records."""
+    """Format a number with its noun: 1 record, 1,000 records."""
     return f"{count:,} {noun}{'s' * (count != 1)}"
 
 
 def duration(milliseconds: int) -> str:
-    """A time span for people: 7 d, 1 h 30 min, 250 ms."""
+    """Format a time span: 7 d, 1 h 30 min, 250 ms."""
     if milliseconds < 1000:
         return f"{milliseconds} ms"
     left = milliseconds // 1000
@@ -97,9 +97,9 @@ def duration(milliseconds: int) -> str:
 
 
 def setting_value(name: str, text: str) -> str:
-    """A setting's value with human amounts as Kafka's numbers: retention.ms=7d, segment.bytes=1GiB, linger.seconds=5s.
+    """Convert amounts in a setting's value to Kafka's numbers: retention.ms=7d, segment.bytes=1GiB, linger.seconds=5s.
 
-    A value that is no amount, or whose setting's name ends in no unit, stays as it is: the cluster says what is wrong.
+    A value that is not an amount, or a setting whose name ends in no unit, is left alone: the cluster reports errors.
     """
     unit = name.rpartition(".")[2]
     if re.fullmatch(r"-?\d+", text.strip()):

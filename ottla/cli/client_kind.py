@@ -1,6 +1,6 @@
-"""Which of the settings of a command (-X, the profile) each of its clients gets.
+"""The settings of a command (-X, the profile) that each of its clients gets.
 
-A command has several clients: `consume` asks with an admin client where to begin and reads with a consumer.
+A command may have several clients: `consume` looks up offsets with an admin client and reads with a consumer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Kind = Literal["producer", "consumer", "share", "admin"]
 
 
 def settings_of(kind: Kind, settings: dict[str, object]) -> dict[str, object]:
-    """The settings that this kind of client has. OttlaError for one that no client has, with the nearest name."""
+    """Return the settings that this kind of client has. OttlaError, with the nearest name, if no client has one."""
     from ottla.client.settings.reference import CLIENTS, explain
 
     own = CLIENTS[kind].declared

@@ -1,4 +1,4 @@
-"""The tools' own file: profiles, each with the settings of a client, so that a cluster has a name and secrets a place.
+"""The config file of the tools: named profiles with client settings, so that secrets stay off the command line.
 
     current = "prod"
 
@@ -12,9 +12,9 @@
 Rules:
 - The file is `--config`, else OTTLA_CONFIG, else ~/.config/ottla/config.toml (XDG_CONFIG_HOME counts).
 - The profile is `--profile`, else OTTLA_PROFILE; else, unless -b or OTTLA_BOOTSTRAP_SERVERS name a cluster, `current`.
-  So no password goes to a cluster that was named by hand.
-- A file that holds a secret itself must be its owner's alone (mode 600). No secret is taken from the command line:
-  other users of the machine see it there.
+  So no password is sent to a cluster that was named by hand.
+- A file that holds a secret itself must be readable by its owner only (mode 600). The command line takes no secrets:
+  other users of the machine can see it.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def is_secret(name: str) -> bool:
-    """Does a setting of this name hold a secret? Clients take "_" for a dot."""
+    """Whether a setting with this name holds a secret. Clients accept "_" for a dot."""
     return bool(_SECRET.search(name.strip().replace("_", ".")))
 
 
 def is_reference(value: str) -> bool:
-    """Is it `${env:NAME}`, `${file:PATH}` or `${prompt}`?"""
+    """Whether the value is `${env:NAME}`, `${file:PATH}` or `${prompt}`."""
     return bool(_REFERENCE.fullmatch(value))
 
 
 def default_path(environment: Mapping[str, str]) -> Path:
-    """Where the file is when no option says so."""
+    """Return the path of the file when no option names one."""
     if named := environment.get("OTTLA_CONFIG"):
         return Path(named)
     home = environment.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
@@ -55,7 +55,7 @@ def default_path(environment: Mapping[str, str]) -> Path:
 
 
 class ConfigFile:
-    """The file as it was read. One that is not there has no profiles."""
+    """The content of the file. A missing file has no profiles."""
 
     def __init__(self, path: str | Path, *, must_exist: bool = False) -> None:
         self.path = path = Path(path)
@@ -88,7 +88,7 @@ class ConfigFile:
         self.profiles = {name: _flat(settings, f"{self.path}: {name}") for name, settings in profiles.items()}
 
     def profile(self, name: str) -> dict[str, str]:
-        """Its settings. An error for one that is not there, and for a secret that others may read."""
+        """Return a profile's settings. OttlaError: there is no such profile, or other users can read its secret."""
         from difflib import get_close_matches
 
         if name not in self.profiles:
@@ -115,7 +115,7 @@ class ConfigFile:
         self._write("".join(lines), self.profiles, name)
 
     def change(self, name: str, settings: Mapping[str, str | None]) -> None:
-        """Set settings of a profile, None takes one away; a profile that is not there is made. Comments stay."""
+        """Change settings of a profile (None removes one), creating the profile if needed. Comments are kept."""
         lines = self._text.splitlines(keepends=True)
         if lines and not lines[-1].endswith("\n"):
             lines[-1] += "\n"
@@ -142,7 +142,7 @@ class ConfigFile:
         self._write("".join(lines), self.profiles | {name: wanted}, self.current)
 
     def _write(self, text: str, profiles: Mapping[str, Mapping[str, str]], current: str | None) -> None:
-        """Write the text, if it means what it should: a file that was made by hand may have other forms."""
+        """Write the text if it parses to the expected profiles: a hand-made file may have an unsupported layout."""
         before, self._text = self._text, text
         try:
             self._parse()
@@ -159,7 +159,7 @@ class ConfigFile:
 
 
 def _flat(settings: Mapping[str, Any], where: str, before: str = "") -> dict[str, str]:
-    """TOML takes a.b = 1 for a table: back to Kafka's names, and to text."""
+    """Flatten TOML tables (a.b = 1) back to Kafka's dotted names, with text values."""
     found: dict[str, str] = {}
     for key, value in settings.items():
         name = f"{before}{key}"
@@ -181,7 +181,7 @@ def _quoted(text: str) -> str:
 
 
 def resolved(settings: Mapping[str, str], ask: Any, environment: Mapping[str, str]) -> dict[str, str]:
-    """Settings with `${env:NAME}`, `${file:PATH}` and `${prompt}` put in place. `ask(name)` asks a person."""
+    """Resolve `${env:NAME}`, `${file:PATH}` and `${prompt}` in settings. `ask(name)` prompts the user."""
     found = {}
     for name, value in settings.items():
         reference = _REFERENCE.fullmatch(value)
@@ -203,7 +203,7 @@ def resolved(settings: Mapping[str, str], ask: Any, environment: Mapping[str, st
 
 
 def check_command_line(settings: Mapping[str, str]) -> None:
-    """Refuse a secret that stands on the command line."""
+    """Raise OttlaError for a secret given on the command line."""
     for name, value in settings.items():
         if is_secret(name) and not _REFERENCE.fullmatch(value):
             raise OttlaError(

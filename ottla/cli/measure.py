@@ -1,4 +1,4 @@
-"""How fast it goes: records and their latencies counted, a pace held. For `ottla perf` and Kafka's perf tools."""
+"""Measurement for `ottla perf` and Kafka's perf tools: throughput, latencies, and a target rate."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ MEBIBYTE = 1024 * 1024
 
 
 def now_ms() -> int:
-    """The clock of latencies, in whole milliseconds."""
+    """Return the monotonic clock for latencies, in whole milliseconds."""
     return time.monotonic_ns() // 1_000_000
 
 
 class MeasuredWindow:
-    """Records since a moment."""
+    """Records counted since the window was opened."""
 
     __slots__ = ("count", "latency_ms", "latency_ms_max", "size", "started_ms")
 
@@ -27,7 +27,7 @@ class MeasuredWindow:
         self.latency_ms_max = 0
 
     def add(self, latency_ms: int, size: int) -> None:
-        """A record."""
+        """Count a record."""
         self.count += 1
         self.size += size
         self.latency_ms += latency_ms
@@ -36,7 +36,7 @@ class MeasuredWindow:
 
     @property
     def seconds(self) -> float:
-        """How long it is open; never nothing."""
+        """Seconds since the window was opened; never 0."""
         return max(now_ms() - self.started_ms, 1) / 1000
 
     @property
@@ -51,12 +51,12 @@ class MeasuredWindow:
 
     @property
     def latency_ms_mean(self) -> float:
-        """The mean latency of all its records."""
+        """The mean latency of the records in milliseconds."""
         return self.latency_ms / max(self.count, 1)
 
 
 class Latencies:
-    """A sample of latencies, evenly taken from `expected` of them."""
+    """A sample of latencies: every n-th of `expected` ones."""
 
     def __init__(self, expected: int) -> None:
         self._every = max(1, expected // _SAMPLES_MAX)
@@ -64,26 +64,26 @@ class Latencies:
         self._sample = array("q")
 
     def add(self, latency: int) -> None:
-        """A more; of what unit, the caller knows."""
+        """Add a latency, in the caller's unit."""
         if self._seen % self._every == 0:
             self._sample.append(latency)
         self._seen += 1
 
     def percentiles(self, *shares: float) -> list[int]:
-        """The values that so large a share of the sample lies below."""
+        """Return the percentiles of the sample at these shares (0.99: 99 % of the sample lies below)."""
         found = sorted(self._sample)
         return [found[min(int(share * len(found)), len(found) - 1)] if found else 0 for share in shares]
 
 
 class Pace:
-    """Holds back who goes faster than `rate` a second; a rate of 0 or less does not."""
+    """A limit of `rate` records a second; 0 or less: no limit."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
         self._began = time.monotonic()
 
     def wait(self, count: int) -> None:
-        """After `count` records."""
+        """Sleep until `count` records are due since the start."""
         if self._rate > 0:
             ahead_s = count / self._rate - (time.monotonic() - self._began)
             if ahead_s > 0.001:

@@ -1,4 +1,4 @@
-"""What the tools have in common: where the cluster is, how results come, settings as KEY=VALUE, and completion."""
+"""Options that the tools share: the cluster, the output format, settings as KEY=VALUE, and shell completion."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CONFIG, _PROFILE = "ottla.config", "ottla.profile"
 
 
 def _inherit(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """What is said before a subcommand holds for it too: `ottla topics -b HOST:PORT list`."""
+    """Let an option before a subcommand apply to it too: `ottla topics -b HOST:PORT list`."""
     name = parameter.name or ""
     here: click.Context | None = context
     while here is not None:
@@ -50,7 +50,7 @@ def _keep(key: str) -> Callable[[click.Context, click.Parameter, str | None], No
 
 
 def config_file(function: F) -> F:
-    """--config and --profile: what stands in them, `opened_config` and `profile_name` say."""
+    """Add --config and --profile; `opened_config` and `profile_name` return their values."""
     config = click.option(
         "--config",
         metavar="FILE",
@@ -71,7 +71,7 @@ def config_file(function: F) -> F:
 
 
 def opened_config(*, to_change: bool = False) -> ConfigFile:
-    """The file with profiles, read. `to_change`: one that is named and not there yet will be made."""
+    """Return the config file. `to_change`: a named file that does not exist is no error, it will be created."""
     from ottla.cli.config_file import ConfigFile, default_path
 
     context = click.get_current_context(silent=True)
@@ -84,13 +84,13 @@ def opened_config(*, to_change: bool = False) -> ConfigFile:
 
 
 def profile_name() -> str | None:
-    """The profile that is asked for by its name."""
+    """Return the profile named by --profile or OTTLA_PROFILE."""
     context = click.get_current_context(silent=True)
     return (context.meta.get(_PROFILE) if context else None) or os.environ.get("OTTLA_PROFILE") or None
 
 
 def _profile(bootstrap_said: bool) -> dict[str, str]:
-    """The settings of the profile that holds; none where a cluster was named by hand and no profile."""
+    """Return the settings of the profile in force; none if a cluster was named by hand and no profile was."""
     name = profile_name()
     if name is None and bootstrap_said:
         return {}
@@ -100,35 +100,35 @@ def _profile(bootstrap_said: bool) -> dict[str, str]:
 
 
 def _choose(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
-    """The brokers: of -b, else of a profile that is named, else of the environment, else of the current profile."""
+    """Choose the brokers: from -b, else the named profile, else the environment, else the current profile."""
     here: click.Context | None = context
     while here is not None:
         if here.get_parameter_source(parameter.name or "") is _SAID:
             return _with_ports(_inherit(context, parameter, value))
         here = here.parent
-    # `ottla` itself asks no cluster: a profile that cannot be read is the tool's to tell.
+    # `ottla` itself asks no cluster: the tool reports a profile that cannot be read.
     return value if context.parent is None else _unsaid()
 
 
 def _unsaid() -> str:
-    """The brokers when no -b names them."""
+    """Return the brokers when there is no -b."""
     given = os.environ.get("OTTLA_BOOTSTRAP_SERVERS")
     return _with_ports(_profile(bool(given)).get("bootstrap.servers") or given or DEFAULT_BOOTSTRAP)
 
 
 def _with_ports(bootstrap: str) -> str:
-    """HOST is HOST:9092."""
+    """Add the default port: HOST becomes HOST:9092."""
     parts = [each.strip() for each in bootstrap.split(",") if each.strip()]
     return ",".join(each if re.search(r":[^\]:]*$", each.rpartition("://")[2]) else f"{each}:{_PORT}" for each in parts)
 
 
 class Tool(click.Command):
-    """A command that takes Kafka's option names, too: --topic and --group for what it takes as arguments."""
+    """A command that also accepts Kafka's --topic and --group for its arguments."""
 
     _ALIASES = (("--group", "--consumer-group"), ("--topic", "--topics"))
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        """As click does, with these options put where the arguments stand."""
+        """Parse like click, after turning these options into arguments."""
         taken = {name for each in self.params for name in each.opts}
         for names in self._ALIASES:
             if names[0] not in taken and any(_stands_for(each, names[0][2:]) for each in self.params):
@@ -137,13 +137,13 @@ class Tool(click.Command):
 
 
 def _stands_for(parameter: click.Parameter, what: str) -> bool:
-    """Is it the argument for topics, or groups? Their completions tell."""
+    """Whether the parameter is the argument for topics or groups, recognized by its completion function."""
     complete = {"topic": complete_topic, "group": complete_group}[what]
     return isinstance(parameter, click.Argument) and parameter._custom_shell_complete is complete
 
 
 def _in_front(arguments: list[str], names: tuple[str, ...]) -> list[str]:
-    """The values of these options before everything else."""
+    """Move the values of these options to the front, as arguments."""
     values, rest = [], []
     left = iter(arguments)
     for each in left:
@@ -158,12 +158,12 @@ def _in_front(arguments: list[str], names: tuple[str, ...]) -> list[str]:
 
 
 class Commands(click.Group):
-    """A tool with commands of its own: the first sentence of each stands in its help, whole."""
+    """A tool with subcommands, whose help shows the whole first sentence of each."""
 
     command_class = Tool
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Click would cut the lines where a small terminal ends."""
+        """List the subcommands without cutting lines at the terminal's width, as click does."""
         found = [(name, self.get_command(context, name)) for name in self.list_commands(context)]
         with formatter.section("Commands"):
             formatter.write_dl([(name, _first_sentence(each.help or "")) for name, each in found if each is not None])
@@ -197,7 +197,7 @@ _client = click.option(
 
 
 def cluster(function: F) -> F:
-    """The options of a tool that talks to a cluster."""
+    """Add the options of a tool that talks to a cluster."""
     return _bootstrap(_client(config_file(function)))
 
 
@@ -216,19 +216,19 @@ _headings = click.option(
 
 
 def _programs(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
-    # The root of the tools looks there when it tells an error.
+    # The root command reads this when it reports an error.
     context.meta["ottla.json"] = wanted = bool(_inherit(context, parameter, value))
     return wanted
 
 
 def as_json(function: F) -> F:
-    """--json, for programs. An error is a JSON object then, too."""
+    """Add --json and --table. With --json, an error is a JSON object too."""
     option = click.option("--json", "as_json", is_flag=True, callback=_programs, help="Results as JSON, for programs.")
     return option(_headings(function))
 
 
 def pairs(entries: tuple[str, ...], option: str) -> dict[str, str]:
-    """KEY=VALUE entries. A usage error names the one that is not."""
+    """Parse KEY=VALUE entries. A usage error names an entry that is malformed."""
     found = {}
     for entry in entries:
         key, equals, value = entry.partition("=")
@@ -239,7 +239,7 @@ def pairs(entries: tuple[str, ...], option: str) -> dict[str, str]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before what cannot be taken back. Without a terminal there is no one to ask: -y says yes there."""
+    """Ask for confirmation of an irreversible action; `yes` skips the question. Without a terminal it is an error."""
     from ottla.cli.screen import visible
 
     if not yes:
@@ -248,14 +248,14 @@ def confirm(question: str, *, yes: bool) -> None:
             if click.confirm(visible(question), err=True):
                 return
         except click.exceptions.Abort:
-            # The question's line is still open.
+            # The cursor is still on the question's line.
             click.echo(err=True)
         click.echo("nothing was done", err=True)
         raise click.exceptions.Abort
 
 
 def check_terminal(question: str) -> None:
-    """A usage error where a question could not be answered."""
+    """Raise a usage error if there is no terminal to ask on."""
     import sys
 
     if not sys.stdin.isatty():
@@ -263,12 +263,12 @@ def check_terminal(question: str) -> None:
 
 
 def yes_option(function: F) -> F:
-    """-y, for what asks."""
+    """Add -y, for a command that asks for confirmation."""
     return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
 
 
 def client_settings(bootstrap: str, client: tuple[str, ...]) -> dict[str, object]:
-    """What every client of the tools starts from: the profile, then -X, with secrets put in place."""
+    """Return the settings of every client: the profile's, then those of -X, with secrets resolved."""
     from ottla.cli.config_file import check_command_line, resolved
 
     said = pairs(client, "-X")
@@ -278,7 +278,7 @@ def client_settings(bootstrap: str, client: tuple[str, ...]) -> dict[str, object
 
 
 def is_named() -> bool:
-    """Was a cluster named by -b or the environment?"""
+    """Whether -b or the environment names a cluster."""
     here = click.get_current_context(silent=True)
     while here is not None:
         if here.get_parameter_source("bootstrap") is _SAID:
@@ -288,7 +288,7 @@ def is_named() -> bool:
 
 
 def asked_for(name: str) -> str:
-    """A secret from the terminal, asked for once a run."""
+    """Prompt for a secret, once per run."""
     context = click.get_current_context()
     key = f"ottla.secret.{name}"
     if key not in context.meta:
@@ -299,13 +299,13 @@ def asked_for(name: str) -> str:
 
 @contextmanager
 def admin(bootstrap: str, client: tuple[str, ...]) -> Iterator[Admin]:
-    """An admin client that has reached the cluster, or an error that says how to get one."""
+    """Open an admin client. Raises OttlaError with advice if no broker answers."""
     with admin_of(client_settings(bootstrap, client)) as found:
         yield found
 
 
 def other_cluster(where: str) -> dict[str, object]:
-    """The settings of a second cluster: a profile, or an address, which gets nothing of the first one's secrets."""
+    """Return the settings of a second cluster: a profile's, or an address only, without the first cluster's secrets."""
     from ottla.cli.config_file import resolved
 
     file = opened_config()
@@ -317,7 +317,7 @@ def other_cluster(where: str) -> dict[str, object]:
 
 @contextmanager
 def admin_of(settings: dict[str, object]) -> Iterator[Admin]:
-    """An admin client with these settings."""
+    """Open an admin client with these settings."""
     reach(str(settings["bootstrap.servers"]), settings)
     from ottla.client import Admin
 
@@ -332,7 +332,7 @@ def admin_of(settings: dict[str, object]) -> Iterator[Admin]:
 
 
 def nearest_topic(client: Admin, name: str) -> str:
-    """What to say after "there is no topic NAME": the nearest that is there, or how to see them."""
+    """Return what follows "there is no topic NAME": the closest existing name, or how to list the topics."""
     from difflib import get_close_matches
 
     names = [topic.name for topic in client.list_topics()]
@@ -343,12 +343,12 @@ def nearest_topic(client: Admin, name: str) -> str:
 
 
 def complete_topic(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of topics for the shell; nothing when the cluster cannot be asked."""
+    """Complete a topic's name; returns nothing when the cluster does not answer."""
     return _complete(context, incomplete, lambda client: [topic.name for topic in client.list_topics()])
 
 
 def complete_group(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of groups for the shell; nothing when the cluster cannot be asked."""
+    """Complete a group's name; returns nothing when the cluster does not answer."""
     return _complete(context, incomplete, lambda client: [group.id for group in client.list_groups()])
 
 
@@ -358,5 +358,5 @@ def _complete(context: click.Context, incomplete: str, ask: Callable[[Admin], li
         bootstrap = given if given not in (None, DEFAULT_BOOTSTRAP) else _unsaid()
         with admin(bootstrap, context.params.get("client") or ()) as client:
             return [name for name in ask(client) if name.startswith(incomplete)]
-    except Exception:  # a shell that completes shows nothing else
+    except Exception:  # completion must print no errors
         return []

@@ -1,6 +1,6 @@
-r"""Names of topics and groups as people give them: a name, a glob (orders.*), a regular expression (/^orders-\d+$/).
+r"""Names of topics and groups on the command line: a name, a glob (orders.*), a regular expression (/^orders-\d+$/).
 
-A name that is there is itself, whatever is in it. A pattern that fits nothing is an error, as is an absent name.
+An existing name always stands for itself. A pattern that matches nothing is an error, like a missing name.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _ABSENT = {"topic": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "group": ErrorCode.GRO
 
 
 def is_pattern(name: str) -> bool:
-    """Does it stand for names rather than for itself?"""
+    """Whether the text is a glob or a regular expression."""
     return bool(_GLOB.search(name)) or (len(name) > 1 and name[0] == name[-1] == "/")
 
 
 def expand(given: Iterable[str], there: Iterable[str], what: str, *, hidden: Iterable[str] = ()) -> list[str]:
-    """The names that are meant, each once, in order. `hidden` names are meant by name only, not by a pattern."""
+    """Return the matching names, each once, in order. Only an exact name selects a `hidden` one, not a pattern."""
     names = sorted(there)
     every = {*names, *hidden}
     found: dict[str, None] = {}
@@ -48,7 +48,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     if not (pattern[0] == pattern[-1] == "/" and len(pattern) > 1):
         return re.compile(translate(pattern))
     try:
-        # Searched for, as grep does: ^ and $ say where.
+        # Match anywhere in the name, as grep does; ^ and $ anchor.
         return re.compile(f"(?s:.*?)(?:{pattern[1:-1]})")
     except re.error as error:
         raise click.UsageError(f"{pattern}: it is no regular expression ({error})") from error

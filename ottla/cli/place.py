@@ -1,4 +1,4 @@
-"""A place in a topic's partitions as people name it: earliest, latest, an offset, -N, a time, how long ago."""
+"""A place in a topic's partitions on the command line: earliest, latest, an offset, -N, a time, or a time ago."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIME_MIN = 1_000_000_000_000
 
 
 def place(text: str) -> offsets.Place:
-    """What a text means. Without a zone a time is this machine's."""
+    """Parse a place. A time without a zone is local time."""
     from ottla.client import OffsetSpec
 
     if text in ("latest", "end"):
@@ -42,7 +42,7 @@ def place(text: str) -> offsets.Place:
 
 @contextmanager
 def timely(target: str | None) -> Iterator[None]:
-    """An offset beyond the end of all partitions may be a time without its `@`: say so."""
+    """Add a hint to BeyondTheEnd if the offset looks like a time without its `@`."""
     try:
         yield
     except offsets.BeyondTheEnd as error:
@@ -52,9 +52,9 @@ def timely(target: str | None) -> Iterator[None]:
 
 
 def offsets_at(ask: Admin, partitions: list[TopicPartition], target: str) -> offsets.Offsets:
-    """The offset of each partition at `target`, within what it holds.
+    """Return the offset of each partition at `target`, clamped to its start and end.
 
-    An offset beyond the end of all partitions is an error: it is a mistake, or a time without its `@`.
+    Raises OttlaError for an offset beyond the end of all partitions: a mistake, or a time without its `@`.
     """
     with timely(target):
         return offsets.offsets_at(ask, partitions, place(target))

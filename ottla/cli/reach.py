@@ -1,4 +1,4 @@
-"""Is there a broker at an address? Told at once, in one line, where a client would keep trying."""
+"""A quick check whether a broker answers at an address, where a client would keep retrying."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class NoBroker(OttlaError):
 
 
 def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
-    """Raise OttlaError when no broker is at any of the addresses; quicker than a client that keeps trying.
+    """Raise OttlaError when no broker answers at any of the addresses, sooner than a client that keeps retrying.
 
-    A connection is not enough: what listens must answer as a broker does, or speak TLS when that is asked for. A broker
-    that wants a sign-in closes the connections of clients without one, which would try again for a minute.
+    A connection is not enough: the server must answer like a broker, or speak TLS if that is configured. A broker that
+    requires authentication closes the connections of clients without it, and they would retry for a minute.
     """
     from ottla.settings.client.security import SecuritySettings
 
@@ -82,12 +82,12 @@ _WHO_IS_THERE = bytes.fromhex("0000000e 0003 0001 6f74746c ffff 00000000")
 
 
 def _takes_strangers(connection: socket.socket) -> bool:
-    """Does a broker that has answered `_HELLO` serve a client without a sign-in? True also where it does not say."""
-    # ApiVersions 0: an error code (2 bytes), a count (4), and of each API its key, least and highest version (6).
+    """Whether a broker that has answered `_HELLO` serves clients without authentication; True if that is unclear."""
+    # ApiVersions v0: an error code (2 bytes), a count (4), then each API's key, lowest and highest version (6).
     head = _received(connection, 6)
     offered = None if head is None else _received(connection, 6 * int.from_bytes(head[2:]))
     if offered is None or not any(offered[at : at + 2] == _WHO_IS_THERE[4:6] for at in range(0, len(offered), 6)):
-        # A controller's listener offers no metadata.
+        # A controller listener does not offer the Metadata API.
         return True
     try:
         connection.sendall(_WHO_IS_THERE)
@@ -97,7 +97,7 @@ def _takes_strangers(connection: socket.socket) -> bool:
 
 
 def _received(connection: socket.socket, size: int) -> bytes | None:
-    """So many bytes; None when the other side closes before."""
+    """Receive `size` bytes; None when the peer closes the connection first."""
     answer = b""
     while len(answer) < size:
         try:
@@ -111,7 +111,7 @@ def _received(connection: socket.socket, size: int) -> bytes | None:
 
 
 def _speaks_tls(connection: socket.socket) -> bool:
-    """Does it shake hands, or refuse as one who could? Who it is, the client checks."""
+    """Whether the server completes a TLS handshake or sends a TLS alert. The client verifies the certificate later."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

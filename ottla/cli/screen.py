@@ -1,9 +1,10 @@
-"""How the tools speak: tables and colours for people, plain lines for pipes, JSON for programs.
+"""Output of the tools: tables and colours for people, plain lines for pipes, JSON for programs.
 
 Rules:
 - Results go to stdout, everything else (progress, hints, errors) to stderr.
-- Colours and boxes only on a terminal, and never with NO_COLOR; in a pipe a table is columns parted by tabs.
-- With --json one document, the same names always; numbers are numbers. An error is a line of JSON on stderr.
+- Colours appear only on a terminal, and never with NO_COLOR; in a pipe, the columns of a table are separated by tabs.
+- With --json, the output is one document with stable field names, and numbers are numbers. An error is a line of JSON
+  on stderr.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def err() -> Console:
 
 @cache
 def _wide() -> Console:
-    """stdout when it is a pipe that wants tables: nothing is cut or wrapped."""
+    """stdout for tables in a pipe: wide enough that nothing is cut or wrapped."""
     from rich.console import Console
 
     return Console(highlight=False, width=1000, no_color=True)
@@ -64,7 +65,7 @@ def _wants_table() -> bool:
 
 
 class Column:
-    """A heading, and what stands below it: numbers, or what is never parted by the end of a line (ids, times)."""
+    """A column: its heading and style, whether it holds numbers, and whether its cells must not be wrapped."""
 
     __slots__ = ("numeric", "style", "title", "whole")
 
@@ -76,12 +77,12 @@ class Column:
 
 
 def on_terminal() -> bool:
-    """Does a person read stdout?"""
+    """Whether stdout is a terminal."""
     return sys.stdout.isatty()
 
 
 def into_file() -> bool:
-    """Does stdout go into a file? Elsewhere (a pipe may end on this terminal) a bar would disturb the results."""
+    """Whether stdout is a file; otherwise (a pipe may end on this terminal) a progress bar could garble the results."""
     import stat
 
     try:
@@ -95,7 +96,7 @@ _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 
 def visible(text: str) -> str:
-    """Text from elsewhere, safe for a terminal: what would steer it is shown as an escape."""
+    """Make external text safe for a terminal: show control characters as escapes."""
     return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
@@ -111,10 +112,10 @@ def table(
     headless: bool = False,
     sparse: bool = False,
 ) -> None:
-    """Rows for people on a terminal, lines with tabs in a pipe. `empty` is what to say when there are none.
+    """Print rows as a table on a terminal, as lines with tabs in a pipe. `empty` is printed when there are no rows.
 
-    A `sparse` table leaves out the columns that have nothing in any row, on a terminal. Where a terminal is too narrow
-    for the columns each row is a list of its own.
+    On a terminal, a `sparse` table leaves out columns that are empty in all rows, and when the terminal is too narrow
+    each row is printed as a list.
     """
     rows = [list(row) for row in rows]
     if not on_terminal() and not _wants_table():
@@ -141,7 +142,7 @@ def table(
 
 
 def _width(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> int:
-    """The least width at which the table can be read."""
+    """Return the minimum width of a readable table."""
     cells = [[len(column.title), *(len(str(_cell(row[at]))) for row in rows)] for at, column in enumerate(columns)]
     least = [
         max(each) if column.whole else min(max(each), _FOLDED_MIN) for column, each in zip(columns, cells, strict=True)
@@ -150,7 +151,7 @@ def _width(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> int:
 
 
 def fitting(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> RenderableType:
-    """A table without the last columns for which the terminal is too narrow: a live view has no room for lists."""
+    """Return a table without the last columns that do not fit the terminal, for a live view."""
     shown = [list(row) for row in rows]
     count = len(columns)
     while count > 1 and _width(columns[:count], [row[:count] for row in shown]) > out().width:
@@ -159,7 +160,7 @@ def fitting(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> Rend
 
 
 def grid(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, headless: bool = False) -> RenderableType:
-    """The table itself, for a terminal."""
+    """Return a table for a terminal."""
     from rich.table import Table
 
     found = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim", show_header=not headless)
@@ -187,49 +188,49 @@ def _cell(value: object) -> RenderableType:
 
 
 def plain(value: object) -> str:
-    """A cell as text without any decoration."""
+    """Return a cell as undecorated text."""
     return getattr(value, "plain", None) or str(value)
 
 
 def coloured(text: object, style: str) -> Text:
-    """Text in a colour; its plain form in a pipe."""
+    """Return text in a colour, which a pipe shows as plain text."""
     from rich.text import Text
 
     return Text(visible(str(text)), style=style)
 
 
 def styled(text: str, fg: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
-    """Text for a terminal without rich: no colour with NO_COLOR, nothing at all on a terminal that is TERM=dumb."""
+    """Style text without rich: no colour with NO_COLOR, no styles at all with TERM=dumb."""
     if os.environ.get("TERM") in ("dumb", "unknown"):
         return text
     return click.style(text, fg=None if os.environ.get("NO_COLOR") else fg, bold=bold or None, dim=dim or None)
 
 
 def _literal(text: str) -> str:
-    """Text from elsewhere inside rich's markup: its brackets are no tags, and it steers no terminal."""
+    """Escape external text for rich's markup: no tags, no control characters."""
     from rich.markup import escape
 
     return escape(visible(text))
 
 
 def heading(text: str, after: str = "") -> None:
-    """A line above a table; nothing in a pipe."""
+    """Print a line above a table; nothing in a pipe."""
     if sys.stdout.isatty():
         out().print(f"[bold]{_literal(text)}[/]" + (f"  [dim]{_literal(after)}[/]" if after else ""))
 
 
 def document(value: Any) -> None:
-    """The JSON of a result."""
+    """Print a result as JSON."""
     click.echo(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False, default=str))
 
 
 def line(value: Any) -> None:
-    """A line of JSON, for results that come one by one."""
+    """Print one line of JSON, for results that arrive one by one."""
     click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str))
 
 
 def done(text: str) -> None:
-    """What a change has done, for people: on stderr, so that stdout stays for results."""
+    """Report a change to the user on stderr; stdout is for results."""
     if sys.stderr.isatty():
         err().print(f"[green]\u2713[/] {_literal(text)}", markup=True)
     else:
@@ -237,7 +238,7 @@ def done(text: str) -> None:
 
 
 def told(as_json: bool, document_: Any, *lines: str) -> None:
-    """What a change has done: a document for programs, lines for people."""
+    """Report a change: as a JSON document, or as lines for the user."""
     if as_json:
         document(document_)
         return
@@ -246,23 +247,23 @@ def told(as_json: bool, document_: Any, *lines: str) -> None:
 
 
 def note(text: str) -> None:
-    """Tell on stderr what must be known, whatever reads stdout."""
+    """Print an important message on stderr, on a terminal or not."""
     click.echo(f"{styled('ottla:', 'yellow', bold=True)} {visible(text)}", err=True)
 
 
 def hint(text: str) -> None:
-    """Something that helps to go on; only on a terminal."""
+    """Print a hint on stderr, on a terminal only."""
     if sys.stderr.isatty():
         err().print(f"[dim]{_literal(text)}[/]")
 
 
 def complain(error: OttlaError | KafkaError) -> None:
-    """A line on stderr that says what is wrong."""
+    """Print an error as one line on stderr."""
     click.echo(f"{styled('ottla:', 'red', bold=True)} {visible(in_words(error))}", err=True)
 
 
 def complain_as_json(error: OttlaError | KafkaError) -> None:
-    """The same for programs: a line of JSON on stderr."""
+    """Print an error as one line of JSON on stderr."""
     refusal = error if isinstance(error, KafkaError) else error.__cause__
     code = refusal.code.name if isinstance(refusal, KafkaError) else None
     click.echo(json.dumps({"error": code, "message": in_words(error)}, ensure_ascii=False), err=True)
@@ -299,12 +300,12 @@ _NAME_SPACES_MAX = 3
 
 
 def in_words(error: OttlaError | KafkaError) -> str:
-    """An error as a sentence for people."""
+    """Return an error as a sentence for the user."""
     if not isinstance(error, KafkaError):
         return str(error)
     message = error.message
     for said in (error.code.name, standard(error.code)):
-        # What says no more than the code.
+        # Drop the standard text, which repeats the code.
         message = message.removesuffix(said).removesuffix(": ")
     words = _WORDS.get(error.code)
     if words is None:
@@ -317,7 +318,7 @@ def in_words(error: OttlaError | KafkaError) -> str:
 
 
 def progress(description: str, total: float | None, unit: str = "records") -> Progress:
-    """A bar for work that takes long; it shows on a terminal only, and after a moment."""
+    """Return a progress bar for long work; it shows on a terminal only."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     bar = Progress(
@@ -330,7 +331,7 @@ def progress(description: str, total: float | None, unit: str = "records") -> Pr
         TimeRemainingColumn() if total else TimeElapsedColumn(),
         console=err(),
         transient=True,
-        # Rich would send what tools write to stdout to the bar's console otherwise.
+        # By default, rich sends what tools write to stdout to the bar's console.
         redirect_stdout=False,
         redirect_stderr=False,
         disable=not sys.stderr.isatty(),

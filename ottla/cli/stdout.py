@@ -1,9 +1,9 @@
-"""The beginning and the end of a tool's output.
+"""Setup and final flush of a tool's standard streams.
 
-A caller may have closed a standard stream (`>&-`): it leads to the null device then, as if the caller had said so.
+The caller may have closed a standard stream (`>&-`): it is redirected to the null device then.
 
-Invariant: Python flushes stdout once more at exit; what fails there ends the process with code 120 and a line about an
-ignored exception. So a tool flushes its own output, and after a failure stdout leads to the null device.
+Invariant: Python flushes stdout again at exit; a failure there ends the process with code 120 and a line about an
+ignored exception. So a tool flushes its own output, and after a failure redirects stdout to the null device.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 def begin() -> None:
-    """Open what the caller has closed; the next file or socket would get its number, and Python has None for it."""
+    """Reopen closed standard streams: Python sets them to None, and the next file would get their number."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             null = os.open(os.devnull, os.O_RDWR)
@@ -24,7 +24,7 @@ def begin() -> None:
 
 
 def finish() -> OSError | None:
-    """Flush stdout; the error if that fails, after which nothing written to stdout fails again."""
+    """Flush stdout. Returns the error if that fails; later writes to stdout are discarded then."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -34,7 +34,7 @@ def finish() -> OSError | None:
 
 
 def discard() -> None:
-    """Send what is still buffered, and all that follows, to the null device."""
+    """Send buffered and later output to the null device."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
     os.close(null)

@@ -1,4 +1,4 @@
-"""`ottla top`: what a cluster does now: records and bytes a second by topic, and how far groups are behind."""
+"""`ottla top`: the current activity of a cluster: records and bytes a second by topic, and the lag of groups."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def top(
     internal: bool,
     as_json: bool,
 ) -> None:
-    """Show what the cluster does now, until Ctrl-C: rates by topic, the lag of groups.
+    """Show the activity of the cluster until Ctrl-C: rates by topic, the lag of groups.
 
-    In a pipe, and with --json, a table or a document comes at every interval.
+    In a pipe, or with --json, it prints a table or a document at every interval.
     """
     from ottla.cli import screen
 
@@ -102,7 +102,7 @@ def _print(topics: list[dict[str, Any]], groups: list[dict[str, Any]]) -> None:
 
 
 def _watch(ask: Admin, before: Look, bootstrap: str, interval: float, sort: str, internal: bool) -> None:
-    """The live view, on a screen of its own."""
+    """Show the live view on the terminal's alternate screen."""
     from rich.live import Live
 
     from ottla.cli import screen
@@ -146,7 +146,7 @@ def _page(now: Look, before: Look | None, bootstrap: str, sort: str) -> Renderab
 
 
 def _grid(titles: tuple[str, ...], rows: list[list[object]], words: int) -> RenderableType:
-    """A table whose first `words` columns are text and whose others are numbers."""
+    """Return a table whose first `words` columns are text and the others numbers."""
     from ottla.cli import screen
 
     columns = [screen.Column(title, "" if at else "name", numeric=at >= words) for at, title in enumerate(titles)]

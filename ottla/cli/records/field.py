@@ -1,6 +1,6 @@
 """A field of a record by its path: `key`, `value.price`, `value.items[0].name`, `header.trace`, `timestamp`.
 
-A path that leads nowhere (no JSON, no such field) gives None, as JSON's null does.
+A path that does not exist in a record (no JSON, no such field) has the value None, like JSON's null.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _OWN: dict[str, Getter] = {
 
 
 def text(content: bytes | None) -> str | None:
-    """Bytes as text; what is no UTF-8 shows as such."""
+    """Decode bytes as UTF-8; invalid bytes become escapes."""
     return None if content is None else content.decode(errors="backslashreplace")
 
 
 def as_json(content: bytes | None) -> Any:
-    """Text, or {"base64": ...} for bytes that are none: nothing is lost."""
+    """Return bytes as text, or losslessly as {"base64": ...} if they are not UTF-8."""
     if content is None:
         return None
     try:
@@ -54,7 +54,7 @@ def _no_constant(name: str) -> Any:
 
 
 def parsed(content: bytes | None) -> Any:
-    """The JSON of bytes; None for what is none (NaN and half surrogates are none)."""
+    """Parse bytes as JSON; None if they are not JSON (NaN is not)."""
     if not content:
         return None
     try:
@@ -64,7 +64,7 @@ def parsed(content: bytes | None) -> Any:
 
 
 def getter(path: str) -> Getter:
-    """What finds a field in a record. OttlaError for a path that no record can have."""
+    """Return a function that reads a field of a record. OttlaError for a path that no record can have."""
     if not _PATH.fullmatch(path):
         raise OttlaError(f"{path} is no field of a record; there are {FIELDS}")
     root = re.match(r"[a-z_]+", path)

@@ -1,11 +1,11 @@
-"""Input as records: lines, records in JSON, JSON lines. Pure; `ottla produce` sends what comes out.
+"""Input parsed to records: lines, records in JSON, JSON lines. Pure; `ottla produce` sends the records.
 
 Rules:
-- A format is a function from a line to a record, or None for an empty line of JSON. What is wrong raises `BadRecord`
-  with the line's number; nothing is guessed: a field that no record has, a timestamp that is no whole number and a
-  record without "value" are errors, because a null value deletes.
-- "value_text" and "key_text" stand beside a value or key that `ottla consume --json` shows as JSON, where JSON's own
-  text would differ in its bytes (spaces, 1.50): they win.
+- A format is a function from a line to a record, or to None for an empty line of JSON. Invalid input raises
+  `BadRecord` with the line number, and nothing is guessed: an unknown field and a timestamp that is not an integer are
+  errors, and so is a record without "value", because a null value deletes.
+- "value_text" and "key_text" appear beside a value or key that `ottla consume --json` shows as JSON, when compact JSON
+  would differ from its bytes (spaces, 1.50). They take precedence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
 class BadRecord(OttlaError):
-    """A line, or row, of the input that is no record."""
+    """A line or row of the input that is not a valid record."""
 
     def __init__(self, place: str, why: str) -> None:
         super().__init__(f"{place} {why}")
@@ -35,7 +35,7 @@ class BadRecord(OttlaError):
 
 @dataclass(frozen=True)
 class Shape:
-    """What all records of a run have in common: constants, and the columns (fields) that become keys and headers."""
+    """How a run makes records: constant parts, and the columns (fields) that become keys, values and headers."""
 
     key: bytes | None = None
     separator: bytes | None = None
@@ -53,7 +53,7 @@ Parse = Callable[[bytes, int], InputRecord | None]
 
 
 def records(lines: Iterable[bytes], parse: Parse) -> Iterator[InputRecord]:
-    """The records of lines, which are counted from 1."""
+    """Parse lines, numbered from 1, to records."""
     for number, line in enumerate(lines, 1):
         record = parse(line, number)
         if record is not None:
@@ -61,7 +61,7 @@ def records(lines: Iterable[bytes], parse: Parse) -> Iterator[InputRecord]:
 
 
 def from_line(shape: Shape) -> Parse:
-    """A line is a value; with a separator, KEY, separator, VALUE."""
+    """Parse a line as a value; with a separator, as KEY, separator, VALUE."""
 
     def parse(line: bytes, number: int) -> InputRecord:
         value: bytes | None = line.removesuffix(b"\n").removesuffix(b"\r")
@@ -79,7 +79,7 @@ def from_line(shape: Shape) -> Parse:
 
 
 def from_json(shape: Shape) -> Parse:
-    """A line is a whole record, as `ottla consume --json` prints it."""
+    """Parse a line as a whole record, in the format of `ottla consume --json`."""
 
     def parse(line: bytes, number: int) -> InputRecord | None:
         if not line.strip():
@@ -109,7 +109,7 @@ def from_json(shape: Shape) -> Parse:
 
 
 def from_json_line(shape: Shape) -> Parse:
-    """A line is a JSON value; fields of it become the key and headers."""
+    """Parse a line as a JSON value; its fields may become the key and headers."""
 
     def parse(line: bytes, number: int) -> InputRecord | None:
         text = line.strip()
@@ -144,7 +144,7 @@ def _loads(line: bytes, where: str) -> Any:
 
 
 def _content(found: dict[str, Any], name: str, where: str) -> bytes | None:
-    """A key or value: its exact text where that is given, else what its JSON means."""
+    """Return a key or value: from its exact text if given, else from its JSON."""
     exact = found.get(f"{name}_text")
     if exact is None:
         return as_bytes(found.get(name), where)
@@ -154,7 +154,7 @@ def _content(found: dict[str, Any], name: str, where: str) -> bytes | None:
 
 
 def as_bytes(value: Any, where: str) -> bytes | None:
-    """Text as UTF-8, {"base64": ...} as its bytes, any other JSON as its text."""
+    """Encode text as UTF-8, {"base64": ...} as its bytes, any other JSON as compact JSON."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -202,7 +202,7 @@ def _shown(value: Any) -> str:
 
 
 def unescaped(text: str) -> str:
-    r"""A separator as people write it: \t, \n, \r, \0, \\ and \xNN are what they are in most languages."""
+    r"""Resolve the escapes \t, \n, \r, \0, \\ and \xNN in a separator."""
     found, at = [], 0
     while at < len(text):
         after = text[at + 1 : at + 2]

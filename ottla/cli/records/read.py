@@ -1,8 +1,8 @@
-"""Reading records and showing them: what `ottla consume` and `ottla export` do once it is known what to read.
+"""Reading and showing records, for `ottla consume` and `ottla export`.
 
 Rules:
-- What `write` gives goes to stdout and is flushed; only then does a group commit it, or a queue accept it.
-- Records behind an end are left: they are read, and neither shown nor committed.
+- A record is written to stdout and flushed before it is committed (group) or accepted (share group).
+- Records beyond the end offsets are read, but neither shown nor committed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def plainly(
     follow: bool,
     what: str,
 ) -> None:
-    """Without a group, from `begins` on; to `ends`, or on and on."""
+    """Read without a group, from `begins` to `ends`, or with `follow` forever."""
     from ottla.client import Consumer
 
     with Consumer(settings_of("consumer", settings)) as consumer:
@@ -60,7 +60,7 @@ def as_member(
     wanted: Wanted | None,
     count: int | None,
 ) -> None:
-    """As a member of a group, which commits what was shown and nothing else."""
+    """Read as a member of a group, committing only records that were shown."""
     from ottla.cli.records.shown import Ledger
     from ottla.client import Consumer, RebalanceListener
 
@@ -72,7 +72,7 @@ def as_member(
                 ledger.commit()
 
             def lost(self, partitions: list[TopicPartition]) -> None:
-                """They are another member's already."""
+                """Do not commit: the partitions belong to another member already."""
 
         consumer.subscribe(list(topics), listener=Leaving())
 
@@ -97,7 +97,7 @@ def share(
     write: Write,
     count: int | None,
 ) -> None:
-    """As a member of a share group: what was shown is accepted, what `count` leaves over goes to others."""
+    """Read as a member of a share group: accept the records shown, release those beyond `count`."""
     if committed:
         raise click.UsageError(f"--committed: a queue says that itself: ottla configs set group {group} ...")
     from ottla.client import Acknowledge, ShareConsumer
@@ -130,7 +130,7 @@ def tail(
     *,
     follow: bool,
 ) -> None:
-    """The last `count` of all partitions by time, then, with `follow`, what comes."""
+    """Show the last `count` records of all partitions by time, then, with `follow`, new ones."""
     from ottla.client import Consumer
 
     with Consumer(settings_of("consumer", settings)) as consumer:
@@ -147,7 +147,7 @@ def _last(
     wanted: Wanted | None,
     count: int,
 ) -> list[ConsumerRecord]:
-    """Offsets that hold no record (compacted, markers) make it look further back, until there are enough."""
+    """Find the last `count` records. Offsets without a record (compacted, markers) make it search further back."""
     back = count
     while True:
         begins = {each: max(floor[each], ends[each] - back) if wanted is None else floor[each] for each in ends}
@@ -181,7 +181,7 @@ def show(
     quiet: bool = False,
     already: int = 0,
 ) -> int:
-    """Write records to stdout; how many. `shown` is told the bytes written, a poll's records, and those left over."""
+    """Write records to stdout and return their number. Calls `shown(bytes written, records of the poll, left over)`."""
     from ottla.cli import screen
 
     done = 0
@@ -207,7 +207,7 @@ def show(
             if done == count:
                 break
     except KeyboardInterrupt:
-        # How a person ends what follows: no error.
+        # Ctrl-C is the normal way to stop following.
         click.echo(err=True)
     finally:
         if bar is not None:
@@ -221,7 +221,7 @@ def show(
 def _cut(
     records: Sequence[Any], wanted: Wanted | None, room: int | None, ends: Mapping[TopicPartition, int] | None
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """The records that are wanted, at most `room`; and those behind an end, or behind the last when room is out."""
+    """Split records into those wanted, at most `room`, and those left over: beyond an end, or beyond `room`."""
     beyond: list[Any] = []
     if ends is not None:
         inside: list[Any] = []
@@ -247,7 +247,7 @@ def chosen(
     wanted: Wanted | None,
     limit: int | None,
 ) -> Iterator[ConsumerRecord]:
-    """The records from `begins` to `ends` that are wanted, at most `limit`."""
+    """Yield the wanted records from `begins` to `ends`, at most `limit`."""
     from ottla.client import Consumer
 
     left = limit

@@ -1,10 +1,10 @@
-r"""How a record becomes a line: decorated on a terminal, bare in a pipe, whole in JSON, or by a template.
+r"""Formatting of a record as a line: decorated on a terminal, bare in a pipe, whole in JSON, or by a template.
 
 Rules:
-- On a terminal the characters of a record that would steer it (escape sequences, carriage returns) are shown as \x1b.
-- A null is told from the text "null": (null) on a terminal, \N in a pipe, unless --null says otherwise.
-- In JSON a key or value that is an object or a list is one. Where its bytes are not JSON's own shortest text, they
-  stand beside it as key_text, value_text: what `ottla produce --format json` reads back is the same to the byte.
+- On a terminal, control characters in a record (escape sequences, carriage returns) are shown as escapes such as \x1b.
+- A null differs from the text "null": it is (null) on a terminal, \N in a pipe, or the text of --null.
+- With --json, a key or value that is a JSON object or list is printed as one. If its bytes are not compact JSON,
+  key_text or value_text has them, so that `ottla produce --format json` restores the same bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Write = Callable[["Shown"], str]
 
 
 def writer(*, keys: bool, topics: tuple[str, ...], null: str | None, output: str | None) -> Write:
-    """How records are shown on this stdout."""
+    """Return the function that formats records for stdout."""
     from ottla.cli import screen
 
     terminal = screen.on_terminal()
@@ -61,12 +61,12 @@ def _decorated(topic_width: int, none: str) -> Write:
 
 
 def json_line(record: Shown) -> str:
-    """The whole record as a line of JSON."""
+    """Format a whole record as a line of JSON."""
     return json.dumps(whole(record), ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 def whole(record: Shown) -> dict[str, Any]:
-    """The record as it stands in JSON."""
+    """Return a record as a JSON object."""
     found: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -82,7 +82,7 @@ def whole(record: Shown) -> dict[str, Any]:
 
 
 def _structured(content: bytes | None) -> tuple[Any, str | None]:
-    """What stands for the content, and its text where that cannot be had from it."""
+    """Return (JSON value for the content, its exact text if the value cannot reproduce it)."""
     if content is None or content.lstrip()[:1] not in (b"{", b"["):
         return as_json(content), None
     found = parsed(content)

@@ -1,10 +1,10 @@
-"""Which records of a group a reader has seen, so that no more than these are committed.
+"""Tracking of the records that a reader has seen, so that only these are committed.
 
 Rules:
-- On a terminal and in a file, what is written is seen. In a pipe, what its reader has taken out: the bytes that still
-  lie in the pipe do not count, and nothing counts for which the reader has gone away meanwhile.
-- A reader that takes more than it shows (`head` reads ahead) cannot be known from a slow one: what it took last counts
-  only when it is still there a moment later. `consume -n N` is exact.
+- On a terminal and in a file, written records are seen. In a pipe, records count once the reader has read them: bytes
+  still in the pipe do not count, and nor does anything if the reader has closed the pipe meanwhile.
+- A reader that reads more than it shows (`head` reads ahead) looks like a slow one: its last read counts only if the
+  pipe is still open a moment later. `consume -n N` is exact.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _EVERY_S = 1.0
 
 
 class Ledger:
-    """What was written to stdout, and how far each partition was then."""
+    """The bytes written to stdout, and the position of each partition at that point."""
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._pipe = stat.S_ISFIFO(fstat(sys.stdout.fileno()).st_mode)
         self._written = 0
-        #: (bytes written by then, positions), oldest first.
+        #: (total bytes written, positions), oldest first.
         self._waiting: deque[tuple[int, dict[TopicPartition, int]]] = deque()
-        #: Taken by the reader at this time.
+        #: (time at which the reader took the bytes, positions).
         self._taken: tuple[float, dict[TopicPartition, int]] | None = None
         self._seen: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
         self._due = time.monotonic() + _EVERY_S
 
     def wrote(self, size: int, positions: Mapping[TopicPartition, int]) -> None:
-        """So many bytes more are written; reading goes on at `positions` behind them."""
+        """Note that `size` more bytes are written; `positions` are the next offsets after them."""
         self._written += size
         if self._pipe:
             self._waiting.append((self._written, dict(positions)))
@@ -53,14 +53,14 @@ class Ledger:
             self._seen |= positions
 
     def look(self) -> None:
-        """Commit now and then what is seen."""
+        """Commit seen records when a commit is due."""
         self._advance()
         if time.monotonic() >= self._due:
             self._due = time.monotonic() + _EVERY_S
             self.commit()
 
     def commit(self) -> None:
-        """Commit what is seen, of the partitions that are still ours."""
+        """Commit seen records of the partitions that are still assigned."""
         ours = self._consumer.assignment()
         offsets = {each: at for each, at in self._seen.items() if each in ours and self._committed.get(each) != at}
         if offsets:
@@ -68,7 +68,7 @@ class Ledger:
             self._committed |= offsets
 
     def finish(self) -> None:
-        """Wait until the reader has taken everything or has gone, and commit what it has seen."""
+        """Wait until the reader has read everything or closed the pipe, and commit what it has seen."""
         while self._pipe and (self._waiting or self._taken) and not _gone():
             self._advance()
             time.sleep(_STAY_S / 4)
@@ -90,7 +90,7 @@ class Ledger:
 
 
 def _unread() -> int:
-    """Bytes that lie in the pipe."""
+    """Return the number of unread bytes in the pipe."""
     import termios
 
     count: Any = array.array("i", [0])
@@ -102,7 +102,7 @@ def _unread() -> int:
 
 
 def _gone() -> bool:
-    """Has the reader of the pipe gone away?"""
+    """Whether the reader has closed the pipe."""
     look = select.poll()
     look.register(sys.stdout.fileno(), 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in look.poll(0))

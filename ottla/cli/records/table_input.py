@@ -1,8 +1,10 @@
-"""Rows of CSV and Parquet as records: a value is a JSON object of the columns, or one of them; so are keys and headers.
+"""Rows of CSV and Parquet as records: the value is a JSON object of all columns, or one column; keys and headers are
+columns.
 
 Rules:
-- CSV has a heading. Its cells are text, unless a column's type is given; an empty cell of a typed column is null.
-- Parquet needs the arrow extra. Its types become JSON's; bytes that are no text become {"base64": ...}, times ISO 8601.
+- CSV has a header row. Its cells are text, unless a column's type is given; an empty cell of a typed column is null.
+- Parquet needs the arrow extra. Its types become JSON's; bytes that are not UTF-8 become {"base64": ...}, times ISO
+  8601.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ TYPES: dict[str, Callable[[str], Any]] = {
 
 
 def from_csv(stream: BinaryIO, shape: Shape, types: Mapping[str, str], delimiter: str = ",") -> Iterator[InputRecord]:
-    """The rows of a CSV with a heading. `types`: column to a name in `TYPES`."""
+    """Yield the rows of a CSV with a header row. `types`: column -> a name in `TYPES`."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
     rows = csv.reader(text, delimiter=delimiter, strict=True)
     try:
@@ -76,7 +78,7 @@ def _cell(name: str, cell: str, types: Mapping[str, str], where: str) -> Any:
 
 
 def from_parquet(path: str, shape: Shape) -> Iterator[InputRecord]:
-    """The rows of a Parquet file, read a row group at a time."""
+    """Yield the rows of a Parquet file, read in batches."""
     try:
         import pyarrow.parquet as parquet
     except ImportError as error:
@@ -112,7 +114,7 @@ def _record(row: dict[str, Any], shape: Shape, where: str, size: int) -> InputRe
 
 
 def _text(value: Any, where: str) -> bytes | None:
-    """Text and bytes as they are, null as null, anything else as JSON."""
+    """Encode text as UTF-8, keep bytes and null, and encode anything else as JSON."""
     if value is None or isinstance(value, bytes):
         return value
     if isinstance(value, str):

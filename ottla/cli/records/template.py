@@ -1,6 +1,6 @@
-r"""Templates of `consume -o`: '{key} {value.price:>8} {headers}\n'. Fields are `field`'s.
+r"""Templates of `consume -o`: '{key} {value.price:>8} {headers}\n', with the fields of `field`.
 
-`{field:<10}` pads to the left, `:>10` to the right; `{{` and `}}` are braces; \n, \t, \0 and \xNN are what they are.
+`{field:<10}` aligns left, `:>10` right; `{{` and `}}` are braces; \n, \t, \0 and \xNN are escapes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PAD = re.compile(r"([<>^]?)(\d{1,3})")
 
 
 def template(source: str, *, null: str, clean: Callable[[str], str] = str) -> Callable[[Shown], str]:
-    """What makes a record's text. `null` stands for a null; `clean` goes over what comes from the record."""
+    """Return the function that formats a record. `null` stands for a null; `clean` filters text from the record."""
     source = unescaped(source)
     pieces: list[str | tuple[Getter, str]] = []
     at = 0

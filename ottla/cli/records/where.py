@@ -1,11 +1,11 @@
 """The expression of `consume --where`: value.price > 50 and (key == "ann" or header.kind in ["a", "b"]).
 
-A small language of its own, nothing is evaluated as Python. Operators, from the weakest: or; and; not; == != < <= > >=,
-contains, startswith, endswith, in; then paths (`field`), numbers, "text", true, false, null, lists and brackets.
+The language is parsed here; nothing is evaluated as Python. Operators, from the weakest: or; and; not; == != < <= >
+>=, contains, startswith, endswith, in; then paths (`field`), numbers, "text", true, false, null, lists and brackets.
 Rules:
-- A comparison of what cannot be compared (text with a number, anything with null) is false; == and != never fail.
-- Beside a number, a text that is a number counts as one: keys and headers have no other way to say 5.
-- A path alone is true when it leads to something other than null, false, 0 and empty text.
+- An ordering of values that have none (text and a number, anything and null) is false; == and != always work.
+- Compared with a number, text that is a number counts as one: keys and headers have no other way to hold 5.
+- A path alone is true unless its value is null, false, 0 or an empty text.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Test = Callable[["Shown"], bool]
 
 
 def where(source: str) -> Test:
-    """The test that an expression makes. OttlaError says what is wrong with it, and where."""
+    """Compile an expression to a test. OttlaError says what is wrong with it, and where."""
     parser = _Parser(source)
     found = parser.either(0)
     if parser.token != _END:
@@ -81,7 +81,7 @@ class _Parser:
         return None
 
     def either(self, depth: int) -> Getter:
-        """a or b."""
+        """Parse `a or b`, the weakest operator."""
         left = self._both(depth)
         while self._took("or"):
             left = _or(left, self._both(depth))
@@ -163,7 +163,7 @@ def _unquoted(text: str) -> str:
 
 
 def _number(value: Any) -> Any:
-    """A text that is a number as that number."""
+    """Convert text that is a number to that number."""
     if isinstance(value, str) and len(value) < 40:
         try:
             return float(value) if re.search(r"[.eE]", value) else int(value)

@@ -1,10 +1,9 @@
-"""Records into a topic, with a count that holds when it ends early: for `ottla produce` and `ottla import`.
+"""Writing records to a topic for `ottla produce` and `ottla import`, with an exact count when it ends early.
 
 Rules:
-- When it ends in the middle (bad input, Ctrl-C, a broker that refuses), it says how many records are written for
-  certain, counted from the first, and that `--skip` goes on behind them.
-- A topic that is not there is an error, unless it may be created: then it is, once the first record is known to be
-  good.
+- When it ends early (bad input, Ctrl-C, an error of the broker), it reports how many records are written for certain,
+  counted from the first, and that `--skip` continues after them.
+- A missing topic is an error, unless it may be created: then it is created once the first record has been parsed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _STRIDE = 500
 def ensure_topic(
     bootstrap: str, client: tuple[str, ...], topic: str, *, create: bool, partition: int | None = None
 ) -> None:
-    """OttlaError unless it has this partition. Without `create`, a topic that is not there is an error."""
+    """Check that the topic exists and has this partition; with `create`, create a missing topic. Raises OttlaError."""
     from ottla.cli.option import admin, nearest_topic
     from ottla.client import NewTopic
 
@@ -44,7 +43,7 @@ def ensure_topic(
                 stop = "" if hint.endswith("?") else ";"
                 raise OttlaError(f"there is no topic {topic}{hint}{stop} --create makes it") from error
         new = [NewTopic(topic)]
-        if partition is not None:  # before it is made, so that a wrong number leaves no topic behind
+        if partition is not None:  # before creation, so that a wrong number leaves no topic behind
             would = ask.create_topics(new, validate_only=True)[topic]
             _check_partition(topic, partition, would.partitions, "would have")
         ask.create_topics(new).check()
@@ -56,7 +55,7 @@ def _check_partition(topic: str, partition: int | None, count: int, has: str = "
 
 
 def when_good(records: Iterator[InputRecord], prepare: Callable[[], None]) -> Iterator[InputRecord]:
-    """The records; `prepare` runs once the first of them could be read, or the input ended without one."""
+    """Yield the records after calling `prepare` once the first is parsed, or the input has ended without one."""
     first = next(records, None)
     prepare()
     if first is not None:
@@ -73,7 +72,7 @@ def stream(
     skip: int = 0,
     as_json: bool = False,
 ) -> None:
-    """Write them, which come behind the first `skip`; then say how many and how fast."""
+    """Write records and report how many and how fast. `skip` records came before them and were skipped."""
     from ottla.cli import screen
 
     began = time.monotonic()
@@ -119,12 +118,12 @@ def _so_far(writer: Writer, skip: int) -> str:
 
 
 def chosen(records: Iterator[InputRecord], skip: int, limit: int | None) -> Iterator[InputRecord]:
-    """Behind the first `skip`, at most `limit`."""
+    """Yield at most `limit` records after the first `skip`."""
     return islice(records, skip, None if limit is None else skip + limit)
 
 
 def rehearse(records: Iterator[InputRecord]) -> dict[str, Any]:
-    """What would be written: how many records of what kind, and the first of them."""
+    """Return what would be written: counts, and the first three records."""
     count = keys = nulls = size = 0
     first: list[dict[str, Any]] = []
     for record in records:

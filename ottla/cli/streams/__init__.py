@@ -1,5 +1,5 @@
 """Stream programs for `ottla streams`.
 
-load      a program's file, and the application in it
-view      what an application has and does: tasks, stores, lag, rates
+load      the application in a program's file
+view      the tasks, stores, lag and rates of an application
 """

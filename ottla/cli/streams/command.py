@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @as_json
 @click.pass_context
 def streams(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Run stream programs, watch them, reset them. Alone it lists the applications that have run."""
+    """Run stream programs, watch them, reset them. Without a command, list the applications that have run."""
     if context.invoked_subcommand is None:
         context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
 
@@ -34,7 +34,7 @@ def streams(context: click.Context, bootstrap: str, client: tuple[str, ...], as_
 @cluster
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """The applications that have run on this cluster, with their tasks and their lag."""
+    """List the applications that have run on this cluster, with their tasks and lag."""
     from ottla.cli import screen
     from ottla.cli.streams import view
 
@@ -84,8 +84,8 @@ def run(
 ) -> None:
     """Run the application in a Python file on Spark, exactly once, until Ctrl-C or SIGTERM.
 
-    FILE gives what StreamsBuilder.build returns a name; if it has several, say which: app.py:fraud. It must not start
-    the application itself when it is imported.
+    FILE assigns the result of StreamsBuilder.build to a name; if there are several, choose one: app.py:fraud. The file
+    must not start the application when it is imported.
     """
     from ottla.cli import screen
     from ottla.cli.reach import reach
@@ -144,10 +144,10 @@ def describe(
     explain: bool,
     as_json: bool,
 ) -> None:
-    """Show what an application consists of and how far it is: topology, stores, tasks, lag, rates.
+    """Show the topology, stores, tasks, lag and rates of an application.
 
-    APPLICATION is the application.id of one that has run on the cluster. A FILE shows the topology of a program that
-    need not have run; no cluster is asked.
+    APPLICATION is the application.id of an application that has run on the cluster. With a FILE, show the topology of
+    the program without asking a cluster; it need not have run.
     """
     from ottla.cli import screen
     from ottla.cli.streams import view
@@ -251,7 +251,7 @@ def _lag(lag: int) -> Any:
 
 
 def _watch(ask: Admin, last: LastRun, before: Sighting, interval: float) -> None:
-    """The live view, on a screen of its own."""
+    """Show the live view on the terminal's alternate screen."""
     from rich.live import Live
 
     from ottla.cli import screen
@@ -314,9 +314,9 @@ def reset(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Let an application begin again: set where it reads its input, delete its state and internal topics.
+    """Reset an application: set the offsets of its input, delete its state and internal topics.
 
-    One that runs is left alone; with --force its workers are ended first, and members of its group removed. For
+    A running application is refused; --force first stops its workers and removes the members of its group. For
     applications of Java's Kafka Streams use kafka-streams-application-reset.
     """
     from ottla.cli import screen
@@ -365,7 +365,7 @@ def reset(
 
 
 def _end(ask: Admin, settings: dict[str, Any], last: LastRun, alive: Alive | None) -> None:
-    """Take the application's run from it, and its group's members."""
+    """Stop the application's workers and remove the members of its group."""
     from ottla.cli import screen
     from ottla.kernel.error import ErrorCode, KafkaError
     from ottla.spark.streams.last_run import end

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def load(program: str) -> Application:
-    """The application of `FILE` or `FILE:NAME`. OttlaError that says what the file lacks.
+    """Load the application of `FILE` or `FILE:NAME`. OttlaError says what the file lacks.
 
-    NAME is an application, or a function without arguments that gives one. Without it the file must hold one
-    application, or else one such function that is called `program` or `app`.
+    NAME is an application, or a function without arguments that returns one. Without NAME the file must hold exactly
+    one application, or else such a function named `program` or `app`.
     """
     file, _, name = program.partition(":")
     path = Path(file)

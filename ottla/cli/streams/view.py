@@ -1,7 +1,7 @@
-"""What an application has and does, seen from the cluster: tasks, stores, lag, and rates between two looks.
+"""A stream application seen from the cluster: tasks, stores, lag, and rates between two samples.
 
-A look asks the cluster only, so that it works beside a program that runs anywhere. The newest time that a task has seen
-stands in the metadata of its commits.
+A sample asks the cluster only, so it works wherever the program runs. The stream time of a task is in the metadata of
+its commits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """What the cluster said at one moment."""
+    """A sample of an application's offsets."""
 
     at: float
     committed: Mapping[TopicPartition, CommittedOffset]
@@ -31,7 +31,7 @@ class Sighting:
 
 
 def application_ids(ask: Admin) -> list[str]:
-    """The applications that have run here."""
+    """Return the applications that have run on this cluster."""
     names = (each.name for each in ask.list_topics())
     return sorted(name.removesuffix(last_run.SUFFIX) for name in names if name.endswith(last_run.SUFFIX))
 
@@ -39,7 +39,7 @@ def application_ids(ask: Admin) -> list[str]:
 def last_run_of(
     ask: Admin, settings: Mapping[str, Any], application_id: str
 ) -> tuple[last_run.LastRun, last_run.Alive | None]:
-    """What it last ran, and what it told of itself last; OttlaError if it has not run here."""
+    """Return an application's last run and its last sign of life. OttlaError if it has not run on this cluster."""
     found, alive = last_run.read(ask, settings, application_id)
     if found is not None:
         return found, alive
@@ -52,7 +52,7 @@ def last_run_of(
 
 
 def look(ask: Admin, run: last_run.LastRun) -> Sighting:
-    """Ask about the partitions that its tasks read."""
+    """Take a sample: the committed and end offsets of the partitions that the tasks read."""
     from ottla.client import OffsetSpec, TopicPartition
 
     places = [TopicPartition(topic, number) for task in run.tasks for topic, number in task["sources"]]
@@ -62,7 +62,7 @@ def look(ask: Admin, run: last_run.LastRun) -> Sighting:
 
 
 def task_rows(run: last_run.LastRun, now: Sighting, before: Sighting | None) -> list[dict[str, Any]]:
-    """By task: what it reads, how far it is behind, the newest time it has seen, records a second since `before`."""
+    """Return a row per task: its input, lag, stream time, stores, and records a second since `before`."""
     from ottla.client import TopicPartition
 
     seconds = 0.0 if before is None else now.at - before.at
@@ -92,14 +92,14 @@ def task_rows(run: last_run.LastRun, now: Sighting, before: Sighting | None) -> 
 
 
 def state(alive: last_run.Alive | None) -> str:
-    """The state that the application has told, or that it runs no more."""
+    """Return the state that the application last reported, LOST if it no longer runs, or NOT_RUNNING."""
     if alive is None or alive.state in ("NOT_RUNNING", "ERROR"):
         return "NOT_RUNNING" if alive is None else alive.state
     return alive.state if alive.runs else "LOST"
 
 
 def store_rows(run: last_run.LastRun) -> list[dict[str, Any]]:
-    """By store: its kind, its serdes, the tasks that have a part of it, its changelog."""
+    """Return a row per store: its kind, serdes, number of tasks, and changelog."""
     return [
         {
             "store": name,
