@@ -18,7 +18,7 @@ _SPAN_WHOLE = re.compile(r"(?:\d+(?:\.\d+)? ?(?:ms|min|s|m|h|d|w) ?)+")
 _BYTES = re.compile(r"(\d+(?:\.\d+)?) ?([kmgt]?)(i?)(b?)", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 #: What stands for a place in a partition.
-WHERE = "earliest, latest, an offset, -N, a time (2026-11-21T06:00Z, @1795304325959 in ms), or 2h (ago)"
+WHERE = "earliest, latest, an offset, -N, a time (2026-11-21T06:00Z, @1795304325959 in ms), or a time ago (2h)"
 
 
 def span_ms(text: str) -> int | None:

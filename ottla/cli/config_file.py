@@ -66,9 +66,9 @@ class ConfigFile:
         except FileNotFoundError:
             self._text = ""
             if must_exist:
-                raise OttlaError(f"{path} is not there; `ottla profile set NAME KEY=VALUE` makes it") from None
+                raise OttlaError(f"{path} does not exist; `ottla profile set NAME KEY=VALUE` creates it") from None
         except (OSError, UnicodeDecodeError) as error:
-            raise OttlaError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+            raise OttlaError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
         self._parse()
 
     def _parse(self) -> None:
@@ -79,11 +79,11 @@ class ConfigFile:
         profiles = found.pop("profiles", {})
         current = found.pop("current", None)
         if found:
-            raise OttlaError(f"{self.path}: {min(found)} means nothing here; it takes current and [profiles.NAME]")
+            raise OttlaError(f"{self.path}: unknown key {min(found)} (expected current and [profiles.NAME])")
         if not isinstance(profiles, dict) or not all(isinstance(each, dict) for each in profiles.values()):
-            raise OttlaError(f"{self.path}: a profile is a table: [profiles.NAME]")
+            raise OttlaError(f"{self.path}: a profile must be a table: [profiles.NAME]")
         if current is not None and current not in profiles:
-            raise OttlaError(f"{self.path}: current = {current!r}, and there is no [profiles.{current}]")
+            raise OttlaError(f"{self.path}: current = {current!r}, but there is no [profiles.{current}]")
         self.current = current
         self.profiles = {name: _flat(settings, f"{self.path}: {name}") for name, settings in profiles.items()}
 
@@ -93,12 +93,12 @@ class ConfigFile:
 
         if name not in self.profiles:
             close = get_close_matches(name, self.profiles, n=1)
-            there = f"did you mean {close[0]}?" if close else f"there are {', '.join(self.profiles) or 'none'}"
+            there = f"did you mean {close[0]}?" if close else f"the profiles are {', '.join(self.profiles) or 'none'}"
             raise OttlaError(f"there is no profile {name} in {self.path}; {there}")
         found = self.profiles[name]
         held = [key for key, value in found.items() if is_secret(key) and not _REFERENCE.fullmatch(value)]
         if held and stat.S_IMODE(self.path.stat().st_mode) & 0o077:
-            raise OttlaError(f"{self.path} holds {held[0]} and other users may read it: chmod 600 {self.path}")
+            raise OttlaError(f"{self.path} holds {held[0]} and other users can read it: chmod 600 {self.path}")
         return found
 
     def use(self, name: str) -> None:
@@ -147,10 +147,10 @@ class ConfigFile:
         try:
             self._parse()
             if self.profiles != profiles or self.current != current:
-                raise OttlaError("its form is not known")
+                raise OttlaError("unsupported layout")
         except OttlaError as error:
             self._text = before
-            raise OttlaError(f"{self.path} cannot be changed by this tool ({error}); edit it by hand") from error
+            raise OttlaError(f"this tool cannot change {self.path} ({error}); edit it by hand") from error
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
@@ -170,7 +170,7 @@ def _flat(settings: Mapping[str, Any], where: str, before: str = "") -> dict[str
         elif isinstance(value, str | int | float):
             found[name] = str(value)
         else:
-            raise OttlaError(f"{where}: {name} takes text or a number")
+            raise OttlaError(f"{where}: {name} must be text or a number")
     return found
 
 
@@ -191,14 +191,14 @@ def resolved(settings: Mapping[str, str], ask: Any, environment: Mapping[str, st
             found[name] = str(ask(name))
         elif reference[1] == "env":
             if reference[2] not in environment:
-                raise OttlaError(f"{name} is in {reference[2]}, and the environment has no {reference[2]}")
+                raise OttlaError(f"{name} refers to {value}, but the variable {reference[2]} is not set")
             found[name] = environment[reference[2]]
         else:
             try:
                 found[name] = Path(reference[2]).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
             except (OSError, UnicodeDecodeError) as error:
                 why = getattr(error, "strerror", None) or error
-                raise OttlaError(f"{name} is in {reference[2]}, which cannot be read: {why}") from error
+                raise OttlaError(f"{name} refers to {value}, which cannot be read: {why}") from error
     return found
 
 
@@ -207,7 +207,7 @@ def check_command_line(settings: Mapping[str, str]) -> None:
     for name, value in settings.items():
         if is_secret(name) and not _REFERENCE.fullmatch(value):
             raise OttlaError(
-                f"{name} on the command line is seen by every user of this machine; write "
+                f"every user of this machine can see {name} on the command line; write "
                 f"-X '{name}=${{env:NAME}}', '${{file:PATH}}' or '${{prompt}}', or put it into a profile: "
                 f"ottla profile set NAME {name}"
             )

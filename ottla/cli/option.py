@@ -57,7 +57,7 @@ def config_file(function: F) -> F:
         expose_value=False,
         is_eager=True,
         callback=_keep(_CONFIG),
-        help="The file with profiles (OTTLA_CONFIG; ~/.config/ottla/config.toml).",
+        help="File with profiles (default: OTTLA_CONFIG, or ~/.config/ottla/config.toml).",
     )
     profile = click.option(
         "--profile",
@@ -65,7 +65,7 @@ def config_file(function: F) -> F:
         expose_value=False,
         is_eager=True,
         callback=_keep(_PROFILE),
-        help="A cluster by the name it has in that file (OTTLA_PROFILE).",
+        help="Profile of the cluster in that file (default: OTTLA_PROFILE).",
     )
     return config(profile(function))
 
@@ -79,7 +79,7 @@ def opened_config(*, to_change: bool = False) -> ConfigFile:
     if named is None:
         return ConfigFile(default_path(os.environ), must_exist="OTTLA_CONFIG" in os.environ and not to_change)
     if "=" in named:
-        raise click.UsageError(f"--config {named}: it takes a file; settings of a topic are --set KEY=VALUE")
+        raise click.UsageError(f"--config {named}: expected a file; for settings of a topic use --set KEY=VALUE")
     return ConfigFile(named, must_exist=not to_change)
 
 
@@ -183,7 +183,7 @@ _bootstrap = click.option(
     metavar="HOST:PORT",
     default=DEFAULT_BOOTSTRAP,
     callback=_choose,
-    help="Brokers to ask first (OTTLA_BOOTSTRAP_SERVERS, or the profile's; else 127.0.0.1:9092).",
+    help="Brokers to connect to first (default: the profile's, OTTLA_BOOTSTRAP_SERVERS, or 127.0.0.1:9092).",
 )
 _client = click.option(
     "-X",
@@ -192,7 +192,7 @@ _client = click.option(
     metavar="KEY=VALUE",
     multiple=True,
     callback=_inherit,
-    help="A setting of the client, e.g. security.protocol=SSL.",
+    help="Client setting, e.g. security.protocol=SSL; may be repeated.",
 )
 
 
@@ -211,7 +211,7 @@ _headings = click.option(
     is_flag=True,
     expose_value=False,
     callback=_want_table,
-    help="Headings and aligned columns in a pipe, too, for watch and less.",
+    help="Print headings and aligned columns in a pipe too, for watch and less.",
 )
 
 
@@ -223,7 +223,9 @@ def _programs(context: click.Context, parameter: click.Parameter, value: bool) -
 
 def as_json(function: F) -> F:
     """Add --json and --table. With --json, an error is a JSON object too."""
-    option = click.option("--json", "as_json", is_flag=True, callback=_programs, help="Results as JSON, for programs.")
+    option = click.option(
+        "--json", "as_json", is_flag=True, callback=_programs, help="Print results as JSON, for programs."
+    )
     return option(_headings(function))
 
 
@@ -233,7 +235,7 @@ def pairs(entries: tuple[str, ...], option: str) -> dict[str, str]:
     for entry in entries:
         key, equals, value = entry.partition("=")
         if not equals or not key.strip():
-            raise click.UsageError(f"{option} {entry}: it takes KEY=VALUE")
+            raise click.UsageError(f"{option} {entry}: expected KEY=VALUE")
         found[key.strip()] = value
     return found
 
@@ -250,7 +252,7 @@ def confirm(question: str, *, yes: bool) -> None:
         except click.exceptions.Abort:
             # The cursor is still on the question's line.
             click.echo(err=True)
-        click.echo("nothing was done", err=True)
+        click.echo("nothing was changed", err=True)
         raise click.exceptions.Abort
 
 
@@ -259,12 +261,12 @@ def check_terminal(question: str) -> None:
     import sys
 
     if not sys.stdin.isatty():
-        raise click.UsageError(f"{question} There is no terminal to ask on: add -y for yes")
+        raise click.UsageError(f"{question} There is no terminal to ask on; add -y to answer yes")
 
 
 def yes_option(function: F) -> F:
     """Add -y, for a command that asks for confirmation."""
-    return click.option("-y", "--yes", is_flag=True, help="Do not ask.")(function)
+    return click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")(function)
 
 
 def client_settings(bootstrap: str, client: tuple[str, ...]) -> dict[str, object]:
@@ -339,7 +341,7 @@ def nearest_topic(client: Admin, name: str) -> str:
     close = get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean {close[0]}?"
-    return "; `ottla topics` lists those that are there" if names else ", nor any other"
+    return "; `ottla topics` lists the topics" if names else "; the cluster has no topics"
 
 
 def complete_topic(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -36,7 +36,7 @@ def expand(given: Iterable[str], there: Iterable[str], what: str, *, hidden: Ite
             fits = _compiled(each)
             matched = [name for name in names if fits.match(name)]
             if not matched:
-                raise OttlaError(f"no {what} is called like {each}")
+                raise OttlaError(f"no {what} matches {each}")
             found.update(dict.fromkeys(matched))
         else:
             absent = OttlaError(f"there is no {what} {each}{nearest(each, names, what)}")
@@ -51,4 +51,4 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         # Match anywhere in the name, as grep does; ^ and $ anchor.
         return re.compile(f"(?s:.*?)(?:{pattern[1:-1]})")
     except re.error as error:
-        raise click.UsageError(f"{pattern}: it is no regular expression ({error})") from error
+        raise click.UsageError(f"invalid regular expression {pattern}: {error}") from error

@@ -36,7 +36,7 @@ def place(text: str) -> offsets.Place:
     except ValueError:
         found = moment_ms(text)
     if found is None:
-        raise click.UsageError(f"{text}: it takes {WHERE}")
+        raise click.UsageError(f"invalid place: {text} (expected {WHERE})")
     return offsets.Moment(found)
 
 

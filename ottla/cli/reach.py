@@ -38,32 +38,32 @@ def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
     for address in filter(None, (each.strip() for each in bootstrap.split(","))):
         host, colon, port = address.rpartition("://")[2].rpartition(":")
         if not colon or not port.isdecimal() or not host:
-            raise click.UsageError(f"-b {address}: it takes HOST:PORT, several separated by commas")
+            raise click.UsageError(f"-b {address}: expected HOST:PORT, or several separated by commas")
         if int(port) not in range(1, 1 << 16):
-            raise click.UsageError(f"-b {address}: a port is a number from 1 to 65535")
+            raise click.UsageError(f"-b {address}: invalid port {port} (expected 1 to 65535)")
         try:
             with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_MS / 1000) as connection:
                 if _is_broker(connection) if plain else _speaks_tls(connection):
                     if protocol == "PLAINTEXT" and not _takes_strangers(connection):
                         raise OttlaError(
-                            f"{address} wants a sign-in: set security.protocol=SASL_PLAINTEXT, sasl.mechanism "
-                            "and what it needs (-X KEY=VALUE, or ottla profile set)"
+                            f"{address} requires authentication: set security.protocol=SASL_PLAINTEXT, "
+                            "sasl.mechanism and its credentials (-X KEY=VALUE, or ottla profile set)"
                         )
                     return
             refused.append(
-                f"{address}: what listens there is no Kafka broker, or one that wants TLS"
+                f"{address}: not a Kafka broker, or one that requires TLS"
                 if plain
-                else f"{address}: what listens there speaks no TLS: is security.protocol right?"
+                else f"{address}: does not speak TLS; check security.protocol"
             )
         except socket.gaierror:
-            refused.append(f"no machine is called {host}")
+            refused.append(f"{address}: unknown host {host}")
         except (TimeoutError, OSError) as error:
             reason = "does not answer" if isinstance(error, TimeoutError) else "nothing listens there"
             refused.append(f"{address}: {reason}")
     mend = (
         "start a node with `ottla start`, or name a cluster with -b HOST:PORT"
         if bootstrap == DEFAULT_BOOTSTRAP
-        else "is it running, and is that its address?"
+        else "check that it is running and that the address is right"
     )
     raise NoBroker(f"no broker at {bootstrap} ({'; '.join(refused)}); {mend}")
 

@@ -271,23 +271,23 @@ def complain_as_json(error: OttlaError | KafkaError) -> None:
 
 _WORDS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such topic or partition",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "a topic of this name is there already",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "a topic with this name already exists",
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop them first",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: "that is no name for a topic: letters, digits, dot, _ and -, at most 249",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user may not do that with the topic",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user may not do that with the group",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user may not do that with the cluster",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "invalid topic name (expected at most 249 letters, digits, dots, _ and -)",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "this user is not authorized to do that with the topic",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "this user is not authorized to do that with the group",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "this user is not authorized to do that with the cluster",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members; stop them first",
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read it now; stop them first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group are reading it; stop them first",
     ErrorCode.OFFSET_OUT_OF_RANGE: "there is no such offset",
-    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "no transaction has used it",
-    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "the nodes have no delegation.token.secret.key, so there are no tokens",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: "tokens are disabled: the nodes have no delegation.token.secret.key",
     ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
-        "tokens are for users who have signed in with a password or a certificate (SASL or SSL), and not with a token"
+        "tokens are for users who have authenticated with a password or a certificate (SASL or SSL), not with a token"
     ),
     ErrorCode.SECURITY_DISABLED: (
-        "the nodes of this cluster have no authorizer, so every client may do everything; for rules, set "
+        "the nodes of this cluster have no authorizer, so every client may do everything; to use rules, set "
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer and super.users on each node"
     ),
 }

@@ -26,10 +26,10 @@ _SORTS: dict[str, Callable[[dict[str, Any]], Any]] = {
 
 @click.command(cls=Tool)
 @cluster
-@click.option("--interval", type=click.FloatRange(0.1), default=2.0, show_default=True, help="Seconds between looks.")
-@click.option("--once", is_flag=True, help="Look twice, one interval apart, and end.")
-@click.option("--sort", type=click.Choice(list(_SORTS)), default="rate", show_default=True, help="Which come first.")
-@click.option("-i", "--internal", is_flag=True, help="Kafka's own topics, too.")
+@click.option("--interval", type=click.FloatRange(0.1), default=2.0, show_default=True, help="Seconds between updates.")
+@click.option("--once", is_flag=True, help="Print one update after one interval and exit.")
+@click.option("--sort", type=click.Choice(list(_SORTS)), default="rate", show_default=True, help="Order of the topics.")
+@click.option("-i", "--internal", is_flag=True, help="Include Kafka's internal topics.")
 @as_json
 def top(
     bootstrap: str,
@@ -92,7 +92,7 @@ def _print(topics: list[dict[str, Any]], groups: list[dict[str, Any]]) -> None:
     from ottla.cli import screen
 
     columns = [screen.Column(each, "" if number else "name", numeric=number > 0) for number, each in enumerate(_TOPICS)]
-    screen.table(columns, map(_topic_cells, topics), empty="there is no topic yet")
+    screen.table(columns, map(_topic_cells, topics), empty="there are no topics yet")
     if groups:
         if screen.on_terminal():
             screen.out().print()

@@ -130,14 +130,14 @@ def _entry(acl: Acl, number: int) -> _Entry:
 def _reason(decision: AccessDecision, rule: Acl | None, operation: AclOperation) -> str:
     if rule is not None:
         if rule.permission is AclPermission.DENY:
-            return "a rule denies it, and a denial goes before every rule that allows"
+            return "a rule denies it, and a denial takes precedence over every rule that allows"
         if rule.operation not in (operation, AclOperation.ALL):
             return f"a rule allows {_word(rule.operation)}, which includes {_word(operation)}"
         return "a rule allows it"
     if decision.is_known:
-        return "rules speak of it, and none allows this; only a super user may (super.users of the nodes)"
+        return "rules match the resource, but none allows this; only a super user may (super.users on the nodes)"
     return (
-        "no rule speaks of it; only a super user may (super.users of the nodes), or everyone where the nodes have "
+        "no rule matches the resource; only a super user may (super.users on the nodes), or everyone if the nodes have "
         "allow.everyone.if.no.acl.found=true"
     )
 

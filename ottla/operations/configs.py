@@ -78,7 +78,7 @@ def check_there(ask: Admin, resource: ConfigResource) -> None:
     if kind in ("BROKER", "BROKER_LOGGER") and name.isdecimal():
         there = sorted(node.id for node in ask.describe_cluster().nodes)
         if int(name) not in there:
-            raise OttlaError(f"there is no broker {name} now: these are {', '.join(map(str, there))}")
+            raise OttlaError(f"there is no broker {name} now; the brokers are {', '.join(map(str, there))}")
 
 
 def _check_known(ask: Admin, resource: ConfigResource, names: Iterable[str]) -> None:

@@ -32,7 +32,7 @@ def drained(
         free = [each for each in others if each not in held]
         if not free:
             raise OttlaError(
-                f"{tp} has {len(held)} replicas, and without node {node_id} there are {len(others)} nodes: add a node "
+                f"{tp} has {len(held)} replicas, but without node {node_id} there are {len(others)} nodes: add a node "
                 "first (ottla cluster add-node)"
             )
         taken_racks = {racks.get(each) for each in held if each != node_id} - {None}

@@ -37,5 +37,5 @@ def set_levels(ask: Admin, levels: Mapping[str, int], *, downgrade: bool = False
     now = ask.describe_features()
     lower = [name for name, level in levels.items() if name in now and level < (now[name].finalized or 0)]
     if lower and not downgrade:
-        raise OttlaError(f"{lower[0]} would go down; add --downgrade, and it does if no metadata gets lost by it")
+        raise OttlaError(f"{lower[0]} would go down; add --downgrade to allow it if no metadata is lost")
     ask.update_features(levels, downgrade=Downgrade.SAFE if downgrade else Downgrade.NO, validate_only=dry_run).check()

@@ -84,9 +84,7 @@ def plan_reset(
     if place is not None:
         return Reset(group, type_, before, offsets_at(ask, partitions, place))
     if unread := [each for each in partitions if each not in before]:
-        raise OttlaError(
-            f"the group has no committed offset for {unread[0]} to count from; name a place instead (--to)"
-        )
+        raise OttlaError(f"the group has no committed offset for {unread[0]} to count from; use --to instead of --by")
     starts, ends = bounds(ask, partitions)
     return Reset(group, type_, before, within({each: before[each] + shift for each in partitions}, starts, ends))
 
@@ -97,7 +95,7 @@ def _meant(
     """Return the partitions of the named topics; otherwise those that the group has read."""
     found = [each for topic in topics for each in partitions_of(ask, topic)] if topics else sorted(read)
     if not found:
-        raise OttlaError(f"{group} has read nothing yet; name the topics where it should begin")
+        raise OttlaError(f"{group} has no committed offsets; name the topics to reset")
     chosen = [each for each in found if not only or each.partition in only]
     if not chosen:
         what = ", ".join(topics) or group
@@ -112,7 +110,7 @@ def check_empty(ask: Admin, group: str) -> None:
     if members:
         who = ", ".join(sorted({f"{each['client']} on {each['host']}" for each in members})[:3])
         many = f"{len(members)} member{'' if len(members) == 1 else 's'}"
-        raise OttlaError(f"{group} has {many} ({who}): stop them first, then reset it; -n shows where it would go")
+        raise OttlaError(f"{group} has {many} ({who}): stop them first, then reset it; -n shows the new offsets")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,5 +138,5 @@ def plan_forgetting(ask: Admin, group: str, topics: Collection[str]) -> Forgetti
         return Forgetting(group, topics, None)
     read = [each for each in ask.list_group_offsets(group) if each.topic in topics]
     if missing := sorted(set(topics) - {each.topic for each in read}):
-        raise OttlaError(f"{group} has committed nothing for {missing[0]}")
+        raise OttlaError(f"{group} has no committed offset for {missing[0]}")
     return Forgetting(group, topics, read)

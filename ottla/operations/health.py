@@ -71,18 +71,18 @@ def judge(
     leaderless = [each.name for each in partitions if each.leader is None]
     if leaderless:
         what = f"{_many(leaderless, 'partition')} without a leader: {_named(leaderless)}"
-        found.append(Reason(FAILING, what, "start the nodes that hold them, see ottla partitions list"))
+        found.append(Reason(FAILING, what, "start the nodes that hold them (ottla partitions list)"))
     led = [each for each in partitions if each.leader is not None]
     short = [each.name for each in led if each.in_sync_min is not None and each.in_sync < each.in_sync_min]
     if short:
         what = f"{_many(short, 'partition')} with fewer replicas in sync than min.insync.replicas: {_named(short)}"
-        found.append(Reason(FAILING, f"{what}; acks=all is refused there", "ottla partitions list"))
+        found.append(Reason(FAILING, f"{what}; they refuse writes with acks=all", "ottla partitions list"))
     behind = [each.name for each in led if each.in_sync < each.replicas and each.name not in set(short)]
     if behind:
         what = f"{_many(behind, 'partition')} with replicas that are behind: {_named(behind)}"
         found.append(Reason(DEGRADED, what, "ottla partitions list"))
     for node, why in nodes_silent.items():
-        found.append(Reason(DEGRADED, f"node {node} does not say how its disks are: {why}", "ottla disks"))
+        found.append(Reason(DEGRADED, f"node {node} does not report its log directories: {why}", "ottla disks"))
     found += [reason for each in directories if (reason := _disk(each)) is not None]
     return sorted(found, key=lambda each: -each.level)
 
@@ -90,12 +90,12 @@ def judge(
 def _disk(each: DirectoryState) -> Reason | None:
     where = f"{each.path} of node {each.node}"
     if each.error is not None:
-        return Reason(FAILING, f"the log directory {where} is offline ({each.error})", "mend the disk, start the node")
+        return Reason(FAILING, f"the log directory {where} is offline ({each.error})", "fix the disk, restart the node")
     if each.total <= 0 or each.free < 0 or each.free >= _FREE_MIN * each.total:
         return None
     level = FAILING if each.free < _FREE_LEAST * each.total else DEGRADED
     share = 100 * each.free / each.total
-    return Reason(level, f"{where} has {share:.1f} % free", "ottla disks --topics; shorten retention, or add room")
+    return Reason(level, f"{where} has {share:.1f} % free", "ottla disks --topics; shorten retention, or add space")
 
 
 def _many(names: Sequence[str], what: str) -> str:

@@ -17,4 +17,4 @@ def nearest(name: str, names: Sequence[str], what: str = "") -> str:
         return f"; did you mean {close[0]}?"
     if not what:
         return ""
-    return f"; `ottla {what}s` lists those that are there" if names else ", nor any other"
+    return f"; `ottla {what}s` lists the {what}s" if names else f"; the cluster has no {what}s"

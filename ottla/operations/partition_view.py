@@ -59,5 +59,5 @@ def replicas_of(ask: Admin, topic: str, only: Collection[int] = ()) -> dict[Topi
     """
     there = {each.partition: [node.id for node in each.replicas] for each in ask.describe_topic(topic).partitions}
     if missing := [number for number in only if number not in there]:
-        raise OttlaError(f"{topic} has no partition {missing[0]}: it has 0 to {len(there) - 1}")
+        raise OttlaError(f"{topic} has no partition {missing[0]} (expected 0 to {len(there) - 1})")
     return {TopicPartition(topic, number): there[number] for number in only or sorted(there)}

@@ -57,7 +57,7 @@ def plan_deletion(ask: Admin, user: str, mechanisms: Collection[ScramMechanism] 
     missing = [each for each in mechanisms if each not in known]
     if missing or not known:
         of = f" for {name_of(missing[0])}" if missing else ""
-        raise OttlaError(f"{user} has no password{of}; `ottla users` lists who has")
+        raise OttlaError(f"{user} has no password{of}; `ottla users` lists the users who have one")
     return PasswordDeletion(user, sorted(mechanisms or known))
 
 

@@ -24,7 +24,7 @@ class TooFewBrokers(OttlaError):
     """Too few brokers (`there`) for the replicas (`wanted`)."""
 
     def __init__(self, wanted: int, there: int) -> None:
-        super().__init__(f"{wanted} replicas need as many nodes: there are {there}")
+        super().__init__(f"{wanted} replicas need {wanted} nodes, but there are {there}")
         self.wanted, self.there = wanted, there
 
 
@@ -94,7 +94,7 @@ def begin_move(
     wanted = replicas_of(ask, topic, only)
     live = {node.id for node in ask.describe_cluster().nodes}
     if unknown := [each for each in brokers if each not in live]:
-        raise OttlaError(f"there is no node {unknown[0]} now: these are {_ids(live)}")
+        raise OttlaError(f"there is no node {unknown[0]} now; the nodes are {_ids(live)}")
     plan = {each: list(brokers) for each in wanted}
     if bytes_per_s is not None:
         throttle(ask, wanted, plan, bytes_per_s)
@@ -122,13 +122,13 @@ def begin_directory_move(
     wanted = replicas_of(ask, topic, only)
     dirs = ask.describe_log_dirs().check()
     if node not in dirs:
-        raise OttlaError(f"there is no node {node} now: these are {_ids(dirs)}")
+        raise OttlaError(f"there is no node {node} now; the nodes are {_ids(dirs)}")
     known = [each.path for each in dirs[node]]
     if directory not in known:
-        raise OttlaError(f"node {node} has no log directory {directory}: it has {', '.join(known)}")
+        raise OttlaError(f"node {node} has no log directory {directory} (expected {', '.join(known)})")
     replicas = [Replica(topic, each.partition, node) for each, brokers in wanted.items() if node in brokers]
     if not replicas:
-        raise OttlaError(f"node {node} holds nothing of {topic}")
+        raise OttlaError(f"node {node} holds no replica of {topic}")
     ask.alter_replica_log_dirs(dict.fromkeys(replicas, directory)).check()
     return replicas
 

@@ -53,8 +53,8 @@ def unthrottle_all(ask: Admin) -> list[str]:
 
     if moving := sorted(ask.list_partition_reassignments()):
         raise OttlaError(
-            f"{moving[0]} is still being moved{f' (and {len(moving) - 1} more)' * (len(moving) > 1)}: wait for its "
-            "end (ottla partitions moves), or call it off (ottla partitions cancel)"
+            f"{moving[0]} is still moving{f' (and {len(moving) - 1} more)' * (len(moving) > 1)}: wait for the end "
+            "(ottla partitions moves), or cancel the move (ottla partitions cancel)"
         )
     names = [each.name for each in ask.list_topics(internal=True)]
     described = ask.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names]).check()

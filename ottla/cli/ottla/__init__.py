@@ -1,5 +1,5 @@
-"""The commands of `ottla`, one file a command.
+"""The commands of `ottla`, one file per command.
 
-Invariant: a command's heavy imports happen when it runs. Read `root` first: it knows all commands and what happens when
-one of them cannot go on.
+Invariant: a command imports heavy modules only when it runs. Read `root` first: it lists all commands and handles their
+errors.
 """

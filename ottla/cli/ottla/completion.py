@@ -1,4 +1,4 @@
-"""`ottla completion`: the line that makes a shell complete the tools, their options, and names of topics and groups."""
+"""`ottla completion`: shell completion of tools, options, and names of topics and groups."""
 
 import os
 
@@ -15,9 +15,9 @@ _FILES = {"bash": "~/.bashrc", "zsh": "~/.zshrc", "fish": "~/.config/fish/comple
 @click.command()
 @click.argument("shell", type=click.Choice(list(_LINES)), required=False)
 def completion(shell: str | None) -> None:
-    """Print the line that makes SHELL (yours, when not given) complete these tools; add it to the shell's file."""
+    """Print the line that enables completion in SHELL (default: your shell); add it to the shell's startup file."""
     name = shell or os.path.basename(os.environ.get("SHELL", "bash"))
     if name not in _LINES:
-        raise click.UsageError(f"there is no completion for {name}; there is for {', '.join(_LINES)}")
+        raise click.UsageError(f"no completion for {name} (expected {', '.join(_LINES)})")
     click.echo(_LINES[name])
     click.echo(f"# add this line to {_FILES[name]}", err=True)

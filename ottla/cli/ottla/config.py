@@ -30,7 +30,7 @@ _kind = click.argument("kind", type=click.Choice(list(_RESOURCES)), metavar="|".
 
 
 def _complete_name(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Names of what the kind before it says."""
+    """Complete a name of the kind that comes before it."""
     complete = {"topic": complete_topic, "group": complete_group}.get(context.params.get("kind", ""))
     return complete(context, parameter, incomplete) if complete else []
 
@@ -58,14 +58,14 @@ def _resource(kind: str, name: str) -> ConfigResource:
     from ottla.client import ConfigResource, ResourceType
 
     if kind == "broker" and name != "all" and not name.isdecimal():
-        raise click.UsageError(f"a broker is named by its number, or all: {name} is neither")
+        raise click.UsageError(f"invalid broker: {name} (expected a broker's number, or all)")
     if kind == "logger" and not name.isdecimal():
-        raise click.UsageError(f"loggers are named by the number of their broker: {name} is none")
+        raise click.UsageError(f"invalid broker: {name} (expected the number of the loggers' broker)")
     return ConfigResource(ResourceType[_RESOURCES[kind]], "" if kind == "broker" and name == "all" else name)
 
 
 def complete_setting(context: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of settings for the shell, with = behind them where a value follows. Needs no cluster."""
+    """Complete a setting's name, with a = if a value follows. Needs no cluster."""
     kind = context.params.get("kind") or "topic"
     if kind not in _KINDS or "=" in incomplete:
         return []
@@ -79,7 +79,7 @@ def complete_setting(context: click.Context, _: click.Parameter, incomplete: str
 @_kind
 @_name
 @click.argument("settings", nargs=-1, metavar="[SETTING...]", shell_complete=complete_setting)
-@click.option("-a", "--all", "everything", is_flag=True, help="Also settings at their defaults.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include settings at their defaults.")
 @as_json
 def show(
     bootstrap: str,
@@ -90,8 +90,8 @@ def show(
     everything: bool,
     as_json: bool,
 ) -> None:
-    """The settings of a topic, a broker (its number, or all), a group or client metrics, the levels of a broker's
-    loggers, and where they come from.
+    """Show the settings of a topic, a broker (its number, or all), a group or client metrics, or the levels of a
+    broker's loggers, and where they come from.
     """
     from ottla.cli import screen
 
@@ -133,8 +133,8 @@ def show(
 def set_(
     bootstrap: str, client: tuple[str, ...], kind: str, name: str, changes: tuple[str, ...], as_json: bool
 ) -> None:
-    """Change settings of a topic, a broker (its number, or all), a group, client metrics, or the level of a broker's
-    logger, while everything runs.
+    """Change settings of a topic, a broker (its number, or all), a group or client metrics, or the level of a broker's
+    logger, without a restart.
     """
     from ottla.cli import screen
 
@@ -157,7 +157,7 @@ def set_(
 def unset(
     bootstrap: str, client: tuple[str, ...], kind: str, name: str, settings: tuple[str, ...], as_json: bool
 ) -> None:
-    """Bring settings back to their defaults."""
+    """Reset settings to their defaults."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -174,7 +174,7 @@ def unset(
 @click.option("-k", "--kind", type=click.Choice(_KINDS), help="Only settings of this kind.")
 @as_json
 def explain(pattern: str, kind: str | None, as_json: bool) -> None:
-    """What settings mean: one by its name, or all whose name or meaning has PATTERN in it. Needs no cluster."""
+    """Explain settings: the one named PATTERN, or all with PATTERN in their name or meaning. Needs no cluster."""
     from ottla.cli import screen
 
     found = [
@@ -187,7 +187,7 @@ def explain(pattern: str, kind: str | None, as_json: bool) -> None:
     exact = [(each, setting) for each, setting in found if setting.name == pattern]
     if not found:
         names = sorted(name for each in _KINDS for name in _declared(each))
-        raise OttlaError(f"no setting has {pattern} in its name or its meaning{nearest(pattern, names)}")
+        raise OttlaError(f"no setting has {pattern} in its name or meaning{nearest(pattern, names)}")
     if as_json:
         screen.document([_about(each, setting) for each, setting in exact or found])
     elif exact:
@@ -208,7 +208,7 @@ def explain(pattern: str, kind: str | None, as_json: bool) -> None:
 @cluster
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """What has settings of its own: topics, brokers, groups, client metrics."""
+    """List the topics, brokers, groups and client metrics with settings of their own."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -275,9 +275,9 @@ def _explain(kind: str, setting: Setting[Any]) -> None:
         (
             "changes",
             {
-                "read-only": "with the file only",
-                "per-broker": "for one node while it runs",
-                "cluster-wide": "for one node or all of them while they run",
+                "read-only": "in server.properties only",
+                "per-broker": "per node, without a restart",
+                "cluster-wide": "per node or for all nodes, without a restart",
             }.get(str(about["mode"]), "any time"),
         )
     )

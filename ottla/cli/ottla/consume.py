@@ -1,10 +1,11 @@
-"""`ottla consume`: read records, those that are there and those that come.
+"""`ottla consume`: read existing and new records.
 
 Rules:
-- Without a group it begins at the end (with `-e` at the beginning), or where `--from` says, and nothing remembers where
-  it stopped. With `-g` it is a member of that group: it goes on where the group was, and commits what it has shown.
-- It follows until Ctrl-C; `-e` ends at what was the end when it began, `--until` at a place, `-n` after so many.
-- In a pipe a line is a value, with `--json` a whole record that `ottla produce --format json` takes.
+- Without a group, it starts at the end (with `-e` at the beginning) or at `--from`, and stores no offsets. With `-g` it
+  is a member of that group: it starts at the committed offsets, and commits the records that it has shown.
+- It follows new records until Ctrl-C; `-e` stops at the end offsets of the start, `--until` at a place, `-n` after a
+  number of records.
+- In a pipe, a line is a value; with `--json`, it is a whole record that `ottla produce --format json` accepts.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ if TYPE_CHECKING:
 
 
 def reading(function: F) -> F:
-    """The options that choose records."""
+    """Add the options that select records."""
     options = (
         click.option(
             "-s",
             "--from",
             "start",
             metavar="WHERE",
-            help="earliest, latest, an offset, -N (before the end), a time (2026-11-21T06:00Z, @MS), or 2h (ago).",
+            help="Start at earliest, latest, an offset, -N (before the end), a time (2026-11-21T06:00Z, @MS), or a "
+            "time ago (2h).",
         ),
-        click.option("--until", metavar="WHERE", help="Stop before this offset or time (now: at the end)."),
+        click.option("--until", metavar="WHERE", help="Stop before this offset or time (now: the current end)."),
         click.option(
             "-p",
             "--partition",
@@ -44,15 +46,19 @@ def reading(function: F) -> F:
             help="Only this partition; may be repeated.",
         ),
         click.option(
-            "--grep", metavar="PATTERN", help="Only records with this pattern in their key, value or headers."
+            "--grep", metavar="PATTERN", help="Only records with this regular expression in the key, value or headers."
         ),
         click.option(
             "--where",
             "condition",
             metavar="EXPRESSION",
-            help="Only records for which this holds, e.g. 'value.price > 50'.",
+            help="Only records for which this is true, e.g. 'value.price > 50'.",
         ),
-        click.option("--committed", is_flag=True, help="Leave out records of transactions that are not committed."),
+        click.option(
+            "--committed",
+            is_flag=True,
+            help="Leave out records of transactions that are not committed (read_committed).",
+        ),
     )
     for option in reversed(options):
         function = option(function)
@@ -62,16 +68,18 @@ def reading(function: F) -> F:
 @click.command(cls=Tool)
 @cluster
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...", shell_complete=complete_topic)
-@click.option("-g", "--group", help="Be a member of this group, and commit.", shell_complete=complete_group)
-@click.option("--share", "queue", metavar="GROUP", help="Take records from a queue (a share group), and accept them.")
+@click.option("-g", "--group", help="Read as a member of this group, and commit.", shell_complete=complete_group)
+@click.option("--share", "queue", metavar="GROUP", help="Read as a member of this share group, and accept.")
 @reading
-@click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
-@click.option("--tail", type=click.IntRange(1), metavar="N", help="Begin with the last N of all partitions, by time.")
+@click.option("--from-beginning", is_flag=True, help="Same as --from earliest.")
+@click.option(
+    "--tail", type=click.IntRange(1), metavar="N", help="Start with the last N records of all partitions, by time."
+)
 @click.option("-n", "--count", type=click.IntRange(1), help="Stop after this many records.")
 @click.option("-e", "--exit", "stop_at_end", is_flag=True, help="Stop at the end instead of following.")
-@click.option("-k", "--keys", is_flag=True, help="In a pipe: KEY, a tab, VALUE.")
-@click.option("-o", "--output", metavar="TEMPLATE", help=r"A record's text, e.g. '{key} {value.price} {headers}\n'.")
-@click.option("-Z", "--null", metavar="TEXT", help=r"What a null looks like; in a pipe \N if not given.")
+@click.option("-k", "--keys", is_flag=True, help="In a pipe, print KEY, a tab, VALUE.")
+@click.option("-o", "--output", metavar="TEMPLATE", help=r"Format of a record, e.g. '{key} {value.price} {headers}\n'.")
+@click.option("-Z", "--null", metavar="TEXT", help=r"Text for a null (default: (null); in a pipe, \N).")
 @as_json
 def consume(
     bootstrap: str,
@@ -87,27 +95,28 @@ def consume(
     condition: str | None,
     **options: Any,
 ) -> None:
-    """Read records of TOPIC, and go on with those that come.
+    """Read records of TOPIC, and keep following new ones.
 
     \b
-    ottla consume flights                      what comes from now on
-    ottla consume flights --from-beginning     everything, then what comes
-    ottla consume flights -e                   everything that is there
+    ottla consume flights                      new records from now on
+    ottla consume flights --from-beginning     all records, then new ones
+    ottla consume flights -e                   all existing records
     ottla consume flights --tail 20 -e         the last twenty, over all partitions
     ottla consume flights -s 2026-11-21T06:00Z --until 2h
     ottla consume orders -e --where 'value.price > 50 and key != "ann"' -o '{key} {value.price:>8}\\n'
     ottla consume flights -g readers           as a member of a group
-    ottla consume jobs --share workers         from a queue, each record to one of its members
+    ottla consume jobs --share workers         as a member of a share group (a queue)
 
-    Fields of TEMPLATE and EXPRESSION: topic, partition, offset, timestamp, timestamp_ms, key, value, headers,
-    header.NAME, and value.a.b[0] into JSON. EXPRESSION has == != < <= > >= contains startswith endswith in and or not.
+    Fields in TEMPLATE and EXPRESSION: topic, partition, offset, timestamp, timestamp_ms, key, value, headers,
+    header.NAME, and JSON paths such as value.a.b[0]. Operators: == != < <= > >= contains startswith endswith in and or
+    not.
     """  # noqa: D301 - click wants the backspace itself
     from ottla.cli.records.show import json_line, writer
 
     if as_json and (output or keys or null):
-        raise click.UsageError("--json is a form of its own: without -o, -k and -Z")
+        raise click.UsageError("--json cannot be combined with -o, -k or -Z")
     if keys and output:
-        raise click.UsageError("-o says where the key stands: without -k")
+        raise click.UsageError("-o cannot be combined with -k: put {key} into the template")
     write = json_line if as_json else writer(keys=keys, topics=topics, null=null, output=output)
     wanted = wants(grep, condition)
     from ottla.cli.records import read
@@ -116,7 +125,7 @@ def consume(
         places = ("start", "until", "tail", "from_beginning", "only", "stop_at_end")
         if group or wanted or any(options[name] for name in places):
             raise click.UsageError(
-                "a queue gives its records as they come: with --share no -g, --from, -p and -e, --until, --tail"
+                "--share cannot be combined with -g, --from, -p, -e, --until, --tail, --grep or --where"
             )
         read.share(client_settings(bootstrap, client), topics, queue, options["committed"], write, options["count"])
         return
@@ -143,17 +152,17 @@ def _read(
     from ottla.cli.records import read
 
     if start and from_beginning:
-        raise click.UsageError("--from and --from-beginning: give one of them")
+        raise click.UsageError("use either --from or --from-beginning, not both")
     start = "earliest" if from_beginning else start
     if group and (only or until or tail or start not in (None, "earliest", "latest")):
         raise click.UsageError(
-            "a group knows where it is: with -g, --from takes earliest or latest, and no -p, --until, --tail"
+            "-g starts at the group's offsets: use --from earliest or latest only, and no -p, --until or --tail"
         )
     if tail and (until or count):
-        raise click.UsageError("--tail counts back from the end: without --until and -n")
+        raise click.UsageError("--tail cannot be combined with --until or -n")
     settings = client_settings(bootstrap, client)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
-    # A topic that is not there is an error here, and reading makes none.
+    # A missing topic is an error here; reading must not create it.
     settings["allow.auto.create.topics"] = "false"
     usual = "earliest" if stop_at_end or until or (tail and wanted) else "latest"
     begins, ends = bounds(bootstrap, client, topics, only, start or usual, until, committed=committed)
@@ -163,7 +172,7 @@ def _read(
         settings |= {"group.id": group, "auto.offset.reset": reset, "enable.auto.commit": "false"}
         read.as_member(settings, topics, stops, write, wanted, count)
         return
-    there = "records" if start else "new records (--from-beginning shows those that are there)"
+    there = "records" if start else "new records (--from-beginning shows existing ones)"
     if tail:
         floor = begins if start or wanted else bounds(bootstrap, client, topics, only, "earliest", None)[0]
         read.tail(settings, floor, ends, write, wanted, tail, follow=stops is None)
@@ -172,7 +181,7 @@ def _read(
 
 
 def wants(grep: str | None, condition: str | None) -> Wanted | None:
-    """The test of --grep and --where together; None when all records are wanted."""
+    """Return the test of --grep and --where together; None when all records are wanted."""
     tests: list[Wanted] = []
     if condition is not None:
         from ottla.cli.records.where import where
@@ -182,7 +191,7 @@ def wants(grep: str | None, condition: str | None) -> Wanted | None:
         try:
             pattern = re.compile(grep.encode())
         except re.error as error:
-            raise click.UsageError(f"--grep {grep}: it takes a regular expression ({error})") from error
+            raise click.UsageError(f"--grep {grep}: invalid regular expression: {error}") from error
         tests.append(lambda record: _is_in(pattern, record))
     if not tests:
         return None
@@ -205,9 +214,10 @@ def bounds(
     *,
     committed: bool = False,
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where reading begins in each partition, and where it ends: now, or at `until`.
+    """Return (offsets where reading starts, offsets where it ends: the current end, or `until`).
 
-    With `committed` it ends at an open transaction at the latest: nothing behind that is given before it has ended.
+    With `committed`, reading ends at the last stable offset at the latest: records after an open transaction are not
+    returned before it ends.
     """
     from ottla.client import OffsetSpec, TopicPartition
 

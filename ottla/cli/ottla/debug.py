@@ -1,4 +1,4 @@
-"""`ottla debug`: what support needs, in one archive without secrets."""
+"""`ottla debug`: an archive with what support needs, without secrets."""
 
 from __future__ import annotations
 
@@ -23,20 +23,34 @@ _MIB = 1 << 20
 @click.group(cls=Commands)
 @cluster
 def debug(bootstrap: str, client: tuple[str, ...]) -> None:
-    """Collect what support needs of a cluster or a node, without secrets."""
+    """Collect what support needs from a cluster or a node, without secrets."""
 
 
 @debug.command()
 @cluster
-@click.option("-o", "--output", metavar="FILE", type=click.Path(), help="The archive (ottla-debug-TIME.tar.gz).")
 @click.option(
-    "-d", "--directory", "directories", metavar="DIR", multiple=True, type=click.Path(), help="A node's log directory."
+    "-o", "--output", metavar="FILE", type=click.Path(), help="Archive to write (default: ottla-debug-TIME.tar.gz)."
 )
-@click.option("--server-properties", "properties", metavar="FILE", type=click.Path(), help="The node's settings.")
-@click.option("--node-log", metavar="FILE", type=click.Path(), help="The file that holds the node's log.")
-@click.option("--timeout", type=click.FloatRange(1), default=120.0, show_default=True, help="Seconds for all of it.")
 @click.option(
-    "--max-bytes", type=click.IntRange(_MIB), default=64 * _MIB, show_default=True, help="Of all files, uncompressed."
+    "-d",
+    "--directory",
+    "directories",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(),
+    help="Log directory of a local node.",
+)
+@click.option("--server-properties", "properties", metavar="FILE", type=click.Path(), help="Settings of a local node.")
+@click.option("--node-log", metavar="FILE", type=click.Path(), help="Log file of a local node.")
+@click.option(
+    "--timeout", type=click.FloatRange(1), default=120.0, show_default=True, help="Seconds for the whole bundle."
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(_MIB),
+    default=64 * _MIB,
+    show_default=True,
+    help="Size limit of all files, uncompressed.",
 )
 @as_json
 def bundle(
@@ -51,11 +65,11 @@ def bundle(
     as_json: bool,
 ) -> None:
     """Write one archive with what support needs: versions, settings, features, quorum, partitions, groups and lag, log
-    directories, metrics. Secrets are masked as [hidden]; look at it before you send it.
+    directories, metrics. Secrets are masked as [hidden]; check the archive before you send it.
 
-    A node of this machine, running or stopped, is named by --directory or --server-properties: then its log, the list
-    of its files and, while it runs, the stacks of its threads are in the archive, too. A cluster is asked then only
-    where -b, a profile or OTTLA_BOOTSTRAP_SERVERS names it. What could not be had is listed with its error.
+    With --directory or --server-properties, the archive also has the log, the list of files and, if it is running, the
+    thread stacks of that local node. A cluster is then asked only if -b, a profile or OTTLA_BOOTSTRAP_SERVERS names it.
+    Missing parts are listed with their errors.
     """
     from pathlib import Path
 
@@ -78,7 +92,7 @@ def bundle(
                     mask.learn_settings({name: str(value)})
             ask, refused = _reached(stack, {**_PATIENCE, **settings}, or_raise=not is_local)
         found = stack.enter_context(Bundle(path, mask, bytes_max=max_bytes, seconds=timeout))
-        found.document("versions.json", "what runs this tool, and on which machine", versions)
+        found.document("versions.json", "versions of this tool and its libraries, facts about the machine", versions)
         if is_local:
             add_node(found, directories, properties, node_log)
         if ask is not None:
@@ -89,7 +103,7 @@ def bundle(
 
 
 def _reached(stack: ExitStack, settings: dict[str, object], *, or_raise: bool) -> tuple[Admin | None, str | None]:
-    """The client, or why there is none."""
+    """Return the admin client, or the error that prevents one."""
     from ottla.cli import screen
     from ottla.kernel.error import KafkaError
 
@@ -109,6 +123,6 @@ def _tell(bundle: Bundle, *, as_json: bool) -> None:
         about = {"file": str(bundle.path), "bytes": size, "contents": bundle.contents, "missing": bundle.missing}
         return screen.document(bundle.mask.value(about))
     files = screen.counted(len(bundle.contents), "file")
-    screen.done(f"{bundle.path}: {files}, {screen.size(size)}; secrets are masked, look before you send")
+    screen.done(f"{bundle.path}: {files}, {screen.size(size)}; secrets are masked, check it before you send it")
     for name, why in bundle.missing.items():
-        screen.note(f"{name} is missing or not whole: {screen.visible(why)}")
+        screen.note(f"{name} is missing or incomplete: {screen.visible(why)}")

@@ -1,4 +1,4 @@
-"""`ottla disks`: the log directories of the nodes, and what takes room in them."""
+"""`ottla disks`: the log directories of the nodes, and what uses their space."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ottla.cli.option import admin, as_json, cluster
 
 @click.command()
 @cluster
-@click.option("-t", "--topics", is_flag=True, help="What each topic takes, largest first.")
+@click.option("-t", "--topics", is_flag=True, help="Show the size of each topic, largest first.")
 @as_json
 def disks(bootstrap: str, client: tuple[str, ...], topics: bool, as_json: bool) -> None:
-    """Show the log directories of all nodes: what is in them, and what is free."""
+    """Show the log directories of all nodes: partitions, size of the logs, free space."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -56,7 +56,7 @@ def _print(found: list[dict[str, Any]]) -> None:
     from ottla.cli import screen
 
     columns = [screen.Column("node", numeric=True), screen.Column("directory", "name")]
-    columns += [screen.Column(title, numeric=True) for title in ("partitions", "logs", "free", "of")]
+    columns += [screen.Column(title, numeric=True) for title in ("partitions", "logs", "free", "total")]
     rows = [
         (
             each["node"],

@@ -1,10 +1,10 @@
-"""`ottla dump-log`: what is in the files of a log, without a node.
+"""`ottla dump-log`: the content of log files, without a node.
 
 Rules:
-- For people: the batches of a segment as a table, with `--records` the records. `--kafka`: the lines of Apache's
-  kafka-dump-log, for all kinds of files; indexes and snapshots are always shown so.
-- A damaged file is shown up to the damage, which is named, and the exit code is 1.
-- Kafka's own topics are decoded by the name of their directory.
+- The batches of a segment are shown as a table; with `--records`, the records. `--kafka` prints the lines of Apache's
+  kafka-dump-log for all kinds of files; indexes and snapshots are always printed that way.
+- A damaged file is shown up to the damage, the error describes the damage, and the exit code is 1.
+- Internal topics of Kafka are recognized by the name of their directory and decoded.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ Show = Callable[["Record"], tuple[str | None, str | None]]
 
 @click.command("dump-log")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|DIRECTORY...", type=click.Path(exists=True))
-@click.option("-r", "--records", is_flag=True, help="The records too, not only the batches.")
-@click.option("-d", "--decoder", type=click.Choice(["text", *_DECODERS.values()]), help="How to read the records.")
-@click.option("-n", "--limit", type=click.IntRange(1), help="The most batches (or records) to show of a file.")
-@click.option("--kafka", is_flag=True, help="In the words of Apache's kafka-dump-log.")
+@click.option("-r", "--records", is_flag=True, help="Show the records instead of the batches.")
+@click.option("-d", "--decoder", type=click.Choice(["text", *_DECODERS.values()]), help="Decoder for the records.")
+@click.option("-n", "--limit", type=click.IntRange(1), help="Maximum number of batches or records per file.")
+@click.option("--kafka", is_flag=True, help="Use the output format of Apache's kafka-dump-log.")
 @as_json
 def dump_log(
     paths: tuple[str, ...], records: bool, decoder: str | None, limit: int | None, kafka: bool, as_json: bool
 ) -> int:
-    """Show what is in a segment, an index, a snapshot, or in all segments of a partition's DIRECTORY."""
+    """Show the content of a segment, an index, a snapshot, or all segments in a partition's DIRECTORY."""
     whole = True
     for path in _files(paths):
         name = decoder or _decoder_of(path)
@@ -65,17 +65,17 @@ def _files(paths: tuple[str, ...]) -> Iterator[str]:
     for path in paths:
         if not os.path.isdir(path):
             if not path.endswith(_BATCHES + _OTHERS):
-                raise OttlaError(f"{path} is no file of a log: it takes {', '.join(_BATCHES + _OTHERS)} or a directory")
+                raise OttlaError(f"{path} is not a log file (expected {', '.join(_BATCHES + _OTHERS)} or a directory)")
             yield path
             continue
         found = sorted(str(each) for each in Path(path).iterdir() if each.suffix in _BATCHES)
-        # A directory of many partitions has a checkpoint of its own, which says nothing of them.
+        # A log directory has checkpoint files too; they say nothing about its partitions.
         if partitions := sorted({each.parent.name for each in Path(path).glob("*-*/*.log")}):
             shown = ", ".join(partitions[:3]) + (", ..." if partitions[3:] else "")
             some = f"{len(partitions)} partition{'s'[: len(partitions) != 1]}"
-            raise OttlaError(f"{path} holds {some} ({shown}); give the directory of one, {path}/{partitions[0]}")
+            raise OttlaError(f"{path} holds {some} ({shown}); name one of them: {path}/{partitions[0]}")
         if not found:
-            raise OttlaError(f"{path} holds no segment; give the directory of one partition")
+            raise OttlaError(f"{path} has no segments (expected the directory of one partition)")
         yield from found
 
 
@@ -101,7 +101,7 @@ def _print_lines(path: str, decoder: str, records: bool, limit: int | None) -> N
 
 
 def _print_batches(path: str, decoder: str, *, records: bool, limit: int | None, as_json: bool) -> bool:
-    """A file; is it whole?"""
+    """Print a file's batches or records; returns whether all batches are valid."""
     from ottla.cli import screen
     from ottla.log.dump.decoder import DECODERS
 
@@ -111,9 +111,9 @@ def _print_batches(path: str, decoder: str, *, records: bool, limit: int | None,
         if not as_json:
             screen.heading(path, screen.size(size))
         if not size:
-            screen.hint("it is empty")
+            screen.hint("the file is empty")
             return True
-        # Not closed by hand: records are views into it.
+        # Not closed here: records are views into it.
         data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     walk = _Walk(memoryview(data))
     with nullcontext() if screen.on_terminal() else screen.progress(os.path.basename(path), size, "bytes") as bar:
@@ -133,13 +133,13 @@ def _print_batches(path: str, decoder: str, *, records: bool, limit: int | None,
 
 
 class _Walk:
-    """The batches of a file one after another, and what was wrong with it."""
+    """The batches of a file in order, and the damage found so far."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
         self.damage = ""
         self.invalid = 0
-        #: Is told now and then at which byte it is.
+        #: Called with the position from time to time.
         self.told: Callable[[int], object] = lambda _: None
 
     def __iter__(self) -> Iterator[tuple[int, Batch, bool]]:

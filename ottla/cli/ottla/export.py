@@ -1,11 +1,12 @@
-"""`ottla export`: the records of a topic into a file of CSV, JSON lines or Parquet, or onto stdout.
+"""`ottla export`: the records of a topic to a CSV, JSON-lines or Parquet file, or to stdout.
 
 Rules:
-- Columns are fields of a record (`record_field`): partition, offset, timestamp, key, value and headers unless --columns
-  names others. jsonl has the values alone, unless columns are named; json whole records, as `consume --json`.
-- A file is written beside its place and moved there when it is whole: one that is there under its name is complete.
-- An export of text that the cluster ends early says where to go on: the offsets of the partitions, for --from. What a
-  file was to hold stays beside its place. Ctrl-C, a full disk and Parquet leave nothing: the last record may be torn.
+- Columns are fields of a record (`ottla.cli.records.field`): partition, offset, timestamp, key, value and headers
+  unless --columns names others. jsonl has only the values, unless columns are named; json has whole records, like
+  `consume --json`.
+- A file is written under a temporary name and renamed when it is complete.
+- When an error of the cluster ends a text export early, the message has the offsets to continue from, for --from, and
+  the temporary file is kept. Ctrl-C, a full disk and Parquet leave no file: the last record may be torn.
 """
 
 from __future__ import annotations
@@ -44,11 +45,17 @@ _ROWS = 50_000
 @click.argument("topic", shell_complete=complete_topic)
 @click.argument("path", metavar="FILE", type=click.Path(), default="-")
 @click.option(
-    "-F", "--format", "form", type=click.Choice(_FORMATS), help="The format (default: the file's ending; json if none)."
+    "-F",
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    help="Format (default: by the file's suffix; json without one).",
 )
-@click.option("-c", "--columns", metavar="FIELD,...", help="E.g. key,value.price,timestamp (see consume --help).")
+@click.option(
+    "-c", "--columns", metavar="FIELD,...", help="Fields, e.g. key,value.price,timestamp (see consume --help)."
+)
 @reading
-@click.option("-n", "--limit", type=click.IntRange(1), help="The most records to write.")
+@click.option("-n", "--limit", type=click.IntRange(1), help="Maximum number of records to write.")
 @click.option("--force", is_flag=True, help="Replace a file that exists.")
 @as_json
 def export(
@@ -68,12 +75,12 @@ def export(
     force: bool,
     as_json: bool,
 ) -> None:
-    """Write the records of TOPIC to FILE (- is stdout): all that are there, or those that are wanted.
+    """Write the records of TOPIC to FILE (- is stdout): all of them, or those that the options select.
 
     \b
     ottla export orders orders.parquet --columns key,value.price,timestamp
     ottla export orders orders.csv -s 2h --where 'value.price > 50'
-    ottla export orders orders.jsonl           the values alone, as `ottla import` reads them
+    ottla export orders orders.jsonl           only the values, as `ottla import` reads them
     """  # noqa: D301 - click wants the backspace itself
     from ottla.cli import screen
     from ottla.cli.records.read import chosen
@@ -81,16 +88,16 @@ def export(
     ending = "" if path == "-" else Path(path).suffix.lower()
     kind = form or (_ENDINGS.get(ending) if ending else "json")
     if path == "-" and kind == "parquet":
-        raise click.UsageError("Parquet is written to a file: give FILE")
+        raise click.UsageError("Parquet cannot be written to stdout; name a FILE")
     if path != "-":
         _check_place(path, force=force)
     if kind is None:
-        raise click.UsageError(f"{path}: its ending says no format; give --format {'|'.join(_FORMATS)}")
+        raise click.UsageError(f"{path}: unknown suffix; use --format {'|'.join(_FORMATS)}")
     if kind == "parquet":
         _check_parquet()
     named = tuple(filter(None, (columns or "").split(","))) or (() if kind in ("json", "jsonl") else _COLUMNS)
     if named and kind == "json":
-        raise click.UsageError("json has whole records; for columns give --format jsonl, csv or parquet")
+        raise click.UsageError("json has whole records; for columns use --format jsonl, csv or parquet")
     fields = [(name.rpartition(".")[2] if name.startswith("value.") else name, getter(name)) for name in named]
     settings = client_settings(bootstrap, client)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
@@ -109,27 +116,27 @@ def export(
 
 
 def _check_place(path: str, *, force: bool) -> None:
-    """Can a file stand there? What is there and is no file (a device, a directory) is never replaced."""
+    """Check that the file can be written. Only a regular file is ever replaced, never a device or a directory."""
     if os.path.isdir(path):
         raise OttlaError(f"{path} is a directory; name a file in it")
     if os.path.exists(path) and not os.path.isfile(path):
-        raise OttlaError(f"{path} is no file; to write there give - and redirect: ottla export TOPIC - > {path}")
+        raise OttlaError(f"{path} is not a regular file; use - and redirect: ottla export TOPIC - > {path}")
     if os.path.exists(path) and not force:
-        raise OttlaError(f"{path} is there already; --force replaces it")
+        raise OttlaError(f"{path} already exists; use --force to replace it")
     if not os.path.isdir(os.path.dirname(path) or "."):
-        raise OttlaError(f"{path} cannot be written: there is no directory {os.path.dirname(path)}")
+        raise OttlaError(f"cannot write {path}: there is no directory {os.path.dirname(path)}")
 
 
 def _check_parquet() -> None:
-    """Before any record is read: nothing is half done then."""
+    """Check that pyarrow is installed, before any record is read."""
     try:
-        import pyarrow.parquet  # noqa: F401 - for what can be written
+        import pyarrow.parquet  # noqa: F401 - only checked
     except ImportError as error:
         raise OttlaError("Parquet needs pyarrow: pip install 'ottla[arrow]'") from error
 
 
 class _Progress:
-    """How far an export is in each partition."""
+    """The position of an export in each partition."""
 
     def __init__(self, begins: dict[Any, int]) -> None:
         self._next = {each.partition: at for each, at in begins.items()}
@@ -142,9 +149,9 @@ class _Progress:
             self.count += 1
 
     def told(self, where: str) -> str:
-        """How many records are where, and how to read the rest."""
+        """Say how many records are where, and how to continue."""
         verb = "is" if self.count == 1 else "are"
-        return f"{counted(self.count, 'record')} {verb} {where}; go on with --from {self.places()}, into another file"
+        return f"{counted(self.count, 'record')} {verb} {where}; continue with --from {self.places()} and another file"
 
     def places(self) -> str:
         return ",".join(f"{number}:{at}" for number, at in sorted(self._next.items()))
@@ -164,7 +171,7 @@ def _onto_stdout(found: Iterator[ConsumerRecord], progress: _Progress, kind: str
 
 
 def _into_file(found: Iterator[ConsumerRecord], progress: _Progress, path: str, kind: str, fields: _Fields) -> None:
-    """Write beside the place, then move there. Text that the cluster ends early is kept where it was written."""
+    """Write to a temporary file, then rename it. The file is kept when an error of the cluster ends a text export."""
     from ottla.cli import screen
 
     place = os.path.realpath(path)
@@ -178,13 +185,13 @@ def _into_file(found: Iterator[ConsumerRecord], progress: _Progress, path: str, 
                 _write_text(found, file, kind, fields, "\t" if path.endswith(".tsv") else ",")
         beside.replace(place)
     except KeyboardInterrupt:
-        screen.note(f"{path} is not written")
+        screen.note(f"{path} was not written")
         raise
     except OSError as error:
-        raise OttlaError(f"{path} is not written: {error.strerror or error}") from error
+        raise OttlaError(f"cannot write {path}: {error.strerror or error}") from error
     except (OttlaError, KafkaError) as error:
         kept = kind != "parquet" and progress.count > 0
-        told = progress.told(f"in {beside}") if kept else f"{path} is not written"
+        told = progress.told(f"in {beside}") if kept else f"{path} was not written"
         raise OttlaError(f"{screen.in_words(error)}; {told}") from error
     finally:
         if not kept:
@@ -216,13 +223,13 @@ def _write_text(records: Iterator[ConsumerRecord], file: Any, kind: str, fields:
 
 
 def _value_line(record: ConsumerRecord) -> str:
-    """The value as a line of JSON: JSON as it is, text as a string."""
+    """Format the value as a line of JSON: JSON as it is, text as a string."""
     if record.value is None:
         return "null\n"
     found = parsed(record.value)
     if found is None and record.value != b"null":
         return _dumped(text(record.value)) + "\n"
-    # A value that has lines of its own becomes one.
+    # JSON over several lines becomes one line.
     return (record.value.decode() if b"\n" not in record.value else _dumped(found)) + "\n"
 
 
@@ -263,7 +270,7 @@ def _write_parquet(records: Iterator[ConsumerRecord], file: Any, fields: _Fields
 
 
 def _without_nulls(pyarrow: Any, schema: Any) -> Any:
-    """A column that is null in all of the first rows may be text later."""
+    """Turn null columns to text: a column that is null in all of the first rows may have text later."""
     return pyarrow.schema(
         [pyarrow.field(each.name, pyarrow.string() if each.type == pyarrow.null() else each.type) for each in schema]
     )

@@ -13,7 +13,7 @@ from ottla.kernel.error import OttlaError
 @as_json
 @click.pass_context
 def features(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Show the features of the cluster, and raise or lower their levels. Alone it lists."""
+    """Show the features of the cluster, and raise or lower their levels. Without a command, list them."""
     if context.invoked_subcommand is None:
         context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
 
@@ -22,7 +22,7 @@ def features(context: click.Context, bootstrap: str, client: tuple[str, ...], as
 @cluster
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """All features: the level in force, and those that the brokers can run."""
+    """List the features: the level in force, and the levels that the brokers support."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -54,9 +54,9 @@ def _release(feature: str, level: int) -> str | None:
 @features.command("set")
 @cluster
 @click.argument("levels", nargs=-1, metavar="FEATURE=LEVEL...")
-@click.option("-r", "--release", metavar="VERSION", help="All features as this release has them, e.g. 4.3.")
-@click.option("--downgrade", is_flag=True, help="Levels may go down, if no metadata gets lost by it.")
-@click.option("-n", "--dry-run", is_flag=True, help="Say whether it would work, and change nothing.")
+@click.option("-r", "--release", metavar="VERSION", help="Set all features to the levels of this release, e.g. 4.3.")
+@click.option("--downgrade", is_flag=True, help="Allow lower levels if no metadata is lost.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only check whether it would work.")
 @as_json
 def set_(
     bootstrap: str,
@@ -67,12 +67,12 @@ def set_(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Bring features to levels, all of them or none; level 0 disables one."""
+    """Set the levels of features, all of them or none; level 0 disables a feature."""
     from ottla.cli import screen
     from ottla.operations.features import levels_of, set_levels
 
     if bool(levels) == bool(release):
-        raise click.UsageError("give FEATURE=LEVEL, or --release")
+        raise click.UsageError("expected either FEATURE=LEVEL or --release")
     wanted = {name: level for name, level in levels_of(release).items() if level} if release else _levels(levels)
     with admin(bootstrap, client) as ask:
         set_levels(ask, wanted, downgrade=downgrade, dry_run=dry_run)
@@ -88,6 +88,6 @@ def _levels(levels: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for name, level in pairs(levels, "set").items():
         if not level.isdecimal():
-            raise OttlaError(f"{name}={level}: the level is a whole number")
+            raise OttlaError(f"{name}={level}: the level must be a whole number")
         found[name] = int(level)
     return found

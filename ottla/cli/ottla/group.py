@@ -26,7 +26,7 @@ _STATES = {"Stable": "green", "Empty": "dim", "Dead": "red"}
 @as_json
 @click.pass_context
 def groups(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """List and describe groups, see their lag, reset their offsets. Alone it lists."""
+    """List and describe groups, see their lag, reset their offsets. Without a command, list them."""
     if context.invoked_subcommand is None:
         context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
 
@@ -35,7 +35,7 @@ def groups(context: click.Context, bootstrap: str, client: tuple[str, ...], as_j
 @cluster
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """All groups with their state and how far they are behind."""
+    """List the groups with their type, state, members and lag."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -62,7 +62,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
         screen.Column("lag", numeric=True),
     ]
     rows = [(each["group"], each["type"], _state(each["state"]), each["members"], _lag(each["lag"])) for each in found]
-    screen.table(columns, rows, empty="there is no group; ottla consume TOPIC -g NAME makes one")
+    screen.table(columns, rows, empty="there are no groups; ottla consume TOPIC -g NAME creates one")
 
 
 def _state(state: str) -> Text:
@@ -84,7 +84,7 @@ def _lag(lag: int | None) -> Text | None:
 @click.argument("group", shell_complete=complete_group)
 @as_json
 def describe(bootstrap: str, client: tuple[str, ...], group: str, as_json: bool) -> None:
-    """A group: its members, and for every partition how far it is."""
+    """Show a group: its members, and the committed offset and lag of every partition."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -119,19 +119,21 @@ def _print_partitions(partitions: list[dict[str, Any]]) -> None:
         (each["topic"], each["partition"], each["committed"], each["end_offset"], _lag(each["lag"]), each["member"])
         for each in partitions
     ]
-    screen.table(columns, rows, empty="it has committed nothing and reads nothing")
+    screen.table(columns, rows, empty="the group has no committed offsets and reads nothing")
 
 
 @groups.command()
 @cluster
 @click.argument("group", shell_complete=complete_group)
 @click.argument("topics", nargs=-1, metavar="[TOPIC...]", shell_complete=complete_topic)
-@click.option("--to", "target", metavar="WHERE", help="earliest, latest, an offset, -N, 2h (ago), or a time.")
 @click.option(
-    "--by", "shift", type=int, metavar="N", help="Go this many records ahead of the committed offset; -N: back."
+    "--to", "target", metavar="WHERE", help="New offset: earliest, latest, an offset, -N, a time, or a time ago (2h)."
+)
+@click.option(
+    "--by", "shift", type=int, metavar="N", help="Move this many records ahead of the committed offset; -N: back."
 )
 @click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be repeated.")
-@click.option("-n", "--dry-run", is_flag=True, help="Show what would change, and change nothing.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would change.")
 @yes_option
 @as_json
 def reset(
@@ -146,15 +148,15 @@ def reset(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Set where a group without members goes on reading, in TOPICs or in all that it has read.
+    """Reset the committed offsets of a group without members, in TOPICs or in all that it has read.
 
-    WHERE is earliest, latest, an offset (100), so many before the end (-100), a time (2026-11-21T06:00), or how long
-    ago (90s, 15min, 2h, 3d).
+    WHERE is earliest, latest, an offset (100), a number of records before the end (-100), a time (2026-11-21T06:00), or
+    a time ago (90s, 15min, 2h, 3d).
     """
     from ottla.cli import screen
 
     if (target is None) == (shift is None):
-        raise click.UsageError("where to? give --to WHERE, or --by N")
+        raise click.UsageError("expected either --to WHERE or --by N")
     with admin(bootstrap, client) as ask:
         with timely(target):
             found = plan_reset(
@@ -163,7 +165,7 @@ def reset(
         if not dry_run:
             check_empty(ask, group)
             among = screen.counted(len(found.goals), "partition")
-            confirm(f"move {group} in {found.moved} of {among}? (-n shows where to)", yes=yes)
+            confirm(f"change the offsets of {group} in {found.moved} of {among}? (-n shows them)", yes=yes)
             found.commit(ask)
     rows = [
         {"topic": each.topic, "partition": each.partition, "before": found.before.get(each), "after": goal}
@@ -178,7 +180,7 @@ def reset(
     if dry_run:
         screen.hint("nothing was changed (--dry-run)")
     else:
-        screen.done(f"{group} goes on there")
+        screen.done(f"{group} continues from these offsets")
 
 
 @groups.command()
@@ -187,13 +189,13 @@ def reset(
 @yes_option
 @as_json
 def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Delete groups without members, with all that they have committed."""
+    """Delete groups without members, with their committed offsets."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
         names = tuple(expand(names, [each.id for each in ask.list_groups()], "group"))
         confirm(
-            f"delete {', '.join(names)} with all that {'it has' if len(names) == 1 else 'they have'} committed?",
+            f"delete {', '.join(names)} with {'its' if len(names) == 1 else 'their'} committed offsets?",
             yes=yes,
         )
         results = ask.delete_groups(names)
@@ -212,11 +214,13 @@ def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes:
 def forget(
     bootstrap: str, client: tuple[str, ...], group: str, topics: tuple[str, ...], yes: bool, as_json: bool
 ) -> None:
-    """Let a group forget how far it is in TOPICs that it does not read now."""
+    """Delete a group's committed offsets in TOPICs that it is not reading now."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
         found = plan_forgetting(ask, group, topics)
-        confirm(f"let {group} forget how far it is in {', '.join(topics)}?", yes=yes)
+        confirm(f"delete the committed offsets of {group} in {', '.join(topics)}?", yes=yes)
         found.commit(ask)
-    screen.told(as_json, {"group": group, "forgot": list(topics)}, f"{group} has forgotten {', '.join(topics)}")
+    screen.told(
+        as_json, {"group": group, "forgot": list(topics)}, f"deleted the offsets of {group} in {', '.join(topics)}"
+    )

@@ -1,10 +1,9 @@
-"""`ottla partitions`: which are in trouble, who leads them, and their moves to other nodes and directories.
+"""`ottla partitions`: partitions in trouble, their leaders, and their moves to other nodes and directories.
 
 Rules:
-- A move goes on when the tool is gone: Ctrl-C only stops the looking, and says so.
-- A move to other nodes is KIP-455's, one to another directory of the same node KIP-113's.
-- A move that was slowed down (KIP-73) takes its throttle away when it is seen to end; `unthrottle` does it for one that
-  was left alone.
+- A move continues without the tool: Ctrl-C only stops watching it, and says so.
+- KIP-455 moves a partition to other nodes, KIP-113 to another directory of the same node.
+- The throttle (KIP-73) of a move is removed when the tool sees the move end; otherwise `unthrottle` removes it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _PAUSE_S = 0.2
 _partition = click.option(
     "-p", "--partition", "only", type=click.IntRange(0), multiple=True, help="Only this partition; may be repeated."
 )
-_no_wait = click.option("--no-wait", is_flag=True, help="Begin the move and do not wait for its end.")
+_no_wait = click.option("--no-wait", is_flag=True, help="Start the move and do not wait for its end.")
 
 
 @click.group(cls=Commands, invoke_without_command=True)
@@ -38,17 +37,17 @@ _no_wait = click.option("--no-wait", is_flag=True, help="Begin the move and do n
 @as_json
 @click.pass_context
 def partitions(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Find partitions in trouble, move them, elect leaders. Alone it shows those in trouble."""
+    """Find partitions in trouble, move them, elect leaders. Without a command, list those in trouble."""
     if context.invoked_subcommand is None:
         context.invoke(list_, bootstrap=bootstrap, client=client, everything=False, as_json=as_json)
 
 
 @partitions.command("list")
 @cluster
-@click.option("-a", "--all", "everything", is_flag=True, help="Partitions without trouble, too.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Include healthy partitions.")
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], everything: bool, as_json: bool) -> int:
-    """Partitions without a leader or with replicas that are behind; exit code 1 when there is one."""
+    """List partitions without a leader or with replicas out of sync; exit code 1 when there are any."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -73,10 +72,10 @@ def _ids(ids: Any) -> str:
 @partitions.command()
 @cluster
 @click.argument("topic", shell_complete=complete_topic)
-@click.option("--to", "nodes", required=True, metavar="NODE,...", help="The nodes to hold it; the first should lead.")
+@click.option("--to", "nodes", required=True, metavar="NODE,...", help="New replicas, preferred leader first.")
 @_partition
 @click.option(
-    "--throttle", type=click.IntRange(1), metavar="BYTES", help="At most so many bytes a second from and to each node."
+    "--throttle", type=click.IntRange(1), metavar="BYTES", help="Limit in bytes a second from and to each node."
 )
 @_no_wait
 @as_json
@@ -90,7 +89,7 @@ def move(
     no_wait: bool,
     as_json: bool,
 ) -> None:
-    """Move the partitions of TOPIC to other nodes; with more or fewer nodes than now, change how many hold them."""
+    """Move the partitions of TOPIC to other nodes; more or fewer nodes than now change the number of replicas."""
     from ottla.cli import screen
 
     brokers = _numbers(nodes)
@@ -108,7 +107,7 @@ def move(
         as_json,
         {"topic": topic, "partitions": [each.partition for each in moved], "to": brokers, "done": ended},
         f"{many} of {topic} {'on' if ended else 'on the way to'} {_ids(brokers)}"
-        + "; the throttle stays until `ottla partitions unthrottle` after the last move" * stays,
+        + "; run `ottla partitions unthrottle` after the last move to remove the throttle" * stays,
     )
 
 
@@ -116,27 +115,27 @@ def move(
 @cluster
 @as_json
 def unthrottle_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Take the throttles of all moves away, when nothing moves any more."""
+    """Remove the throttles of all moves, once nothing is moving."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
         topics = unthrottle_all(ask)
     many = f"{len(topics)} topic{'s' * (len(topics) != 1)}"
-    screen.told(as_json, {"topics": topics}, f"nothing is throttled any more: {many}, and all nodes")
+    screen.told(as_json, {"topics": topics}, f"removed the throttles of {many} and all nodes")
 
 
 def _numbers(text: str) -> list[int]:
     parts = [each.strip() for each in text.split(",")]
     if not all(each.isdecimal() for each in parts):
-        raise click.UsageError(f"--to {text}: it takes numbers of nodes, separated by commas: --to 1,2,3")
+        raise click.UsageError(f"--to {text}: expected node ids separated by commas, such as --to 1,2,3")
     found = [int(each) for each in parts]
     if len(set(found)) < len(found):
-        raise click.UsageError(f"--to {text}: it names a node twice")
+        raise click.UsageError(f"--to {text}: a node is listed twice")
     return found
 
 
 def follow_moves(what: str, total: int, remaining: Callable[[], int]) -> int:
-    """Look until nothing remains, and show a bar meanwhile. Returns what remains when the user stops it."""
+    """Wait with a progress bar until nothing remains. Returns the remaining moves when Ctrl-C stops it."""
     from ottla.cli import screen
 
     left = remaining()
@@ -147,7 +146,7 @@ def follow_moves(what: str, total: int, remaining: Callable[[], int]) -> int:
                 time.sleep(_PAUSE_S)
                 left = remaining()
     except KeyboardInterrupt:
-        screen.hint("it goes on without you; `ottla partitions moves` shows how far it is")
+        screen.hint("the move continues; `ottla partitions moves` shows its progress")
     return left
 
 
@@ -155,7 +154,7 @@ def follow_moves(what: str, total: int, remaining: Callable[[], int]) -> int:
 @cluster
 @as_json
 def moves(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """The moves that are under way, between nodes and between directories."""
+    """List the moves under way, between nodes and between directories."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -163,8 +162,8 @@ def moves(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         screen.document([asdict(each) for each in found])
         return
-    columns = [screen.Column("topic", "name"), screen.Column("partition", numeric=True), screen.Column("on")]
-    columns += [screen.Column("comes to"), screen.Column("leaves"), screen.Column("to directory")]
+    columns = [screen.Column("topic", "name"), screen.Column("partition", numeric=True), screen.Column("replicas")]
+    columns += [screen.Column("adding"), screen.Column("removing"), screen.Column("to directory")]
     columns.append(screen.Column("behind", numeric=True))
     rows = [
         (
@@ -178,7 +177,7 @@ def moves(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
         )
         for each in found
     ]
-    screen.table(columns, rows, empty="nothing is being moved")
+    screen.table(columns, rows, empty="nothing is moving")
 
 
 @partitions.command()
@@ -187,12 +186,12 @@ def moves(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
 @_partition
 @as_json
 def cancel(bootstrap: str, client: tuple[str, ...], topic: str, only: tuple[int, ...], as_json: bool) -> None:
-    """Call off the moves of TOPIC to other nodes: everything stays where it was."""
+    """Cancel the moves of TOPIC to other nodes; the partitions stay where they were."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
         numbers = [each.partition for each in call_off(ask, topic, only)]
-    done = f"called off: {topic} {_ids(numbers)}" if numbers else f"nothing of {topic} was being moved"
+    done = f"cancelled the moves of {topic} {_ids(numbers)}" if numbers else f"no partition of {topic} was moving"
     screen.told(as_json, {"topic": topic, "cancelled": numbers}, done)
 
 
@@ -200,8 +199,8 @@ def cancel(bootstrap: str, client: tuple[str, ...], topic: str, only: tuple[int,
 @cluster
 @click.argument("topic", required=False, shell_complete=complete_topic)
 @_partition
-@click.option("--unclean", is_flag=True, help="Any replica that lives, even one that lacks records: they are lost.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before --unclean.")
+@click.option("--unclean", is_flag=True, help="Elect any live replica, even if records are lost.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation of --unclean.")
 @as_json
 def elect(
     bootstrap: str,
@@ -212,13 +211,13 @@ def elect(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Make the first replica of each partition its leader again: of TOPIC, or of all."""
+    """Make the first replica of each partition its leader again, in TOPIC or in all topics."""
     from ottla.cli import screen
 
     if only and topic is None:
-        raise click.UsageError("-p is for the partitions of a TOPIC; which?")
+        raise click.UsageError("-p needs a TOPIC")
     if unclean:
-        confirm("a replica that lacks records may lead then, and they are lost; go on?", yes=yes)
+        confirm("a replica that lacks records may become leader, and those records are lost; continue?", yes=yes)
     with admin(bootstrap, client) as ask:
         found = elect_leaders(ask, None if topic is None else partitions_of(ask, topic, only), unclean=unclean)
     elected = sorted(found.elected)
@@ -233,7 +232,7 @@ def elect(
         more = len(found.failed) - 1
         raise OttlaError(f"{key}: {screen.in_words(one)}" + f" (and {more} more)" * (more > 0))
     if not elected:
-        screen.done("all lead that should")
+        screen.done("the preferred replicas already lead")
     return 0
 
 
@@ -241,7 +240,7 @@ def elect(
 @cluster
 @click.argument("topic", shell_complete=complete_topic)
 @click.argument("directory", metavar="DIRECTORY", type=click.Path())
-@click.option("-N", "--node", type=click.IntRange(0), help="On which node; not needed where there is one.")
+@click.option("-N", "--node", type=click.IntRange(0), help="The node (default: the only one).")
 @_partition
 @_no_wait
 @as_json
@@ -262,7 +261,7 @@ def move_directory(
         if node is None:
             nodes = sorted(each.id for each in ask.describe_cluster().nodes)
             if len(nodes) > 1:
-                raise click.UsageError(f"-N: on which node? there are {_ids(nodes)}")
+                raise click.UsageError(f"choose a node with -N: {_ids(nodes)}")
             node = nodes[0]
         replicas = begin_directory_move(ask, topic, directory, node, only)
         left = 0

@@ -1,4 +1,4 @@
-"""`ottla perf`: how fast a cluster takes and gives records, and how long one record is under way."""
+"""`ottla perf`: the throughput of producing and consuming, and the end-to-end latency."""
 
 from __future__ import annotations
 
@@ -29,21 +29,23 @@ _topic = click.argument("topic", shell_complete=complete_topic)
 @click.group(cls=Commands)
 @cluster
 def perf(bootstrap: str, client: tuple[str, ...]) -> None:
-    """Measure how fast a cluster takes and gives records. -X sets what the client does, e.g. -X linger.ms=10."""
+    """Measure throughput and latency of a cluster. -X sets the client's settings, e.g. -X linger.ms=10."""
 
 
 def _count(default: int) -> Callable[[F], F]:
-    return click.option("-n", "--count", type=click.IntRange(1), default=default, show_default=True, help="How many.")
+    return click.option(
+        "-n", "--count", type=click.IntRange(1), default=default, show_default=True, help="Number of records."
+    )
 
 
 @perf.command()
 @cluster
 @_topic
 @_count(1_000_000)
-@click.option("-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of a record.")
-@click.option("-r", "--rate", type=float, default=0.0, help="The most records a second.")
-@click.option("-z", "--compression", default="none", help="gzip, snappy, lz4 or zstd.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Who must have a record.")
+@click.option("-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes per record.")
+@click.option("-r", "--rate", type=float, default=0.0, help="Limit in records a second (0: no limit).")
+@click.option("-z", "--compression", default="none", help="Compression: none, gzip, snappy, lz4 or zstd.")
+@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Acknowledgements to wait for.")
 @as_json
 def produce(
     bootstrap: str,
@@ -56,7 +58,7 @@ def produce(
     acks: str,
     as_json: bool,
 ) -> None:
-    """Write records of random letters to TOPIC, and measure."""
+    """Measure how fast records of random letters are written to TOPIC."""
     from ottla.cli import screen
 
     settings = client_settings(bootstrap, client)
@@ -109,12 +111,10 @@ def _spread(latencies: Latencies, unit: float, mean: float, most: float) -> dict
 @cluster
 @_topic
 @_count(1_000_000)
-@click.option(
-    "-g", "--group", help="Read as a member of this group; without one every partition is read from its beginning."
-)
+@click.option("-g", "--group", help="Read as a member of this group (default: every partition from its beginning).")
 @as_json
 def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, group: str | None, as_json: bool) -> None:
-    """Read records of TOPIC from its beginning, as many as there are or --count, and measure."""
+    """Measure how fast records of TOPIC are read from its beginning, up to --count or its end."""
     from ottla.cli import screen
     from ottla.client import Consumer, OffsetSpec, TopicPartition
 
@@ -162,15 +162,15 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
 @cluster
 @click.argument("topic", required=False, shell_complete=complete_topic)
 @_count(1_000)
-@click.option("-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes of a record.")
-@click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="Who must have a record.")
+@click.option("-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes per record.")
+@click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="Acknowledgements to wait for.")
 @as_json
 def latency(
     bootstrap: str, client: tuple[str, ...], topic: str | None, count: int, size: int, acks: str, as_json: bool
 ) -> None:
-    """Measure how long a record takes from a producer to a consumer, one after the other.
+    """Measure how long one record at a time takes from a producer to a consumer.
 
-    Without TOPIC it makes one of a single partition and deletes it again.
+    Without TOPIC, it creates a topic with one partition and deletes it at the end.
     """
     from ottla.cli import screen
 

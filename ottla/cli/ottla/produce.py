@@ -1,12 +1,12 @@
-"""`ottla produce` and `ottla import`: write records from a file, a pipe, or what you type.
+"""`ottla produce` and `ottla import`: write records from a file, a pipe, or the terminal.
 
 Rules:
-- A line is a record's value; with a key separator, the key stands before it. `--format json` takes what
-  `ottla consume --json` prints, so that a topic can be copied through a pipe; `jsonl`, `csv` and `parquet` take other
-  people's data, a value of JSON from each line or row, with columns as keys and headers.
-- The topic must be there, unless `--create` is given: a typo makes none. `--create` makes it once the first record
-  could be read.
-- It ends with exit code 0 only when every record is written; when it ends early, it says how many are.
+- A line is a record's value; with a key separator, the key comes before it. `--format json` accepts the output of
+  `ottla consume --json`, so that a topic can be copied through a pipe; `jsonl`, `csv` and `parquet` make a JSON value
+  from each line or row of other data, with columns as keys and headers.
+- The topic must exist, unless `--create` is given: a typo must not create one. `--create` creates the topic once the
+  first record has been parsed.
+- The exit code is 0 only when every record is written; when it ends early, it says how many are.
 """
 
 from __future__ import annotations
@@ -39,41 +39,45 @@ _ENDINGS = {".csv": "csv", ".tsv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl",
 
 
 def writing(function: F) -> F:
-    """The options of what writes records."""
+    """Add the options for writing records."""
     options = (
-        click.option("-k", "--key", help="The key of every record; with jsonl, csv and parquet: the column that is."),
+        click.option("-k", "--key", help="Key of every record; with jsonl, csv and parquet: the column with the key."),
         click.option(
             "-H",
             "--header",
             "headers",
             metavar="NAME=VALUE|COLUMN",
             multiple=True,
-            help="A header of every record; with jsonl, csv and parquet also a column that becomes one.",
+            help="Header of every record; with jsonl, csv and parquet also a column. May be repeated.",
         ),
-        click.option("--value", "value_column", metavar="COLUMN", help="This column is the value, not all as JSON."),
+        click.option(
+            "--value", "value_column", metavar="COLUMN", help="Column with the value (default: all columns as JSON)."
+        ),
         click.option(
             "--type",
             "types",
             metavar="COLUMN=TYPE",
             multiple=True,
-            help=f"What a CSV's column is: {', '.join(TYPES)} (text when not given).",
+            help=f"Type of a CSV column: {', '.join(TYPES)} (default: text). May be repeated.",
         ),
-        click.option("--delimiter", metavar="CHAR", help="What separates the cells of a CSV (a comma; in .tsv a tab)."),
+        click.option("--delimiter", metavar="CHAR", help="Separator of CSV cells (default: a comma; for .tsv a tab)."),
         click.option("-p", "--partition", type=click.IntRange(0), help="Write to this partition only."),
         click.option(
             "-z",
             "--compression",
             type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
             default="none",
-            help="How batches are compressed.",
+            help="Compression of batches.",
         ),
-        click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Who must have a record."),
+        click.option(
+            "--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Acknowledgements to wait for."
+        ),
         click.option("--create", is_flag=True, help="Create the topic if it does not exist."),
         click.option(
-            "--skip", type=click.IntRange(0), default=0, help="Skip this many records, to go on where a run ended."
+            "--skip", type=click.IntRange(0), default=0, help="Skip this many records, to continue where a run ended."
         ),
-        click.option("-n", "--limit", type=click.IntRange(1), help="The most records to write."),
-        click.option("--dry-run", is_flag=True, help="Read and check everything, and write nothing."),
+        click.option("-n", "--limit", type=click.IntRange(1), help="Maximum number of records to write."),
+        click.option("--dry-run", is_flag=True, help="Only read and check the input."),
     )
     for option in reversed(options):
         function = option(function)
@@ -84,9 +88,11 @@ def writing(function: F) -> F:
 @cluster
 @click.argument("topic", shell_complete=complete_topic)
 @click.option("-f", "--file", "path", type=click.Path(), help="Read this file instead of stdin.")
-@click.option("-F", "--format", "form", type=click.Choice(FORMATS), default="lines", help="The form of the input.")
-@click.option("-K", "--key-separator", metavar="TEXT", help=r"A line is KEY, this, VALUE; e.g. -K : or -K '\t'")
-@click.option("-Z", "--null", "null", metavar="TEXT", help="A value that is this text is null (a tombstone).")
+@click.option("-F", "--format", "form", type=click.Choice(FORMATS), default="lines", help="Format of the input.")
+@click.option(
+    "-K", "--key-separator", metavar="TEXT", help=r"Separator of KEY and VALUE in a line, e.g. -K : or -K '\t'."
+)
+@click.option("-Z", "--null", "null", metavar="TEXT", help="Text of a value that means null (a tombstone).")
 @writing
 @as_json
 def produce(
@@ -100,10 +106,10 @@ def produce(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Write records to TOPIC: lines that you type, a pipe, or a file.
+    """Write records to TOPIC from the terminal, a pipe, or a file.
 
     \b
-    ottla produce flights                      type, Enter after each; Ctrl-D ends
+    ottla produce flights                      type one record per line; Ctrl-D ends
     ottla produce flights -f flights.txt -z zstd
     ottla produce orders -F jsonl -f orders.jsonl --key customer
     ottla produce orders -F csv -f orders.csv --key customer --type price=float
@@ -111,9 +117,9 @@ def produce(
     """  # noqa: D301 - click wants the backspace itself
     separator = None if key_separator is None else unescaped(key_separator).encode()
     if separator is not None and form != "lines":
-        raise click.UsageError(f"--key-separator is for --format lines, not for {form}")
+        raise click.UsageError(f"--key-separator needs --format lines, not {form}")
     if separator == b"":
-        raise click.UsageError("--key-separator takes some text")
+        raise click.UsageError("--key-separator must not be empty")
     shape = _shape(form, separator=separator, null=None if null is None else null.encode(), **_picked(options))
     _write(bootstrap, client, topic, path, form, shape, as_json=as_json, **options)
 
@@ -122,7 +128,7 @@ def produce(
 @cluster
 @click.argument("path", metavar="FILE", type=click.Path())
 @click.argument("topic", shell_complete=complete_topic)
-@click.option("-F", "--format", "form", type=click.Choice(FORMATS), help="The file's format (default: by its ending).")
+@click.option("-F", "--format", "form", type=click.Choice(FORMATS), help="Format of the file (default: by its suffix).")
 @writing
 @as_json
 def import_(
@@ -139,13 +145,13 @@ def import_(
     \b
     ottla import orders.csv orders --key customer --type price=float --dry-run
     ottla import orders.parquet orders --create --key customer --header region
-    ottla import orders.jsonl orders --skip 4000          go on behind the first 4,000
+    ottla import orders.jsonl orders --skip 4000          continue after the first 4,000
     """  # noqa: D301 - click wants the backspace itself
     found = form or _ENDINGS.get(Path(path).suffix.lower())
     if path != "-" and not os.path.exists(path) and os.path.exists(topic):
-        raise click.UsageError(f"{path} is no file; the file comes first: ottla import {topic} {path}")
+        raise click.UsageError(f"there is no file {path}; the file comes first: ottla import {topic} {path}")
     if found is None:
-        raise click.UsageError(f"{path}: its ending says no format; give --format {'|'.join(FORMATS)}")
+        raise click.UsageError(f"{path}: unknown suffix; use --format {'|'.join(FORMATS)}")
     if options["delimiter"] is None and Path(path).suffix.lower() == ".tsv":
         options["delimiter"] = "\t"
     _write(bootstrap, client, topic, path, found, _shape(found, **_picked(options)), as_json=as_json, **options)
@@ -168,9 +174,9 @@ def _shape(
 ) -> Shape:
     columns = form in _COLUMNS
     if value_column is not None and not columns:
-        raise click.UsageError(f"--value names a column of {', '.join(_COLUMNS)}, and the format is {form}")
+        raise click.UsageError(f"--value needs --format {', '.join(_COLUMNS[:-1])} or {_COLUMNS[-1]}, not {form}")
     if types and form != "csv":
-        raise click.UsageError(f"--type is for the columns of a CSV, and the format is {form}")
+        raise click.UsageError(f"--type needs --format csv, not {form}")
     named = tuple(each for each in headers if "=" not in each) if columns else ()
     constant = pairs(tuple(each for each in headers if each not in named), "-H")
     return Shape(
@@ -214,7 +220,7 @@ def _write(
             return
         typed = path is None and sys.stdin.isatty()
         if typed and form not in _PARSERS:
-            raise click.UsageError(f"--format {form} reads a file: give -f FILE")
+            raise click.UsageError(f"--format {form} needs a file: -f FILE")
         settings = client_settings(bootstrap, client)
         settings.setdefault("compression.type", compression)
         if acks != "all":
@@ -228,7 +234,7 @@ def _write(
                 _converse(producer, topic, _PARSERS[form](shape))
                 return
             found = chosen(_records(source, path, form, shape, kinds, delimiter), skip, limit)
-            if create:  # input that is wrong from its beginning leaves no topic behind
+            if create:  # an error in the first record leaves no topic behind
                 found = when_good(found, ensure)
             else:
                 ensure()
@@ -240,7 +246,7 @@ def _kinds(types: tuple[str, ...]) -> dict[str, str]:
     found = pairs(types, "--type")
     for column, kind in found.items():
         if kind not in TYPES:
-            raise click.UsageError(f"--type {column}={kind}: it takes {', '.join(TYPES)}")
+            raise click.UsageError(f"--type {column}={kind}: unknown type (expected {', '.join(TYPES)})")
     return found
 
 
@@ -251,12 +257,12 @@ def _records(
 
     if form == "parquet":
         if path in (None, "-"):
-            raise click.UsageError("--format parquet reads a file: give -f FILE")
+            raise click.UsageError("--format parquet needs a file: -f FILE")
         return from_parquet(str(path), shape)
     if form == "csv":
         mark = unescaped(delimiter or ",")
         if len(mark) != 1:
-            raise click.UsageError(f"--delimiter {delimiter}: it takes one character")
+            raise click.UsageError(f"--delimiter {delimiter}: expected one character")
         return from_csv(source, shape, types, mark)
     return records(source, _PARSERS[form](shape))
 
@@ -267,11 +273,11 @@ def _open(path: str | None) -> BinaryIO:
     try:
         return Path(path).open("rb")
     except OSError as error:
-        raise OttlaError(f"{path} cannot be read: {error.strerror}") from error
+        raise OttlaError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _size(source: BinaryIO) -> int | None:
-    """Bytes to come, when that can be known."""
+    """Return the size of the input in bytes, if it is a regular file."""
     import os
     import stat
 
@@ -289,16 +295,16 @@ def _say_rehearsed(found: dict[str, Any], *, as_json: bool) -> None:
         screen.line(each)
     nulls = f", {found['tombstones']:,} of them tombstones" if found["tombstones"] else ""
     count = screen.counted(found["records"], "record")
-    screen.done(f"{count} would be written ({screen.size(found['bytes'])}{nulls}); nothing was")
+    screen.done(f"{count} would be written ({screen.size(found['bytes'])}{nulls}); nothing was written")
 
 
 def _converse(producer: Producer, topic: str, parse: Parse) -> None:
-    """A prompt: every line is written at once, and its place is shown. A line that is no record is told."""
+    """Prompt for records: write each line at once and show its offset. An invalid line is only reported."""
     from ottla.cli import screen
     from ottla.operations.writing import Writer
 
     writer = Writer(producer, topic)
-    screen.hint(f"every line is a record of {topic}; Ctrl-D ends")
+    screen.hint(f"every line is a record of {topic}; Ctrl-D to end")
     for number, line in enumerate(_typed(topic), 1):
         try:
             record = parse(line, number)

@@ -1,4 +1,4 @@
-"""`ottla profile`: names for clusters, with the settings that reach them."""
+"""`ottla profile`: named clusters with their client settings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _name = click.argument("name")
 @as_json
 @click.pass_context
 def profile(context: click.Context, as_json: bool) -> None:
-    """List, show, choose and change profiles: names for clusters, with what reaches them. Alone it lists."""
+    """List, show, choose and change profiles: named clusters with client settings. Without a command, list them."""
     if context.invoked_subcommand is None:
         context.invoke(list_, as_json=as_json)
 
@@ -31,7 +31,7 @@ def _file(*, to_change: bool = False) -> ConfigFile:
 @config_file
 @as_json
 def list_(as_json: bool) -> None:
-    """All profiles and the clusters they reach."""
+    """List the profiles and their clusters."""
     from ottla.cli import screen
 
     file = _file()
@@ -44,7 +44,7 @@ def list_(as_json: bool) -> None:
         screen.document(rows)
         return
     columns = [screen.Column("profile", "name"), screen.Column("brokers"), screen.Column("", "good")]
-    empty = f"there is no profile in {file.path}; ottla profile set NAME bootstrap.servers=HOST:PORT makes one"
+    empty = f"there are no profiles in {file.path}; ottla profile set NAME bootstrap.servers=HOST:PORT creates one"
     lines = [(each["profile"], each["bootstrap.servers"], "current" if each["current"] else None) for each in rows]
     screen.table(columns, lines, empty=empty)
 
@@ -54,13 +54,13 @@ def list_(as_json: bool) -> None:
 @click.argument("name", required=False)
 @as_json
 def show(name: str | None, as_json: bool) -> None:
-    """Show the settings of a profile (the current one if none is named); secrets stay hidden."""
+    """Show the settings of a profile (default: the current one); secrets stay hidden."""
     from ottla.cli import screen
 
     file = _file()
     chosen = name or profile_name() or file.current
     if chosen is None:
-        raise OttlaError(f"no profile is current in {file.path}; ottla profile use NAME")
+        raise OttlaError(f"no profile is current in {file.path}; choose one with ottla profile use NAME")
     settings = {
         key: "hidden" if is_secret(key) and not value.startswith("${") else value
         for key, value in sorted(file.profile(chosen).items())
@@ -77,7 +77,7 @@ def show(name: str | None, as_json: bool) -> None:
 @_name
 @as_json
 def use(name: str, as_json: bool) -> None:
-    """Make a profile the current one: the tools reach its cluster from now on."""
+    """Make a profile the current one: the tools use its cluster from now on."""
     from ottla.cli import screen
 
     file = _file()
@@ -91,10 +91,10 @@ def use(name: str, as_json: bool) -> None:
 @click.argument("changes", nargs=-1, required=True, metavar="KEY=VALUE...")
 @as_json
 def set_(name: str, changes: tuple[str, ...], as_json: bool) -> None:
-    """Set settings of a profile, a new one or one that is there. KEY= takes a setting away.
+    """Set settings of a new or existing profile. KEY= removes a setting.
 
-    A secret is asked for when it stands alone (ottla profile set prod sasl.password), and is refused on the command
-    line. '${env:NAME}', '${file:PATH}' and '${prompt}' keep it out of the file, too.
+    The value of a secret is prompted for (ottla profile set prod sasl.password) and refused on the command line.
+    '${env:NAME}', '${file:PATH}' and '${prompt}' also keep it out of the file.
     """
     from ottla.cli import screen
 
@@ -103,13 +103,14 @@ def set_(name: str, changes: tuple[str, ...], as_json: bool) -> None:
         key, equals, value = each.partition("=")
         key = key.strip()
         if not equals and not is_secret(key):
-            raise click.UsageError(f"{each}: it takes KEY=VALUE")
+            raise click.UsageError(f"{each}: expected KEY=VALUE")
         if is_secret(key) and equals and value and not value.startswith("${"):
-            raise OttlaError(f"{key} on the command line is seen by every user of this machine; give {key} alone")
+            raise OttlaError(f"every user of this machine can see {key} on the command line; give {key} alone")
         wanted[key] = value or None if equals else _asked(key)
     _file(to_change=True).change(name, wanted)
     shown = [
-        f"{key} is {'set' if is_secret(key) else value}" if value else f"{key} is gone" for key, value in wanted.items()
+        f"{key} is {'set' if is_secret(key) else value}" if value else f"{key} is removed"
+        for key, value in wanted.items()
     ]
     screen.told(as_json, {"profile": name, "set": sorted(wanted)}, *(f"{name}: {each}" for each in shown))
 
@@ -122,5 +123,5 @@ def _asked(key: str) -> str:
         return found
     found = sys.stdin.readline().rstrip("\r\n")
     if not found:
-        raise OttlaError(f"the first line of stdin is {key}, and there is none")
+        raise OttlaError(f"stdin is empty (expected {key} on its first line)")
     return found

@@ -1,4 +1,4 @@
-"""`ottla quorum`: the controllers that keep the metadata, how far each is, and who of them votes (KIP-595, KIP-853)."""
+"""`ottla quorum`: the controllers of the metadata quorum, their lag, and which of them vote (KIP-595, KIP-853)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ROLES = {"leader": "green", "voter": "", "observer": "dim"}
 @as_json
 @click.pass_context
 def quorum(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Show the controllers of the quorum and how far each is, add and remove voters. Alone it shows."""
+    """Show the controllers of the quorum and their lag, add and remove voters. Without a command, show them."""
     if context.invoked_subcommand is None:
         context.invoke(show, bootstrap=bootstrap, client=client, as_json=as_json)
 
@@ -31,7 +31,7 @@ def quorum(context: click.Context, bootstrap: str, client: tuple[str, ...], as_j
 @cluster
 @as_json
 def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """The leader, the voters and the observers of the metadata log, and how far each is behind."""
+    """Show the leader, the voters and the observers of the metadata log, and how far each is behind."""
     from ottla.cli import screen
     from ottla.operations.quorum_view import members
 
@@ -88,7 +88,7 @@ def _uuid(text: str) -> Uuid:
     try:
         return parse_uuid(text)
     except ValueError as error:
-        raise OttlaError(f"{text} is no id of a directory; `ottla quorum` and meta.properties show it") from error
+        raise OttlaError(f"invalid directory id: {text} (`ottla quorum` and meta.properties show it)") from error
 
 
 @quorum.command()
@@ -100,7 +100,7 @@ def _uuid(text: str) -> Uuid:
 def add(
     bootstrap: str, client: tuple[str, ...], node: int, directory_id: str, addresses: tuple[str, ...], as_json: bool
 ) -> None:
-    """Let a controller vote that follows already (an observer): its number, the id of its directory, where it listens.
+    """Make an observer a voter: the node id, the id of its metadata directory, and its controller listeners.
 
     \b
     ottla quorum add 4 tqOxGIbdSvGJmEkpqtyV0Q CONTROLLER://node4:9093
@@ -110,14 +110,14 @@ def add(
     endpoints = dict(map(_endpoint, addresses))
     with admin(bootstrap, client) as ask:
         ask.add_raft_voter(node, _uuid(directory_id), endpoints)
-    screen.told(as_json, {"added": node, "directory_id": directory_id}, f"node {node} votes")
+    screen.told(as_json, {"added": node, "directory_id": directory_id}, f"node {node} is a voter")
 
 
 def _endpoint(text: str) -> tuple[str, tuple[str, int]]:
     name, found, address = text.partition("://")
     host, colon, port = address.rpartition(":")
     if not found or not colon or not host or not port.isdecimal():
-        raise click.UsageError(f"{text}: it takes LISTENER://HOST:PORT, e.g. CONTROLLER://node4:9093")
+        raise click.UsageError(f"{text}: expected LISTENER://HOST:PORT, e.g. CONTROLLER://node4:9093")
     return name, (host.strip("[]"), int(port))
 
 
@@ -128,11 +128,11 @@ def _endpoint(text: str) -> tuple[str, tuple[str, int]]:
 @yes_option
 @as_json
 def remove(bootstrap: str, client: tuple[str, ...], node: int, directory_id: str, yes: bool, as_json: bool) -> None:
-    """Take the vote of a controller away, before it is switched off forever."""
+    """Remove a controller from the voters, before it is shut down for good."""
     from ottla.cli import screen
 
     directory = _uuid(directory_id)
-    confirm(f"take the vote of node {node} away?", yes=yes)
+    confirm(f"remove node {node} from the voters?", yes=yes)
     with admin(bootstrap, client) as ask:
         ask.remove_raft_voter(node, directory)
-    screen.told(as_json, {"removed": node, "directory_id": directory_id}, f"node {node} votes no more")
+    screen.told(as_json, {"removed": node, "directory_id": directory_id}, f"node {node} is no longer a voter")

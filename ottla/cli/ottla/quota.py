@@ -1,4 +1,4 @@
-"""`ottla quotas`: how much users, clients and addresses may do."""
+"""`ottla quotas`: quotas of users, clients and addresses."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ottla.cli.option import Commands, admin, as_json, cluster, pairs
 from ottla.kernel.error import OttlaError
 
 _DEFAULT = "default"
-_whom = click.option("-u", "--user", help="The user; `default` for all without quotas of their own.")
-_client_id = click.option("-c", "--client-id", help="The client's id; `default` likewise.")
-_ip = click.option("-i", "--ip", help="The address; `default` likewise.")
+_whom = click.option("-u", "--user", help="User; `default`: all without their own quotas.")
+_client_id = click.option("-c", "--client-id", help="Client id; `default`: all without their own quotas.")
+_ip = click.option("-i", "--ip", help="IP address; `default`: all without their own quotas.")
 _NAMES = (
     "producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate, connection_creation_rate"
 )
@@ -24,7 +24,7 @@ _NAMES = (
 @as_json
 @click.pass_context
 def quotas(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Show and change how much users, clients and addresses may do. Alone it lists."""
+    """Show and change the quotas of users, clients and addresses. Without a command, list them."""
     if context.invoked_subcommand is None:
         context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
 
@@ -33,7 +33,7 @@ def quotas(context: click.Context, bootstrap: str, client: tuple[str, ...], as_j
 @cluster
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """All quotas."""
+    """List the quotas."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -45,7 +45,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     if as_json:
         screen.document(entries)
         return
-    columns = [screen.Column("who", "name"), screen.Column("quota"), screen.Column("at most", numeric=True)]
+    columns = [screen.Column("entity", "name"), screen.Column("quota"), screen.Column("limit", numeric=True)]
     rows = [
         (" ".join(f"{part} {name}" for part, name in each["entity"].items()), quota, _shown(quota, value))
         for each in entries
@@ -68,7 +68,7 @@ def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str
     given = {"user": user, "client-id": client_id, "ip": ip}
     found = {part: None if name == _DEFAULT else name for part, name in given.items() if name is not None}
     if not found:
-        raise click.UsageError("whose quota? give --user, --client-id or both, or --ip")
+        raise click.UsageError("expected --user, --client-id or both, or --ip")
     return found
 
 
@@ -88,7 +88,7 @@ def set_(
     changes: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate; of an address:
+    """Set quotas: producer_byte_rate, consumer_byte_rate, request_percentage, controller_mutation_rate; for an address:
     connection_creation_rate.
     """
     from ottla.cli import screen
@@ -100,7 +100,7 @@ def set_(
         try:
             wanted[name] = float(text if amount is None else amount)
         except ValueError:
-            raise OttlaError(f"{name}={text}: it takes a number") from None
+            raise OttlaError(f"{name}={text}: expected a number") from None
     with admin(bootstrap, client) as ask:
         ask.alter_client_quotas([(entity, wanted)]).check()
     screen.told(
@@ -126,7 +126,7 @@ def unset(
     names: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Take quotas away."""
+    """Remove quotas."""
     from ottla.cli import screen
 
     entity = _entity(user, client_id, ip)
@@ -135,7 +135,7 @@ def unset(
     screen.told(
         as_json,
         {"entity": _parts(entity), "unset": list(names)},
-        *(f"{_named(entity)}: no {name} of its own" for name in names),
+        *(f"{_named(entity)}: {name} removed" for name in names),
     )
 
 

@@ -1,12 +1,12 @@
-"""`ottla` itself: which tools there are, and what happens when one of them cannot go on.
+"""The root command `ottla`: the list of tools, and the handling of their errors.
 
 Rules:
-- A tool's file is imported when that tool runs; the line about it stands here.
-- OttlaError and KafkaError are one line on stderr and exit code 1; a wrong use of a tool is exit code 2.
-- So is what the machine refuses (OSError), with the file's name.
-- With --json that line is a JSON object: `error` (the name of Kafka's code, or null), `message`. A wrong use of a tool
-  stays text.
-- Ctrl-C is 130, a reader that goes away (`ottla consume ... | head`) is no error.
+- A tool's file is imported only when that tool runs, so its line of help is in this file.
+- An OttlaError or KafkaError is one line on stderr and exit code 1; a usage error is exit code 2.
+- An OSError is reported like an OttlaError, with the file's name.
+- With --json, that line is a JSON object: `error` (the name of Kafka's error code, or null) and `message`. A usage
+  error stays text.
+- Ctrl-C is exit code 130; a reader that closes the pipe (`ottla consume ... | head`) is no error.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from ottla.kernel.error import KafkaError, OttlaError
 
 #: Tool to (where it is, the line about it), in the order of `ottla --help`.
 _TOOLS = {
-    "start": ("ottla.cli.ottla.start:start", "Run a node: a single one here and now, or from a server.properties."),
+    "start": ("ottla.cli.ottla.start:start", "Run a node: a single-node cluster, or a node from a server.properties."),
     "storage": ("ottla.cli.ottla.storage:storage", "Format the log directories of a node."),
     "topics": ("ottla.cli.ottla.topic:topics", "List, create, describe, copy, compare, analyze and delete topics."),
-    "produce": ("ottla.cli.ottla.produce:produce", "Write records from a file or from what you type."),
-    "consume": ("ottla.cli.ottla.consume:consume", "Read records, those that are there and those that come."),
+    "produce": ("ottla.cli.ottla.produce:produce", "Write records from the terminal, a pipe or a file."),
+    "consume": ("ottla.cli.ottla.consume:consume", "Read existing and new records."),
     "import": ("ottla.cli.ottla.produce:import_", "Write the rows of a CSV, JSON-lines or Parquet file to a topic."),
     "export": ("ottla.cli.ottla.export:export", "Write the records of a topic to a CSV, JSON-lines or Parquet file."),
     "groups": ("ottla.cli.ottla.group:groups", "List and describe groups, see their lag, reset their offsets."),
     "streams": ("ottla.cli.streams.command:streams", "Run stream programs, watch them, reset them."),
     "configs": ("ottla.cli.ottla.config:configs", "Show, explain and change settings."),
-    "transactions": ("ottla.cli.ottla.transaction:transactions", "List transactions, find and abort those that hang."),
-    "quotas": ("ottla.cli.ottla.quota:quotas", "Show and change how much users and clients may do."),
-    "users": ("ottla.cli.ottla.user:users", "Show who logs in with a password, set and delete passwords."),
+    "transactions": ("ottla.cli.ottla.transaction:transactions", "List transactions, find and abort hanging ones."),
+    "quotas": ("ottla.cli.ottla.quota:quotas", "Show and change the quotas of users, clients and addresses."),
+    "users": ("ottla.cli.ottla.user:users", "List users with a password (SCRAM), set and delete passwords."),
     "acls": ("ottla.cli.ottla.acls.acl:acls", "Show and change the rules (ACLs) of principals."),
     "tokens": ("ottla.cli.ottla.token:tokens", "Create, renew, expire and describe delegation tokens."),
-    "profile": ("ottla.cli.ottla.profile:profile", "Names for clusters, with the settings that reach them."),
+    "profile": ("ottla.cli.ottla.profile:profile", "List and change profiles: named clusters with client settings."),
     "cluster": (
         "ottla.cli.ottla.cluster.cluster:cluster",
-        "Show the nodes, the quorum and the disks; say whether all is well.",
+        "Show nodes, quorum, disks and health; run a local cluster.",
     ),
-    "top": ("ottla.cli.top:top", "Watch rates by topic and the lag of groups."),
+    "top": ("ottla.cli.top:top", "Watch the rates of topics and the lag of groups."),
     "quorum": ("ottla.cli.ottla.quorum:quorum", "Show the controllers of the quorum, add and remove voters."),
     "partitions": ("ottla.cli.ottla.partition:partitions", "Find partitions in trouble, move them, elect leaders."),
-    "disks": ("ottla.cli.ottla.disk:disks", "Show the log directories and what takes room in them."),
+    "disks": ("ottla.cli.ottla.disk:disks", "Show the log directories and what uses their space."),
     "features": ("ottla.cli.ottla.feature:features", "Show the features of the cluster, raise or lower their levels."),
-    "debug": ("ottla.cli.ottla.debug:debug", "Collect what support needs of a cluster or a node, without secrets."),
-    "perf": ("ottla.cli.ottla.perf:perf", "Measure how fast a cluster takes and gives records."),
-    "dump-log": ("ottla.cli.ottla.dump:dump_log", "Show what is in the files of a log."),
+    "debug": ("ottla.cli.ottla.debug:debug", "Collect what support needs from a cluster or a node, without secrets."),
+    "perf": ("ottla.cli.ottla.perf:perf", "Measure the throughput and latency of a cluster."),
+    "dump-log": ("ottla.cli.ottla.dump:dump_log", "Show the content of log files."),
     "completion": (
         "ottla.cli.ottla.completion:completion",
-        "Print the line that makes your shell complete these tools.",
+        "Print the line that enables shell completion of these tools.",
     ),
 }
 
@@ -64,10 +64,10 @@ _OF_SPARK = {"numpy", "pandas", "pyarrow", "pyspark"}
 
 
 class Tools(click.Group):
-    """A group that imports a command when it runs, not when it is listed."""
+    """A command group that imports a command when it runs, not when it is listed."""
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the tool. A reader that goes away has seen enough; what is still buffered must not fail again at exit."""
+        """Run the tool. When the reader closes the pipe, end quietly and discard what is still buffered."""
         try:
             return self._invoke(context)
         except BrokenPipeError:
@@ -91,11 +91,11 @@ class Tools(click.Group):
             raise OttlaError(f"`{tool}` needs {error.name}: pip install 'ottla[spark]'") from error
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """In the order of `_TOOLS`."""
+        """Return the tools in the order of `_TOOLS`."""
         return list(_TOOLS)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        """The command, imported; None for a tool that is not there."""
+        """Import a command; None for an unknown tool."""
         if name not in _TOOLS:
             return None
         module, _, attribute = _TOOLS[name][0].partition(":")
@@ -105,14 +105,14 @@ class Tools(click.Group):
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, and with the nearest right name for a wrong one."""
+        """Resolve like click, but suggest the closest name for an unknown tool."""
         if arguments and arguments[0] not in _TOOLS and not arguments[0].startswith("-"):
             hint = _nearest(_close(arguments[0], list(_TOOLS)))
             raise click.UsageError(f"there is no tool called {arguments[0]}{hint}", context)
         return super().resolve_command(context, arguments)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of tools without importing any."""
+        """List the tools without importing any."""
         with formatter.section("Tools"):
             formatter.write_dl([(name, line) for name, (_, line) in _TOOLS.items()])
 
@@ -133,13 +133,13 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 def ottla(bootstrap: str, client: tuple[str, ...]) -> None:
     """Apache Kafka's job done in Python: a node, and tools for any Kafka cluster.
 
-    `ottla start` runs a node on 127.0.0.1:9092 with its data in ./ottla-data. The tools ask 127.0.0.1:9092; with
-    -b HOST:PORT, OTTLA_BOOTSTRAP_SERVERS in the environment, or a profile (`ottla profile`), any other cluster.
+    `ottla start` runs a node on 127.0.0.1:9092 with its data in ./ottla-data. The tools connect to 127.0.0.1:9092, or
+    to the cluster named by -b HOST:PORT, OTTLA_BOOTSTRAP_SERVERS in the environment, or a profile (`ottla profile`).
     """
 
 
 def run() -> NoReturn:
-    """Run the tool that the command line names, and end the process with its exit code."""
+    """Run the tool that the command line names, and exit with its exit code."""
     begin()
     try:
         code = ottla.main(prog_name="ottla", standalone_mode=False)
@@ -164,7 +164,7 @@ def run() -> NoReturn:
 
 def _leave(code: int) -> NoReturn:
     error = finish()
-    # After another error this one has been told already, or matters less.
+    # After another error, this one was reported already or matters less.
     if error is not None and code == 0 and not isinstance(error, BrokenPipeError):
         _refused(error)
         code = 1
@@ -172,7 +172,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _refused(error: OSError) -> None:
-    """Say what the machine refuses: a disk that is full, a directory that may not be written."""
+    """Report an error of the operating system: a full disk, a directory without write permission."""
     _say(_in_ours(error))
 
 
@@ -190,7 +190,7 @@ _WORDS = {
 
 
 def _misused(error: click.UsageError) -> None:
-    """A line about what is wrong, one that says where to read on. A group of commands alone shows its help."""
+    """Print the error and the command whose --help to read. A command group without a command prints its help."""
     from ottla.cli.screen import styled
 
     context = error.ctx
@@ -209,7 +209,7 @@ def _misused(error: click.UsageError) -> None:
         message = f"there is no command {wrong} in {context.command_path}{hint}"
     first = message.partition(" ")[0]
     if first.isalpha() and first[1:].islower():
-        # Click begins with a capital; a file's name keeps its letters.
+        # Click's messages begin with a capital letter; a file name keeps its case.
         message = f"{first.lower()}{message[len(first) :]}"
     click.echo(f"{styled('ottla:', 'red', bold=True)} {message}", err=True)
     if context is not None:

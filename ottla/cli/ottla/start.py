@@ -1,10 +1,10 @@
 """`ottla start`: run a node in this process.
 
 Rules:
-- With a file it is Kafka's server.properties, and its directories are formatted as Kafka wants it.
-- Without one it is a single node of its own cluster on 127.0.0.1:9092, formatted by itself, with what one node needs:
-  one replica of everything, and no waiting for members that will not come.
-- What is wrong is one line. Exit code 2: what you wrote. Exit code 1: what the machine has.
+- With a file, it runs the node of that Kafka server.properties, whose directories must be formatted as in Kafka.
+- Without a file, it runs a single-node cluster on 127.0.0.1:9092, which it formats itself, with settings for one node:
+  one replica of everything, and no waiting for more group members.
+- An error is one line. Exit code 2: invalid options or settings. Exit code 1: a problem of the machine.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ DATA = "ottla-data"
 
 
 def read_file(path: str) -> dict[str, str]:
-    """A server.properties as text by Kafka's names. OttlaError names the file and what is wrong with it."""
+    """Read a server.properties: name -> text. OttlaError names the file and what is wrong with it."""
     from ottla.settings.properties import read
 
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
     except IsADirectoryError as error:
-        raise OttlaError(f"{path} is a directory; give the server.properties in it") from error
+        raise OttlaError(f"{path} is a directory; name the server.properties in it") from error
     except (OSError, UnicodeDecodeError) as error:
-        raise OttlaError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
+        raise OttlaError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
     try:
         return read(text)
     except OttlaError as error:
@@ -43,7 +43,7 @@ def read_file(path: str) -> dict[str, str]:
 
 
 def _absolute(directory: str) -> str:
-    # pathlib takes a start as long as ten modules of ours; it leaves ".." behind links alone.
+    # Imported here: pathlib takes as long to import as ten of our modules. It keeps ".." after symbolic links.
     from pathlib import Path
 
     return str(Path(directory).absolute())
@@ -51,19 +51,26 @@ def _absolute(directory: str) -> str:
 
 @click.command()
 @click.argument("file", required=False, metavar="[server.properties]", type=click.Path())
-@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting that overrides the file's.")
-@click.option("--port", type=click.IntRange(0, 65534), default=None, help="Without a file: the port (9092; 0: any).")
-@click.option("--host", default=None, help="Without a file: the address to listen on (127.0.0.1).")
-@click.option("--data", type=click.Path(), default=None, help=f"Without a file: the data directory (./{DATA}).")
+@click.option(
+    "--set", "changes", metavar="KEY=VALUE", multiple=True, help="Setting that overrides the file; may be repeated."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65534),
+    default=None,
+    help="Without a file: port (default: 9092; 0: any free port).",
+)
+@click.option("--host", default=None, help="Without a file: address to listen on (default: 127.0.0.1).")
+@click.option("--data", type=click.Path(), default=None, help=f"Without a file: data directory (default: ./{DATA}).")
 @click.option(
     "--log-level",
     type=click.Choice(["FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"], case_sensitive=False),
     default="INFO",
     show_default=True,
-    help="What goes into the log; `ottla configs set logger` changes it later.",
+    help="Level of the log; `ottla configs set logger` changes it later.",
 )
-@click.option("--log-file", type=click.Path(), default=None, help="The log goes to this file instead of stderr.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="A line, or a JSON object.")
+@click.option("--log-file", type=click.Path(), default=None, help="Write the log to this file instead of stderr.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Format of the log's lines.")
 def start(
     file: str | None,
     changes: tuple[str, ...],
@@ -76,10 +83,11 @@ def start(
 ) -> int:
     """Run a node until Ctrl-C or SIGTERM.
 
-    Without a file: a single node on 127.0.0.1:9092 with its data in ./ottla-data, formatted by itself.
+    Without a file, it runs a single-node cluster on 127.0.0.1:9092, formatted on the first start, with its data in
+    ./ottla-data.
 
-    With Apache Kafka's server.properties: the node that it describes. Format its directories once with
-    `ottla storage format`; those of an Apache Kafka node are taken as they are.
+    With a server.properties of Apache Kafka, it runs the node that the file describes. Format its directories once with
+    `ottla storage format`; the directories of an Apache Kafka node work as they are.
     """
     if file is not None and (port, host, data) != (None, None, None):
         raise click.UsageError("--port, --host and --data are for a node without a file; use --set with a file")
@@ -94,7 +102,7 @@ def start(
         settings = ServerSettings.parse(texts | overrides)
     except OttlaError as error:
         raise _Wrong(str(error)) from error
-    # What a start imports and makes stays: the collector would look through it again and again. `run` switches it on.
+    # Objects made during startup stay alive, so scanning them for garbage is wasted time. `run` enables the collector.
     gc.disable()
     from ottla.broker.log_output import configure
     from ottla.broker.serve import run
@@ -109,12 +117,12 @@ def start(
 
 
 class _Wrong(click.ClickException):
-    """What a person wrote wrongly: one line, exit code 2."""
+    """An error in options or settings: one line, exit code 2."""
 
     exit_code = 2
 
     def show(self, file: object = None) -> None:
-        """On stderr, in the form of all errors."""
+        """Print the error on stderr, like all errors."""
         from ottla.cli.screen import complain
 
         complain(OttlaError(self.message))
@@ -132,5 +140,5 @@ def _say(line: str, *, in_file: bool) -> None:
         if sys.stderr.isatty():
             from ottla.cli.screen import styled
 
-            hint = f"Ctrl-C stops it. In another terminal: ottla topics create hello{where}"
+            hint = f"Ctrl-C to stop. In another terminal: ottla topics create hello{where}"
             click.echo(styled(f"       {hint}", dim=True), err=True)

@@ -1,4 +1,4 @@
-"""`ottla storage`: format the log directories of a node, as kafka-storage does, and look at them."""
+"""`ottla storage`: format the log directories of a node, like kafka-storage, and show them."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ _config = click.option(
 
 @click.group(cls=Commands)
 def storage() -> None:
-    """Format the log directories of a node."""
+    """Format and show the log directories of a node."""
 
 
 @storage.command("format")
-@click.option("-t", "--cluster-id", required=True, metavar="ID", help="The cluster's id, the same for all its nodes.")
+@click.option("-t", "--cluster-id", required=True, metavar="ID", help="Cluster id, the same for all nodes.")
 @_config
-@click.option("-s", "--standalone", is_flag=True, help="Begin a quorum of this one controller.")
+@click.option("-s", "--standalone", is_flag=True, help="Start a quorum of this controller alone.")
 @click.option(
     "-I",
     "--initial-controllers",
     metavar="ID@HOST:PORT:DIRECTORY,...",
-    help="Begin a quorum of these controllers.",
+    help="Start a quorum of these controllers.",
 )
-@click.option("-N", "--no-initial-controllers", is_flag=True, help="Begin no quorum: this controller joins one later.")
+@click.option("-N", "--no-initial-controllers", is_flag=True, help="Start no quorum: this controller joins one later.")
 @click.option(
     "-S",
     "--add-scram",
     "scram",
     multiple=True,
     metavar="MECHANISM=[...]",
-    help="A credential to begin with, e.g. SCRAM-SHA-256=[name=ann,password=secret].",
+    help="Initial SCRAM credential, e.g. SCRAM-SHA-256=[name=ann,password=secret]; may be repeated.",
 )
 @click.option("-g", "--ignore-formatted", is_flag=True, help="Skip directories that are already formatted.")
-@click.option("-r", "--release-version", metavar="VERSION", help="The metadata version to begin with, e.g. 4.3.")
-@click.option("-f", "--feature", "features", metavar="NAME=LEVEL", multiple=True, help="A feature's level.")
+@click.option(
+    "-r", "--release-version", metavar="VERSION", help="Initial release of the metadata version and features, e.g. 4.3."
+)
+@click.option("-f", "--feature", "features", metavar="NAME=LEVEL", multiple=True, help="Initial level of a feature.")
 @as_json
 def format_(
     cluster_id: str,
@@ -53,9 +55,9 @@ def format_(
     features: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Write the ids of cluster, node and directory, and the first metadata.
+    """Format the log directories: write the ids of cluster, node and directory, and the initial metadata.
 
-    `ottla storage random-uuid` makes an id for a new cluster.
+    `ottla storage random-uuid` prints an id for a new cluster.
     """
     from random import SystemRandom
 
@@ -90,7 +92,7 @@ def _levels(features: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for name, level in pairs(features, "--feature").items():
         if not level.isdecimal():
-            raise click.UsageError(f"--feature {name}={level}: the level is a whole number")
+            raise click.UsageError(f"--feature {name}={level}: the level must be a whole number")
         found[name] = int(level)
     return found
 
@@ -99,7 +101,7 @@ def _levels(features: tuple[str, ...]) -> dict[str, int]:
 @_config
 @as_json
 def info(file: str, as_json: bool) -> int:
-    """Show what is in the log directories; exit code 1 when one of them is not formatted."""
+    """Show the state of the log directories; exit code 1 when one of them is not formatted."""
     from ottla.cli import screen
     from ottla.host.disk import HostDisk
     from ottla.log.checkpoint import META_PROPERTIES, read_properties
@@ -137,7 +139,7 @@ def info(file: str, as_json: bool) -> int:
 @storage.command("random-uuid")
 @as_json
 def random_uuid(as_json: bool) -> None:
-    """Make an id for a new cluster."""
+    """Print a random id for a new cluster."""
     from random import SystemRandom
 
     from ottla.broker.metadata.registration import random_uuid as make

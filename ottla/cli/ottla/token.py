@@ -1,9 +1,9 @@
-"""`ottla tokens`: delegation tokens (KIP-48), with which programs sign in as a user without its password.
+"""`ottla tokens`: delegation tokens (KIP-48), with which programs authenticate as a user without its password.
 
 Rules:
-- The HMAC of a token is its password. It is shown once, by `create`, and taken from no command line: `renew` and
-  `expire` find a token by its id, or take the HMAC as ${file:PATH}, ${env:NAME} or ${prompt}.
-- Options have Kafka's names, too (kafka-delegation-tokens): a number alone is milliseconds, -1 what the brokers say.
+- The HMAC of a token is its password. `create` shows it once, and no command line takes it: `renew` and `expire` find a
+  token by its id, or take the HMAC as ${file:PATH}, ${env:NAME} or ${prompt}.
+- Options also have the names of kafka-delegation-tokens. A number alone is milliseconds; -1 is the brokers' limit.
 """
 
 from __future__ import annotations
@@ -24,19 +24,17 @@ if TYPE_CHECKING:
     from ottla.client import Admin, DelegationToken
 
 _hmac = click.option(
-    "--hmac", metavar="REFERENCE", help="The token's HMAC: ${file:PATH}, ${env:NAME} or ${prompt}, instead of ID."
+    "--hmac", metavar="REFERENCE", help="HMAC of the token instead of ID: ${file:PATH}, ${env:NAME} or ${prompt}."
 )
 _id = click.argument("token", required=False, metavar="[ID]")
 
 
 def _period_ms(context: click.Context, parameter: click.Parameter, value: str) -> int:
-    """Milliseconds of a time span, of a number alone, or -1."""
+    """Parse a time span, a number of milliseconds, or -1."""
     text = value.strip()
     found = int(text) if text == "-1" or text.isdecimal() else span_ms(text)
     if found is None:
-        raise click.UsageError(
-            f"{text}: it takes a time span (7d, 12h), milliseconds, or -1 for what the brokers allow"
-        )
+        raise click.UsageError(f"{text}: expected a time span (7d, 12h), milliseconds, or -1 for the brokers' limit")
     return found
 
 
@@ -48,25 +46,30 @@ _span = partial(click.option, metavar="SPAN", callback=_period_ms, default="-1")
 @as_json
 @click.pass_context
 def tokens(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Create, renew, expire and describe delegation tokens. Alone it describes."""
+    """Create, renew, expire and describe delegation tokens. Without a command, describe them."""
     if context.invoked_subcommand is None:
         context.invoke(describe, bootstrap=bootstrap, client=client, as_json=as_json)
 
 
 @tokens.command()
 @cluster
-@click.option("--owner", "--owner-principal", metavar="PRINCIPAL", help="Whose token it is (default: this user).")
+@click.option("--owner", "--owner-principal", metavar="PRINCIPAL", help="Owner of the token (default: this user).")
 @click.option(
-    "--renewer", "--renewer-principal", "renewers", metavar="PRINCIPAL", multiple=True, help="Who else may renew it."
+    "--renewer",
+    "--renewer-principal",
+    "renewers",
+    metavar="PRINCIPAL",
+    multiple=True,
+    help="Another user who may renew it.",
 )
-@_span("--max-life-time", "--max-life-time-period", "life_ms", help="When it ends for good.")
+@_span("--max-life-time", "--max-life-time-period", "life_ms", help="Maximum lifetime; -1: the brokers' limit.")
 @as_json
 def create(
     bootstrap: str, client: tuple[str, ...], owner: str | None, renewers: tuple[str, ...], life_ms: int, as_json: bool
 ) -> None:
-    """Make a token, and show its HMAC, which is shown never again.
+    """Create a token and show its HMAC, which is never shown again.
 
-    A program signs in with SCRAM, the id as user name, the HMAC as password, and tokenauth=true.
+    A program authenticates by SCRAM with the id as user name, the HMAC as password, and tokenauth=true.
     """
     from ottla.cli import screen
 
@@ -83,18 +86,18 @@ def create(
     columns = [screen.Column("id", "name", whole=True), screen.Column("hmac", whole=True), screen.Column("owner")]
     columns += [screen.Column("expires", whole=True), screen.Column("ends", whole=True)]
     screen.table(columns, [tuple(about[each] for each in ("id", "hmac", "owner", "expires", "ends"))])
-    screen.hint("the hmac is the token's password: keep it, it is not shown again")
+    screen.hint("the HMAC is the token's password: keep it, it is not shown again")
 
 
 @tokens.command()
 @cluster
 @click.argument("owners", nargs=-1, metavar="[PRINCIPAL...]")
-@click.option("--owner-principal", "more", metavar="PRINCIPAL", multiple=True, help="As PRINCIPAL.")
+@click.option("--owner-principal", "more", metavar="PRINCIPAL", multiple=True, help="Same as PRINCIPAL.")
 @as_json
 def describe(
     bootstrap: str, client: tuple[str, ...], as_json: bool, owners: tuple[str, ...] = (), more: tuple[str, ...] = ()
 ) -> None:
-    """The tokens whose owner or renewer is one of these, or all that this user may see, without their HMACs."""
+    """Describe the tokens that one of these owns or may renew, or all that this user may see, without their HMACs."""
     from ottla.cli import screen
 
     wanted = [_principal(each) for each in (*owners, *more)]
@@ -107,19 +110,19 @@ def describe(
     columns = [screen.Column("id", "name", whole=True), screen.Column("owner"), screen.Column("requester")]
     columns += [screen.Column("renewers"), *(screen.Column(each, whole=True) for each in ("issued", "expires", "ends"))]
     cells = [[", ".join(each) if isinstance(each, list) else each for each in row.values()] for row in rows]
-    screen.table(columns, cells, empty="there is no token that this user may see; ottla tokens create")
+    screen.table(columns, cells, empty="there are no tokens that this user may see; ottla tokens create creates one")
 
 
 @tokens.command()
 @cluster
 @_id
 @_hmac
-@_span("--period", "--renew-time-period", "period_ms", help="From now on.")
+@_span("--period", "--renew-time-period", "period_ms", help="New time to expiry, from now; -1: the brokers' limit.")
 @as_json
 def renew(
     bootstrap: str, client: tuple[str, ...], token: str | None, hmac: str | None, period_ms: int, as_json: bool
 ) -> None:
-    """Let a token live longer, up to its end."""
+    """Extend the expiry of a token, up to its maximum lifetime."""
     with admin(bootstrap, client) as ask:
         expires = ask.renew_delegation_token(_secret(ask, token, hmac), renew_period_ms=period_ms)
     _tell(token, expires, as_json=as_json)
@@ -129,12 +132,12 @@ def renew(
 @cluster
 @_id
 @_hmac
-@_span("--period", "--expiry-time-period", "period_ms", help="From now on; -1: now.")
+@_span("--period", "--expiry-time-period", "period_ms", help="New time to expiry, from now; -1: at once.")
 @as_json
 def expire(
     bootstrap: str, client: tuple[str, ...], token: str | None, hmac: str | None, period_ms: int, as_json: bool
 ) -> None:
-    """Let a token end, at once or when a time is over."""
+    """Expire a token, at once or after a time."""
     with admin(bootstrap, client) as ask:
         expires = ask.expire_delegation_token(_secret(ask, token, hmac), expiry_period_ms=period_ms)
     _tell(token, expires, as_json=as_json)
@@ -144,13 +147,13 @@ def _tell(token: str | None, expires_ms: int, *, as_json: bool) -> None:
     from ottla.cli import screen
 
     when = instant(expires_ms)
-    screen.told(as_json, {"id": token, "expires": when}, f"{f'token {token}' if token else 'the token'}: ends {when}")
+    screen.told(as_json, {"id": token, "expires": when}, f"{f'token {token}' if token else 'the token'} expires {when}")
 
 
 def _secret(ask: Admin, token: str | None, hmac: str | None) -> bytes:
-    """The HMAC that is referred to, or that of the token of this id."""
+    """Return the HMAC from the reference, or of the token with this id."""
     if (token is None) == (hmac is None):
-        raise click.UsageError("name the token by its ID (`ottla tokens` lists them) or by --hmac, one of them")
+        raise click.UsageError("expected either the ID of a token (`ottla tokens` lists them) or --hmac")
     if hmac is None:
         found = next((each.hmac for each in ask.describe_delegation_tokens() if each.id == token), None)
         if found is None:
@@ -160,21 +163,21 @@ def _secret(ask: Admin, token: str | None, hmac: str | None) -> bytes:
 
     if not is_reference(hmac):
         raise click.UsageError(
-            "--hmac on the command line is seen by every user of this machine; write '${file:PATH}', '${env:NAME}' or "
+            "every user of this machine can see --hmac on the command line; write '${file:PATH}', '${env:NAME}' or "
             "'${prompt}', or name the token by its ID"
         )
     try:
         return b64decode(resolved({"hmac": hmac}, asked_for, os.environ)["hmac"], validate=True)
     except binascii.Error as error:
         raise OttlaError(
-            f"what {hmac} leads to is no HMAC: it takes base64, as `ottla tokens create` shows it"
+            f"the value of {hmac} is not an HMAC (expected base64, as `ottla tokens create` shows it)"
         ) from error
 
 
 def _principal(text: str) -> str:
     kind, colon, name = text.partition(":")
     if not (name if colon else kind):
-        raise click.UsageError(f"{text}: it takes User:NAME, or NAME")
+        raise click.UsageError(f"{text}: expected User:NAME or NAME")
     return text if colon else f"User:{text}"
 
 

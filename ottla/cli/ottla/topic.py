@@ -33,7 +33,7 @@ def _complete_setting(context: click.Context, parameter: click.Parameter, incomp
 @as_json
 @click.pass_context
 def topics(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """List, create, describe, grow, copy, compare, analyze and delete topics. Alone it lists."""
+    """List, create, describe, grow, copy, compare, analyze and delete topics. Without a command, list them."""
     if context.invoked_subcommand is None:
         context.invoke(list_, bootstrap=bootstrap, client=client, names=(), internal=False, as_json=as_json)
 
@@ -41,10 +41,10 @@ def topics(context: click.Context, bootstrap: str, client: tuple[str, ...], as_j
 @topics.command("list")
 @cluster
 @click.argument("names", nargs=-1, metavar="[NAME|PATTERN...]", shell_complete=complete_topic)
-@click.option("-i", "--internal", is_flag=True, help="Kafka's own topics, too.")
+@click.option("-i", "--internal", is_flag=True, help="Include Kafka's internal topics.")
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], internal: bool, as_json: bool) -> None:
-    """All topics, or those named, with their partitions, replicas, records and sizes.
+    """List all topics, or those named, with their partitions, replicas, records and sizes.
 
     NAME may be a pattern: 'orders.*', or a regular expression between slashes: '/^orders-[0-9]+$/'.
     """
@@ -64,11 +64,11 @@ def list_(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], inter
         screen.Column("size", numeric=True),
     ]
     rows = [(each.topic, each.partitions, each.replicas, each.records, screen.size(each.bytes)) for each in found]
-    screen.table(columns, rows, empty="there is no topic yet; ottla topics create NAME makes one")
+    screen.table(columns, rows, empty="there are no topics yet; ottla topics create NAME creates one")
 
 
 def _meant(ask: Admin, names: Iterable[str]) -> list[str]:
-    """The topics that names and patterns mean. A pattern means none of Kafka's own."""
+    """Return the topics that names and patterns match. A pattern matches no internal topic."""
     there = ask.list_topics(internal=True)
     own = [each.name for each in there if not each.internal]
     return expand(names, own, "topic", hidden=[each.name for each in there if each.internal])
@@ -79,7 +79,7 @@ def _meant(ask: Admin, names: Iterable[str]) -> list[str]:
 @click.argument("names", nargs=-1, required=True, metavar="NAME|PATTERN...", shell_complete=complete_topic)
 @as_json
 def describe(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as_json: bool) -> None:
-    """Show topics: their partitions, leaders, numbers of records, and settings of their own."""
+    """Show topics: their partitions, leaders, offsets, and the settings set on them."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -109,7 +109,7 @@ def _print_description(found: TopicDetails) -> None:
     ]
     screen.table(columns, map(_partition_row, found.partitions))
     if found.configs:
-        screen.heading("\nset for this topic")
+        screen.heading("\nsettings of this topic")
         screen.table([screen.Column("setting", "name"), screen.Column("value")], sorted(found.configs.items()))
 
 
@@ -135,14 +135,16 @@ def _ids(ids: Iterable[int]) -> str:
 @topics.command()
 @cluster
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_topic)
-@click.option("-p", "--partitions", type=click.IntRange(1), default=None, help="How many (default: the cluster's).")
+@click.option(
+    "-p", "--partitions", type=click.IntRange(1), default=None, help="Number of partitions (default: the cluster's)."
+)
 @click.option(
     "-r",
     "--replicas",
     "--replication-factor",
     type=click.IntRange(1),
     default=None,
-    help="How many (default: the cluster's).",
+    help="Number of replicas (default: the cluster's).",
 )
 @click.option(
     "-s",
@@ -151,9 +153,9 @@ def _ids(ids: Iterable[int]) -> str:
     metavar="KEY=VALUE",
     multiple=True,
     shell_complete=_complete_setting,
-    help="A setting, e.g. retention.ms=7d.",
+    help="Setting, e.g. retention.ms=7d; may be repeated.",
 )
-@click.option("--if-not-exists", is_flag=True, help="Do not fail when the topic exists.")
+@click.option("--if-not-exists", is_flag=True, help="Do not fail if the topic exists.")
 @as_json
 def create(
     bootstrap: str,
@@ -198,7 +200,7 @@ def _naming(name: str, error: Any) -> Exception:
 @cluster
 @click.argument("names", nargs=-1, required=True, metavar="NAME|PATTERN...", shell_complete=complete_topic)
 @yes_option
-@click.option("-n", "--dry-run", is_flag=True, help="Only show which.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show which topics would be deleted.")
 @as_json
 def delete(
     bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool
@@ -237,16 +239,18 @@ def _question(doomed: list[TopicSummary]) -> str:
 @topics.command()
 @cluster
 @click.argument("name", shell_complete=complete_topic)
-@click.option("--before", "target", required=True, metavar="WHERE", help="latest (all), an offset, -N, or a time.")
+@click.option(
+    "--before", "target", required=True, metavar="WHERE", help="Place: latest (all), an offset, -N, or a time."
+)
 @click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be repeated.")
 @yes_option
 @as_json
 def trim(
     bootstrap: str, client: tuple[str, ...], name: str, target: str, only: tuple[int, ...], yes: bool, as_json: bool
 ) -> None:
-    """Delete the records of a topic before a place, forever.
+    """Delete the records of a topic before a place, permanently.
 
-    WHERE is latest, an offset (100), so many before the end (-100 keeps the last 100), or a time (2026-11-21T06:00).
+    WHERE is latest, an offset (100), -N (-100 keeps the last 100), or a time (2026-11-21T06:00).
     """
     from ottla.cli import screen
 
@@ -269,13 +273,13 @@ def trim(
 @click.option("-p", "--partitions", type=click.IntRange(1), required=True, help="The new number of partitions.")
 @as_json
 def grow(bootstrap: str, client: tuple[str, ...], name: str, partitions: int, as_json: bool) -> None:
-    """Give a topic more partitions. New records with a key may then go elsewhere than the old ones with it."""
+    """Add partitions to a topic. New records may go to another partition than old records with the same key."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
         there = len(ask.describe_topic(name).partitions)
         if partitions <= there:
-            raise OttlaError(f"{name} has {counted(there, 'partition')}: it can only get more")
+            raise OttlaError(f"{name} already has {counted(there, 'partition')}; their number can only grow")
         ask.create_partitions({name: partitions}).check()
     screen.told(as_json, {"topic": name, "partitions": partitions}, f"{name} has {partitions} partitions")
 

@@ -1,4 +1,4 @@
-"""`ottla topics analyze`: what kind of records a topic holds."""
+"""`ottla topics analyze`: statistics about the records of a topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from ottla.operations.topics.analysis import Analysis
 @click.argument("topic", shell_complete=complete_topic)
 @reading
 @click.option(
-    "-n", "--limit", type=click.IntRange(1), default=100_000, show_default=True, help="The most records to look at."
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=100_000,
+    show_default=True,
+    help="Maximum number of records to read.",
 )
 @as_json
 def analyze(
@@ -33,7 +38,7 @@ def analyze(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Show what kind of records a topic holds: sizes, keys, rates, JSON fields and their types."""
+    """Show statistics about the records of a topic: sizes, keys, rates, JSON fields and their types."""
     from ottla.cli import screen
     from ottla.cli.records.read import chosen
 
@@ -56,7 +61,7 @@ def analyze(
 def _print(topic: str, found: dict[str, Any]) -> None:
     from ottla.cli import screen
 
-    screen.heading(topic, f"{found['records']:,} records looked at")
+    screen.heading(topic, f"{found['records']:,} records read")
     first, last = found["first_timestamp"], found["last_timestamp"]
     values, keys = found["value_bytes"], found["key_bytes"]
     at_least = "at least " if found["distinct_keys_is_least"] else ""
@@ -67,7 +72,7 @@ def _print(topic: str, found: dict[str, Any]) -> None:
         ("tombstones", found["tombstones"]),
         ("value size", _sizes(values)),
         ("key size", _sizes(keys) if keys["count"] else None),
-        ("keys", f"{at_least}{found['distinct_keys']:,} distinct, {found['without_key']:,} records without"),
+        ("keys", f"{at_least}{found['distinct_keys']:,} distinct, {found['without_key']:,} records without a key"),
         ("top keys", ", ".join(f"{each['key']} ({each['records']:,})" for each in found["top_keys"]) or None),
         ("partitions", ", ".join(f"{number}: {count:,}" for number, count in found["partitions"].items()) or None),
         ("headers", ", ".join(f"{name} ({count:,})" for name, count in found["headers"].items()) or None),
@@ -75,7 +80,7 @@ def _print(topic: str, found: dict[str, Any]) -> None:
     screen.table([screen.Column("", "dim"), screen.Column("")], rows, headless=True)
     if found["fields"]:
         screen.heading("\nfields")
-        columns = [screen.Column("field", "name"), screen.Column("types"), screen.Column("in", numeric=True)]
+        columns = [screen.Column("field", "name"), screen.Column("types"), screen.Column("share", numeric=True)]
         fields = found["fields"].items()
         screen.table(columns, [(name, ", ".join(each["types"]), f"{each['share']:.1%}") for name, each in fields])
 

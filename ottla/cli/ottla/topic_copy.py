@@ -1,10 +1,10 @@
-"""`ottla topics copy` and `ottla topics diff`: the records of one topic into another, and whether two hold the same.
+"""`ottla topics copy` and `ottla topics diff`: copy the records of a topic to another, and compare two topics.
 
 Rules:
-- A copy keeps keys, values, headers and timestamps to the byte, and the partition of each record where the target has
-  as many partitions as the source; elsewhere the key decides. Offsets are new.
-- A target that has records already is refused without --append: a copy that is started twice doubles nothing.
-- A copy that ends early says where to go on: --from 0:1200,1:1180.
+- A copy keeps keys, values, headers and timestamps byte for byte, and the partition of each record if the target has as
+  many partitions as the source; otherwise the key decides. Offsets are new.
+- A target with records is refused without --append, so that a copy started twice duplicates nothing.
+- A copy that ends early says where to continue: --from 0:1200,1:1180.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from ottla.cli.place import offsets_at
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.operations.offsets import partitions_of
 
-_to = click.option("--to", "other", metavar="HOST:PORT|PROFILE", help="The cluster of the second topic.")
+_to = click.option(
+    "--to", "other", metavar="HOST:PORT|PROFILE", help="Cluster of the second topic (default: the same)."
+)
 
 
 @click.command(cls=Tool)
@@ -26,11 +28,16 @@ _to = click.option("--to", "other", metavar="HOST:PORT|PROFILE", help="The clust
 @click.argument("target")
 @_to
 @click.option(
-    "-s", "--from", "start", default="earliest", metavar="WHERE", help="Begin there (consume --from; P:N,...)."
+    "-s",
+    "--from",
+    "start",
+    default="earliest",
+    metavar="WHERE",
+    help="Where to start (see consume --help), or PARTITION:OFFSET,...",
 )
-@click.option("--until", metavar="WHERE", help="Stop before this offset or time (default: at the end).")
+@click.option("--until", metavar="WHERE", help="Stop before this offset or time (default: the end).")
 @click.option("--create", is_flag=True, help="Create the target like the source if it does not exist.")
-@click.option("--append", is_flag=True, help="The target may have records already.")
+@click.option("--append", is_flag=True, help="Allow a target that has records.")
 @click.option("--committed", is_flag=True, help="Leave out records of transactions that are not committed.")
 @as_json
 def copy(
@@ -53,7 +60,7 @@ def copy(
     from ottla.operations.topics.copy import TopicCopy, prepare_target
 
     if source == target and other in (None, bootstrap):
-        raise click.UsageError("a topic is not copied into itself")
+        raise click.UsageError("a topic cannot be copied to itself")
     with admin(bootstrap, client) as ask:
         partitions = partitions_of(ask, source)
         begins = offsets_at(ask, partitions, start)
@@ -63,7 +70,7 @@ def copy(
     destination = other_cluster(other) if other else dict(settings)
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
     reads, writes = settings_of("consumer", settings), settings_of("producer", destination)
-    CLIENTS["consumer"].read(reads, {})  # before --create: wrong settings leave no target behind
+    CLIENTS["consumer"].read(reads, {})  # before --create: invalid settings leave no target behind
     CLIENTS["producer"].read(writes, {})
     with admin_of(destination) as there:
         count = prepare_target(there, target, len(partitions), own, append=append)
@@ -76,7 +83,7 @@ def copy(
         if not under_way.has_begun:
             raise
         places = ",".join(f"{each.partition}:{at}" for each, at in sorted(under_way.reached.items()))
-        told = f"{screen.counted(under_way.written, 'record')} copied; go on with --append --from {places}"
+        told = f"{screen.counted(under_way.written, 'record')} copied; continue with --append --from {places}"
         if isinstance(error, KeyboardInterrupt):
             screen.note(told)
             raise

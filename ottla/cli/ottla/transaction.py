@@ -1,4 +1,4 @@
-"""`ottla transactions`: transactional ids, who writes to a partition, and transactions that hang."""
+"""`ottla transactions`: transactional ids, producers of a partition, and hanging transactions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LONG_MINUTES = 15
 @as_json
 @click.pass_context
 def transactions(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Transactional ids, who writes to a partition, and transactions that hang. Alone it lists."""
+    """List transactional ids and producers, find and abort hanging transactions. Without a command, list the ids."""
     if context.invoked_subcommand is None:
         context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
 
@@ -37,7 +37,7 @@ def _state(state: str) -> Text:
 @cluster
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """All transactional ids with their states."""
+    """List the transactional ids with their states."""
     from ottla.cli import screen
     from ottla.operations.transaction_view import transactions as summaries
 
@@ -66,7 +66,7 @@ def _open(open_ms: int | None) -> object:
 @click.argument("transactional_id", metavar="ID")
 @as_json
 def describe(bootstrap: str, client: tuple[str, ...], transactional_id: str, as_json: bool) -> None:
-    """A transactional id: its producer, and what the open transaction writes to."""
+    """Show a transactional id: its producer, and the partitions of its open transaction."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -102,7 +102,7 @@ def describe(bootstrap: str, client: tuple[str, ...], transactional_id: str, as_
 @click.argument("partition", type=click.IntRange(0))
 @as_json
 def producers(bootstrap: str, client: tuple[str, ...], topic: str, partition: int, as_json: bool) -> None:
-    """Show who has written to a partition lately, and what is still open there."""
+    """Show the producers that have written to a partition recently, and their open transactions."""
     from ottla.cli import screen
     from ottla.client import TopicPartition
 
@@ -124,7 +124,7 @@ def producers(bootstrap: str, client: tuple[str, ...], topic: str, partition: in
     columns = [screen.Column(title, numeric=True) for title in ("producer", "epoch", "last sequence")]
     columns += [screen.Column("last wrote"), screen.Column("open from offset", numeric=True)]
     rows = [(*list(each.values())[:3], screen.instant(each["last_timestamp"]), each["open_from"]) for each in found]
-    screen.table(columns, rows, empty=f"no idempotent producer has written to {topic} {partition} lately")
+    screen.table(columns, rows, empty=f"no idempotent producer has written to {topic} {partition} recently")
 
 
 @transactions.command()
@@ -136,13 +136,13 @@ def producers(bootstrap: str, client: tuple[str, ...], topic: str, partition: in
     type=click.IntRange(0),
     default=_LONG_MINUTES,
     show_default=True,
-    help="Only transactions that are open for longer than this.",
+    help="Only transactions open for longer than this.",
 )
 @as_json
 def hanging(bootstrap: str, client: tuple[str, ...], topic: str | None, minutes: int, as_json: bool) -> int:
-    """Find transactions that their coordinator has forgotten; exit code 1 when there is one.
+    """Find hanging transactions, which their coordinator no longer knows; exit code 1 when there are any.
 
-    A reader with read_committed stops before such a transaction. `ottla transactions abort` ends it.
+    A read_committed consumer stops before such a transaction. `ottla transactions abort` ends it.
     """
     from ottla.cli import screen
     from ottla.operations.hanging import find_hanging
@@ -163,7 +163,7 @@ def hanging(bootstrap: str, client: tuple[str, ...], topic: str | None, minutes:
         return 1 if found else 0
     columns = [screen.Column("topic", "name"), *(screen.Column(title, numeric=True) for title in _HANGING)]
     rows = [(*list(each.values())[:4], screen.instant(each["last_timestamp"])) for each in found]
-    screen.table([*columns, screen.Column("last wrote")], rows, empty="no transaction hangs")
+    screen.table([*columns, screen.Column("last wrote")], rows, empty="there are no hanging transactions")
     return 1 if found else 0
 
 
@@ -186,17 +186,17 @@ def abort(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Abort a transaction that hangs: as `hanging` shows it."""
+    """Abort a hanging transaction, with the values that `hanging` shows."""
     from ottla.cli import screen
     from ottla.client import TopicPartition
 
-    confirm(f"abort what is open in {topic} {partition} from offset {start_offset}?", yes=yes)
+    confirm(f"abort the transaction in {topic} {partition} from offset {start_offset}?", yes=yes)
     with admin(bootstrap, client) as ask:
         ask.abort_transaction(TopicPartition(topic, partition), start_offset)
     screen.told(
         as_json,
         {"topic": topic, "partition": partition, "aborted_from": start_offset},
-        f"aborted what was open in {topic} {partition} from offset {start_offset}",
+        f"aborted the transaction in {topic} {partition} from offset {start_offset}",
     )
 
 
@@ -206,14 +206,14 @@ def abort(
 @yes_option
 @as_json
 def fence(bootstrap: str, client: tuple[str, ...], transactional_id: str, yes: bool, as_json: bool) -> None:
-    """Lock out the present user of a transactional id; its open transaction is aborted."""
+    """Fence the producer that uses a transactional id, and abort its open transaction."""
     from ottla.cli import screen
 
-    confirm(f"lock out the producer that uses {transactional_id}, and abort its transaction?", yes=yes)
+    confirm(f"fence the producer that uses {transactional_id}, and abort its transaction?", yes=yes)
     with admin(bootstrap, client) as ask:
         ask.terminate_transaction(transactional_id)
     screen.told(
         as_json,
         {"fenced": transactional_id},
-        f"{transactional_id}: its producer is locked out, its transaction aborted",
+        f"{transactional_id}: the producer is fenced, its transaction aborted",
     )

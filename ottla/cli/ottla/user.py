@@ -1,4 +1,4 @@
-"""`ottla users`: who logs in with a password (SCRAM), KIP-554."""
+"""`ottla users`: users with a password (SCRAM), KIP-554."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _mechanism = click.option(
 @as_json
 @click.pass_context
 def users(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Show who logs in with a password (SCRAM), set and delete passwords. Alone it lists."""
+    """List users with a password (SCRAM), set and delete passwords. Without a command, list them."""
     if context.invoked_subcommand is None:
         context.invoke(list_, bootstrap=bootstrap, client=client, as_json=as_json)
 
@@ -46,7 +46,7 @@ def _constant(mechanism: str) -> ScramMechanism:
 @cluster
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """All users that have a password. Passwords themselves cannot be shown."""
+    """List the users that have a password. The passwords themselves cannot be shown."""
     from ottla.cli import screen
     from ottla.operations.passwords import name_of
 
@@ -61,7 +61,9 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
         screen.document(rows)
         return
     columns = [screen.Column("user", "name"), screen.Column("mechanism"), screen.Column("iterations", numeric=True)]
-    screen.table(columns, [tuple(each.values()) for each in rows], empty="there is no user; ottla users set NAME")
+    screen.table(
+        columns, [tuple(each.values()) for each in rows], empty="there are no users; ottla users set NAME adds one"
+    )
 
 
 @users.command("set")
@@ -74,16 +76,16 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     type=click.IntRange(_ITERATIONS_MIN, _ITERATIONS_MAX),
     default=_ITERATIONS_MIN,
     show_default=True,
-    help="Rounds of hashing.",
+    help="Iterations of the hash.",
 )
 @as_json
 def set_(
     bootstrap: str, client: tuple[str, ...], user: str, mechanisms: tuple[str, ...], iterations: int, as_json: bool
 ) -> None:
-    """Give USER a password, a new user or one that is there.
+    """Set the password of USER, a new or an existing user.
 
-    On a terminal it asks for the password twice; in a pipe the first line of stdin is the password. It is never an
-    option: other users of the machine could read it there.
+    On a terminal, it asks for the password twice; in a pipe, the first line of stdin is the password. There is no
+    option for it: other users of the machine could see it.
     """
     from ottla.cli import screen
     from ottla.operations.passwords import name_of, set_password
@@ -93,7 +95,7 @@ def set_(
         chosen = set_password(ask, user, password, [_constant(each) for each in mechanisms], iterations=iterations)
     names = [name_of(each) for each in chosen]
     about = {"user": user, "mechanisms": names, "iterations": iterations}
-    screen.told(as_json, about, f"{user} has that password ({' and '.join(names)}); listeners with SASL ask for it")
+    screen.told(as_json, about, f"set the password of {user} ({' and '.join(names)}), for listeners with SASL")
 
 
 def _password(user: str) -> str:
@@ -102,7 +104,7 @@ def _password(user: str) -> str:
         return asked
     password = sys.stdin.readline().rstrip("\r\n")
     if not password:
-        raise OttlaError("the first line of stdin is the password, and there is none")
+        raise OttlaError("stdin is empty (expected the password on its first line)")
     return password
 
 
@@ -115,13 +117,13 @@ def _password(user: str) -> str:
 def delete(
     bootstrap: str, client: tuple[str, ...], user: str, mechanisms: tuple[str, ...], yes: bool, as_json: bool
 ) -> None:
-    """Take the passwords of USER away, or one of them."""
+    """Delete the password of USER, for both mechanisms or one of them."""
     from ottla.cli import screen
     from ottla.operations.passwords import name_of, plan_deletion
 
     with admin(bootstrap, client) as ask:
         found = plan_deletion(ask, user, [_constant(each) for each in mechanisms])
-        confirm(f"take the password of {user} away?", yes=yes)
+        confirm(f"delete the password of {user}?", yes=yes)
         found.commit(ask)
     names = [name_of(each) for each in found.mechanisms]
-    screen.told(as_json, {"user": user, "deleted": names}, f"{user} has no password any more ({' and '.join(names)})")
+    screen.told(as_json, {"user": user, "deleted": names}, f"deleted the password of {user} ({' and '.join(names)})")

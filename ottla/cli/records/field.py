@@ -50,7 +50,7 @@ def as_json(content: bytes | None) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def parsed(content: bytes | None) -> Any:
@@ -66,7 +66,7 @@ def parsed(content: bytes | None) -> Any:
 def getter(path: str) -> Getter:
     """Return a function that reads a field of a record. OttlaError for a path that no record can have."""
     if not _PATH.fullmatch(path):
-        raise OttlaError(f"{path} is no field of a record; there are {FIELDS}")
+        raise OttlaError(f"unknown field {path} (expected {FIELDS})")
     root = re.match(r"[a-z_]+", path)
     assert root is not None
     name = root.group()
@@ -79,7 +79,7 @@ def getter(path: str) -> Getter:
     if name in _OWN and not steps:
         return _OWN[name]
     if name not in ("key", "value"):
-        raise OttlaError(f"{path} is no field of a record; there are {FIELDS}")
+        raise OttlaError(f"unknown field {path} (expected {FIELDS})")
     is_key = name == "key"
     if not steps:
         return lambda record: text(record.key if is_key else record.value)

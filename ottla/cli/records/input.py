@@ -87,15 +87,15 @@ def from_json(shape: Shape) -> Parse:
         where = f"line {number}"
         found = _loads(line, where)
         if not isinstance(found, dict):
-            raise BadRecord(where, f"is not a record in JSON: it takes an object, got {_shown(found)}")
+            raise BadRecord(where, f"is not a record in JSON: expected an object, got {_shown(found)}")
         if unknown := sorted(found.keys() - _FIELDS):
             raise BadRecord(
                 where,
-                f"is not a record in JSON: no record has a field {unknown[0]!r}; it takes key, value, headers and "
-                "timestamp (plain JSON values have a format of their own: --format jsonl)",
+                f"is not a record in JSON: unknown field {unknown[0]!r} (expected key, value, headers and timestamp; "
+                "for plain JSON values use --format jsonl)",
             )
         if not found.keys() & {"value", "value_text"}:
-            raise BadRecord(where, 'has no "value"; a null that deletes (a tombstone) is written as "value": null')
+            raise BadRecord(where, 'has no "value"; to delete a key (a tombstone), write "value": null')
         return InputRecord(
             _content(found, "value", where),
             shape.key if shape.key is not None else _content(found, "key", where),
@@ -120,7 +120,7 @@ def from_json_line(shape: Shape) -> Parse:
 
         def field_of(name: str) -> Any:
             if not isinstance(found, dict):
-                raise BadRecord(where, f"is no object and has no field {name}, got {_shown(found)}")
+                raise BadRecord(where, f"has no field {name}: expected an object, got {_shown(found)}")
             if name not in found:
                 raise BadRecord(where, f"has no field {name}; it has {', '.join(found) or 'none'}")
             return found[name]
@@ -149,7 +149,7 @@ def _content(found: dict[str, Any], name: str, where: str) -> bytes | None:
     if exact is None:
         return as_bytes(found.get(name), where)
     if not isinstance(exact, str):
-        raise BadRecord(where, f'has a "{name}_text" that is no text: {_shown(exact)}')
+        raise BadRecord(where, f'has a "{name}_text" that is not text: {_shown(exact)}')
     return exact.encode(errors="surrogatepass")
 
 
@@ -163,7 +163,7 @@ def as_bytes(value: Any, where: str) -> bytes | None:
         try:
             return b64decode(value["base64"], validate=True)
         except (Base64Error, TypeError, ValueError) as error:
-            raise BadRecord(where, f'has a "base64" that is none: {_shown(value["base64"])}') from error
+            raise BadRecord(where, f"has invalid base64: {_shown(value['base64'])}") from error
     return _encoded(json.dumps(value, ensure_ascii=False, separators=(",", ":")), where)
 
 
@@ -171,7 +171,7 @@ def _encoded(text: str, where: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise BadRecord(where, f"has half of a surrogate pair, which is no text: {text[error.start]!r}") from error
+        raise BadRecord(where, f"has half of a surrogate pair, which is not text: {text[error.start]!r}") from error
 
 
 def _headers(value: Any, where: str) -> Headers:
@@ -183,7 +183,7 @@ def _headers(value: Any, where: str) -> Headers:
     ):
         raise BadRecord(
             where,
-            f'has headers that are none: {_shown(value)}; it takes [["name", "value"], ...] or {{"name": "value"}}',
+            f'has invalid headers: {_shown(value)} (expected [["name", "value"], ...] or {{"name": "value"}})',
         )
     return [(name, as_bytes(content, where)) for name, content in entries]
 
@@ -192,7 +192,7 @@ def _timestamp(value: Any, where: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _INT64_MAX:
-        raise BadRecord(where, f"has the timestamp {_shown(value)}; it takes whole milliseconds since 1970")
+        raise BadRecord(where, f"has an invalid timestamp: {_shown(value)} (expected whole milliseconds since 1970)")
     return value
 
 
@@ -213,7 +213,7 @@ def unescaped(text: str) -> str:
             try:
                 found.append(chr(int(text[at + 2 : at + 4], 16)))
             except ValueError:
-                raise OttlaError(f"{text}: \\x takes two hexadecimal digits") from None
+                raise OttlaError(f"{text}: expected two hexadecimal digits after \\x") from None
             at += 4
         else:
             found.append(_ESCAPES[after])

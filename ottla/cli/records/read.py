@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Wanted = Callable[[Any], bool]
 Write = Callable[[Any], str]
-_WAIT = "waiting for {}; Ctrl-C ends"
+_WAIT = "waiting for {}; Ctrl-C to stop"
 
 
 def plainly(
@@ -99,7 +99,7 @@ def share(
 ) -> None:
     """Read as a member of a share group: accept the records shown, release those beyond `count`."""
     if committed:
-        raise click.UsageError(f"--committed: a queue says that itself: ottla configs set group {group} ...")
+        raise click.UsageError(f"--committed: use ottla configs set group {group} share.isolation.level=read_committed")
     from ottla.client import Acknowledge, ShareConsumer
 
     reach(str(settings["bootstrap.servers"]), settings)
@@ -117,7 +117,7 @@ def share(
                 here = number < len(records) - len(left)
                 consumer.acknowledge(record, Acknowledge.ACCEPT if here else Acknowledge.RELEASE)
 
-        show(found(), write, None, count, None, "records of the queue", shown=shown)
+        show(found(), write, None, count, None, "records of the share group", shown=shown)
 
 
 def tail(

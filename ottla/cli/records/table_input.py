@@ -49,14 +49,14 @@ def from_csv(stream: BinaryIO, shape: Shape, types: Mapping[str, str], delimiter
         if heading is None:
             return
         if len(set(heading)) < len(heading):
-            raise OttlaError(f"the heading names a column twice: {', '.join(heading)}")
+            raise OttlaError(f"the header row names a column twice: {', '.join(heading)}")
         _check_columns(heading, shape, types)
         for row in rows:
             if not row:
                 continue
             where = f"line {rows.line_num}"
             if len(row) != len(heading):
-                raise BadRecord(where, f"has {len(row)} cells and the heading {len(heading)}")
+                raise BadRecord(where, f"has {len(row)} cells, but the header row has {len(heading)}")
             cells = {name: _cell(name, cell, types, where) for name, cell in zip(heading, row, strict=True)}
             yield _record(cells, shape, where, sum(map(len, row)) + len(row))
     except (csv.Error, UnicodeDecodeError) as error:
@@ -74,7 +74,7 @@ def _cell(name: str, cell: str, types: Mapping[str, str], where: str) -> Any:
     try:
         return TYPES[kind](cell)
     except (ValueError, KeyError, RecursionError) as error:
-        raise BadRecord(where, f"has {cell!r} in column {name}, which is no {kind}") from error
+        raise BadRecord(where, f"has an invalid {kind} in column {name}: {cell!r}") from error
 
 
 def from_parquet(path: str, shape: Shape) -> Iterator[InputRecord]:
@@ -103,7 +103,7 @@ def _check_columns(heading: Sequence[str], shape: Shape, types: Mapping[str, str
     meant = [shape.key_column, shape.value_column, *shape.header_columns, *types]
     for name in meant:
         if name is not None and name not in heading:
-            raise OttlaError(f"there is no column {name}; there are {', '.join(heading)}")
+            raise OttlaError(f"there is no column {name}; the columns are {', '.join(heading)}")
 
 
 def _record(row: dict[str, Any], shape: Shape, where: str, size: int) -> InputRecord:
@@ -135,4 +135,4 @@ def _plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, Decimal):
         return str(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    raise TypeError(f"JSON cannot represent {type(value).__name__}")

@@ -30,13 +30,13 @@ def template(source: str, *, null: str, clean: Callable[[str], str] = str) -> Ca
         pieces.append(source[at : found.start()])
         at = found.end()
         if found[2]:
-            raise OttlaError(f"{source!r}: a {found[2]} alone; write {found[2] * 2} for the character")
+            raise OttlaError(f"{source!r}: unmatched {found[2]}; for the character itself, write {found[2] * 2}")
         if found[1] is None:
             pieces.append(found[0][0])
             continue
         path, _, pad = found[1].partition(":")
         if pad and not _PAD.fullmatch(pad):
-            raise OttlaError(f"{found[0]}: after the colon it takes a width, such as :>8 or :<20")
+            raise OttlaError(f"{found[0]}: expected a width after the colon, such as :>8 or :<20")
         pieces.append((getter(path.strip()), pad))
     pieces.append(source[at:])
 

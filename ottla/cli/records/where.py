@@ -43,7 +43,7 @@ def where(source: str) -> Test:
     parser = _Parser(source)
     found = parser.either(0)
     if parser.token != _END:
-        raise parser.wrong("what should stand there is and, or, or nothing")
+        raise parser.wrong("expected and, or, or the end")
     return lambda record: bool(found(record))
 
 
@@ -56,7 +56,7 @@ class _Parser:
         while source[at:].strip():
             found = _TOKEN.match(source, at)
             if found is None:
-                raise OttlaError(f"--where {source}: {source[at:].strip()[:20]!r} is not understood")
+                raise OttlaError(f"--where {source}: unexpected {source[at:].strip()[:20]!r}")
             kind = found.lastgroup or ""
             self._tokens.append((kind, found[kind]))
             self._places.append(found.start(kind))
@@ -95,7 +95,7 @@ class _Parser:
 
     def _not(self, depth: int) -> Getter:
         if depth > _DEPTH_MAX:
-            raise self.wrong(f"more than {_DEPTH_MAX} brackets inside one another")
+            raise self.wrong(f"brackets are nested more than {_DEPTH_MAX} deep")
         if self._took("not"):
             inner = self._not(depth + 1)
             return lambda record: not inner(record)
@@ -114,7 +114,7 @@ class _Parser:
         if self._took("("):
             inner = self.either(depth + 1)
             if not self._took(")"):
-                raise self.wrong("a ) is missing")
+                raise self.wrong("expected )")
             return inner
         if self._took("["):
             return self._list(depth)
@@ -127,7 +127,7 @@ class _Parser:
             content = _unquoted(text)
             return lambda _: content
         if kind != "word" or text in ("and", "or", "not", "contains", "startswith", "endswith", "in"):
-            raise self.wrong("a field, a number, a text in quotes or a ( should stand there")
+            raise self.wrong("expected a field, a number, a quoted text or (")
         self._next += 1
         if text in _CONSTANTS:
             constant = _CONSTANTS[text]
@@ -136,11 +136,11 @@ class _Parser:
 
     def _list(self, depth: int) -> Getter:
         if depth > _DEPTH_MAX:
-            raise self.wrong(f"more than {_DEPTH_MAX} brackets inside one another")
+            raise self.wrong(f"brackets are nested more than {_DEPTH_MAX} deep")
         entries: list[Getter] = []
         while not self._took("]"):
             if entries and not self._took(","):
-                raise self.wrong("a , or ] is missing")
+                raise self.wrong("expected , or ]")
             entries.append(self._operand(depth + 1))
         return lambda record: [each(record) for each in entries]
 
@@ -159,7 +159,7 @@ def _unquoted(text: str) -> str:
     try:
         return str(json.loads(text, strict=False))
     except ValueError:
-        raise OttlaError(f"--where: {text} is no text; a backslash is written \\\\") from None
+        raise OttlaError(f"--where: invalid text {text}; write a backslash as \\\\") from None
 
 
 def _number(value: Any) -> Any:

@@ -41,7 +41,7 @@ def ensure_topic(
             if not create:
                 hint = nearest_topic(ask, topic)
                 stop = "" if hint.endswith("?") else ";"
-                raise OttlaError(f"there is no topic {topic}{hint}{stop} --create makes it") from error
+                raise OttlaError(f"there is no topic {topic}{hint}{stop} use --create to create it") from error
         new = [NewTopic(topic)]
         if partition is not None:  # before creation, so that a wrong number leaves no topic behind
             would = ask.create_topics(new, validate_only=True)[topic]
@@ -51,7 +51,7 @@ def ensure_topic(
 
 def _check_partition(topic: str, partition: int | None, count: int, has: str = "has") -> None:
     if partition is not None and partition >= count:
-        raise OttlaError(f"{topic} {has} no partition {partition}: it {has} 0 to {count - 1}")
+        raise OttlaError(f"{topic} {has} no partition {partition} (expected 0 to {count - 1})")
 
 
 def when_good(records: Iterator[InputRecord], prepare: Callable[[], None]) -> Iterator[InputRecord]:
@@ -113,8 +113,8 @@ def _many(count: int) -> str:
 def _so_far(writer: Writer, skip: int) -> str:
     text = f"{_many(writer.written)} {'is' if writer.written == 1 else 'are'} written"
     if writer.sent > writer.written:
-        text += f" for certain (up to {writer.sent - writer.written:,} after them may be)"
-    return text + (f"; go on with --skip {skip + writer.written}" if skip + writer.written else "")
+        text += f" for certain (up to {writer.sent - writer.written:,} more may be)"
+    return text + (f"; continue with --skip {skip + writer.written}" if skip + writer.written else "")
 
 
 def chosen(records: Iterator[InputRecord], skip: int, limit: int | None) -> Iterator[InputRecord]:

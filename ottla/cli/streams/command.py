@@ -59,18 +59,24 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     columns = [screen.Column("application", "name"), screen.Column("state")]
     columns += [screen.Column(name, numeric=True) for name in ("tasks", "stores", "lag")]
     columns += [screen.Column("started", "dim", whole=True), screen.Column("guarantee", "dim")]
-    screen.table(columns, [tuple(each.values()) for each in found], empty="no stream program has run on this cluster")
+    screen.table(
+        columns, [tuple(each.values()) for each in found], empty="no stream application has run on this cluster"
+    )
 
 
 @streams.command()
 @cluster
 @click.argument("program", metavar="FILE[:NAME]")
-@click.option("--master", metavar="URL", help="Where Spark runs it: local[N], spark://HOST:PORT, yarn, sc://HOST:PORT.")
-@click.option("-S", "--spark", "spark", metavar="KEY=VALUE", multiple=True, help="A setting of Spark's, by its name.")
-@click.option("--py-files", metavar="FILE,...", help="Files that the workers need besides what lies beside FILE.")
-@click.option("--workers", type=click.IntRange(1), help="How many Spark tasks share the work (default: the cores).")
-@click.option("--http", metavar="[HOST:]PORT", help="Serve metrics and queries of stores there.")
-@click.option("--accept-changes", is_flag=True, help="Start also if state of its last run is lost.")
+@click.option("--master", metavar="URL", help="Spark master: local[N], spark://HOST:PORT, yarn, sc://HOST:PORT.")
+@click.option("-S", "--spark", "spark", metavar="KEY=VALUE", multiple=True, help="Spark setting; may be repeated.")
+@click.option("--py-files", metavar="FILE,...", help="More files for the workers, besides those in FILE's directory.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="Number of Spark tasks that share the work (default: the number of cores).",
+)
+@click.option("--http", metavar="[HOST:]PORT", help="Serve metrics and store queries at this address.")
+@click.option("--accept-changes", is_flag=True, help="Start even if state of the last run is lost.")
 def run(
     bootstrap: str,
     client: tuple[str, ...],
@@ -132,8 +138,8 @@ def _terminated(number: int, frame: Any) -> NoReturn:
 @cluster
 @click.argument("application", metavar="APPLICATION|FILE[:NAME]")
 @click.option("-w", "--watch", is_flag=True, help="Refresh until Ctrl-C, with rates.")
-@click.option("--interval", type=click.FloatRange(0.1), default=2.0, show_default=True, help="Seconds between looks.")
-@click.option("--explain", is_flag=True, help="Of a FILE: the plan, step by step, instead of the topology.")
+@click.option("--interval", type=click.FloatRange(0.1), default=2.0, show_default=True, help="Seconds between updates.")
+@click.option("--explain", is_flag=True, help="With a FILE: show the plan, step by step, instead of the topology.")
 @as_json
 def describe(
     bootstrap: str,
@@ -162,7 +168,7 @@ def describe(
             click.echo(app.explain() if explain else app.describe())
         return
     if explain:
-        raise click.UsageError("--explain takes the file of a program: the cluster keeps its topology only")
+        raise click.UsageError("--explain needs the file of a program: the cluster stores only its topology")
     settings = client_settings(bootstrap, client)
     with admin(bootstrap, client) as ask:
         last, alive = view.last_run_of(ask, settings, application)
@@ -298,10 +304,10 @@ def _page(last: LastRun, now: Sighting, before: Sighting | None) -> RenderableTy
 @click.argument("application")
 @click.option(
     "--to", "target", default="earliest", show_default=True, metavar="WHERE",
-    help="Where it begins in its input: earliest, latest, an offset, -N, 2h (ago), or a time.",
+    help="Where to start in the input: earliest, latest, an offset, -N, a time, or a time ago (2h).",
 )  # fmt: skip
-@click.option("-n", "--dry-run", is_flag=True, help="Only show what would be done.")
-@click.option("--force", is_flag=True, help="Also if the application runs: end it first.")
+@click.option("-n", "--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("--force", is_flag=True, help="Stop the application first if it is running.")
 @yes_option
 @as_json
 def reset(
@@ -340,8 +346,8 @@ def reset(
                 check_empty(ask, application)
                 if alive is not None and alive.runs:
                     raise OttlaError(
-                        f"{application} runs on {alive.host} (pid {alive.pid}): stop it first, or end it with --force; "
-                        "-n shows what a reset would do"
+                        f"{application} is running on {alive.host} (pid {alive.pid}): stop it first, or use --force; "
+                        "-n shows what a reset would change"
                     )
             question = (
                 f"reset {application}: {screen.counted(len(places), 'input partition')} to {target}, "
@@ -373,8 +379,8 @@ def _end(ask: Admin, settings: dict[str, Any], last: LastRun, alive: Alive | Non
     runs = alive is not None and alive.runs
     if not end(ask, settings, last) and runs and alive is not None:
         screen.hint(
-            f"{last.application_id} on {alive.host} (pid {alive.pid}) does not answer: its workers end when they see "
-            "the reset; stop that process"
+            f"{last.application_id} on {alive.host} (pid {alive.pid}) does not answer: stop that process; its workers "
+            "end when they notice the reset"
         )
     try:
         if ask.describe_group(last.application_id).members:
@@ -398,4 +404,4 @@ def _show_reset(application: str, rows: list[dict[str, Any]], doomed: list[str],
     if dry_run:
         screen.hint("nothing was changed (--dry-run)")
     else:
-        screen.done(f"{application} begins again when it is started")
+        screen.done(f"{application} starts from these offsets at its next start")

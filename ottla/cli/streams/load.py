@@ -38,7 +38,7 @@ def _module(path: Path) -> ModuleType:
     name = f"ottla_program_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise OttlaError(f"{path} is no Python file (expected a name that ends in .py)")
+        raise OttlaError(f"{path} is not a Python file (expected a name that ends in .py)")
     sys.path.insert(0, str(path.parent.resolve()))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
@@ -64,12 +64,12 @@ def _named(module: ModuleType, file: str, name: str) -> Application:
 
     found = getattr(module, name, None)
     if found is None:
-        raise OttlaError(f"{file} has nothing called {name}{_there(module)}")
+        raise OttlaError(f"{file} does not define {name}{_there(module)}")
     if callable(found) and not isinstance(found, Application):
         found = found()
     if not isinstance(found, Application):
         kind = type(found).__name__
-        raise OttlaError(f"{name} in {file} is no application but a {kind}: name what StreamsBuilder.build gives")
+        raise OttlaError(f"{name} in {file} is a {kind} (expected an application, the result of StreamsBuilder.build)")
     return found
 
 
@@ -87,7 +87,7 @@ def _only(module: ModuleType, file: str) -> Application:
         if callable(getattr(module, name, None)):
             return _named(module, file, name)
     raise OttlaError(
-        f"{file} has no application: give what StreamsBuilder.build returns a name in it, as in "
+        f"{file} has no application: assign the result of StreamsBuilder.build to a name, as in "
         'app = builder.build(application_id="...")'
     )
 
@@ -104,4 +104,4 @@ def _applications(module: ModuleType) -> list[str]:
 
 def _there(module: ModuleType) -> str:
     there = _applications(module)
-    return f"; there is {', '.join(there)}" if there else ""
+    return f"; it defines {', '.join(there)}" if there else ""

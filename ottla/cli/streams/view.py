@@ -47,7 +47,7 @@ def last_run_of(
 
     there = application_ids(ask)
     close = get_close_matches(application_id, there, n=1)
-    hint = f"; did you mean {close[0]}?" if close else "; `ottla streams` lists those that have" if there else ""
+    hint = f"; did you mean {close[0]}?" if close else "; `ottla streams` lists those that have run" if there else ""
     raise OttlaError(f"no application {application_id} has run on this cluster{hint}")
 
 

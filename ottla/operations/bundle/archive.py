@@ -47,7 +47,7 @@ class Bundle:
         try:
             self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
         except FileExistsError:
-            raise OttlaError(f"{path} is there already; name another file with -o") from None
+            raise OttlaError(f"{path} already exists; name another file with -o") from None
         self._gzip = gzip.GzipFile(fileobj=self._file, mode="wb")
         self._tar = tarfile.open(fileobj=self._gzip, mode="w")  # noqa: SIM115 - closed by __exit__
 
@@ -105,7 +105,7 @@ class Bundle:
         for each in found:
             line = json.dumps(self.mask.value(each), ensure_ascii=False, default=str).encode(errors="replace") + b"\n"
             if size + len(line) > room:
-                self._fail(name, f"cut: {len(lines)} of {len(found)} rows, the rest is too long")
+                self._fail(name, f"cut: {len(lines)} of {len(found)} rows fit within --max-bytes")
                 break
             lines.append(line)
             size += len(line)
@@ -119,7 +119,7 @@ class Bundle:
         """Return all items that `make` yields in time; None when it failed before the first."""
         seconds = min(_PART_SECONDS, self._deadline - time.monotonic())
         if seconds <= 0:
-            self._fail(name, "the time for the bundle is over (--timeout)")
+            self._fail(name, "not collected: the time for the bundle is over (--timeout)")
             return None
         found: list[Any] = []
         failure: list[BaseException] = []
@@ -135,7 +135,7 @@ class Bundle:
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
-            self._fail(name, f"it took longer than {seconds:.0f} s")
+            self._fail(name, f"cut: not complete after {seconds:.0f} s")
         elif failure:
             error = failure[0]
             told = str(error) if isinstance(error, OttlaError | OSError) else f"{type(error).__name__}: {error}"
@@ -151,8 +151,8 @@ class Bundle:
         room = min(_FILE_BYTES_MAX, self._bytes_left)
         if len(content) > room:
             if not keep_end or room <= 0:
-                return self._fail(name, f"{len(content)} bytes are too many (--max-bytes, {_FILE_BYTES_MAX} a file)")
-            self._fail(name, f"cut: the last {room} of {len(content)} bytes are there")
+                return self._fail(name, f"too long: {len(content)} bytes (--max-bytes, and {_FILE_BYTES_MAX} a file)")
+            self._fail(name, f"cut: only the last {room} of {len(content)} bytes")
             content = content[-room:]
         self._bytes_left -= len(content)
         self.contents[name] = what
@@ -168,13 +168,13 @@ class Bundle:
 
 
 def _readme(contents: dict[str, str], missing: dict[str, str]) -> Iterator[str]:
-    yield "What `ottla debug bundle` found. Secrets are masked as [hidden]: look for yourself before you send it."
+    yield "The output of `ottla debug bundle`. Secrets are masked as [hidden]; check the files before you send them."
     yield ""
     width = max(map(len, contents), default=0)
     for name, what in contents.items():
         yield f"{name:<{width}}  {what}"
     yield ""
-    yield "Missing or not whole:" if missing else "Nothing is missing."
+    yield "Missing or incomplete:" if missing else "Nothing is missing."
     for name, why in missing.items():
         yield f"  {name}: {why}"
 

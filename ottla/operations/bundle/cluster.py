@@ -36,17 +36,17 @@ def add_cluster(bundle: Bundle, ask: Admin) -> None:
         described.append(ask.describe_cluster(include_fenced=True))
         return plain(described[0])
 
-    bundle.document("cluster.json", "id, nodes, which are fenced", describe)
-    bundle.document("quorum.json", "the controllers and how far each is", lambda: plain(ask.describe_quorum()))
+    bundle.document("cluster.json", "cluster id, nodes, fenced nodes", describe)
+    bundle.document("quorum.json", "the controllers and their end offsets", lambda: plain(ask.describe_quorum()))
     bundle.document("health.json", "the verdict of `ottla cluster health`", lambda: _health(ask))
     for each in described:
         for node in each.nodes:
             if node.id not in each.fenced:
                 _add_node(bundle, ask, node)
-    bundle.document("settings/all-nodes.json", "what was set for all nodes while they run", lambda: _settings(ask, ""))
-    bundle.rows("settings/topics.jsonl", "settings that topics have of their own", lambda: _topic_settings(ask))
+    bundle.document("settings/all-nodes.json", "dynamic settings for all nodes", lambda: _settings(ask, ""))
+    bundle.rows("settings/topics.jsonl", "settings set on the topics themselves", lambda: _topic_settings(ask))
     bundle.rows("partitions.jsonl", "leader, replicas, in-sync replicas, offsets", lambda: _partitions(ask))
-    bundle.rows("log-dirs.jsonl", "log directories, room on their disks, sizes of replicas", lambda: _log_dirs(ask))
+    bundle.rows("log-dirs.jsonl", "log directories, disk space, sizes of replicas", lambda: _log_dirs(ask))
     bundle.rows("reassignments.jsonl", "moves under way", lambda: _reassignments(ask))
     bundle.rows("groups.jsonl", "groups with members, committed offsets and lag", lambda: _groups(ask))
     bundle.rows("transactions.jsonl", "transactional ids and their states", lambda: map(plain, ask.list_transactions()))
@@ -56,15 +56,15 @@ def _add_node(bundle: Bundle, ask: Admin, node: ClusterNode) -> None:
     name = f"node-{node.id}"
     entries = bundle.document(
         f"settings/{name}.json",
-        "settings in force, and every place that gives them",
+        "settings in force, with their sources",
         lambda: _settings(ask, str(node.id)),
     )
-    bundle.document(f"settings/{name}-loggers.json", "levels of its loggers", lambda: _loggers(ask, str(node.id)))
+    bundle.document(f"settings/{name}-loggers.json", "levels of the loggers", lambda: _loggers(ask, str(node.id)))
     bundle.document(f"features/{name}.json", "features and their levels", lambda: plain(ask.describe_features(node.id)))
     setting = OwnSettings.metrics_listener.name
     where = next((each["value"] for each in entries or () if each["name"] == setting), None)
     if where is None:
-        return bundle.fail(f"metrics/{name}.txt", f"the node has no {setting}, or does not say it")
+        return bundle.fail(f"metrics/{name}.txt", f"the node does not report a {setting}")
     for file, path in ((f"metrics/{name}.txt", "/metrics"), (f"metrics/{name}-health.json", "/health")):
         bundle.text(file, f"{path} of the node", lambda path=path: _got(where, node.host, path))  # type: ignore[misc]
 
@@ -209,7 +209,7 @@ def _got(where: str, node_host: str, path: str) -> str:
     host, _, port = where.rpartition(":")
     host = host.strip("[]")
     if port == "0":
-        raise OttlaError(f"the node took any port ({where}), and its log says which")
+        raise OttlaError(f"the node's port is random ({where}); its log has the actual port")
     connection = HTTPConnection(node_host if host in ("", "0.0.0.0", "::") else host, int(port), timeout=_HTTP_SECONDS)
     try:
         connection.request("GET", path)

@@ -79,13 +79,13 @@ def add_node(bundle: Bundle, directories: Sequence[str], properties: str | None,
         directories = _directories(bundle, texts)
     found: list[LocalNode] = []
     if directories:
-        what = "the process that runs, and what it was started with"
+        what = "the running process and its command line"
         bundle.document("node/process.json", what, lambda: _process(bundle, found, directories))
     files = found[0].files if found else NodeFiles(None, None)
     if found:
         pid = found[0].pid
-        bundle.document("node/process-state.json", "its threads, memory and limits", lambda: state(pid))
-        bundle.text("node/stacks.txt", "where each of its threads stands", lambda: stacks(pid))
+        bundle.document("node/process-state.json", "threads, memory and limits of the process", lambda: state(pid))
+        bundle.text("node/stacks.txt", "the stack of each thread", lambda: stacks(pid))
     if texts is None and files.properties:
         _add_settings(bundle, files.properties)
     _add_log(bundle, log or files.log)
@@ -96,7 +96,7 @@ def add_node(bundle: Bundle, directories: Sequence[str], properties: str | None,
 def _process(bundle: Bundle, found: list[LocalNode], directories: Sequence[str]) -> dict[str, Any]:
     running = find(directories)
     if running is None:
-        raise OttlaError("the node does not run, or its process cannot be seen from here; so there are no stacks")
+        raise OttlaError("the node is not running, or this user cannot see its process; so there are no stacks")
     bundle.mask.learn_settings(dict(each.split("=", 1) for each in running.command if "=" in each))
     found.append(running)
     return {"pid": running.pid, "command": running.command, **running.files._asdict()}
@@ -110,9 +110,9 @@ def _add_settings(bundle: Bundle, path: str) -> Mapping[str, str] | None:
         bundle.mask.learn_settings(texts)
         return "".join(f"{name}={bundle.mask.setting(name, value)}\n" for name, value in texts.items())
 
-    bundle.text("node/server.properties", f"{path}, settings as they were given", given)
+    bundle.text("node/server.properties", f"the settings in {path}", given)
     if texts:
-        bundle.document("node/settings.json", "the same, typed, with defaults", lambda: _effective(bundle, texts))
+        bundle.document("node/settings.json", "all settings, with defaults", lambda: _effective(bundle, texts))
     return texts or None
 
 
@@ -130,30 +130,30 @@ def _directories(bundle: Bundle, texts: Mapping[str, str]) -> list[str]:
     try:
         return list(ServerSettings.parse(texts).log_dirs)
     except OttlaError as error:
-        bundle.fail("node/directory-0", f"the settings do not say where: {error}")
+        bundle.fail("node/directory-0", f"the settings name no log directory: {error}")
         return []
 
 
 def _add_log(bundle: Bundle, path: str | None) -> None:
     if path is None:
-        return bundle.fail("node/log.txt", "no file with the node's log is known; name it with --node-log")
+        return bundle.fail("node/log.txt", "the node's log file is unknown; name it with --node-log")
     tail = bundle.text("node/log.txt", f"the last lines of {path}", lambda: _tail(Path(path)))
     if tail is not None:
         slow = [line for line in tail.splitlines(keepends=True) if _SLOW in line]
-        bundle.text("node/slow-requests.txt", "those of them about slow requests", lambda: "".join(slow))
+        bundle.text("node/slow-requests.txt", "the lines about slow requests", lambda: "".join(slow))
 
 
 def _add_directory(bundle: Bundle, directory: Path, name: str) -> None:
-    bundle.document(f"{name}/disk.json", f"room on the disk of {directory}", lambda: _disk(directory))
-    bundle.text(
-        f"{name}/files.txt", "its files: bytes, time of the last change, name", lambda: "".join(_files(directory))
-    )
+    bundle.document(f"{name}/disk.json", f"free space on the disk of {directory}", lambda: _disk(directory))
+    bundle.text(f"{name}/files.txt", "all files: bytes, modification time, name", lambda: "".join(_files(directory)))
     try:
         texts = sorted(each for each in _texts(directory))
     except OSError as error:
         return bundle.fail(f"{name}/meta.properties", error)
     for each in texts:
-        bundle.text(f"{name}/{each.relative_to(directory)}", "as it stands there", lambda each=each: _small(each))  # type: ignore[misc]
+        bundle.text(
+            f"{name}/{each.relative_to(directory)}", "copied from the directory", lambda each=each: _small(each)
+        )  # type: ignore[misc]
 
 
 def _texts(directory: Path) -> Iterator[Path]:
@@ -192,7 +192,7 @@ def _files(directory: Path) -> Iterator[str]:
         for name in sorted(names):
             left -= 1
             if left < 0:
-                yield f"... there are more than {_FILES_MAX} files\n"
+                yield f"... and more: only the first {_FILES_MAX} files are listed\n"
                 return
             full = os.path.join(path, name)
             try:
@@ -221,7 +221,7 @@ def _tail(path: Path) -> str:
 def _read(path: Path, bytes_max: int, *, from_end: bool) -> str:
     # Reading a pipe would block.
     if not stat.S_ISREG(path.stat().st_mode):
-        raise OttlaError(f"{path} is no regular file")
+        raise OttlaError(f"{path} is not a regular file")
     with path.open("rb") as file:
         if from_end:
             file.seek(max(0, path.stat().st_size - bytes_max))

@@ -96,7 +96,7 @@ def stacks(pid: int) -> str:
     """Return the stack of each thread of a node, innermost call first. Raises OttlaError without an answer."""
     link = next((link for link, target in _open_files(pid) if target.startswith(f"/memfd:{NAME} ")), None)
     if link is None:
-        raise OttlaError(f"process {pid} has no memory file for its stacks: it is no node of this version, or no Linux")
+        raise OttlaError(f"process {pid} has no memory file for its stacks: it is not a node of this version on Linux")
     with link.open("r+b") as file:
         file.truncate(0)
         os.kill(pid, signal.SIGUSR2)

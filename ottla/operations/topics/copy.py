@@ -99,11 +99,11 @@ def prepare_target(
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         if own is None:
-            raise OttlaError(f"there is no topic {target}; --create makes it as the source is") from error
+            raise OttlaError(f"there is no topic {target}; --create creates it like the source") from error
         ask.create_topics([NewTopic(target, partitions, configs=own)]).check()
         return partitions
     if not append:
         starts, ends = bounds(ask, there)
         if held := sum(ends[each] - starts[each] for each in there):
-            raise OttlaError(f"{target} has {held:,} records already; --append adds to them")
+            raise OttlaError(f"{target} already has {held:,} records; use --append to add to them")
     return len(there)

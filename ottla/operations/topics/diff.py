@@ -43,7 +43,7 @@ def differences(ours: TopicSide, theirs: TopicSide) -> tuple[int, list[str]]:
         if ours.settings.get(name) != theirs.settings.get(name)
     ]
     if len(ours.ends) != len(theirs.ends):
-        return 0, [*found, f"partitions: {len(ours.ends)} | {len(theirs.ends)} (their records are not compared)"]
+        return 0, [*found, f"partitions: {len(ours.ends)} | {len(theirs.ends)} (records are not compared)"]
     same = 0
     for mine, yours in zip(ours.ends, theirs.ends, strict=True):
         alike, differing = compared(_records(ours, mine), _records(theirs, yours))
@@ -80,7 +80,7 @@ def compared(ours: Iterator[ConsumerRecord], theirs: Iterator[ConsumerRecord]) -
         else:
             found[-1] = found[-1].partition(" (and more")[0] + " (and more)"
     if rest:
-        found.append(f"{rest:,} records more on one side")
+        found.append(f"{rest:,} more records on one side")
     return same, found
 
 

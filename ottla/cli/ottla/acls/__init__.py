@@ -1,1 +1,1 @@
-"""`ottla acls`: rules one by one (`acl`), by what people do (`role`), and in words (`shown`)."""
+"""`ottla acls`: rules one by one (`acl`), rules for a role (`role`), and their formatting (`shown`)."""

@@ -1,4 +1,4 @@
-"""`ottla acls`: which principal may do which operation on which resource."""
+"""`ottla acls`: rules that say which principal may do which operation on which resource."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 _resource = click.argument("resource", type=click.Choice(RESOURCES), metavar="|".join(RESOURCES[:4]))
 _name = click.argument("name", required=False, default="")
-_prefixed = click.option("--prefixed", is_flag=True, help="All whose names begin with NAME.")
-_host = click.option("--host", help="From this address only.")
+_prefixed = click.option("--prefixed", is_flag=True, help="All resources whose names begin with NAME.")
+_host = click.option("--host", help="Only from this address.")
 
 
 @click.group(cls=Commands, invoke_without_command=True)
@@ -24,18 +24,18 @@ _host = click.option("--host", help="From this address only.")
 @as_json
 @click.pass_context
 def acls(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Show and change the rules (ACLs) of principals. Without a command it lists them."""
+    """Show and change the rules (ACLs) of principals. Without a command, list them."""
     if context.invoked_subcommand is None:
         context.invoke(list_, bootstrap=bootstrap, client=client, principal=None, resource=None, as_json=as_json)
 
 
 @acls.command("list")
 @cluster
-@click.option("-p", "--principal", help="Only what is about this one, e.g. User:ann.")
-@click.option("-r", "--resource", type=click.Choice(RESOURCES), help="Only what is about resources of this kind.")
+@click.option("-p", "--principal", help="Only rules for this principal, e.g. User:ann.")
+@click.option("-r", "--resource", type=click.Choice(RESOURCES), help="Only rules for resources of this kind.")
 @as_json
 def list_(bootstrap: str, client: tuple[str, ...], principal: str | None, resource: str | None, as_json: bool) -> None:
-    """All lines, or those about a principal or a kind of resource."""
+    """List all rules, or those for a principal or a kind of resource."""
     from ottla.client.admin.acl import AclFilter, AclResource
 
     kind = AclResource.ANY if resource is None else AclResource[constant(resource)]
@@ -55,7 +55,7 @@ def _meant(
     if kind is AclResource.CLUSTER:
         name = "kafka-cluster"
     elif not name:
-        raise click.UsageError(f"which {resource}? give its name, or * for all")
+        raise click.UsageError(f"expected the name of the {resource}, or * for all")
     return Acl(
         kind,
         name,
@@ -68,7 +68,7 @@ def _meant(
 
 
 def _what(function: F) -> F:
-    """PRINCIPAL OPERATION RESOURCE NAME."""
+    """Add the arguments PRINCIPAL OPERATION RESOURCE NAME and their options."""
     for part in (_host, _prefixed, _name, _resource, click.argument("operation"), click.argument("principal")):
         function = part(function)
     return function
@@ -79,7 +79,7 @@ def _what(function: F) -> F:
 @_what
 @as_json
 def allow(bootstrap: str, client: tuple[str, ...], as_json: bool, **meant: Any) -> None:
-    """Let PRINCIPAL do OPERATION with a resource.
+    """Allow PRINCIPAL to do OPERATION on a resource.
 
     \b
     ottla acls allow ann read topic flights
@@ -93,7 +93,7 @@ def allow(bootstrap: str, client: tuple[str, ...], as_json: bool, **meant: Any) 
 @_what
 @as_json
 def deny(bootstrap: str, client: tuple[str, ...], as_json: bool, **meant: Any) -> None:
-    """Keep PRINCIPAL from doing OPERATION with a resource. This goes before what is allowed."""
+    """Deny PRINCIPAL to do OPERATION on a resource. A denial takes precedence over rules that allow."""
     _add(bootstrap, client, _meant(**meant, allow=False), as_json=as_json)
 
 
@@ -108,9 +108,9 @@ def _add(bootstrap: str, client: tuple[str, ...], acl: Acl, *, as_json: bool) ->
 @acls.command()
 @cluster
 @click.argument("principal")
-@click.option("-r", "--resource", type=click.Choice(RESOURCES), help="Only lines about resources of this kind.")
-@click.option("-n", "--name", help="Only lines about resources of this name.")
-@click.option("-o", "--operation", help="Only lines about this operation.")
+@click.option("-r", "--resource", type=click.Choice(RESOURCES), help="Only rules for resources of this kind.")
+@click.option("-n", "--name", help="Only rules for resources with this name.")
+@click.option("-o", "--operation", help="Only rules for this operation.")
 @yes_option
 @as_json
 def remove(
@@ -123,15 +123,15 @@ def remove(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Remove the lines about PRINCIPAL (all, or fewer with options), and show them."""
+    """Remove the rules for PRINCIPAL (all, or those that the options select), and show them."""
     which = _filter(principal, resource, name, operation)
     if not yes:
-        check_terminal(f"remove what is said about {principal}?")
+        check_terminal(f"remove the rules for {principal}?")
     with admin(bootstrap, client) as ask:
         if not yes:
-            confirm(f"remove {counted(len(ask.describe_acls(which)))} about {principal}?", yes=False)
+            confirm(f"remove {counted(len(ask.describe_acls(which)))} for {principal}?", yes=False)
         removed = ask.delete_acls([which])[which]
-    show(removed, as_json=as_json, empty="there was no such line")
+    show(removed, as_json=as_json, empty="there was no such rule")
 
 
 def _filter(principal: str, resource: str | None, name: str | None, operation: str | None) -> AclFilter:

@@ -1,4 +1,4 @@
-"""`ottla acls grant`, `revoke` and `explain`: rules by what people do, and which rule decides."""
+"""`ottla acls grant`, `revoke` and `explain`: the rules for a role, and which rule decides."""
 
 from __future__ import annotations
 
@@ -25,15 +25,23 @@ if TYPE_CHECKING:
 
 def _role(function: F) -> F:
     for part in (
-        click.option("--host", help="From this address only."),
-        click.option("--prefixed", is_flag=True, help="Each name stands for all that begin with it."),
-        click.option("--administer", is_flag=True, help="Everything, with everything."),
-        click.option("-g", "--group", "groups", multiple=True, metavar="GROUP", help="The group it consumes in."),
-        click.option("--consume", multiple=True, metavar="TOPIC", help="Read from it, in a group."),
+        click.option("--host", help="Only from this address."),
+        click.option("--prefixed", is_flag=True, help="Each name stands for all names that begin with it."),
+        click.option("--administer", is_flag=True, help="All operations on all resources."),
         click.option(
-            "--transactional-id", "transactional_ids", multiple=True, metavar="ID", help="Produce in transactions."
+            "-g", "--group", "groups", multiple=True, metavar="GROUP", help="Group to consume in; may be repeated."
         ),
-        click.option("--produce", multiple=True, metavar="TOPIC", help="Write to it, and create it."),
+        click.option("--consume", multiple=True, metavar="TOPIC", help="Topic to read, in a group; may be repeated."),
+        click.option(
+            "--transactional-id",
+            "transactional_ids",
+            multiple=True,
+            metavar="ID",
+            help="Id to write transactions with.",
+        ),
+        click.option(
+            "--produce", multiple=True, metavar="TOPIC", help="Topic to write to and create; may be repeated."
+        ),
         click.argument("principal"),
     ):
         function = part(function)
@@ -55,7 +63,7 @@ def _granted(
     from ottla.operations.access import granted
 
     if not (produce or transactional_ids or consume or groups or administer):
-        raise click.UsageError("what for? --produce TOPIC, --consume TOPIC --group GROUP, or --administer")
+        raise click.UsageError("expected --produce TOPIC, --consume TOPIC --group GROUP, or --administer")
     if consume and not groups:
         raise click.UsageError("a consumer commits its offsets in a group: add --group GROUP (or --group '*')")
     return granted(
@@ -95,22 +103,22 @@ def grant(bootstrap: str, client: tuple[str, ...], as_json: bool, **role: Any) -
 @yes_option
 @as_json
 def revoke(bootstrap: str, client: tuple[str, ...], yes: bool, as_json: bool, **role: Any) -> None:
-    """Take the rules away that `grant` with the same options gives.
+    """Remove the rules that `grant` with the same options adds.
 
-    A rule that another role of PRINCIPAL needs, too, goes with them.
+    This also removes a rule that another role of PRINCIPAL needs.
     """
     from ottla.operations.access import exactly
 
     which = [exactly(each) for each in _granted(**role)]
     if not yes:
-        check_terminal(f"remove what this lets {role['principal']} do?")
+        check_terminal(f"remove these rules for {role['principal']}?")
     with admin(bootstrap, client) as ask:
         if not yes:
             there = sum(len(ask.describe_acls(each)) for each in which)
-            confirm(f"remove {counted(there)} about {role['principal']}?", yes=False)
+            confirm(f"remove {counted(there)} for {role['principal']}?", yes=False)
         removed = ask.delete_acls(which)
         found = [each for one in which for each in removed[one]]
-    show(found, as_json=as_json, empty="there was no such line")
+    show(found, as_json=as_json, empty="there was no such rule")
 
 
 @click.command(cls=Tool)
@@ -118,7 +126,7 @@ def revoke(bootstrap: str, client: tuple[str, ...], yes: bool, as_json: bool, **
 @click.argument("principal")
 @click.argument("operation")
 @click.argument("resource", nargs=-1, required=True, metavar=f"[{'|'.join(RESOURCES[:4])}] NAME")
-@click.option("--host", default="", help="Asked from this address (default: one that no rule names).")
+@click.option("--host", default="", help="Address of the client (default: one that no rule names).")
 @as_json
 def explain(
     bootstrap: str,
@@ -129,7 +137,7 @@ def explain(
     host: str,
     as_json: bool,
 ) -> None:
-    """May PRINCIPAL do OPERATION with a resource, and which rule decides?
+    """Say whether PRINCIPAL may do OPERATION on a resource, and which rule decides.
 
     \b
     ottla acls explain ann read orders
@@ -149,7 +157,7 @@ def explain(
     if found.rule is not None:
         lines.append(f"the rule: {sentence(found.rule)}")
     if found.elsewhere:
-        lines.append(f"other rules decide otherwise for {', '.join(found.elsewhere)}")
+        lines.append(f"other rules decide the opposite for {', '.join(found.elsewhere)}")
     if as_json:
         rule = None if found.rule is None else about(found.rule)
         decided = {"allowed": found.is_allowed, "reason": found.reason, "rule": rule, "elsewhere": found.elsewhere}
@@ -160,11 +168,13 @@ def explain(
 
 
 def _resource(words: tuple[str, ...]) -> tuple[str, str]:
-    """The kind and the name: one word is a topic's name, or the cluster."""
+    """Return the kind and the name; a single word is a topic's name, or `cluster`."""
     if words[0] == "cluster":
         return "cluster", "kafka-cluster"
     if len(words) == 1:
         return "topic", words[0]
     if len(words) > 2 or words[0] not in RESOURCES:
-        raise click.UsageError(f"which resource is {' '.join(words)}? give a kind ({', '.join(RESOURCES)}) and a name")
+        raise click.UsageError(
+            f"invalid resource: {' '.join(words)} (expected one of {', '.join(RESOURCES)}, and a name)"
+        )
     return words[0], words[1]

@@ -1,4 +1,4 @@
-"""Rules of an authorizer in words: how people name their parts, and how they are shown."""
+"""Formatting of ACLs, and parsing of their parts on the command line."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ _TITLES = ("may", "operation", "resource", "name", "from")
 
 
 def word(constant: str) -> str:
-    """A constant as people write it."""
+    """Convert a constant of Kafka to a word: TRANSACTIONAL_ID to transactional-id."""
     return constant.lower().replace("_", "-")
 
 
 def constant(text: str) -> str:
-    """A word as Kafka's constant."""
+    """Convert a word to a constant of Kafka: transactional-id to TRANSACTIONAL_ID."""
     return text.upper().replace("-", "_")
 
 
 def principal_of(text: str) -> str:
-    """TYPE:NAME; a name alone is a user's."""
+    """Return TYPE:NAME; a name alone is that of a User."""
     return text if ":" in text else f"User:{text}"
 
 
 def operation_of(text: str) -> AclOperation:
-    """The operation of this name; an error names those that there are."""
+    """Parse an operation. OttlaError lists the operations."""
     from ottla.client.admin.acl import AclOperation
 
     found = constant(text)
     if found not in AclOperation.__members__ or found == "ANY":
         names = ", ".join(word(each) for each in AclOperation.__members__ if each != "ANY")
-        raise OttlaError(f"there is no operation {text}: these are {names}")
+        raise OttlaError(f"unknown operation: {text} (expected {names})")
     return AclOperation[found]
 
 
 def about(acl: Acl) -> dict[str, Any]:
-    """A rule as a document."""
+    """Return a rule as a JSON object."""
     return {
         "principal": acl.principal,
         "permission": acl.permission.name.lower(),
@@ -54,7 +54,7 @@ def about(acl: Acl) -> dict[str, Any]:
 
 
 def sentence(acl: Acl) -> str:
-    """A rule as a line."""
+    """Return a rule as one line."""
     said = f"{acl.principal}: {acl.permission.name.lower()} {word(acl.operation.name)} {word(acl.resource.name)} "
     return f"{said}{acl.name}{_star(acl.pattern.name)}" + ("" if acl.host == "*" else f" from {acl.host}")
 
@@ -64,7 +64,7 @@ def _star(pattern: str) -> str:
 
 
 def show(found: Sequence[Acl], *, as_json: bool, empty: str) -> None:
-    """Rules as a table, or as a document."""
+    """Print rules as a table, or as a JSON document."""
     from ottla.cli import screen
 
     rows = sorted(
@@ -86,5 +86,5 @@ def _row(acl: dict[str, Any]) -> list[object]:
 
 
 def counted(count: int) -> str:
-    """So many lines."""
-    return f"{count} line{'' if count == 1 else 's'}"
+    """Format a number of rules."""
+    return f"{count} rule{'' if count == 1 else 's'}"

@@ -1,4 +1,4 @@
-"""`ottla cluster`: a cluster's nodes and health (`cluster`), and clusters of processes on this machine (`local`).
+"""`ottla cluster`: nodes and health of a cluster (`cluster`), and local clusters of processes (`local`).
 
-Invariant: the commands of `cluster` ask any Kafka cluster; those of `local` work on a directory of this machine.
+Invariant: the commands of `cluster` ask any Kafka cluster; those of `local` work on a local directory.
 """

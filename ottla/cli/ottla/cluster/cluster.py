@@ -1,4 +1,4 @@
-"""`ottla cluster`: the nodes, the quorum and the disks; clusters of processes on this machine (`local`)."""
+"""`ottla cluster`: the nodes, the quorum, the disks and the health; local clusters are in `local`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @as_json
 @click.pass_context
 def cluster(context: click.Context, bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """Show the nodes, the quorum and the disks, or whether all is well; run a cluster here. Alone it shows."""
+    """Show the nodes, quorum, disks and health of a cluster; run a local one. Without a command, show the nodes."""
     if context.invoked_subcommand is None:
         context.invoke(show, bootstrap=bootstrap, client=client, as_json=as_json)
 
@@ -29,7 +29,7 @@ def cluster(context: click.Context, bootstrap: str, client: tuple[str, ...], as_
 @asks
 @as_json
 def health(bootstrap: str, client: tuple[str, ...], as_json: bool) -> int:
-    """A verdict, its reasons and what to do; exit code 0 healthy, 1 degraded, 2 failing or not to be reached."""
+    """Judge the health of the cluster; exit code 0: healthy, 1: degraded, 2: failing or unreachable."""
     from ottla.cli import screen
     from ottla.cli.reach import NoBroker
     from ottla.operations.health import DEGRADED, FAILING, HEALTHY, WORDS, Reason, examine
@@ -39,7 +39,7 @@ def health(bootstrap: str, client: tuple[str, ...], as_json: bool) -> int:
             reasons, looked_at = examine(ask)
     except (OttlaError, KafkaError) as error:
         missing = isinstance(error, NoBroker)
-        mend = "ottla start, or -b HOST:PORT" if missing else "what the client is set to: -X, ottla profile show"
+        mend = "ottla start, or -b HOST:PORT" if missing else "check the client's settings: -X, ottla profile show"
         reasons, looked_at = [Reason(FAILING, screen.in_words(error), mend)], {}
     verdict = max((each.level for each in reasons), default=HEALTHY)
     if as_json:
@@ -62,7 +62,7 @@ def health(bootstrap: str, client: tuple[str, ...], as_json: bool) -> int:
 @asks
 @as_json
 def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
-    """The nodes with their disks, and the quorum."""
+    """Show the nodes with their disks, and the quorum."""
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
@@ -103,7 +103,7 @@ def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
 
 
 def _quorum(ask: Admin) -> dict[str, Any] | None:
-    """The metadata quorum; None where the brokers cannot be asked about it."""
+    """Describe the metadata quorum; None if the brokers do not support that."""
     from ottla.client import ErrorCode, KafkaError
 
     try:
@@ -122,7 +122,7 @@ def _quorum(ask: Admin) -> dict[str, Any] | None:
 
 
 def _disks(ask: Admin) -> dict[int, dict[str, Any]]:
-    """Node to bytes of its logs and bytes free, over all its directories."""
+    """Return node -> bytes of its logs and free bytes, over all its directories."""
     return {
         node: {
             "log_bytes": sum(replica.size for each in directories for replica in each.replicas),

@@ -1,7 +1,7 @@
-"""`ottla cluster up` and its kin: a cluster of processes on this machine, for development and tests.
+"""`ottla cluster up` and the other commands for a cluster of local processes, for development and tests.
 
 Rules:
-- The cluster lives in a directory (-d), and every command finds it there: nothing has to run between two commands.
+- The state of the cluster is in a directory (-d), where every command finds it; no process has to run in between.
 - `kill` is kill -9, `stop` and `down` are SIGTERM. Data stay until the directory is deleted.
 """
 
@@ -21,18 +21,30 @@ if TYPE_CHECKING:
 
 DIRECTORY = "ottla-cluster"
 _directory = click.option(
-    "-d", "--directory", metavar="DIR", default=DIRECTORY, show_default=True, type=click.Path(), help="The cluster's."
+    "-d",
+    "--directory",
+    metavar="DIR",
+    default=DIRECTORY,
+    show_default=True,
+    type=click.Path(),
+    help="Directory of the cluster.",
 )
 _node = click.argument("node", type=click.IntRange(0), metavar="NODE")
 
 
 @click.command(cls=Tool)
 @_directory
-@click.option("-n", "--nodes", type=click.IntRange(1), default=None, help="How many nodes a new cluster has (3).")
-@click.option("--controllers", type=click.IntRange(1), default=None, help="How many of them vote (3, or 1 of 2).")
-@click.option("--racks", metavar="A,B,...", default="", help="Racks, dealt to the nodes in turn.")
-@click.option("--port", type=click.IntRange(0, 65000), default=None, help="The first port (9092); 0: any.")
-@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="A setting of every node of a new cluster.")
+@click.option(
+    "-n", "--nodes", type=click.IntRange(1), default=None, help="Number of nodes of a new cluster (default: 3)."
+)
+@click.option(
+    "--controllers", type=click.IntRange(1), default=None, help="Number of voters among them (default: 3, or 1 of 2)."
+)
+@click.option("--racks", metavar="A,B,...", default="", help="Racks, assigned to the nodes round robin.")
+@click.option(
+    "--port", type=click.IntRange(0, 65000), default=None, help="First port (default: 9092; 0: any free ports)."
+)
+@click.option("--set", "changes", metavar="KEY=VALUE", multiple=True, help="Setting of every node of a new cluster.")
 @as_json
 def up(
     directory: str,
@@ -43,9 +55,9 @@ def up(
     changes: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Start a cluster of processes on this machine: a new one, or the one that DIR holds already.
+    """Start a cluster of local processes: a new one, or the existing one in DIR.
 
-    A new one that cannot start leaves nothing behind.
+    A new cluster that cannot start leaves nothing behind.
     """
     from pathlib import Path
 
@@ -54,7 +66,7 @@ def up(
 
     if (Path(directory) / "cluster.json").exists():
         if nodes or controllers or racks or changes or port is not None:
-            raise OttlaError(f"{directory} holds a cluster already: start it without options, or name another -d DIR")
+            raise OttlaError(f"{directory} already holds a cluster: start it without options, or use another -d DIR")
         cluster = _opened(directory)
         started = cluster.start()
     else:
@@ -84,7 +96,7 @@ def up(
 @_directory
 @as_json
 def status(directory: str, as_json: bool) -> int:
-    """Show the nodes of a cluster on this machine; exit code 1 when one is down or a partition has too few replicas."""
+    """Show the nodes of a local cluster; exit code 1 when one is down or a partition has replicas out of sync."""
     from ottla.cli import screen
 
     cluster = _opened(directory)
@@ -115,7 +127,7 @@ def status(directory: str, as_json: bool) -> int:
     screen.table(columns, [tuple(each.values()) for each in shown])
     if behind:
         partitions = "partition has" if behind == 1 else "partitions have"
-        screen.hint(f"{behind:,} {partitions} replicas that are behind: ottla partitions -b {rows[0]['address']}")
+        screen.hint(f"{behind:,} {partitions} replicas out of sync: ottla partitions -b {rows[0]['address']}")
     return verdict
 
 
@@ -124,7 +136,7 @@ def status(directory: str, as_json: bool) -> int:
 @_directory
 @as_json
 def kill(node: int, directory: str, as_json: bool) -> None:
-    """End NODE at once, as kill -9 does."""
+    """Kill NODE at once, like kill -9."""
     _opened(directory).kill(node)
     _told(as_json, node, "killed")
 
@@ -134,7 +146,7 @@ def kill(node: int, directory: str, as_json: bool) -> None:
 @_directory
 @as_json
 def stop(node: int, directory: str, as_json: bool) -> None:
-    """Stop NODE in good order; its partitions go to other nodes first."""
+    """Stop NODE cleanly, after its partitions have got other leaders."""
     if not _opened(directory).stop([node]):
         raise OttlaError(f"node {node} is not running")
     _told(as_json, node, "stopped")
@@ -145,17 +157,17 @@ def stop(node: int, directory: str, as_json: bool) -> None:
 @_directory
 @as_json
 def restart(node: int, directory: str, as_json: bool) -> None:
-    """Start NODE; if it runs, it is stopped in good order before."""
+    """Restart NODE; if it is running, stop it cleanly first."""
     _opened(directory).restart(node)
     _told(as_json, node, "up")
 
 
 @click.command("add-node", cls=Tool)
-@click.option("--rack", default="", help="Its rack.")
+@click.option("--rack", default="", help="Rack of the new node.")
 @_directory
 @as_json
 def add_node(rack: str, directory: str, as_json: bool) -> None:
-    """Add a broker. New topics use it; `ottla partitions move` gives it partitions that there are."""
+    """Add a broker. New topics use it; `ottla partitions move` moves existing partitions to it."""
     cluster = _opened(directory)
     node = cluster.add(rack)
     cluster.start([node.node_id])
@@ -167,7 +179,7 @@ def add_node(rack: str, directory: str, as_json: bool) -> None:
 @_directory
 @as_json
 def drain(node: int, directory: str, as_json: bool) -> None:
-    """Move every replica of NODE to other nodes, and wait until it is done."""
+    """Move every replica of NODE to other nodes, and wait for the end."""
     from ottla.cli import screen
     from ottla.cli.ottla.partition import follow_moves
     from ottla.client import Admin
@@ -194,13 +206,13 @@ def drain(node: int, directory: str, as_json: bool) -> None:
 
 
 @click.command(cls=Tool)
-@click.option("-n", "--nodes", type=click.IntRange(2), default=3, show_default=True, help="How many it should have.")
+@click.option("-n", "--nodes", type=click.IntRange(2), default=3, show_default=True, help="New number of nodes.")
 @_directory
 @as_json
 def grow(nodes: int, directory: str, as_json: bool) -> None:
-    """Make more nodes of a running cluster, of one that was alone, too: they vote, and get copies of every partition.
+    """Add nodes to a running cluster, even a single-node one: they become voters and get replicas of every partition.
 
-    Nothing stops meanwhile; the nodes that were there are restarted last, one after another.
+    The cluster stays available; the old nodes are restarted last, one after another.
     """
     from ottla.cli import screen
     from ottla.embedded.cluster.change import grow as grown
@@ -219,7 +231,7 @@ def grow(nodes: int, directory: str, as_json: bool) -> None:
 @_directory
 @as_json
 def roll(directory: str, as_json: bool) -> None:
-    """Restart every node, one after another, each when all replicas are in sync; clients notice nothing."""
+    """Restart the nodes one after another, each when all replicas are in sync; the cluster stays available."""
     from ottla.cli import screen
     from ottla.embedded.cluster.change import roll as rolled
 
@@ -229,10 +241,10 @@ def roll(directory: str, as_json: bool) -> None:
 
 @click.command(cls=Tool)
 @_directory
-@click.option("--delete", is_flag=True, help="Delete the nodes with all data, too.")
+@click.option("--delete", is_flag=True, help="Also delete the nodes with all data.")
 @as_json
 def down(directory: str, delete: bool, as_json: bool) -> None:
-    """Stop every node of a cluster on this machine in good order."""
+    """Stop every node of a local cluster cleanly."""
     from ottla.cli import screen
 
     cluster = _opened(directory)
@@ -262,7 +274,7 @@ def _progress(as_json: bool) -> Callable[[str], None]:
 
 
 def _bootstrap(cluster: LocalCluster) -> str:
-    """The nodes that run. OttlaError when none does."""
+    """Return the addresses of the running nodes. OttlaError when there are none."""
     running = cluster.running()
     if not running:
         raise OttlaError("no node of this cluster is running; `ottla cluster up` starts them")
@@ -270,7 +282,7 @@ def _bootstrap(cluster: LocalCluster) -> str:
 
 
 def _replicas(cluster: LocalCluster) -> tuple[dict[int, tuple[int, int]], int | None]:
-    """({node: (partitions that it leads, replicas)}, partitions that are behind); ({}, None) when no node answers."""
+    """Return ({node: (partitions it leads, replicas)}, partitions in trouble); ({}, None) when no node answers."""
     from ottla.client import Admin
     from ottla.operations.partition_view import every_partition
 
