@@ -1,4 +1,4 @@
-"""kafka-configs and kafka-client-metrics: settings of everything that has them.
+"""kafka-configs and kafka-client-metrics: settings of all kinds of resources.
 
-Invariant: what is shown and refused is what Apache's tool shows and refuses. Read `config` first.
+Invariant: output and errors are those of Apache's tools. Read `config` first.
 """

@@ -1,4 +1,4 @@
-"""kafka-client-metrics: which figures clients should send to the brokers, and which clients (KIP-714)."""
+"""kafka-client-metrics: the metrics that clients push to the brokers, and which clients push them (KIP-714)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _ACTIONS = ("alter", "delete", "describe", "list")
 OPTIONS = (
     BOOTSTRAP,
     COMMAND_CONFIG,
-    Option("alter", "Change what is to be sent."),
-    Option("delete", "Send nothing for this any more."),
-    Option("describe", "Show what is to be sent."),
-    Option("list", "List the names."),
-    Option("name", "The name of a set of figures.", "name"),
-    Option("generate-name", "Make a name."),
-    Option("interval", "Milliseconds between two times; empty: the default again.", "push interval"),
-    Option("match", "Which clients, k1=v1,k2=v2.", "k1=v1,k2=v2", separator=","),
-    Option("metrics", "What names of figures begin with, m1,m2.", "m1,m2", separator=","),
+    Option("alter", "Create or change a subscription."),
+    Option("delete", "Delete a subscription."),
+    Option("describe", "Show subscriptions."),
+    Option("list", "List the names of subscriptions."),
+    Option("name", "Name of the subscription.", "name"),
+    Option("generate-name", "Generate a name."),
+    Option("interval", "Push interval in milliseconds; empty: the default.", "push interval"),
+    Option("match", "Selector of clients, k1=v1,k2=v2.", "k1=v1,k2=v2", separator=","),
+    Option("metrics", "Prefixes of metric names, m1,m2.", "m1,m2", separator=","),
 )
 
 

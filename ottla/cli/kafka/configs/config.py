@@ -1,4 +1,4 @@
-"""kafka-configs: the settings of topics, brokers, loggers, groups and client metrics, and what holds for users."""
+"""kafka-configs: the settings of topics, brokers, loggers, groups and client metrics, quotas, and SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ottla.cli.kafka.program.tool import Failed, admin, admin_of, command, tell
 from ottla.kernel.error import ErrorCode, KafkaError
 
 OPTIONS = (
-    Option("bootstrap-server", "The brokers to ask first.", "server to connect to"),
+    Option("bootstrap-server", "Brokers to connect to first.", "server to connect to"),
     CONTROLLER,
     COMMAND_CONFIG,
     Option("alter", "Change settings."),
     Option("describe", "Show settings."),
-    Option("all", "Show settings at their defaults, too."),
-    Option("entity-type", "topics, clients, users, brokers, broker-loggers, ips, client-metrics or groups.", ""),
-    Option("entity-name", "The name of the entity.", ""),
-    Option("entity-default", "What holds for all without a setting of their own."),
-    Option("add-config", "Settings: k1=v1,k2=[v1,v2,v2],k3=v3.", ""),
-    Option("add-config-file", "A file of settings.", ""),
-    Option("delete-config", "Names of settings that should go, with commas.", "", separator=","),
-    *(Option(each.flag, f"The name: {each.kind}.", "") for each in ENTITIES),
-    *(Option(each.defaults, f"All {each.kind}.") for each in ENTITIES if each.defaults),
+    Option("all", "Include settings at their defaults."),
+    Option("entity-type", "Type: topics, clients, users, brokers, broker-loggers, ips, client-metrics or groups.", ""),
+    Option("entity-name", "Name of the entity.", ""),
+    Option("entity-default", "The default for all entities without their own setting."),
+    Option("add-config", "Settings to add: k1=v1,k2=[v1,v2,v2],k3=v3.", ""),
+    Option("add-config-file", "Properties file with settings.", ""),
+    Option("delete-config", "Names of settings to delete, separated by commas.", "", separator=","),
+    *(Option(each.flag, f"Name of the entity; its type is {each.kind}.", "") for each in ENTITIES),
+    *(Option(each.defaults, f"The default for all {each.kind}.") for each in ENTITIES if each.defaults),
 )
 
 

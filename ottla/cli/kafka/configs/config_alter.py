@@ -22,7 +22,7 @@ _CREDENTIAL = re.compile(r"(?:iterations=(-?[0-9]*),)?password=(.*)")
 
 
 def alter(given: Given, client: Admin, entities: Entities) -> None:
-    """Change what was asked for, and say so."""
+    """Make the changes, and print that they are done."""
     from ottla.client import ConfigResource, ResourceType
 
     added, deleted = _added(given), [each.strip() for each in given.values("delete-config")]
@@ -82,7 +82,7 @@ def _alter_users(client: Admin, entities: Entities, added: dict[str, str], delet
         ("deleted", [*old_unknown, *(old_scram if both else [])]),
     ):
         if refused:
-            # Scala's words for a sequence of names.
+            # Scala's format of a collection.
             shown = f"{'Set' if verb == 'added' else 'List'}({', '.join(refused)})"
             raise Failed(
                 f"Only {allowed} configs can be {verb} for '{kind}' using --bootstrap-server. Unexpected config names: "
@@ -116,7 +116,7 @@ def _alter_credentials(client: Admin, user: str, added: dict[str, str], deleted:
 
 
 def _credential(mechanism: str, text: str) -> tuple[str, int]:
-    """(password, iterations)."""
+    """Parse a credential to (password, iterations)."""
     found = _CREDENTIAL.fullmatch(text)
     if found is None:
         raise Failed(f"Invalid credential property {mechanism.replace('-', '_')}={text}")

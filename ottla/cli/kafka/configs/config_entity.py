@@ -1,4 +1,4 @@
-"""What kafka-configs is about: entities, named by --entity-type and --entity-name or by the shorter flags."""
+"""The entities of kafka-configs, named by --entity-type and --entity-name or by the shorter flags."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QUOTA_NAMES = {"users": "user", "clients": "client-id", "ips": "ip"}
 
 
 class Kind(NamedTuple):
-    """A type of entity with its flags."""
+    """An entity type with its flags."""
 
     kind: str
     flag: str
@@ -33,19 +33,19 @@ ENTITIES = (
 
 
 class Entities(NamedTuple):
-    """Types and names, in the order given; "" is the default entity."""
+    """Entity types and names, in the order given; "" is the default entity."""
 
     kinds: list[str]
     names: list[str]
 
     @property
     def kind(self) -> str:
-        """The first type."""
+        """The first entity type."""
         return self.kinds[0]
 
 
 def read(given: Given) -> Entities:
-    """The entities of a command line."""
+    """Return the entities of a command line."""
     flags = [each for each in ENTITIES if each.flag in given]
     defaults = [each for each in ENTITIES if each.defaults and each.defaults in given]
     kinds = [*given.values("entity-type"), *(each.kind for each in flags), *(each.kind for each in defaults)]

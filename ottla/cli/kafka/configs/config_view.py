@@ -25,7 +25,7 @@ RESOURCE_TYPES = {
 
 
 def describe(client: Admin, entities: Entities, *, everything: bool) -> None:
-    """Show what was asked for."""
+    """Print the settings of the entities."""
     if entities.kind in RESOURCES:
         _describe_resources(client, entities, everything=everything)
         return
@@ -62,7 +62,7 @@ _OF_BROKERS = ("brokers", "broker-loggers")
 
 
 def _names(client: Admin, kind: str) -> list[str]:
-    """All entities of a type."""
+    """Return the names of all entities of a type."""
     from ottla.client import ResourceType
 
     if kind == "topics":
@@ -76,7 +76,7 @@ def _names(client: Admin, kind: str) -> list[str]:
 
 
 def settings_of(client: Admin, kind: str, name: str, *, everything: bool) -> list[ConfigEntry]:
-    """The settings of one entity by name; only those that were set for it, unless `everything`."""
+    """Return the settings of an entity, sorted by name; only those set on it, unless `everything`."""
     from ottla.client import ConfigResource, ResourceType
 
     resource = ConfigResource(ResourceType[RESOURCE_TYPES[kind]], name)
@@ -90,7 +90,7 @@ _PRINCIPALS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
 
 
 def describe_quotas(client: Admin, entities: Entities) -> None:
-    """A line for each entity that has quotas."""
+    """Print a line for each entity that has quotas."""
     for entity, quotas in sorted(quotas_of(client, entities).items(), key=str):
         parts = []
         found = dict(entity.parts)
@@ -102,7 +102,7 @@ def describe_quotas(client: Admin, entities: Entities) -> None:
 
 
 def java_double(value: float) -> str:
-    """A number as Java shows it: 1.0E9."""
+    """Format a number like Java: 1.0E9."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(float(value))
     digits, _, exponent = f"{value!r}".partition("e")
@@ -113,7 +113,7 @@ def java_double(value: float) -> str:
 
 
 def quotas_of(client: Admin, entities: Entities) -> dict[QuotaEntity, dict[str, float]]:
-    """The quotas of these entities and of no other combination."""
+    """Return the quotas of exactly these entities, and of no other combination."""
     from ottla.client.admin.quota import AnyName
 
     if len(entities.names) > len(entities.kinds):

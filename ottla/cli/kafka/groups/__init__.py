@@ -1,4 +1,4 @@
 """kafka-consumer-groups, kafka-share-groups, kafka-streams-groups, kafka-groups, kafka-streams-application-reset.
 
-Invariant: what they print for a group is what Apache's tools print. Read `consumer_group` first.
+Invariant: the output for a group is that of Apache's tools. Read `consumer_group` first.
 """

@@ -31,38 +31,36 @@ _STATES = (
 OPTIONS = (
     BOOTSTRAP,
     COMMAND_CONFIG,
-    Option("group", "The group; may be repeated.", "consumer group"),
+    Option("group", "Group; may be repeated.", "consumer group"),
     Option(
         "topic",
-        "The topic whose offsets should go or change, with partitions after a colon: topic1:0,1,2; may be repeated.",
+        "Topic whose offsets to delete or reset, optionally with partitions: topic1:0,1,2; may be repeated.",
         "topic",
     ),
     Option("all-topics", "All topics of the group, for --reset-offsets."),
     Option("list", "List the consumer groups."),
-    Option("describe", "Show offsets and lag of a group, its members or its state."),
+    Option("describe", "Show the offsets and lag of a group, its members or its state."),
     Option("all-groups", "All consumer groups."),
-    Option("delete", "Delete groups with all that they have committed."),
-    Option("timeout", "How long each call may take.", "timeout (ms)", int, default=30000),
-    Option("reset-offsets", "Set where groups without members go on reading."),
-    Option("delete-offsets", "Delete what a group has committed for topics."),
-    Option("dry-run", "Only show what --reset-offsets would do."),
-    Option("execute", "Do what --reset-offsets shows."),
-    Option("export", "Show the offsets as CSV."),
+    Option("delete", "Delete groups with their committed offsets."),
+    Option("timeout", "Timeout of each call.", "timeout (ms)", int, default=30000),
+    Option("reset-offsets", "Reset the committed offsets of groups without members."),
+    Option("delete-offsets", "Delete the committed offsets of topics."),
+    Option("dry-run", "Only show what --reset-offsets would change."),
+    Option("execute", "Carry out --reset-offsets."),
+    Option("export", "Print the offsets as CSV."),
     *RESET_OPTIONS,
     Option("members", "Describe the members.", only_with=("describe",)),
-    Option("verbose", "Describe more of it.", only_with=("describe",)),
-    Option("offsets", "Describe the offsets; so it is without --members and --state.", only_with=("describe",)),
+    Option("verbose", "Describe in more detail.", only_with=("describe",)),
+    Option("offsets", "Describe the offsets; the default without --members and --state.", only_with=("describe",)),
     Option(
         "state",
-        "Describe the state; with --list show the states, or list only groups in these states.",
+        "Describe the state; with --list, show the states, or list only groups in these states.",
         "",
         optional=True,
         only_with=("describe", "list"),
     ),
-    Option(
-        "type", "With --list: show the types, or list only groups of these.", "", optional=True, only_with=("list",)
-    ),
-    Option("validate-regex", "Say whether this is an expression that the server takes.", "regex"),
+    Option("type", "With --list: show the types, or list only groups of them.", "", optional=True, only_with=("list",)),
+    Option("validate-regex", "Check whether brokers accept this regular expression.", "regex"),
 )
 
 
@@ -219,7 +217,7 @@ _OF_A_PARTITION = (
 
 
 def delete_offsets(client: Admin, group: str, topics: list[str]) -> None:
-    """Forget how far a group has come in topics (TOPIC or TOPIC:0,1), and say of each partition whether it is so."""
+    """Delete a group's committed offsets in topics (TOPIC or TOPIC:0,1), and print the result for each partition."""
     partitions, errors = _partitions_to_delete(client, topics)
     delete_offsets_of(client, group, partitions, errors)
 
@@ -227,7 +225,7 @@ def delete_offsets(client: Admin, group: str, topics: list[str]) -> None:
 def delete_offsets_of(
     client: Admin, group: str, partitions: list[TopicPartition], errors: dict[TopicPartition, str]
 ) -> None:
-    """The same of partitions; `errors` are those of topics that are not there."""
+    """Delete a group's committed offsets in partitions; `errors` are those of topics that do not exist."""
     first: KafkaError | None = None
     try:
         results = client.delete_group_offsets(group, partitions)

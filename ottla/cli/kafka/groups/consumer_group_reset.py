@@ -1,4 +1,4 @@
-"""`kafka-consumer-groups --reset-offsets`: which offsets a group without members should go on from."""
+"""`kafka-consumer-groups --reset-offsets`: reset the committed offsets of a group without members."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ SPECIFICATIONS = (
 #: The options that say where to.
 RESET_OPTIONS = (
     Option("to-offset", "Reset to this offset.", "offset", int),
-    Option("from-file", "Reset to the offsets of a CSV file.", "path to CSV file"),
+    Option("from-file", "Reset to the offsets in a CSV file.", "path to CSV file"),
     Option("to-datetime", "Reset to a time, YYYY-MM-DDThh:mm:ss.sss.", "datetime"),
-    Option("by-duration", "Reset to so long ago, PnDTnHnMnS.", "duration"),
+    Option("by-duration", "Reset to this long ago, PnDTnHnMnS.", "duration"),
     Option("to-earliest", "Reset to the first offsets."),
-    Option("to-latest", "Reset to the ends."),
-    Option("to-current", "Reset to what is committed, or the end."),
-    Option("shift-by", "Reset by so many offsets, back with a minus.", "number-of-offsets", int),
+    Option("to-latest", "Reset to the end offsets."),
+    Option("to-current", "Reset to the committed offsets, or the end."),
+    Option("shift-by", "Reset by this number of offsets; negative: back.", "number-of-offsets", int),
 )
 #: Jackson, which writes the CSV of Apache's tool, quotes what is longer.
 _UNQUOTED_MAX = 24
@@ -50,7 +50,7 @@ _DURATION = re.compile(
 
 
 def reset(given: Given, client: Admin, groups: list[str]) -> None:
-    """Work out the offsets of each group, set them with --execute, and show them."""
+    """Compute the new offsets of each group, set them with --execute, and print them."""
     found: dict[str, Offsets] = {}
     for group in groups:
         state = _state(client, group)
@@ -83,7 +83,7 @@ def _reset(given: Given, client: Admin, group: str) -> Offsets:
 
 
 def specified_offsets(given: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
-    """The offsets that the one specification means; Usage without one."""
+    """Return the offsets of the specification on the command line; Usage without one."""
     specified = next((each for each in SPECIFICATIONS if each in given), None)
     if specified is None:
         names = ", ".join(f"[{each}]" for each in SPECIFICATIONS)
@@ -92,7 +92,7 @@ def specified_offsets(given: Given, client: Admin, group: str, partitions: list[
 
 
 def not_reset(group: str, state: str) -> Offsets:
-    """Say that a group which is at work stays as it is."""
+    """Report that an active group is not reset."""
     why = f"is inactive, but the current state is {state}."
     print(f"\nError: Assignments can only be reset if the group '{group}' {why}")
     return {}
@@ -109,7 +109,7 @@ def _scope(given: Given, client: Admin, group: str) -> list[TopicPartition]:
 
 
 def partitions_in(client: Admin, topics: list[str]) -> list[TopicPartition]:
-    """The partitions that are meant by TOPIC, all of them, and TOPIC:0,1,2."""
+    """Return the partitions of TOPIC (all of them) and TOPIC:0,1,2."""
     from ottla.client import TopicPartition
 
     found = [each for topic in topics if ":" in topic for each in partitions_of(topic)]
@@ -123,7 +123,7 @@ def partitions_in(client: Admin, topics: list[str]) -> list[TopicPartition]:
 
 
 def partitions_of(text: str) -> list[TopicPartition]:
-    """TOPIC:0,1,2. Usage when it is none."""
+    """Parse TOPIC:0,1,2. Usage for another form."""
     from ottla.client import TopicPartition
 
     topic, _, numbers = text.partition(":")
@@ -136,7 +136,7 @@ def partitions_of(text: str) -> list[TopicPartition]:
 
 
 def check_partitions(client: Admin, partitions: list[TopicPartition]) -> None:
-    """Failed unless all of them are there and have a leader."""
+    """Raise Failed unless all partitions exist and have a leader."""
     from ottla.client import TopicPartition
 
     described = client.describe_topics(dict.fromkeys(each.topic for each in partitions))
@@ -158,7 +158,7 @@ def check_partitions(client: Admin, partitions: list[TopicPartition]) -> None:
 
 
 def _within(client: Admin, wanted: Offsets) -> Offsets:
-    """Brought into each partition's range, with a warning."""
+    """Clamp the offsets to the range of their partitions, with a warning."""
     starts, ends = bounds(client, wanted)
     found = within(wanted, starts, ends)
     for each, offset in wanted.items():
@@ -211,7 +211,7 @@ _EMPTY = "\nWarn: Partition {partition} from topic {topic} is empty. Falling bac
 
 
 def from_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int, *, warning: str = _EMPTY) -> Offsets:
-    """The first offsets at or after a time; the end, with a warning, where nothing is so late."""
+    """Return the first offsets at or after a time; the end, with a warning, if no record is that late."""
     found, late = at_time(client, partitions, timestamp_ms)
     for each in late:
         print(warning.format(partition=each.partition, topic=each.topic))
@@ -219,7 +219,7 @@ def from_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int
 
 
 def timestamp(text: str) -> int:
-    """Milliseconds of YYYY-MM-DDThh:mm:ss.sss, in UTC unless it has a zone. Failed when it is none."""
+    """Parse YYYY-MM-DDThh:mm:ss.sss, in UTC unless it has a zone, to milliseconds. Failed for another form."""
     _, t, clock = text.partition("T")
     if not t:
         raise Failed(
@@ -235,7 +235,7 @@ def timestamp(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds of PnDTnHnMnS. Failed when it is none."""
+    """Parse PnDTnHnMnS to milliseconds. Failed for another form."""
     found = _DURATION.fullmatch(text)
     if found is None or text.upper().endswith(("P", "T")):
         raise Failed("Text cannot be parsed to a Duration")
@@ -254,7 +254,7 @@ def _from_file(given: Given, client: Admin, group: str, _: list[TopicPartition])
 
 
 def _plan(given: Given) -> dict[str, Offsets]:
-    """The CSV of --export: topic, partition, offset, and before these the group when there are several."""
+    """Parse the CSV of --export: topic, partition, offset, after the group if there are several."""
     from ottla.client import TopicPartition
 
     path = given.values("from-file")[0]
@@ -271,7 +271,7 @@ def _plan(given: Given) -> dict[str, Offsets]:
             (group, topic, partition, offset) = row if len(row) == 4 else (groups[0], *row)
             plan.setdefault(group, {})[TopicPartition(topic, int(partition))] = int(offset)
         except (ValueError, IndexError) as error:
-            raise Failed(f"{path}, line {number}: it takes topic,partition,offset or group,topic,...") from error
+            raise Failed(f"{path}, line {number}: expected topic,partition,offset or group,topic,...") from error
     return plan
 
 
@@ -292,7 +292,7 @@ RESETS: dict[str, Callable[[Given, Admin, str, list[TopicPartition]], Offsets]] 
 
 
 def print_offsets(found: dict[str, Offsets]) -> None:
-    """A table of groups and the offsets that they begin at."""
+    """Print a table of groups and their new offsets."""
     group_width = max([15, *map(len, found)])
     topic_width = max([15, *(len(each.topic) for offsets in found.values() for each in offsets)])
     rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if found else []
@@ -307,7 +307,7 @@ def print_offsets(found: dict[str, Offsets]) -> None:
 
 
 def csv_text(found: dict[str, Offsets], *, single: bool) -> str:
-    """The lines of --export."""
+    """Return the lines of --export."""
     lines = []
     for group, offsets in found.items():
         for each in sorted(offsets):

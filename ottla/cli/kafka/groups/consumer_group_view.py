@@ -17,7 +17,7 @@ _MOVING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconcilin
 
 
 def describe(given: Given, client: Admin, groups: list[str]) -> None:
-    """What was asked for of each group, in order of their names."""
+    """Print the requested view of each group, sorted by name."""
     descriptions = {group: client.describe_group(group) for group in groups}
     for group in sorted(descriptions):
         description = descriptions[group]
@@ -34,7 +34,7 @@ def describe(given: Given, client: Admin, groups: list[str]) -> None:
 
 
 def _shows(group: GroupDescription, rows: int) -> bool:
-    """Is there something to show? Says what state the group is in."""
+    """Report an unusual state of the group, and return whether there is something to print."""
     if group.state == "Dead":
         print(f"\nError: Consumer group '{group.id}' does not exist.")
     elif group.state == "Empty":
@@ -72,7 +72,7 @@ _TITLES = _Row(
 
 
 def _rows(client: Admin, group: GroupDescription) -> list[_Row]:
-    """Members with most partitions first, then committed partitions without a reader."""
+    """Return the rows of members, those with most partitions first, then of committed partitions without a member."""
     from ottla.client import OffsetSpec
 
     committed = client.list_group_offsets(group.id)
@@ -151,7 +151,7 @@ def _member(group: GroupDescription, member: MemberDescription) -> list[str]:
 
 
 def assignment(partitions: Iterable[TopicPartition]) -> str:
-    """topic:0,1;other:2, or - for none."""
+    """Format partitions as topic:0,1;other:2, or - for none."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)

@@ -1,4 +1,4 @@
-"""`--delete` of the tools for groups: which groups may go, and what is said of those that went."""
+"""`--delete` of the tools for groups: which groups can be deleted, and the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_THE_GROUP = (
 
 
 def refused(kind: str, listings: Iterable[GroupListing], groups: Iterable[str], unknown: str) -> dict[str, str]:
-    """By group why it is not even tried; `unknown` is what a group that is not listed is."""
+    """Return group -> why it cannot be deleted; `unknown` is the text for a group that is not listed."""
     there = {each.id: each.state for each in listings}
     failed: dict[str, str] = {}
     for group in groups:
@@ -36,7 +36,7 @@ def refused(kind: str, listings: Iterable[GroupListing], groups: Iterable[str], 
 
 
 def print_deletion(kind: str, groups: Iterable[str], failed: Mapping[str, str], end: str = "") -> None:
-    """Say which groups are deleted and why the others are not."""
+    """Print which groups are deleted, and why the others are not."""
     done = ", ".join(f"'{group}'" for group in groups if group not in failed)
     if not failed:
         print(f"Deletion of requested {kind} groups ({done}) was successful.")

@@ -20,7 +20,7 @@ OPTIONS = (
     Option("list", "List the groups."),
     Option("group-type", "Only groups of this type: classic, consumer, share or streams.", "type"),
     Option("protocol", "Only groups of this protocol type.", "protocol"),
-    Option("consumer", "Only consumer groups of all kinds, classic and simple ones too."),
+    Option("consumer", "Only consumer groups of any kind, including classic and simple ones."),
     Option("share", "Only share groups."),
     Option("streams", "Only streams groups."),
 )

@@ -29,26 +29,28 @@ _STATES = ("Empty", "NotReady", "Stable", "Assigning", "Reconciling", "Dead")
 OPTIONS = (
     BOOTSTRAP,
     COMMAND_CONFIG,
-    Option("group", "The streams group; may be repeated.", "streams group"),
-    Option("input-topic", "A source topic, or TOPIC:0,1; may be repeated.", "topic"),
+    Option("group", "Streams group; may be repeated.", "streams group"),
+    Option("input-topic", "Source topic, or TOPIC:0,1; may be repeated.", "topic"),
     Option("all-input-topics", "All source topics of the group."),
     Option("list", "List the streams groups."),
-    Option("describe", "Show offsets, members or state of a group."),
+    Option("describe", "Show the offsets, members or state of a group."),
     Option("all-groups", "All streams groups."),
     Option("delete", "Delete groups."),
-    Option("delete-offsets", "Forget how far a group has come in topics."),
-    Option("timeout", "How long each call may take.", "timeout (ms)", int, default=30000),
-    Option("state", "Describe the state; with --list, too.", "", optional=True, only_with=("describe", "list")),
+    Option("delete-offsets", "Delete the committed offsets of topics."),
+    Option("timeout", "Timeout of each call.", "timeout (ms)", int, default=30000),
+    Option(
+        "state", "Describe the state; with --list, show the states.", "", optional=True, only_with=("describe", "list")
+    ),
     Option("members", "Describe the members.", only_with=("describe",)),
-    Option("offsets", "Describe the offsets; so it is without --members and --state.", only_with=("describe",)),
-    Option("verbose", "Describe more of it.", only_with=("describe",)),
-    Option("reset-offsets", "Set where an application that does not run goes on."),
+    Option("offsets", "Describe the offsets; the default without --members and --state.", only_with=("describe",)),
+    Option("verbose", "Describe in more detail.", only_with=("describe",)),
+    Option("reset-offsets", "Reset the committed offsets of an application that is not running."),
     *RESET_OPTIONS,
-    Option("delete-internal-topic", "An internal topic to delete with it; may be repeated.", ""),
-    Option("delete-all-internal-topics", "Delete all internal topics of the group with it."),
-    Option("dry-run", "Only show what --reset-offsets would do."),
-    Option("execute", "Do what --reset-offsets shows."),
-    Option("export", "Show what --reset-offsets does as CSV."),
+    Option("delete-internal-topic", "Internal topic to delete as well; may be repeated.", ""),
+    Option("delete-all-internal-topics", "Delete all internal topics of the group as well."),
+    Option("dry-run", "Only show what --reset-offsets would change."),
+    Option("execute", "Carry out --reset-offsets."),
+    Option("export", "Print the offsets of --reset-offsets as CSV."),
 )
 _ABOUT = "This tool helps to list, or describe streams groups."
 
@@ -170,14 +172,14 @@ def _check_internal_topics(given: Given) -> None:
 
 
 def streams_groups(client: Admin, states: list[str] | None = None) -> list[GroupListing]:
-    """All streams groups, or those in one of these states."""
+    """Return all streams groups, or those in one of these states."""
     from ottla.client import GroupType
 
     return client.list_groups(states=states or (), types=[GroupType.STREAMS])
 
 
 def chosen(given: Given, client: Admin) -> list[str]:
-    """The groups that the command is about."""
+    """Return the groups on the command line."""
     if "all-groups" in given:
         return [each.id for each in streams_groups(client)]
     groups: list[str] = given.values("group")

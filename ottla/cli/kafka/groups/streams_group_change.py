@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def delete(given: Given, client: Admin) -> None:
-    """Delete groups without members, and their internal topics when that is asked for."""
+    """Delete groups without members, and their internal topics if requested."""
     groups = chosen(given, client)
     failed = refused("Streams", streams_groups(client), groups, "does not exist or is not a streams group")
     left = [each for each in groups if each not in failed]
@@ -51,7 +51,7 @@ def delete(given: Given, client: Admin) -> None:
 
 
 def _internal_topics(client: Admin, groups: list[str]) -> dict[str, list[str]]:
-    """By group the topics that Kafka Streams made for it; those with names of another form are not touched."""
+    """Return group -> its internal topics; topics with names of another form are left alone."""
     found: dict[str, list[str]] = {}
     for group in groups:
         described = client.describe_streams_group(group)
@@ -84,7 +84,7 @@ def _delete_internal_topics(client: Admin, topics: dict[str, list[str]]) -> dict
 
 
 def delete_offsets(given: Given, client: Admin) -> None:
-    """Forget how far a group has come."""
+    """Delete the committed offsets of a group."""
     group = given["group"]
     if "all-input-topics" not in given:
         delete_group_offsets(client, group, given.values("input-topic"))
@@ -104,7 +104,7 @@ def _input_partitions(client: Admin, group: str) -> list[TopicPartition]:
 
 
 def reset(given: Given, client: Admin) -> None:
-    """Work out where each group begins, set it with --execute, and show it."""
+    """Compute the new offsets of each group, set them with --execute, and print them."""
     found: dict[str, Offsets] = {}
     for group in chosen(given, client):
         try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def describe(given: Given, client: Admin, group: str) -> None:
-    """A group."""
+    """Print the requested view of a group."""
     found = client.describe_streams_group(group)
     verbose = "verbose" in given
     if "members" in given:
@@ -26,7 +26,7 @@ def describe(given: Given, client: Admin, group: str) -> None:
 
 
 def source_topics(group: StreamsGroupDescription) -> list[str]:
-    """What the application reads, without what it writes itself."""
+    """Return the topics that the application reads, without those that it writes itself."""
     return list(dict.fromkeys(topic for part in group.subtopologies for topic in part.source_topics))
 
 
@@ -55,7 +55,7 @@ def _print_members(group: StreamsGroupDescription, *, verbose: bool) -> None:
         rows += [(group.id, each.id, each.process_id, each.client_id, _tasks(each.assignment)) for each in members]
         _print_rows(rows, [max(15, len(group.id)), *widths])
         return
-    # Apache's leaves no blank after the third column.
+    # Apache's tool prints no blank after the third column.
     heads = ("GROUP", "TARGET-ASSIGNMENT-EPOCH", f"{'TOPOLOGY-EPOCH':<15}{'MEMBER':<{widths[0]}}", "MEMBER-PROTOCOL")
     rows = [(*heads, "MEMBER-EPOCH", "PROCESS", "CLIENT-ID", "ASSIGNMENTS")]
     for each in members:
@@ -117,7 +117,7 @@ def _print_offsets(client: Admin, group: StreamsGroupDescription, *, verbose: bo
 
 
 def _partitions(group: StreamsGroupDescription) -> list[TopicPartition]:
-    """What the members' active tasks read."""
+    """Return the partitions that the members' active tasks read."""
     from ottla.client import TopicPartition
 
     topics = {each.id: (*each.source_topics, *each.repartition_source_topics) for each in group.subtopologies}

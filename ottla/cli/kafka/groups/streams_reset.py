@@ -1,10 +1,10 @@
-"""kafka-streams-application-reset: let an application of Kafka Streams (classic protocol) begin again.
+"""kafka-streams-application-reset: reset an application of Kafka Streams (classic protocol).
 
 Rules:
-- The offsets of its input topics go where the options say (to the beginning when they say nothing), and the topics that
-  it made for itself are deleted: those that begin with its id and end as Streams names them.
-- Nothing is done while the group has members; --force sends them away.
-- What the application keeps on its own disks stays: KafkaStreams#cleanUp() takes that away.
+- The offsets of the input topics are reset as the options say (default: to the beginning), and the internal topics are
+  deleted: those whose names begin with the application's id and have a suffix of Streams.
+- A group with members is refused; --force removes the members.
+- The application's local state stays: KafkaStreams#cleanUp() deletes it.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ _EMPTY = (
 _SPECIFICATIONS = ("to-offset", "to-datetime", "by-duration", "to-earliest", "to-latest", "from-file", "shift-by")
 _SERVER = "localhost:9092"
 OPTIONS = (
-    Option("application-id", "REQUIRED: the application's id (application.id).", "id"),
-    Option("bootstrap-server", f"The brokers to ask first (default: {_SERVER}).", "server to connect to"),
-    Option("input-topics", "The topics that it reads, with commas; their offsets are reset.", "list", separator=","),
-    Option("intermediate-topics", "[deprecated] Topics that it skips to the end of.", "list", separator=","),
-    Option("internal-topics", "Of the topics that it made, only these are deleted.", "list", separator=","),
+    Option("application-id", "REQUIRED: id of the application (application.id).", "id"),
+    Option("bootstrap-server", f"Brokers to connect to first (default: {_SERVER}).", "server to connect to"),
+    Option("input-topics", "Input topics, separated by commas; their offsets are reset.", "list", separator=","),
+    Option("intermediate-topics", "[deprecated] Topics whose offsets are set to the end.", "list", separator=","),
+    Option("internal-topics", "Internal topics to delete (default: all).", "list", separator=","),
     Option("to-offset", "Reset to an offset.", "Long", int),
     Option("to-datetime", "Reset to a time, YYYY-MM-DDThh:mm:ss.sss.", ""),
-    Option("by-duration", "Reset to so long ago, PnDTnHnMnS.", ""),
+    Option("by-duration", "Reset to this long ago, PnDTnHnMnS.", ""),
     Option("to-earliest", "Reset to the first offsets."),
-    Option("to-latest", "Reset to the ends."),
-    Option("from-file", "Reset to what a CSV file says, TOPIC,PARTITION,OFFSET.", ""),
-    Option("shift-by", "Reset to so many records on, or back.", "number-of-offsets", int),
-    Option("config-file", "(DEPRECATED) The same as --command-config.", "file name"),
+    Option("to-latest", "Reset to the end offsets."),
+    Option("from-file", "Reset to the offsets in a CSV file, TOPIC,PARTITION,OFFSET.", ""),
+    Option("shift-by", "Reset by this number of offsets; negative: back.", "number-of-offsets", int),
+    Option("config-file", "Deprecated: use --command-config.", "file name"),
     COMMAND_CONFIG,
-    Option("force", "Send the members of the group away; stop the application first."),
-    Option("dry-run", "Only show what would be done."),
+    Option("force", "Remove the members of the group; stop the application first."),
+    Option("dry-run", "Only show what would change."),
 )
 _MISSING = "Missing required option(s) [application-id]"
 
@@ -185,7 +185,7 @@ def _wanted(given: Given, client: Admin, group: str, partitions: list[TopicParti
     if "from-file" in given:
         plan = _told(_plan, given["from-file"])
         if absent := [str(each) for each in partitions if each not in plan]:
-            raise Failed(f"{given['from-file']} says nothing about {', '.join(absent)}")
+            raise Failed(f"{given['from-file']} has no offset for {', '.join(absent)}")
         return _within(client, {each: plan[each] for each in partitions})
     return listed(client, partitions, OffsetSpec.EARLIEST)
 
@@ -198,7 +198,7 @@ def _duration(text: str) -> int:
 
 
 def _told(read: Callable[[str], R], text: str) -> R:
-    """What it reads; of what it cannot read Apache's tool says one line more."""
+    """Parse a value with `read`; on failure, print Apache's extra line."""
     try:
         return read(text)
     except Failed:
@@ -222,12 +222,12 @@ def _plan(path: str) -> Offsets:
         try:
             plan[TopicPartition(cells[0], int(cells[1]))] = int(cells[2])
         except ValueError as error:
-            raise Failed(f"{path}: {line}: partition and offset are whole numbers") from error
+            raise Failed(f"{path}: {line}: partition and offset must be whole numbers") from error
     return plan
 
 
 def _within(client: Admin, wanted: Offsets) -> Offsets:
-    """Brought into each partition's range. An offset at an end of it is told, too, as Apache's tool does."""
+    """Clamp the offsets to the range of their partitions. Like Apache's tool, also report an offset at either end."""
     starts, ends = bounds(client, wanted)
     found = within(wanted, starts, ends)
     for each, offset in wanted.items():

@@ -1,4 +1,4 @@
-"""kafka-metadata-quorum, kafka-metadata-shell and kafka-features: the cluster's metadata and levels.
+"""kafka-metadata-quorum, kafka-metadata-shell and kafka-features: the metadata quorum, metadata and feature levels.
 
-Invariant: the shell reads files alone and needs no node. Read `metadata_shell` first, then `metadata_tree`.
+Invariant: the shell only reads files and needs no node. Read `metadata_shell` first, then `metadata_tree`.
 """

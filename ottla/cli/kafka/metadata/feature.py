@@ -1,4 +1,4 @@
-"""kafka-features: the features of a cluster, their levels, and what a release needs."""
+"""kafka-features: the features of a cluster, their levels, and the levels of a release."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from ottla.operations.features import levels_of
 if TYPE_CHECKING:
     from ottla.client import Admin
 
-RELEASE = Option("release-version", "The release, e.g. 4.3 or 4.3-IV0.", "RELEASE_VERSION")
-FEATURE = Option("feature", "A feature and its level, e.g. metadata.version=5; may be repeated.", "FEATURE", often=True)
-_DRY_RUN = Option("dry-run", "Say whether it would work, and change nothing.")
-_UNSAFE = Option("unsafe", "Even if metadata may get lost by it.")
-_METADATA = Option("metadata", "The older way to say metadata.version.", "METADATA")
+RELEASE = Option("release-version", "Release, e.g. 4.3 or 4.3-IV0.", "RELEASE_VERSION")
+FEATURE = Option("feature", "Feature and level, e.g. metadata.version=5; may be repeated.", "FEATURE", often=True)
+_DRY_RUN = Option("dry-run", "Only check whether it would work.")
+_UNSAFE = Option("unsafe", "Allow it even if metadata may be lost.")
+_METADATA = Option("metadata", "Deprecated: the level of metadata.version, as a release.", "METADATA")
 COMMANDS = (
     Command(
         "describe",
         "Show the features and their levels.",
-        (Option("node-id", "The node to ask; any if not given.", "NODE_ID", int),),
+        (Option("node-id", "Node to ask (default: any).", "NODE_ID", int),),
     ),
     Command("upgrade", "Raise levels.", (_METADATA, RELEASE, FEATURE, _DRY_RUN)),
     Command("downgrade", "Lower levels.", (_METADATA, RELEASE, FEATURE, _UNSAFE, _DRY_RUN)),
     Command(
         "disable",
-        "Bring features to level 0.",
-        (Option("feature", "A feature; may be repeated.", "FEATURE", often=True), _UNSAFE, _DRY_RUN),
+        "Set features to level 0.",
+        (Option("feature", "Feature; may be repeated.", "FEATURE", often=True), _UNSAFE, _DRY_RUN),
     ),
-    Command("version-mapping", "Show the levels that a release has by default.", (RELEASE,)),
+    Command("version-mapping", "Show the default levels of a release.", (RELEASE,)),
     Command(
         "feature-dependencies",
-        "Show what a level of a feature needs.",
+        "Show the dependencies of a feature level.",
         (Option("feature", FEATURE.help, "FEATURE", often=True, required=True),),
     ),
 )
@@ -50,7 +50,7 @@ def main() -> None:
         options=(
             SERVER,
             CONTROLLER,
-            Option("command-config", "A file of properties for the client.", "COMMAND_CONFIG"),
+            Option("command-config", "Properties file for the client.", "COMMAND_CONFIG"),
         ),
         commands=COMMANDS,
         wrong=_wrong,
@@ -155,7 +155,7 @@ def _wanted(words: Words) -> dict[str, int]:
 
 
 def name_and_level(text: str) -> tuple[str, int]:
-    """NAME=LEVEL."""
+    """Parse NAME=LEVEL."""
     name, equals, level = text.partition("=")
     if not equals:
         raise Failed(f"Can't parse feature=level string {text}: equals sign not found.")
@@ -166,7 +166,7 @@ def name_and_level(text: str) -> tuple[str, int]:
 
 
 def print_mapping(release: str | None) -> None:
-    """What `version-mapping` shows, here and in kafka-storage."""
+    """Print the output of `version-mapping`, for this tool and kafka-storage."""
     from ottla.metadata.feature import METADATA_VERSION_LATEST, METADATA_VERSIONS
 
     levels = levels_of(release)
@@ -176,7 +176,7 @@ def print_mapping(release: str | None) -> None:
 
 
 def print_needs(name: str, level: int, unknown_level: str = "No feature:{name} with feature level {level}") -> None:
-    """What `feature-dependencies` shows, here and in kafka-storage."""
+    """Print the output of `feature-dependencies`, for this tool and kafka-storage."""
     from ottla.metadata.feature import METADATA_VERSIONS, SUPPORTED, needed
 
     if name == "metadata.version":

@@ -1,4 +1,4 @@
-"""Paths of kafka-metadata-shell: their parts, wildcards, and the nodes that they name."""
+"""Paths of kafka-metadata-shell: their parts, wildcards, and the nodes that they match."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def effective(paths: list[str]) -> list[str]:
-    """The names that are not empty; . when there is none."""
+    """Return the paths that are not empty; `.` when there are none."""
     return [each for each in paths if each] or ["."]
 
 
 def parts(path: str) -> list[str]:
-    """The names along a path, .. and . followed."""
+    """Return the names along a path, with `..` and `.` resolved."""
     found: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -29,14 +29,14 @@ def parts(path: str) -> list[str]:
 
 
 def is_directory(node: Node | None) -> TypeGuard[TreeDirectory]:
-    """May it be looked into?"""
+    """Whether the node has children."""
     from ottla.cli.kafka.metadata.metadata_tree import TreeDirectory
 
     return isinstance(node, TreeDirectory)
 
 
 def match(node: Node, parts: list[str], path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
-    """All nodes whose path fits, each with its path."""
+    """Yield (path, node) of all nodes whose path matches."""
     if not parts:
         yield path, node
         return
@@ -54,16 +54,16 @@ def match(node: Node, parts: list[str], path: tuple[str, ...]) -> Iterator[tuple
 
 
 def opened(name: str, node: Node | None, path: str) -> Node:
-    """The child; Failed where Apache's tree names one that it cannot open."""
+    """Return the child. Failed where Apache's tree names a child that it cannot open."""
     if node is None:
         raise Failed(f"Expected {name} to be a valid child of {path}, but it was not.")
     return node
 
 
 def _pattern(glob: str) -> re.Pattern[str] | None:
-    """A part of a path with wildcards: ?, *, {one,other}, and a backslash before what is meant as it is.
+    """Compile a part of a path with wildcards: ?, *, {one,other}; a backslash escapes a character.
 
-    None for a part without any, and for one with a group that is not closed or stands in another.
+    None for a part without wildcards, and for one with a group that is not closed or nested.
     """
     found: list[str] = []
     wild = grouped = False

@@ -1,4 +1,4 @@
-"""kafka-metadata-quorum: who leads the metadata, who follows and how far behind."""
+"""kafka-metadata-quorum: the leader and the followers of the metadata log, and their lag."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ if TYPE_CHECKING:
     from ottla.client import Admin
     from ottla.client.admin.result import QuorumDescription, QuorumReplica
 
-_DRY_RUN = Option("dry-run", "Only say what would be done.")
+_DRY_RUN = Option("dry-run", "Only show what would change.")
 COMMANDS = (
     Command(
         "describe",
         "Describe the metadata quorum.",
         (
-            Option("status", "A short summary."),
-            Option("replication", "Every replica, and how far it is behind."),
-            Option("human-readable", "Times as so many milliseconds ago."),
+            Option("status", "Show a short summary."),
+            Option("replication", "Show every replica and its lag."),
+            Option("human-readable", "Show times as milliseconds ago."),
         ),
     ),
-    Command("add-controller", "Let the controller of --command-config vote.", (_DRY_RUN,)),
+    Command("add-controller", "Make the controller of --command-config a voter.", (_DRY_RUN,)),
     Command(
         "remove-controller",
-        "Take a controller's vote away.",
+        "Remove a controller from the voters.",
         (
-            Option("controller-id", "Which.", "CONTROLLER_ID", int, short="i", required=True),
-            Option("controller-directory-id", "Its directory.", "CONTROLLER_DIRECTORY_ID", short="d", required=True),
+            Option("controller-id", "Id of the controller.", "CONTROLLER_ID", int, short="i", required=True),
+            Option(
+                "controller-directory-id", "Id of its directory.", "CONTROLLER_DIRECTORY_ID", short="d", required=True
+            ),
             _DRY_RUN,
         ),
     ),
@@ -45,7 +47,7 @@ def main() -> None:
         "kafka-metadata-quorum",
         "This tool describes kraft metadata quorum status.",
         _run,
-        options=(Option("command-config", "A file of properties for the client.", "COMMAND_CONFIG"),),
+        options=(Option("command-config", "Properties file for the client.", "COMMAND_CONFIG"),),
         either=((SERVER, CONTROLLER),),
         commands=COMMANDS,
     )
@@ -155,7 +157,7 @@ def _status(client: Admin) -> None:
 def _leader(quorum: QuorumDescription) -> QuorumReplica:
     found = [each for each in quorum.voters if each.id == quorum.leader_id]
     if not found:
-        raise Failed("the quorum has no leader now")
+        raise Failed("the quorum has no leader")
     return found[0]
 
 
@@ -201,7 +203,7 @@ def _row(leader: QuorumReplica, replica: QuorumReplica, kind: str, *, readable: 
 
 
 def table(titles: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Columns as wide as what stands in them, a tab after each."""
+    """Print columns as wide as their cells, with a tab after each."""
     lines = [list(titles), *map(list, rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(lines[0]))]
     for line in lines:

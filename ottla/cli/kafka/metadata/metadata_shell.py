@@ -1,10 +1,10 @@
-"""kafka-metadata-shell: walk through the metadata in a snapshot, or in a file of the metadata log.
+"""kafka-metadata-shell: browse the metadata in a snapshot, or in a file of the metadata log.
 
 Rules:
-- With a command it is run and that is all: ls, cat, find, tree. What is wrong with a path or a command is told on
-  stdout, and the exit code is 0, as Apache's has it.
-- Without one it reads commands, and knows cd, pwd, history, man, help and exit, too.
-- A file of a log that does not begin at offset 0 holds only the changes since its first offset.
+- With a command, it runs that command and exits: ls, cat, find, tree. An error in a path or a command is printed on
+  stdout, and the exit code is 0, as in Apache's.
+- Without a command, it is interactive, and also has cd, pwd, history, man, help and exit.
+- A log file that does not begin at offset 0 holds only the changes since its first offset.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 #: Command to (what argparse calls its words, how many there may be, what it does, only in the shell).
 _COMMANDS: dict[str, tuple[str, str | None, str, bool]] = {
-    "cat": ("targets", "+", "Show what is in nodes.", False),
+    "cat": ("targets", "+", "Show the content of nodes.", False),
     "cd": ("target", "?", "Go to a directory; without one, to /.", True),
     "exit": ("", None, "Leave the shell.", True),
     "find": ("paths", "*", "List all nodes below directories.", False),
-    "help": ("", None, "Show this.", True),
+    "help": ("", None, "Show this help.", True),
     "history": ("count", "?", "Show the commands so far, or the last of them.", True),
     "ls": ("targets", "*", "List nodes.", False),
-    "man": ("cmd", "1", "Say what a command is for.", True),
-    "pwd": ("", None, "Show where you are.", True),
-    "tree": ("targets", "+", "Show nodes with all that is below them.", False),
+    "man": ("cmd", "1", "Describe a command.", True),
+    "pwd": ("", None, "Show the current directory.", True),
+    "tree": ("targets", "+", "Show nodes with everything below them.", False),
 }
 
 
 def main() -> None:
     """The console script."""
-    snapshot = Option("snapshot", "The metadata snapshot to read.", "SNAPSHOT", short="s", required=True)
+    snapshot = Option("snapshot", "Metadata snapshot to read.", "SNAPSHOT", short="s", required=True)
     argument.tool(
         "kafka-metadata-shell",
-        "The metadata shell: look into a snapshot of the metadata, or a file of its log.",
+        "The metadata shell: browse a snapshot of the metadata, or a file of its log.",
         _run,
         options=(snapshot,),
-        rest=("command", "The command to run; without one, a shell."),
+        rest=("command", "Command to run (default: an interactive shell)."),
         failed=_failed,
         help_code=1,
     )
@@ -82,7 +82,7 @@ def _run(words: Words) -> int:
 
 @contextmanager
 def _locked(path: str) -> Iterator[None]:
-    """No node may write the directory meanwhile: its lock is ours, when it has one."""
+    """Hold the lock of the log directory, if it has one, so that no node writes to it meanwhile."""
     from pathlib import Path
 
     from ottla.host.disk import HostDisk
@@ -104,7 +104,7 @@ def _locked(path: str) -> Iterator[None]:
 
 
 def read_image(path: str) -> Image:
-    """The metadata that a file holds. Failed when it is none."""
+    """Read the metadata in a file. Failed if the file has none."""
     from ottla.metadata.delta import MetadataReplayer
     from ottla.metadata.image import Image
     from ottla.wire.batch import check, read
@@ -126,14 +126,14 @@ def read_image(path: str) -> Image:
                 fold.replay(message, record.offset, header.partition_leader_epoch, header.max_timestamp)
             fold.publish(header.last_offset, header.partition_leader_epoch, header.max_timestamp)
     except (KafkaError, ValueError) as error:
-        raise Failed(f"{path} is no metadata snapshot and no file of a metadata log: {error}") from error
+        raise Failed(f"{path} is neither a metadata snapshot nor a metadata log file: {error}") from error
     if fold.image.offset < 0:
-        raise Failed(f"{path} holds no metadata: it takes a .checkpoint or a .log of __cluster_metadata-0")
+        raise Failed(f"{path} holds no metadata (expected a .checkpoint or a .log of __cluster_metadata-0)")
     return fold.image
 
 
 class _Wrong(Exception):
-    """What argparse would say."""
+    """An error message of argparse."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -144,7 +144,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class Shell:
-    """Runs commands on a tree."""
+    """An interpreter of commands on a tree."""
 
     def __init__(self, root: TreeDirectory, *, interactive: bool) -> None:
         self._root = root
@@ -154,7 +154,7 @@ class Shell:
         self._names = [name for name, (*_, shell_only) in _COMMANDS.items() if interactive or not shell_only]
 
     def talk(self) -> None:
-        """Read commands until exit, or the end of stdin."""
+        """Read and run commands until `exit` or the end of stdin."""
         print("[ Kafka Metadata Shell ]")
         self._complete()
         while True:
@@ -174,7 +174,7 @@ class Shell:
             self.run(words)
 
     def run(self, words: Sequence[str]) -> None:
-        """A command. What is wrong with it is printed."""
+        """Run a command. Errors are printed."""
         words = list(words)
         while words and not words[-1]:
             words.pop()
@@ -297,7 +297,7 @@ class Shell:
     # ---- paths
 
     def _found(self, command: str, target: str, missing: str) -> Iterator[tuple[tuple[str, ...], Node]]:
-        """All nodes that a path with wildcards names; a line when there is none."""
+        """Yield all nodes that match a path with wildcards; print an error when there are none."""
         whole = target if target.startswith("/") else f"{self._at}/{target}"
         found = list(match(self._root, parts(whole), ()))
         if not found:
@@ -305,7 +305,7 @@ class Shell:
         yield from found
 
     def _complete(self) -> None:
-        """Commands and paths by Tab, where there is a terminal."""
+        """Enable completion of commands and paths on a terminal."""
         if not sys.stdin.isatty():
             return
         try:
@@ -324,7 +324,7 @@ class Shell:
         return complete
 
     def choices(self, line: str, text: str) -> list[str]:
-        """What `text`, the last word of `line`, may become."""
+        """Return the completions of `text`, the last word of `line`."""
         if " " not in line.lstrip():
             return [f"{name} " for name in self._names if name.startswith(text)]
         before, slash, last = text.rpartition("/")

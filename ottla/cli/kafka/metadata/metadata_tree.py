@@ -1,7 +1,7 @@
-"""The metadata of a cluster as the tree that kafka-metadata-shell walks: directories, and leaves that hold a line.
+"""The metadata of a cluster as the tree that kafka-metadata-shell browses: directories, and leaves with a line each.
 
-The names are those of Apache's tree, and what stands in a leaf is what its objects say of themselves. Directories
-make their children when they are asked for: a tree of 10,000 topics costs what is looked at.
+The names are those of Apache's tree, and a leaf has the `toString` of Apache's object. Directories create their
+children on demand: browsing a tree of 10,000 topics costs only the visited part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Children = Iterable[tuple[str, "Node | None"]]
 
 
 class Leaf:
-    """A line."""
+    """A node with one line of text."""
 
     __slots__ = ("text",)
 
@@ -43,7 +43,7 @@ class Leaf:
 
 
 class TreeDirectory:
-    """Children by their names, in the order of names; two may have the same."""
+    """A node with children, sorted by name; two may have the same name."""
 
     __slots__ = ("_children",)
 
@@ -51,11 +51,11 @@ class TreeDirectory:
         self._children = children
 
     def children(self) -> list[tuple[str, Node | None]]:
-        """All of them."""
+        """Return all children."""
         return sorted(self._children(), key=lambda each: each[0])
 
     def child(self, name: str) -> Node | None:
-        """The one that can be opened, if there is one."""
+        """Return the child with this name, or None if there is none that can be opened."""
         return next((node for each, node in self._children() if each == name and node is not None), None)
 
 
@@ -63,7 +63,7 @@ Node = Leaf | TreeDirectory
 
 
 def root(image: Image, version: str, commit: str) -> TreeDirectory:
-    """What / is."""
+    """Return the root directory."""
     local = TreeDirectory(lambda: [("version", Leaf(version)), ("commitId", Leaf(commit))])
     return TreeDirectory(lambda: [("local", local), ("image", TreeDirectory(lambda: _image(image)))])
 
@@ -92,7 +92,7 @@ def _leaves(things: Mapping[Any, Any], text: Callable[[Any], str]) -> TreeDirect
 
 
 def _time(timestamp_ms: int) -> str:
-    """As ISO_ZONED_DATE_TIME has it: no more digits of a second than are needed."""
+    """Format a time like ISO_ZONED_DATE_TIME, without trailing zeros in the fraction of a second."""
     at = datetime.fromtimestamp(timestamp_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f".{timestamp_ms % 1000:03d}".rstrip("0").rstrip(".")
     return f"{at}{fraction}Z[UTC]"
@@ -187,7 +187,7 @@ def _quotas(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> Iterator[tuple
     for entity, values in quotas.items():
         parts = [(kind, name) for kind, name in sorted(entity) if name is not None]
         label = "_".join(f"{_QUOTA_PARTS[kind]}({_escaped(name)})" for kind, name in parts)
-        # The name of a default is not in the label, so that the label opens nothing.
+        # The label leaves out the name of a default entity, so it opens nothing.
         yield label, _leaves(values, java_double) if len(parts) == len(entity) else None
 
 
@@ -218,7 +218,7 @@ def _credential(one: UserScramCredentialRecord) -> str:
 
 
 def _token(token: DelegationTokenRecord) -> str:
-    # Apache's line has these brackets.
+    # Apache's line has the same unbalanced brackets.
     return (
         f"DelegationTokenDatatokenId={token.token_id}(owner={token.owner}(tokenRequester={token.requester}"
         f"(renewers={' '.join(token.renewers)}, issueTimestamp={token.issue_timestamp}, "

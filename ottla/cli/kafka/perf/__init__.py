@@ -1,4 +1,4 @@
-"""Kafka's perf tools and its verifiable clients for system tests.
+"""Kafka's perf tools, and its verifiable clients for system tests.
 
-Invariant: the columns and the JSON are Apache's, so that scripts read both. Read `producer_perf` first.
+Invariant: the columns and the JSON are Apache's, so that scripts can parse both. Read `producer_perf` first.
 """

@@ -1,4 +1,4 @@
-"""kafka-consumer-perf-test: how many records a second a consumer reads."""
+"""kafka-consumer-perf-test: measure how many records a second a consumer reads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POLL_S = 0.1
 
 
 def whole(text: str) -> int:
-    """Digits and nothing else."""
+    """Parse a number of digits only."""
     if not text.isdecimal():
         raise ValueError(text)
     return int(text)
@@ -28,26 +28,33 @@ def whole(text: str) -> int:
 
 #: How long to read, and how to report.
 RUN_OPTIONS = (
-    Option("timeout", "Stop when no record came for so long.", "milliseconds", int, default=10000, optional=True),
-    Option("messages", "The older name of --num-records.", "count", int),
-    Option("num-records", "REQUIRED: how many records.", "count", int),
-    Option("reporting-interval", "Milliseconds between two lines.", "interval_ms", whole, default=5000),
-    Option("date-format", "How times are shown, as in Java.", "date format", default="yyyy-MM-dd HH:mm:ss:SSS"),
-    Option("hide-header", "No heading."),
+    Option(
+        "timeout",
+        "Stop when no record has arrived for this long (ms).",
+        "milliseconds",
+        int,
+        default=10000,
+        optional=True,
+    ),
+    Option("messages", "Deprecated: use --num-records.", "count", int),
+    Option("num-records", "REQUIRED: number of records.", "count", int),
+    Option("reporting-interval", "Milliseconds between two reports.", "interval_ms", whole, default=5000),
+    Option("date-format", "Format of times, as in Java.", "date format", default="yyyy-MM-dd HH:mm:ss:SSS"),
+    Option("hide-header", "Print no header."),
 )
 OPTIONS = (
-    Option("bootstrap-server", "REQUIRED: the brokers to ask first, HOST:PORT,HOST:PORT.", "server to connect to"),
-    Option("topic", "The topic to read.", "topic"),
-    Option("include", "An expression: read all topics whose names match.", "Java regex (String)"),
-    Option("group", "The consumer group.", "gid"),
-    Option("fetch-size", "Most bytes of a partition in a fetch.", "size", int, default=1048576),
-    Option("command-property", "A setting of the consumer; may be repeated.", "prop1=val1"),
-    Option("from-latest", "Begin at the end, not at the beginning, when nothing is committed."),
-    Option("socket-buffer-size", "Without effect.", "size", int, default=2097152),
-    Option("consumer.config", "The older name of --command-config.", "config file"),
-    Option("command-config", "A file of settings of the consumer.", "config file"),
-    Option("print-metrics", "Show the client's figures at the end."),
-    Option("show-detailed-stats", "A line an interval instead of one at the end."),
+    Option("bootstrap-server", "REQUIRED: brokers to connect to first, HOST:PORT,HOST:PORT.", "server to connect to"),
+    Option("topic", "Topic to read.", "topic"),
+    Option("include", "Regular expression: read all topics whose names match.", "Java regex (String)"),
+    Option("group", "Consumer group.", "gid"),
+    Option("fetch-size", "Maximum bytes per partition in a fetch.", "size", int, default=1048576),
+    Option("command-property", "Setting of the consumer; may be repeated.", "prop1=val1"),
+    Option("from-latest", "Start at the end, not at the beginning, if there is no committed offset."),
+    Option("socket-buffer-size", "Ignored.", "size", int, default=2097152),
+    Option("consumer.config", "Deprecated: use --command-config.", "config file"),
+    Option("command-config", "Properties file for the consumer.", "config file"),
+    Option("print-metrics", "Print the client's metrics at the end."),
+    Option("show-detailed-stats", "Print a line per interval instead of one at the end."),
     *RUN_OPTIONS,
 )
 
@@ -87,7 +94,7 @@ def _check(given: Given) -> None:
 
 
 def check_run(given: Given) -> None:
-    """What a run of consumers of either kind is told the same way."""
+    """Check the options that both consumer tools share."""
     one_of(given, "messages", "num-records")
     forbid(given, "consumer.config", ("command-config",))
     for older, newer in (("messages", "num-records"), ("consumer.config", "command-config")):
@@ -110,7 +117,7 @@ def _properties(given: Given) -> dict[str, object]:
 
 
 class _Run:
-    """A reading of a topic, with its figures."""
+    """A run that reads a topic, with its measurements."""
 
     def __init__(self, given: Given) -> None:
         self._given = given
@@ -122,7 +129,7 @@ class _Run:
         self._records = self._bytes = 0
 
     def read(self, consumer: Consumer) -> None:
-        """Until there are enough, or none come any more."""
+        """Read until there are enough records, or the timeout passes without one."""
         given = self._given
         listener = self._listener()
         if "topic" in given:
@@ -159,7 +166,7 @@ class _Run:
         held: set[TopicPartition] = set()
 
         class Listener(RebalanceListener):
-            """Measures how long there is nothing assigned."""
+            """Measures how long no partition is assigned."""
 
             def assigned(self, partitions: list[TopicPartition]) -> None:
                 if not held:
@@ -188,7 +195,7 @@ class _Run:
         )
 
     def print_total(self) -> None:
-        """The line at the end."""
+        """Print the line at the end."""
         elapsed_s = max(self._ended_ms - self._began_ms, 1) / 1000
         fetch_ms = self._ended_ms - self._began_ms - self.rebalance_ms
         fetch_s = max(fetch_ms, 1) / 1000

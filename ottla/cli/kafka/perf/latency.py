@@ -1,4 +1,4 @@
-"""kafka-e2e-latency: how long a record takes from its producer to its consumer."""
+"""kafka-e2e-latency: measure how long a record takes from a producer to a consumer."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 _POLL_S = 60.0
 
 OPTIONS = (
-    Option("bootstrap-server", "REQUIRED: the brokers to ask first, HOST:PORT,HOST:PORT.", "bootstrap-server"),
-    Option("topic", "REQUIRED: the topic; made when it is not there.", "topic-name"),
-    Option("num-records", "REQUIRED: how many records.", "count", int),
+    Option("bootstrap-server", "REQUIRED: brokers to connect to first, HOST:PORT,HOST:PORT.", "bootstrap-server"),
+    Option("topic", "REQUIRED: topic; created if it does not exist.", "topic-name"),
+    Option("num-records", "REQUIRED: number of records.", "count", int),
     Option("producer-acks", "REQUIRED: 1 or all.", "producer-acks"),
     Option("record-size", "REQUIRED: bytes of a value.", "bytes", int),
     Option("record-key-size", "Bytes of a key.", "bytes", int, default=0),
-    Option("num-headers", "How many headers.", "count", int, default=0),
+    Option("num-headers", "Number of headers.", "count", int, default=0),
     Option("record-header-key-size", "Bytes of a header's name.", "bytes", int, default=0),
     Option("record-header-size", "Bytes of a header's value; -1: null.", "bytes", int, default=0),
-    Option("command-config", "A file of settings of the clients.", "config-file"),
+    Option("command-config", "Properties file for the clients.", "config-file"),
 )
 _REQUIRED = ("bootstrap-server", "topic", "num-records", "producer-acks", "record-size")
 
 
 def main() -> None:
-    """The console script. Five or six words without names are the older way."""
+    """The console script. Five or six positional arguments are the deprecated form."""
     words = sys.argv[1:]
     if words and not any(f"--{name}" in words for name in _REQUIRED) and "--help" not in words:
         if len(words) not in (5, 6):

@@ -1,4 +1,4 @@
-"""kafka-producer-perf-test: how many records a second a producer writes, and how long each takes."""
+"""kafka-producer-perf-test: measure how many records a second a producer writes, and their latency."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from ottla.cli.measure import Latencies, MeasuredWindow, Pace, now_ms
 _TRANSACTION_MS = 3000
 
 OPTIONS = (
-    Option("bootstrap-server", "The brokers to ask first.", "BOOTSTRAP-SERVER"),
-    Option("topic", "The topic to write to.", "TOPIC", required=True),
-    Option("num-records", "How many records.", "NUM-RECORDS", int, required=True),
-    Option("payload-delimiter", "What parts payloads in --payload-file.", "PAYLOAD-DELIMITER", default="\\n"),
-    Option("throughput", "At most so many records a second; -1: as many as go.", "THROUGHPUT", float, required=True),
-    Option("producer-props", "The older name of --command-property.", "PROP-NAME=PROP-VALUE", several=True),
+    Option("bootstrap-server", "Brokers to connect to first.", "BOOTSTRAP-SERVER"),
+    Option("topic", "Topic to write to.", "TOPIC", required=True),
+    Option("num-records", "Number of records.", "NUM-RECORDS", int, required=True),
+    Option("payload-delimiter", "Separator of payloads in --payload-file.", "PAYLOAD-DELIMITER", default="\\n"),
+    Option("throughput", "Limit in records a second; -1: no limit.", "THROUGHPUT", float, required=True),
+    Option("producer-props", "Deprecated: use --command-property.", "PROP-NAME=PROP-VALUE", several=True),
     Option("command-property", "Settings of the producer.", "PROP-NAME=PROP-VALUE", several=True),
-    Option("producer.config", "The older name of --command-config.", "CONFIG-FILE"),
-    Option("command-config", "A file of settings of the producer.", "CONFIG-FILE"),
-    Option("print-metrics", "Show the client's figures at the end."),
-    Option("transactional-id", "Write in transactions of this id.", "TRANSACTIONAL-ID"),
-    Option("transaction-duration-ms", "How long each transaction is open.", "TRANSACTION-DURATION", int),
-    Option("warmup-records", "So many at the beginning do not count.", "WARMUP-RECORDS", int, default=0),
-    Option("reporting-interval", "Milliseconds between two lines.", "INTERVAL-MS", int, default=5000),
+    Option("producer.config", "Deprecated: use --command-config.", "CONFIG-FILE"),
+    Option("command-config", "Properties file for the producer.", "CONFIG-FILE"),
+    Option("print-metrics", "Print the client's metrics at the end."),
+    Option("transactional-id", "Write in transactions with this id.", "TRANSACTIONAL-ID"),
+    Option("transaction-duration-ms", "Duration of each transaction (ms).", "TRANSACTION-DURATION", int),
+    Option("warmup-records", "Number of first records that do not count.", "WARMUP-RECORDS", int, default=0),
+    Option("reporting-interval", "Milliseconds between two reports.", "INTERVAL-MS", int, default=5000),
 )
 PAYLOADS = (
     Option("record-size", "Bytes of a record.", "RECORD-SIZE", int),
-    Option("payload-file", "A file of payloads; each record has one of them.", "PAYLOAD-FILE"),
-    Option("payload-monotonic", "A record is its number."),
+    Option("payload-file", "File with payloads; each record has one of them.", "PAYLOAD-FILE"),
+    Option("payload-monotonic", "The value of a record is its number."),
 )
 
 
@@ -113,7 +113,7 @@ def _told(sent_ms: int, size: int, stats: Stats, steady: Stats | None) -> Callab
 
 
 class Stats:
-    """The lines of this tool: one an interval, and one at the end."""
+    """The reports of this tool: a line per interval, and one at the end."""
 
     def __init__(self, expected: int, interval_ms: int, *, steady: bool = False) -> None:
         self.quiet = False
@@ -124,7 +124,7 @@ class Stats:
         self._latencies = Latencies(expected)
 
     def add(self, latency_ms: int, size: int) -> None:
-        """A record, acknowledged."""
+        """Count an acknowledged record."""
         self._total.add(latency_ms, size)
         self._window.add(latency_ms, size)
         self._latencies.add(latency_ms)
@@ -143,7 +143,7 @@ class Stats:
         )
 
     def print_total(self) -> None:
-        """The last line."""
+        """Print the last line."""
         total = self._total
         names = ("50th", "95th", "99th", "99.9th")
         percentiles = zip(names, self._latencies.percentiles(0.5, 0.95, 0.99, 0.999), strict=True)
@@ -181,7 +181,7 @@ def _check(words: Words) -> None:
 
 
 def _payloads(words: Words) -> Callable[[int], bytes]:
-    """Number of a record to its value."""
+    """Return the function from a record's number to its value."""
     chance = random.Random(0)
     if words["payload-file"] is not None:
         found = _read_payloads(words["payload-file"], words["payload-delimiter"])
@@ -189,7 +189,7 @@ def _payloads(words: Words) -> Callable[[int], bytes]:
     if words["payload-monotonic"]:
         return lambda number: str(number).encode()
     size = words["record-size"]
-    # Letters, as Kafka's; a piece of a long text of them, because making them one by one would be what is measured.
+    # Letters, like Kafka: each value is a slice of one long text, because generating it would dominate the measurement.
     letters = bytes(chance.choices(range(65, 91), k=size + 65_536))
 
     def payload(_: int) -> bytes:
@@ -211,7 +211,7 @@ def _read_payloads(path: str, delimiter: str) -> list[bytes]:
 
 
 def _properties(words: Words) -> tuple[dict[str, object], int | None]:
-    """(settings, how long a transaction lasts; None without transactions)."""
+    """Return (settings, duration of a transaction or None without transactions)."""
     for newer, older in (("command-property", "producer-props"), ("command-config", "producer.config")):
         if words[older] is not None:
             print(
@@ -231,7 +231,7 @@ def _properties(words: Words) -> tuple[dict[str, object], int | None]:
 
 
 def read_pairs(entries: Iterable[str]) -> dict[str, str]:
-    """PROP-NAME=PROP-VALUE, each."""
+    """Parse entries of PROP-NAME=PROP-VALUE."""
     found = {}
     for each in entries:
         pieces = each.split("=")

@@ -1,4 +1,4 @@
-"""kafka-share-consumer-perf-test: how many records a second the members of a share group read (KIP-932)."""
+"""kafka-share-consumer-perf-test: measure how many records a second the members of a share group read (KIP-932)."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 OPTIONS = (
     BOOTSTRAP,
-    Option("topic", "REQUIRED: the topic to read.", "topic"),
-    Option("group", "The share group.", "gid", default="perf-share-consumer"),
-    Option("fetch-size", "Most bytes of a fetch.", "size", int, default=1048576),
-    Option("command-property", "A setting of the consumers; may be repeated.", "prop1=val1"),
-    Option("socket-buffer-size", "Without effect.", "size", int, default=2097152),
-    Option("consumer.config", "The older name of --command-config.", "config file"),
-    Option("command-config", "A file of settings of the consumers.", "config file"),
-    Option("print-metrics", "Without effect: our share consumer keeps no figures."),
-    Option("show-detailed-stats", "A line an interval too."),
+    Option("topic", "REQUIRED: topic to read.", "topic"),
+    Option("group", "Share group.", "gid", default="perf-share-consumer"),
+    Option("fetch-size", "Maximum bytes in a fetch.", "size", int, default=1048576),
+    Option("command-property", "Setting of the consumers; may be repeated.", "prop1=val1"),
+    Option("socket-buffer-size", "Ignored.", "size", int, default=2097152),
+    Option("consumer.config", "Deprecated: use --command-config.", "config file"),
+    Option("command-config", "Properties file for the consumers.", "config file"),
+    Option("print-metrics", "Ignored: the share consumer keeps no metrics."),
+    Option("show-detailed-stats", "Also print a line per interval."),
     *RUN_OPTIONS,
-    Option("threads", "How many members.", "count", int, default=1),
-    Option("show-consumer-stats", "A line for each member."),
+    Option("threads", "Number of members.", "count", int, default=1),
+    Option("show-consumer-stats", "Print a line for each member."),
 )
 
 
@@ -80,7 +80,7 @@ def _properties(given: Given) -> dict[str, object]:
 
 
 class _Member:
-    """What one consumer has read."""
+    """The records and bytes that one consumer has read."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -88,7 +88,7 @@ class _Member:
 
 
 class _Run:
-    """A reading of a topic by all members."""
+    """A run in which all members read a topic."""
 
     def __init__(self, given: Given) -> None:
         self._given = given
@@ -98,7 +98,7 @@ class _Run:
         self._records = 0
 
     def read(self, consumers: list[ShareConsumer], names: list[str]) -> None:
-        """Until there are enough, or none come any more; then the figures."""
+        """Read until there are enough records, or the timeout passes without one; then print the totals."""
         began_ms = _now_ms()
         for each in consumers:
             each.subscribe([self._given["topic"]])

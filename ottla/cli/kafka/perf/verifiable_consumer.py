@@ -1,4 +1,4 @@
-"""kafka-verifiable-consumer: reads a topic as a member of a group, and tells in JSON what happens to it."""
+"""kafka-verifiable-consumer: read a topic as a member of a group, and print its events as JSON."""
 
 from __future__ import annotations
 
@@ -26,20 +26,25 @@ _ASSIGNORS = {
     "CooperativeStickyAssignor": "cooperative-sticky",
 }
 OPTIONS = (
-    Option("bootstrap-server", "The brokers to ask first.", _SERVERS, required=True),
-    Option("topic", "The topic to read.", "TOPIC", required=True),
-    Option("group-protocol", "classic or consumer.", "GROUP-PROTOCOL", default="classic"),
-    Option("group-remote-assignor", "With --group-protocol consumer.", "GROUP-REMOTE-ASSIGNOR"),
-    Option("group-id", "The consumer group.", "GROUP-ID", required=True),
-    Option("group-instance-id", "A static member's name.", "GROUP-INSTANCE-ID"),
-    Option("max-messages", "How many; -1: until it is stopped.", "MAX-MESSAGES", int, default=-1),
-    Option("session-timeout", "session.timeout.ms, with the classic protocol.", "TIMEOUT-MS", int),
-    Option("verbose", "A line for each record."),
-    Option("enable-autocommit", "Commit by time instead of after each poll."),
-    Option("reset-policy", "earliest, latest or none.", "RESET-POLICY", default="earliest"),
-    Option("assignment-strategy", "Kafka's class of the assignor.", "ASSIGNMENT-STRATEGY", default=_RANGE),
-    Option("consumer.config", "The older name of --command-config.", "CONFIG-FILE"),
-    Option("command-config", "A file of settings of the consumer.", "CONFIG-FILE"),
+    Option("bootstrap-server", "Brokers to connect to first.", _SERVERS, required=True),
+    Option("topic", "Topic to read.", "TOPIC", required=True),
+    Option("group-protocol", "Protocol of the group: classic or consumer.", "GROUP-PROTOCOL", default="classic"),
+    Option("group-remote-assignor", "Server-side assignor, with --group-protocol consumer.", "GROUP-REMOTE-ASSIGNOR"),
+    Option("group-id", "Consumer group.", "GROUP-ID", required=True),
+    Option("group-instance-id", "Instance id of a static member.", "GROUP-INSTANCE-ID"),
+    Option("max-messages", "Number of records; -1: until stopped.", "MAX-MESSAGES", int, default=-1),
+    Option("session-timeout", "Session timeout (session.timeout.ms), with the classic protocol.", "TIMEOUT-MS", int),
+    Option("verbose", "Print a line for each record."),
+    Option("enable-autocommit", "Commit periodically instead of after each poll."),
+    Option(
+        "reset-policy",
+        "Start without a committed offset: earliest, latest or none.",
+        "RESET-POLICY",
+        default="earliest",
+    ),
+    Option("assignment-strategy", "Assignor, by Kafka's class.", "ASSIGNMENT-STRATEGY", default=_RANGE),
+    Option("consumer.config", "Deprecated: use --command-config.", "CONFIG-FILE"),
+    Option("command-config", "Properties file for the consumer.", "CONFIG-FILE"),
 )
 
 
@@ -104,7 +109,7 @@ def _listener(events: Events) -> RebalanceListener:
         return [{"topic": each.topic, "partition": each.partition} for each in partitions]
 
     class Listener(RebalanceListener):
-        """Tells what comes and goes."""
+        """Prints assigned and revoked partitions."""
 
         def assigned(self, partitions: list[TopicPartition]) -> None:
             events.tell("partitions_assigned", partitions=shown(partitions))
@@ -124,11 +129,11 @@ class _Reading:
 
     @property
     def finished(self) -> bool:
-        """Are there enough?"""
+        """Whether there are enough records."""
         return 0 <= self._most <= self._count
 
     def received(self, records: list[ConsumerRecord]) -> dict[TopicPartition, int]:
-        """Tell of one poll; what may be committed now."""
+        """Print the records of one poll; returns the offsets to commit."""
         from ottla.client import TopicPartition
 
         parts: dict[TopicPartition, list[ConsumerRecord]] = {}

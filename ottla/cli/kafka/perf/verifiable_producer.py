@@ -1,4 +1,4 @@
-"""kafka-verifiable-producer: writes numbers, and a line of JSON for each that is written or not."""
+"""kafka-verifiable-producer: write numbers, and print a line of JSON for each one that is written or fails."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 _SERVERS = "HOST1:PORT1[,HOST2:PORT2[...]]"
 OPTIONS = (
-    Option("topic", "The topic to write to.", "TOPIC", required=True),
-    Option("bootstrap-server", "The brokers to ask first.", _SERVERS, required=True),
-    Option("max-messages", "How many; -1: until it is stopped.", "MAX-MESSAGES", int, default=-1),
-    Option("throughput", "At most so many a second; -1: as many as go.", "THROUGHPUT", int, default=-1),
-    Option("acks", "Who must have a record.", "ACKS", int, default=-1, choices=(0, 1, -1)),
-    Option("producer.config", "The older name of --command-config.", "CONFIG-FILE"),
-    Option("message-create-time", "The timestamp of the first record.", "CREATE-TIME", int, default=-1),
-    Option("value-prefix", "A number and a dot before each value.", "VALUE-PREFIX", int),
-    Option("repeating-keys", "Keys from 0 up to this, again and again.", "REPEATING-KEYS", int),
-    Option("command-config", "A file of settings of the producer.", "CONFIG-FILE"),
+    Option("topic", "Topic to write to.", "TOPIC", required=True),
+    Option("bootstrap-server", "Brokers to connect to first.", _SERVERS, required=True),
+    Option("max-messages", "Number of records; -1: until stopped.", "MAX-MESSAGES", int, default=-1),
+    Option("throughput", "Limit in records a second; -1: no limit.", "THROUGHPUT", int, default=-1),
+    Option("acks", "Acknowledgements to wait for.", "ACKS", int, default=-1, choices=(0, 1, -1)),
+    Option("producer.config", "Deprecated: use --command-config.", "CONFIG-FILE"),
+    Option("message-create-time", "Timestamp of the first record.", "CREATE-TIME", int, default=-1),
+    Option("value-prefix", "Number that is put, with a dot, before each value.", "VALUE-PREFIX", int),
+    Option("repeating-keys", "Number of keys, from 0, that are used in turn.", "REPEATING-KEYS", int),
+    Option("command-config", "Properties file for the producer.", "CONFIG-FILE"),
 )
 
 
@@ -45,13 +45,13 @@ def main() -> None:
 
 
 class Events:
-    """Lines of JSON on stdout, from any thread."""
+    """A writer of JSON lines on stdout, safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
 
     def tell(self, name: str, **fields: Any) -> None:
-        """An event."""
+        """Print an event."""
         event = {"timestamp": time.time_ns() // 1_000_000, "name": name, **fields}
         line = json.dumps(event, separators=(",", ":"), ensure_ascii=False)
         with self._lock:
@@ -60,7 +60,7 @@ class Events:
 
 
 def settings_file(words: Words, older: str) -> dict[str, str]:
-    """What --command-config, or its older name, says."""
+    """Return the properties of --command-config or its deprecated form."""
     if words["command-config"] is not None and words[older] is not None:
         raise usage_error(f"Options --{older} and --command-config are mutually exclusive.")
     if words[older] is not None:
@@ -73,7 +73,7 @@ def settings_file(words: Words, older: str) -> dict[str, str]:
 
 
 def stops() -> threading.Event:
-    """Set when the process is asked to end."""
+    """Return an event that SIGTERM or SIGINT sets."""
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         if threading.current_thread() is threading.main_thread():
@@ -124,7 +124,7 @@ class _Sending:
         self._began_ms = time.time_ns() // 1_000_000
 
     def send_all(self, stopped: threading.Event) -> None:
-        """Until there are enough, or it is asked to stop."""
+        """Send until there are enough records, or `stopped` is set."""
         words = self._words
         pace = Pace(words["throughput"])
         keys, prefix = words["repeating-keys"], words["value-prefix"]
@@ -169,7 +169,7 @@ class _Sending:
         )
 
     def finish(self) -> None:
-        """Wait for what is under way; each record has told itself."""
+        """Wait for the records in flight; each reports its own error."""
         try:
             self._producer.flush()
         except KafkaError:

@@ -1,4 +1,4 @@
-"""kafka-verifiable-share-consumer: reads a topic as a member of a share group, and tells in JSON what happens to it."""
+"""kafka-verifiable-share-consumer: read a topic as a member of a share group, and print its events as JSON."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 _POLL_S = 0.2
 _SERVERS = "HOST1:PORT1[,HOST2:PORT2[...]]"
 OPTIONS = (
-    Option("bootstrap-server", "The brokers to ask first.", _SERVERS, required=True),
-    Option("topic", "The topic to read.", "TOPIC", required=True),
-    Option("group-id", "The share group.", "GROUP-ID", required=True),
-    Option("max-messages", "How many; -1: until it is stopped.", "MAX-MESSAGES", int, default=-1),
-    Option("verbose", "A line for each record."),
-    Option("acknowledgement-mode", "auto, sync or async.", "ACKNOWLEDGEMENT-MODE", default="auto"),
-    Option("offset-reset-strategy", "Where the group begins: earliest or latest.", "OFFSET-RESET-STRATEGY", default=""),
-    Option("command-config", "A file of settings of the clients.", "CONFIG-FILE"),
+    Option("bootstrap-server", "Brokers to connect to first.", _SERVERS, required=True),
+    Option("topic", "Topic to read.", "TOPIC", required=True),
+    Option("group-id", "Share group.", "GROUP-ID", required=True),
+    Option("max-messages", "Number of records; -1: until stopped.", "MAX-MESSAGES", int, default=-1),
+    Option("verbose", "Print a line for each record."),
+    Option(
+        "acknowledgement-mode", "Mode of acknowledgement: auto, sync or async.", "ACKNOWLEDGEMENT-MODE", default="auto"
+    ),
+    Option("offset-reset-strategy", "Where the group starts: earliest or latest.", "OFFSET-RESET-STRATEGY", default=""),
+    Option("command-config", "Properties file for the clients.", "CONFIG-FILE"),
 )
 
 
@@ -45,7 +47,7 @@ def _run(words: Words) -> int:
 
     mode = words["acknowledgement-mode"].lower()
     if mode not in ("auto", "sync", "async"):
-        raise usage_error(f"argument --acknowledgement-mode: {mode} is none of auto, sync, async")
+        raise usage_error(f"argument --acknowledgement-mode: {mode} is not one of auto, sync, async")
     properties = {
         **(load(words["command-config"]) if words["command-config"] else {}),
         "group.id": words["group-id"],
@@ -86,7 +88,7 @@ def _begin_at(words: Words, properties: dict[str, str], events: Events) -> None:
 
 
 class _Acknowledged:
-    """Counts and tells what the broker has taken. Called on the client's thread."""
+    """Counts and prints acknowledged records. Called on the client's thread."""
 
     def __init__(self, events: Events) -> None:
         self._events = events

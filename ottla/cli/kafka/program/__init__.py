@@ -1,4 +1,4 @@
-"""How a tool of Kafka's is declared, run and refused: options, errors, exit codes, files that people write.
+"""The framework of Kafka's tools: options, errors, exit codes, input files.
 
-Invariant: words, first line on stderr and exit code are those of Apache's tools. Read `option` first, then `tool`.
+Invariant: options, first line on stderr and exit code are those of Apache's tools. Read `option` first, then `tool`.
 """

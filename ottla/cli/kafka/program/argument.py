@@ -1,7 +1,7 @@
-"""Command lines of those tools whose options Apache's tools read with argparse4j: with subcommands, mostly.
+"""Command lines of the tools for which Apache uses argparse4j, mostly those with subcommands.
 
-argparse4j is modelled on Python's argparse, so argparse reads them here: a wrong use shows the usage and, after the
-name of the tool, what is wrong; the exit code is 1.
+argparse4j is modelled on Python's argparse, so argparse parses them here: a usage error prints the usage and, after the
+name of the tool, the message; the exit code is 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.cli.kafka.program.tool import leave, tell
 
 @dataclass(frozen=True)
 class Command:
-    """A subcommand. Of each tuple in `either` exactly one option must be there, of those in `at_most_one` not two."""
+    """A subcommand. Each tuple in `either` needs exactly one option, each in `at_most_one` at most one."""
 
     name: str
     help: str
@@ -28,7 +28,7 @@ class Command:
 
 
 class Words:
-    """What a command line says: `words["name"]`; None (or False for a flag) where it says nothing."""
+    """A parsed command line: `words["name"]` is the value; None (False for a flag) if the option is missing."""
 
     def __init__(self, found: argparse.Namespace) -> None:
         self._found = found
@@ -44,21 +44,21 @@ class Words:
 
 
 class Misused(Exception):
-    """Words that do not go together: told as argparse tells it."""
+    """A usage error, reported like argparse's own."""
 
 
 def usage_error(message: str) -> Misused:
-    """To be raised by a tool's body."""
+    """Return a usage error, for a tool's body to raise."""
     return Misused(message)
 
 
 class _Parser(argparse.ArgumentParser):
-    #: How a wrong use is told.
+    #: Formats a usage error.
     wrong: Callable[[argparse.ArgumentParser, str], str]
     help_code: int
 
     def error(self, message: str) -> NoReturn:
-        # What Python words otherwise than argparse4j.
+        # Replace Python's wording with argparse4j's.
         missing = message.removeprefix("the following arguments are required: ")
         if missing != message:
             message = "too few arguments" if missing == "command" else f"argument {missing.split(', ')[0]} is required"
@@ -89,9 +89,9 @@ def tool(
     words: Sequence[str] | None = None,
     failed: Callable[[Exception], int] | None = None,
 ) -> NoReturn:
-    """Run a tool; ends the process. `words` stand for the command line.
+    """Run a tool and end the process. `words` replace the command line.
 
-    `rest`: what the words that belong to no option are called, and what they are for; they are `words["rest"]`.
+    `rest`: name and help of the positional arguments, which are `words["rest"]`.
     """
     kind = type("_ToolParser", (_Parser,), {"wrong": staticmethod(wrong), "help_code": help_code})
     parser = kind(prog=name, description=about, allow_abbrev=False)
@@ -148,5 +148,5 @@ def _attribute(name: str) -> str:
     return name.replace("-", "_").replace(".", "_")
 
 
-SERVER = Option("bootstrap-server", "The brokers to ask first, HOST:PORT,HOST:PORT.", "BOOTSTRAP_SERVER")
-CONTROLLER = Option("bootstrap-controller", "The controllers to ask first.", "BOOTSTRAP_CONTROLLER")
+SERVER = Option("bootstrap-server", "Brokers to connect to first, HOST:PORT,HOST:PORT.", "BOOTSTRAP_SERVER")
+CONTROLLER = Option("bootstrap-controller", "Controllers to connect to first.", "BOOTSTRAP_CONTROLLER")

@@ -1,6 +1,6 @@
-"""Errors in the words of Java's client: its classes and the messages it has where a broker sends none.
+"""Errors worded like those of the Java client: its exception classes, and its messages where a broker sends none.
 
-Scripts look for these. The names and short messages are those of `org.apache.kafka.common.protocol.Errors`.
+Scripts match these. The names and short messages are those of `org.apache.kafka.common.protocol.Errors`.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ _CLASSES = {
 
 
 def message(error: Exception) -> str:
-    """An error's own message; for a code without one, what Java's client says."""
+    """Return the error's message, or the Java client's message for its code if there is none."""
     if isinstance(error, KafkaError):
         return error.message if error.message not in ("", error.code.name) else standard_words(error.code)
     return str(error)
 
 
 def caused(error: Exception) -> str:
-    """Class and message, as Java's `ExecutionException.getMessage` has them; other errors are their own message."""
+    """Return class and message like Java's `ExecutionException.getMessage`; for other errors only the message."""
     return f"{java_class(error)}: {message(error)}" if isinstance(error, KafkaError) else str(error)
 
 
 def java_class(error: KafkaError) -> str:
-    """The class that Java's client throws for an error."""
+    """Return the exception class that the Java client throws for an error."""
     name = _CLASSES.get(error.code) or "".join(word.capitalize() for word in error.code.name.split("_")) + "Exception"
     return f"org.apache.kafka.common.errors.{name}"
 
 
 def standard_message(error: KafkaError) -> str:
-    """What Java's client says for the code, whatever our client has to say about it."""
+    """Return the Java client's message for the error code, ignoring the error's own message."""
     return standard_words(error.code)
 
 
 def standard(error: KafkaError) -> str:
-    """The same after the class."""
+    """Return the exception class and the Java client's message for the error code."""
     return f"{java_class(error)}: {standard_message(error)}"

@@ -1,4 +1,4 @@
-"""Times in the formats of Java's SimpleDateFormat, as far as the perf tools take them."""
+"""Times in the formats of Java's SimpleDateFormat, as far as the perf tools need them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LETTERS = {
 
 
 class DateFormat:
-    """Shows milliseconds since 1970 by a pattern, in the time of the place. Usage for a letter that is not served."""
+    """Formats milliseconds since 1970 by a pattern, in local time. Usage for an unsupported letter."""
 
     def __init__(self, pattern: str) -> None:
         self._format = _as_python(pattern)
@@ -33,7 +33,7 @@ class DateFormat:
 
 
 def _as_python(pattern: str) -> str:
-    """A pattern of Java's SimpleDateFormat as one of Python's."""
+    """Convert a pattern of Java's SimpleDateFormat to a Python format string."""
     found = ""
     for part in re.finditer(r"'([^']*)'|(([a-zA-Z])\3*)|(.)", pattern):
         quoted, letters, _, other = part.groups()
@@ -42,5 +42,5 @@ def _as_python(pattern: str) -> str:
         elif letters in _LETTERS:
             found += _LETTERS[letters]
         else:
-            raise Usage(f"--date-format: {letters} is not served; these are: {', '.join(_LETTERS)}")
+            raise Usage(f"--date-format: {letters} is not supported (expected {', '.join(_LETTERS)})")
     return found

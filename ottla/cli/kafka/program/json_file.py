@@ -1,4 +1,4 @@
-"""JSON that people write for Kafka's tools: read, and refused with a line that names what is wrong."""
+"""Parsing of the JSON files for Kafka's tools, with errors that name what is wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def parse(text: str, otherwise: str) -> Any:
-    """The document. Failed with `otherwise` when it is none."""
+    """Parse a JSON document. Failed with `otherwise` if it is not JSON."""
     try:
         return json.loads(text)
     except ValueError:
@@ -19,7 +19,7 @@ def parse(text: str, otherwise: str) -> Any:
 
 
 def typed(entry: Any, field: str, kind: type[T]) -> T:
-    """A field of an object. Failed when it is not there or of another kind."""
+    """Return a field of an object. Failed if it is missing or has another type."""
     if not isinstance(entry, dict):
         raise Failed(f"Expected JSON object, received {json.dumps(entry)}")
     if field not in entry:

@@ -1,4 +1,4 @@
-"""Which topics a tool means: Kafka's include lists, and patterns of topics and partitions."""
+"""Kafka's include lists, which select topics."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.cli.kafka.program.tool import Failed
 
 
 def topic_filter(text: str | None) -> Callable[[str], bool]:
-    """Does a name match an include list: an expression in which a comma is "or" and blanks do not count?"""
+    """Return the test of an include list: a regular expression in which a comma is "or" and blanks are ignored."""
     if text is None:
         return lambda name: True
     expression = text.strip().replace(",", "|").replace(" ", "").strip("\"'")
@@ -21,6 +21,6 @@ def topic_filter(text: str | None) -> Callable[[str], bool]:
 
 
 def chosen(names: Iterable[str], text: str | None) -> list[str]:
-    """The names that an include list takes, in order."""
+    """Return the names that match an include list, sorted."""
     takes = topic_filter(text)
     return sorted(name for name in names if takes(name))

@@ -1,4 +1,4 @@
-"""The figures of a client as Kafka's perf tools show them with --print-metrics."""
+"""The metrics of a client, as Kafka's perf tools print them with --print-metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def print_metrics(group: str, client_id: str, metrics: Any) -> None:
-    """A line each, `group:name:{client-id=...}` and the value, by name."""
+    """Print a line per metric, sorted by name: `group:name:{client-id=...}` and the value."""
     from ottla.client.connection.metric import named
 
     shown = {f"{group}:{name}:{{client-id={client_id}}}": value for name, value in named(metrics).items()}

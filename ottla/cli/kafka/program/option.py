@@ -1,11 +1,11 @@
-"""How the options of Kafka's tools are declared, read and refused.
+"""Declaration, parsing and checks of the options of Kafka's tools.
 
 Rules:
-- A tool declares its options in one table. What reads the command line depends on what Apache's tool uses, because the
-  words of its errors do: `parse` here for those with jopt-simple (most), `argument` for argparse4j.
-- `--name VALUE`, `--name=VALUE`, and `-name` for `--name`, as jopt-simple takes them; no abbreviations. A value may
-  begin with a dash. Words that are no option are ignored.
-- A wrong use raises `Usage` (the message, then the help) or `Refused` (the message alone), exit code 1.
+- A tool declares its options in one table. The parser is chosen by the library of Apache's tool, because the wording of
+  errors depends on it: `parse` here for jopt-simple (most tools), `argument` for argparse4j.
+- jopt-simple accepts `--name VALUE`, `--name=VALUE`, and `-name` for `--name`, but no abbreviations. A value may begin
+  with a dash. Words that are not options are ignored.
+- A usage error raises `Usage` (the message, then the help) or `Refused` (only the message); the exit code is 1.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _WIDTH = 80
 
 
 class Refused(Exception):
-    """An option that is not there, or a value that it does not take."""
+    """An unknown option, or an invalid value: only the message is printed."""
 
 
 class Usage(Exception):
-    """Options that do not go together: the message and the help are shown."""
+    """Options that cannot be combined: the message and the help are printed."""
 
 
 @dataclass(frozen=True)
@@ -32,18 +32,18 @@ class Option:
 
     name: str
     help: str
-    #: What the value is called in the help.
+    #: Name of the value in the help.
     value: str | None = None
-    #: Reads a value; ValueError for one that it does not take.
+    #: Parses a value; ValueError for an invalid one.
     read: Callable[[str], Any] = str
     default: Any = None
-    #: The value may be left out.
+    #: Whether the value may be omitted.
     optional: bool = False
-    #: `a,b` are two values.
+    #: Separator of several values in one word, such as a comma.
     separator: str = ""
-    #: The option is refused unless one of these is there.
+    #: The option requires one of these options.
     only_with: tuple[str, ...] = ()
-    #: With argparse4j: one letter, whether it must be there, and whether it may come often or takes several words.
+    #: For argparse4j: one letter, whether it is required, may be repeated, and takes several words.
     short: str = ""
     required: bool = False
     often: bool = False
@@ -51,16 +51,16 @@ class Option:
     choices: tuple[Any, ...] = ()
 
 
-HELP = Option("help", "Show this.")
-VERSION = Option("version", "Say which version of Apache Kafka this tool speaks for.")
+HELP = Option("help", "Show this help.")
+VERSION = Option("version", "Show the version of Apache Kafka that this tool follows.")
 
 
 class Given:
-    """What a command line says. `options[name]` is the value, or the default."""
+    """A parsed command line: `given[name]` is the value, or the default."""
 
     def __init__(self, options: Sequence[Option], found: list[tuple[str, str | None]]) -> None:
         self._options = {each.name: each for each in options}
-        #: (name, text of the value) as they came; None for a flag.
+        #: (name, text of the value or None) in the order of the command line.
         self.found = found
 
     def __contains__(self, name: str) -> bool:
@@ -73,7 +73,7 @@ class Given:
         return values[0] if values else self._options[name].default
 
     def values(self, name: str) -> list[Any]:
-        """All values that were given for it. Refused when one of them cannot be read."""
+        """Return all values of an option. Refused if one of them is invalid."""
         return [self._read(name, value) for each, value in self.found if each == name and value is not None]
 
     def _read(self, name: str, value: str) -> Any:
@@ -84,7 +84,7 @@ class Given:
 
 
 def parse(options: Sequence[Option], words: Sequence[str]) -> Given:
-    """Read a command line as jopt-simple does. Raises Refused."""
+    """Parse a command line like jopt-simple. Raises Refused."""
     known = {each.name: each for each in (*options, HELP, VERSION)}
     found: list[tuple[str, str | None]] = []
     left = list(words)
@@ -125,14 +125,14 @@ def _is_option(word: str, known: dict[str, Option]) -> bool:
 
 
 def require(given: Given, *names: str) -> None:
-    """Usage unless all of these are there."""
+    """Raise Usage unless all of these options are given."""
     for name in names:
         if name not in given:
             raise Usage(f'Missing required argument "[{name}]"')
 
 
 def forbid(given: Given, name: str, others: Iterable[str]) -> None:
-    """Usage when `name` stands beside one of these."""
+    """Raise Usage if `name` is combined with one of these options."""
     if name in given:
         for other in others:
             if other in given:
@@ -140,18 +140,18 @@ def forbid(given: Given, name: str, others: Iterable[str]) -> None:
 
 
 def one_of(given: Given, *names: str) -> None:
-    """Usage unless exactly one of these is there."""
+    """Raise Usage unless exactly one of these options is given."""
     if sum(name in given for name in names) != 1:
         raise Usage(f"Exactly one of the following arguments is required: {', '.join(f'[{name}]' for name in names)}")
 
 
 def key_values(entries: Iterable[str]) -> dict[str, str]:
-    """`key=value` entries; without a value it is the empty text."""
+    """Parse `key=value` entries; a missing value is an empty text."""
     return {key: value for key, _, value in (each.partition("=") for each in entries)}
 
 
 def help_text(options: Sequence[Option]) -> str:
-    """Two columns, as jopt-simple shows options."""
+    """Format the options in two columns, like jopt-simple."""
     rows = sorted((_shown(each), _about(each)) for each in (*options, HELP, VERSION))
     left = min(max(len(name) for name, _ in rows), _WIDTH // 2 - 1)
     right = _WIDTH - left - 2
@@ -179,9 +179,9 @@ def _about(option: Option) -> str:
 
 
 BOOTSTRAP = Option(
-    "bootstrap-server", "REQUIRED: the brokers to ask first, HOST:PORT,HOST:PORT.", "server to connect to"
+    "bootstrap-server", "REQUIRED: brokers to connect to first, HOST:PORT,HOST:PORT.", "server to connect to"
 )
 CONTROLLER = Option(
-    "bootstrap-controller", "The controllers to ask first, HOST:PORT,HOST:PORT.", "controller to connect to"
+    "bootstrap-controller", "Controllers to connect to first, HOST:PORT,HOST:PORT.", "controller to connect to"
 )
-COMMAND_CONFIG = Option("command-config", "A file of properties for the client.", "command config property file")
+COMMAND_CONFIG = Option("command-config", "Properties file for the client.", "command config property file")

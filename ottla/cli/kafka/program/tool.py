@@ -1,9 +1,9 @@
-"""How a tool of Kafka's runs: its entry point, its clients, and how errors become lines and exit codes.
+"""The runner of Kafka's tools: entry point, clients, and the lines and exit codes for errors.
 
 Rules:
-- Exit code 1 for everything that goes wrong, as Apache's tools have it; their stack traces we leave out.
-- A setting of a properties file that our clients do not have is named on stderr and passed over, as Java's clients do
-  it; one that they have and whose value they cannot take ends the tool.
+- Every error is exit code 1, as in Apache's tools; we leave out their stack traces.
+- A setting in a properties file that our clients do not have is reported on stderr and ignored, as in the Java clients;
+  an invalid value of a known setting ends the tool.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ KAFKA_VERSION = "4.3.1"
 
 
 class Failed(Exception):
-    """A message for stderr and exit code 1."""
+    """An error: a message for stderr, and exit code 1."""
 
 
 def tell(*lines: str) -> None:
-    """Lines on stderr."""
+    """Print lines on stderr."""
     for line in lines:
         print(line, file=sys.stderr)
 
@@ -47,10 +47,11 @@ def command(
     usage_when_refused: bool = False,
     failed: Callable[[Exception], int] | None = None,
 ) -> NoReturn:
-    """Run a tool whose options jopt-simple would read; ends the process.
+    """Run a tool for which Apache uses jopt-simple, and end the process.
 
-    `alone` is said, with the help, when there are no words at all; `refused` is how the tool words an option that is
-    not there, and `usage_when_refused` shows the help after it; `failed` prints any other error and gives the code.
+    `alone` is printed, with the help, when there are no arguments; `refused` is the format of the message for an
+    unknown option, and `usage_when_refused` prints the help after it; `failed` prints any other error and returns the
+    exit code.
     """
 
     def run() -> int:
@@ -73,7 +74,7 @@ def command(
 
 
 def leave(run: Callable[[], int], failed: Callable[[Exception], int] | None = None) -> NoReturn:
-    """Run, say what went wrong, and end the process with the exit code."""
+    """Run, print the error if any, and end the process with the exit code."""
     begin()
     try:
         code = _attempt(run, failed or say)
@@ -102,13 +103,13 @@ def _attempt(run: Callable[[], int], failed: Callable[[Exception], int]) -> int:
 
 
 def say(error: Exception) -> int:
-    """What most tools do: the message on stderr, as Java words an error that came through a future."""
+    """Print an error on stderr like Java's ExecutionException, as most tools do, and return exit code 1."""
     tell(caused(error))
     return 1
 
 
 def load(path: str) -> dict[str, str]:
-    """A properties file. Failed when it cannot be read."""
+    """Read a properties file. Failed if that is not possible."""
     from ottla.settings.properties import read
 
     try:
@@ -120,7 +121,7 @@ def load(path: str) -> dict[str, str]:
 
 
 def read_text(path: str) -> str:
-    """A whole file. Failed when it cannot be read."""
+    """Read a whole file. Failed if that is not possible."""
     try:
         return Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -128,11 +129,11 @@ def read_text(path: str) -> str:
 
 
 def settings_for(kind: type[DeclaredSettings], properties: Mapping[str, object]) -> dict[str, object]:
-    """The Kafka properties that our client has; the others are named on stderr."""
+    """Return the properties that our client has; report the others on stderr."""
     known = {each.name for each in kind.declared.values()}
     for name in properties:
         if name not in known and name not in _MEANINGLESS:
-            tell(f"WARN the client has no setting {name}: it is passed over")
+            tell(f"WARN the client has no setting {name}: ignoring it")
     return {name: value for name, value in properties.items() if name in known}
 
 
@@ -155,7 +156,7 @@ _MEANINGLESS = frozenset(
 
 @contextmanager
 def admin(bootstrap: str, properties: Mapping[str, object] | None = None, **more: object) -> Iterator[Admin]:
-    """An admin client; it asks `bootstrap` first."""
+    """Open an admin client that connects to `bootstrap` first."""
     from ottla.client import Admin
     from ottla.settings.client.client import AdminSettings
 
@@ -166,12 +167,12 @@ def admin(bootstrap: str, properties: Mapping[str, object] | None = None, **more
 
 
 def admin_of(given: Given, option: str = "command-config") -> dict[str, str]:
-    """What the file of a tool's `--command-config` says; nothing without it."""
+    """Return the properties of a tool's `--command-config` file; none without that option."""
     return load(given[option]) if option in given else {}
 
 
 def check_addresses(text: str | None) -> None:
-    """Usage unless it is HOST:PORT, several with commas."""
+    """Raise Usage unless the text is HOST:PORT, or several separated by commas."""
     if not (text or "").strip():
         raise Usage("Error while validating the bootstrap address\n")
     if not all(each.rpartition(":")[2].strip().isdecimal() and ":" in each for each in (text or "").split(",")):

@@ -1,4 +1,4 @@
-"""kafka-console-consumer: records of topics on stdout."""
+"""kafka-console-consumer: print the records of topics on stdout."""
 
 from __future__ import annotations
 
@@ -17,38 +17,43 @@ if TYPE_CHECKING:
     from ottla.client import Consumer
 
 OPTIONS = (
-    Option("topic", "The topic to read.", "topic"),
-    Option("include", "An expression: read all topics whose names match.", "Java regex (String)"),
-    Option("partition", "Only this partition, from its end unless --offset says otherwise.", "partition", int),
-    Option("offset", "Where to begin: a number, earliest or latest.", "consume offset", default="latest"),
-    Option("consumer-property", "The older name of --command-property.", "consumer_prop"),
-    Option("command-property", "A setting of the consumer; may be repeated.", "consumer_prop"),
-    Option("consumer.config", "The older name of --command-config.", "config file"),
-    Option("command-config", "A file of settings of the consumer.", "config file"),
+    Option("topic", "Topic to read.", "topic"),
+    Option("include", "Regular expression: read all topics whose names match.", "Java regex (String)"),
+    Option("partition", "Only this partition, from its end unless --offset is given.", "partition", int),
+    Option("offset", "Offset to start at: a number, earliest or latest.", "consume offset", default="latest"),
+    Option("consumer-property", "Deprecated: use --command-property.", "consumer_prop"),
+    Option("command-property", "Setting of the consumer; may be repeated.", "consumer_prop"),
+    Option("consumer.config", "Deprecated: use --command-config.", "config file"),
+    Option("command-config", "Properties file for the consumer.", "config file"),
     Option(
         "formatter",
-        "How records are shown.",
+        "Formatter of the records.",
         "class",
         default="org.apache.kafka.tools.consumer.DefaultMessageFormatter",
     ),
-    Option("property", "The older name of --formatter-property.", "prop"),
+    Option("property", "Deprecated: use --formatter-property.", "prop"),
     Option(
         "formatter-property",
-        "How records are shown; may be repeated: print.timestamp, print.key, print.offset, print.epoch, "
+        "Property of the formatter; may be repeated: print.timestamp, print.key, print.offset, print.epoch, "
         "print.partition, print.headers, print.value, key.separator, line.separator, headers.separator, null.literal, "
         "key.deserializer, value.deserializer, headers.deserializer.",
         "prop",
     ),
-    Option("formatter-config", "A file of such properties.", "config file"),
-    Option("from-beginning", "Begin with the earliest record when nothing is committed."),
-    Option("max-messages", "Stop after so many.", "num_messages", int),
-    Option("timeout-ms", "Stop when no record came for so long.", "timeout_ms", int),
-    Option("skip-message-on-error", "Pass over records that cannot be shown."),
-    Option("bootstrap-server", "REQUIRED: the brokers to ask first, HOST:PORT,HOST:PORT.", "server to connect to"),
-    Option("key-deserializer", "How keys are read.", "deserializer for keys"),
-    Option("value-deserializer", "How values are read.", "deserializer for values"),
-    Option("enable-systest-events", "Say when it has ended."),
-    Option("isolation-level", "read_committed leaves out what is not committed.", "", default="read_uncommitted"),
+    Option("formatter-config", "Properties file with such properties.", "config file"),
+    Option("from-beginning", "Start with the earliest record if there is no committed offset."),
+    Option("max-messages", "Stop after this many records.", "num_messages", int),
+    Option("timeout-ms", "Stop when no record has arrived for this long (ms).", "timeout_ms", int),
+    Option("skip-message-on-error", "Skip records that cannot be formatted."),
+    Option("bootstrap-server", "REQUIRED: brokers to connect to first, HOST:PORT,HOST:PORT.", "server to connect to"),
+    Option("key-deserializer", "Deserializer of keys.", "deserializer for keys"),
+    Option("value-deserializer", "Deserializer of values.", "deserializer for values"),
+    Option("enable-systest-events", "Print an event at shutdown."),
+    Option(
+        "isolation-level",
+        "read_committed leaves out records of transactions that are not committed.",
+        "",
+        default="read_uncommitted",
+    ),
     Option("group", "The consumer group.", "consumer group id"),
 )
 _POLL_S = 0.5
@@ -140,7 +145,7 @@ def _properties(given: Given) -> dict[str, object]:
 
 
 def group_of(given: Given, file: Mapping[str, str], extra: Mapping[str, str], config: str) -> str | None:
-    """The one group that is named anywhere. Usage when there are two; `config` is the older option of the file."""
+    """Return the group's id from any source. Usage if two differ; `config` is the deprecated option of the file."""
     groups = {each for each in (given["group"], file.get("group.id"), extra.get("group.id")) if each is not None}
     if len(groups) > 1:
         found = ", ".join(f"'{each}'" for each in sorted(groups))
@@ -152,7 +157,7 @@ def group_of(given: Given, file: Mapping[str, str], extra: Mapping[str, str], co
 
 
 def _offset(given: Given) -> int:
-    """Where --partition begins; -2 at the beginning, -1 at the end."""
+    """Return the offset for --partition; -2: the beginning, -1: the end."""
     if "offset" not in given:
         return -2 if "from-beginning" in given else -1
     text = given["offset"]
@@ -168,7 +173,7 @@ def _offset(given: Given) -> int:
 
 
 def formatter_of(given: Given) -> Formatter:
-    """What --formatter and its properties say."""
+    """Return the formatter of --formatter with its properties."""
     if given["formatter"] not in FORMATTERS:
         raise Usage(given["formatter"])
     if "formatter-property" in given and "property" in given:
@@ -186,7 +191,7 @@ def formatter_of(given: Given) -> Formatter:
 
 
 def timestamp_types(bootstrap: str, properties: dict[str, object], topic: str) -> dict[str, str]:
-    """Our client's records do not say what their timestamp is; the topic does."""
+    """Return topic -> type of its timestamps, which our client's records do not have."""
     from ottla.client import ConfigResource, KafkaError, ResourceType
     from ottla.settings.client.client import ClientSettings
 
@@ -195,7 +200,7 @@ def timestamp_types(bootstrap: str, properties: dict[str, object], topic: str) -
         try:
             entries = client.describe_config(ConfigResource(ResourceType.TOPIC, topic), ["message.timestamp.type"])
         except KafkaError:
-            # A topic that comes later is made with the default.
+            # A topic that is created later has the default.
             return {}
     return {topic: entries["message.timestamp.type"].value or "CreateTime"}
 

@@ -1,4 +1,4 @@
-"""kafka-console-producer: a line of stdin is a record."""
+"""kafka-console-producer: write each line of stdin as a record."""
 
 from __future__ import annotations
 
@@ -17,41 +17,47 @@ if TYPE_CHECKING:
 _READER = "org.apache.kafka.tools.LineMessageReader"
 
 OPTIONS = (
-    Option("topic", "REQUIRED: the topic to write to.", "topic"),
-    Option("bootstrap-server", "REQUIRED: the brokers to ask first, HOST:PORT,HOST:PORT.", "server to connect to"),
-    Option("sync", "Wait for each record before the next one is read."),
+    Option("topic", "REQUIRED: topic to write to.", "topic"),
+    Option("bootstrap-server", "REQUIRED: brokers to connect to first, HOST:PORT,HOST:PORT.", "server to connect to"),
+    Option("sync", "Wait for each record before reading the next."),
     Option(
         "compression-codec",
-        "none, gzip, snappy, lz4 or zstd; gzip when nothing is named.",
+        "Compression: none, gzip, snappy, lz4 or zstd; gzip without a value.",
         "compression-codec",
         optional=True,
     ),
     Option("batch-size", "Bytes of a batch (batch.size).", "size", int, default=16384),
-    Option("message-send-max-retries", "How often to try again (retries).", "", int, default=3),
-    Option("retry-backoff-ms", "The pause before that (retry.backoff.ms).", "", int, default=100),
-    Option("timeout", "How long a batch waits for more (linger.ms).", "timeout_ms", int, default=1000),
-    Option("request-required-acks", "Who must have a record (acks).", "request required acks", default="-1"),
-    Option("request-timeout-ms", "How long a request may take (request.timeout.ms).", "request timeout ms", int, 1500),
-    Option("metadata-expiry-ms", "When metadata is asked again.", "metadata expiration interval", int, 300000),
-    Option("max-block-ms", "How long sending may block.", "max block on send", int, default=60000),
-    Option("max-memory-bytes", "Bytes that may wait (buffer.memory).", "total memory in bytes", int, 33554432),
+    Option("message-send-max-retries", "Number of retries (retries).", "", int, default=3),
+    Option("retry-backoff-ms", "Pause before a retry (retry.backoff.ms).", "", int, default=100),
+    Option("timeout", "How long a batch waits for more records (linger.ms).", "timeout_ms", int, default=1000),
+    Option("request-required-acks", "Acknowledgements to wait for (acks).", "request required acks", default="-1"),
+    Option("request-timeout-ms", "Timeout of a request (request.timeout.ms).", "request timeout ms", int, 1500),
     Option(
-        "max-partition-memory-bytes", "The older name of --batch-size.", "memory in bytes per partition", int, 16384
+        "metadata-expiry-ms",
+        "Maximum age of metadata (metadata.max.age.ms).",
+        "metadata expiration interval",
+        int,
+        300000,
     ),
-    Option("line-reader", "How lines become records; only Kafka's own is here.", "reader_class", default=_READER),
-    Option("socket-buffer-size", "Without effect.", "size", int, default=102400),
-    Option("property", "The older name of --reader-property.", "prop"),
+    Option("max-block-ms", "How long sending may block (max.block.ms).", "max block on send", int, default=60000),
+    Option(
+        "max-memory-bytes", "Bytes of records that may wait (buffer.memory).", "total memory in bytes", int, 33554432
+    ),
+    Option("max-partition-memory-bytes", "Deprecated: use --batch-size.", "memory in bytes per partition", int, 16384),
+    Option("line-reader", "Reader of lines; only Kafka's default is supported.", "reader_class", default=_READER),
+    Option("socket-buffer-size", "Ignored.", "size", int, default=102400),
+    Option("property", "Deprecated: use --reader-property.", "prop"),
     Option(
         "reader-property",
-        "How lines are read; may be repeated: parse.key, parse.headers, ignore.error, key.separator, "
+        "Property of the reader; may be repeated: parse.key, parse.headers, ignore.error, key.separator, "
         "headers.delimiter, headers.separator, headers.key.separator, null.marker.",
         "prop",
     ),
-    Option("reader-config", "A file of such properties.", "config file"),
-    Option("producer-property", "The older name of --command-property.", "producer_prop"),
-    Option("command-property", "A setting of the producer; may be repeated.", "producer_prop"),
-    Option("producer.config", "The older name of --command-config.", "config file"),
-    Option("command-config", "A file of settings of the producer.", "config file"),
+    Option("reader-config", "Properties file with such properties.", "config file"),
+    Option("producer-property", "Deprecated: use --command-property.", "producer_prop"),
+    Option("command-property", "Setting of the producer; may be repeated.", "producer_prop"),
+    Option("producer.config", "Deprecated: use --command-config.", "config file"),
+    Option("command-config", "Properties file for the producer.", "config file"),
 )
 #: Setting -> the options that stand for it; the later wins when it is given.
 _SETTINGS = {
@@ -81,7 +87,7 @@ def _failed(error: Exception) -> int:
 def _run(given: Given) -> int:
     _check(given)
     if given["line-reader"] != _READER:
-        raise Failed(f"there is no reader {given['line-reader']} here; the one there is: {_READER}")
+        raise Failed(f"unsupported reader {given['line-reader']} (expected {_READER})")
     reader = _Reader(_reader_properties(given))
     from ottla.client import Producer
     from ottla.client.settings.producer import ProducerSettings
@@ -128,7 +134,7 @@ def _properties(given: Given) -> dict[str, object]:
         said = [each for each in options if each in given]
         if said or name not in found:
             found[name] = str(given[said[-1] if said else options[0]])
-    # Java's client accepts a request timeout that is longer than the delivery's only when it is told so.
+    # Without an explicit delivery timeout, the Java client raises it to the request timeout.
     found.setdefault("delivery.timeout.ms", str(max(120_000, int(str(found["request.timeout.ms"])))))
     return found
 
@@ -140,7 +146,7 @@ class _Record(NamedTuple):
 
 
 class _Reader:
-    """Kafka's LineMessageReader: headers, key, value, each set off by its separator."""
+    """Kafka's LineMessageReader: headers, key and value with their separators."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         def flag(name: str) -> bool:
@@ -227,7 +233,7 @@ def _write(producer: Producer, topic: str, reader: _Reader, *, sync: bool) -> No
 
 
 def _lines() -> Iterator[str]:
-    """Lines of stdin, with a prompt for a person."""
+    """Yield the lines of stdin, with a prompt on a terminal."""
     stream = sys.stdin.buffer
     prompts = sys.stdin.isatty() and sys.stdout.isatty()
     while True:

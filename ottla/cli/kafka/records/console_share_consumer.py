@@ -1,7 +1,7 @@
-"""kafka-console-share-consumer: records of a topic on stdout, as a member of a share group (KIP-932).
+"""kafka-console-share-consumer: print the records of a topic on stdout, as a member of a share group (KIP-932).
 
-Each record is acknowledged when it is shown: accepted, or what --reject and --release say. Those of the last poll that
-are not shown are released at the end.
+Each record is acknowledged when it is printed: accepted, or as --reject and --release say. At the end, the records of
+the last poll that were not printed are released.
 """
 
 from __future__ import annotations
@@ -20,36 +20,36 @@ if TYPE_CHECKING:
     from ottla.client import Acknowledge, ShareConsumer
 
 OPTIONS = (
-    Option("topic", "The topic to read.", "topic"),
-    Option("consumer-property", "The older name of --command-property.", "consumer_prop"),
-    Option("command-property", "A setting of the consumer; may be repeated.", "consumer_prop"),
-    Option("consumer-config", "The older name of --command-config.", "config file"),
-    Option("command-config", "A file of settings of the consumer.", "config file"),
+    Option("topic", "Topic to read.", "topic"),
+    Option("consumer-property", "Deprecated: use --command-property.", "consumer_prop"),
+    Option("command-property", "Setting of the consumer; may be repeated.", "consumer_prop"),
+    Option("consumer-config", "Deprecated: use --command-config.", "config file"),
+    Option("command-config", "Properties file for the consumer.", "config file"),
     Option(
         "formatter",
-        "How records are shown.",
+        "Formatter of the records.",
         "class",
         default="org.apache.kafka.tools.consumer.DefaultMessageFormatter",
     ),
-    Option("property", "The older name of --formatter-property.", "prop"),
+    Option("property", "Deprecated: use --formatter-property.", "prop"),
     Option(
         "formatter-property",
-        "How records are shown; may be repeated: print.timestamp, print.key, print.offset, print.delivery, "
+        "Property of the formatter; may be repeated: print.timestamp, print.key, print.offset, print.delivery, "
         "print.epoch, print.partition, print.headers, print.value, key.separator, line.separator, headers.separator, "
         "null.literal, key.deserializer, value.deserializer, headers.deserializer.",
         "prop",
     ),
-    Option("formatter-config", "A file of such properties.", "config file"),
-    Option("max-messages", "Stop after so many.", "num_messages", int, default=-1),
-    Option("timeout-ms", "Stop when no record came for so long.", "timeout_ms", int, default=-1),
+    Option("formatter-config", "Properties file with such properties.", "config file"),
+    Option("max-messages", "Stop after this many records.", "num_messages", int, default=-1),
+    Option("timeout-ms", "Stop when no record has arrived for this long (ms).", "timeout_ms", int, default=-1),
     Option("reject", "Reject each record: it is not delivered again."),
     Option("release", "Release each record: it is delivered again."),
-    Option("reject-message-on-error", "Reject records that cannot be shown, and go on."),
+    Option("reject-message-on-error", "Reject records that cannot be formatted, and continue."),
     BOOTSTRAP,
-    Option("key-deserializer", "How keys are read.", "deserializer for keys"),
-    Option("value-deserializer", "How values are read.", "deserializer for values"),
-    Option("group", "The share group; console-share-consumer when not given.", "share group id"),
-    Option("enable-systest-events", "Say when it has ended."),
+    Option("key-deserializer", "Deserializer of keys.", "deserializer for keys"),
+    Option("value-deserializer", "Deserializer of values.", "deserializer for values"),
+    Option("group", "Share group (default: console-share-consumer).", "share group id"),
+    Option("enable-systest-events", "Print an event at shutdown."),
 )
 _POLL_S = 0.5
 

@@ -14,7 +14,7 @@ OPTIONS = (
     COMMAND_CONFIG,
     Option(
         "offset-json-file",
-        "REQUIRED: a file with the offsets: "
+        "REQUIRED: file with the offsets: "
         '{"partitions": [{"topic": "foo", "partition": 1, "offset": 1}], "version": 1}',
         "Offset json file path",
     ),

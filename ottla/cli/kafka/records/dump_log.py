@@ -1,4 +1,4 @@
-"""kafka-dump-log: what is in segments, indexes, snapshots and checkpoints."""
+"""kafka-dump-log: the content of segments, indexes, snapshots and checkpoints."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _STRING_DECODER = f"{_PACKAGE}.StringDecoder"
 _HOW = "StringDecoder, IntegerDecoder, LongDecoder or DefaultDecoder (as hexadecimal digits)."
 
 OPTIONS = (
-    Option("print-data-log", "Show the records too."),
-    Option("verify-index-only", "Check the indexes, show nothing of them."),
-    Option("index-sanity-check", "Check of the indexes what a start checks."),
-    Option("files", "REQUIRED: the files, with commas.", "file1, file2, ..."),
-    Option("max-message-size", "Without effect: batches may be of any size.", "size", int, default=5242880),
-    Option("max-bytes", "Only so many bytes of each segment.", "size", int, default=2147483647),
-    Option("deep-iteration", "Look into the batches."),
-    Option("value-decoder-class", f"How values are shown: {_HOW}", "", default=_STRING_DECODER, optional=True),
-    Option("key-decoder-class", f"How keys are shown: {_HOW}", "", default=_STRING_DECODER, optional=True),
-    Option("offsets-decoder", "Records of __consumer_offsets."),
-    Option("transaction-log-decoder", "Records of __transaction_state."),
-    Option("cluster-metadata-decoder", "Records of __cluster_metadata."),
-    Option("remote-log-metadata-decoder", "Records of __remote_log_metadata; there is none here."),
-    Option("share-group-state-decoder", "Records of __share_group_state."),
-    Option("skip-record-metadata", "Show only keys and values."),
+    Option("print-data-log", "Print the records too."),
+    Option("verify-index-only", "Check the indexes without printing them."),
+    Option("index-sanity-check", "Check the indexes like a broker at startup."),
+    Option("files", "REQUIRED: files, separated by commas.", "file1, file2, ..."),
+    Option("max-message-size", "Ignored: batches may have any size.", "size", int, default=5242880),
+    Option("max-bytes", "Maximum number of bytes of each segment.", "size", int, default=2147483647),
+    Option("deep-iteration", "Print the content of batches."),
+    Option("value-decoder-class", f"Decoder of values: {_HOW}", "", default=_STRING_DECODER, optional=True),
+    Option("key-decoder-class", f"Decoder of keys: {_HOW}", "", default=_STRING_DECODER, optional=True),
+    Option("offsets-decoder", "Decode records of __consumer_offsets."),
+    Option("transaction-log-decoder", "Decode records of __transaction_state."),
+    Option("cluster-metadata-decoder", "Decode records of __cluster_metadata."),
+    Option("remote-log-metadata-decoder", "Not supported: decode records of __remote_log_metadata."),
+    Option("share-group-state-decoder", "Decode records of __share_group_state."),
+    Option("skip-record-metadata", "Print only keys and values."),
 )
 
 
@@ -66,7 +66,7 @@ def _run(given: Given) -> int:
         except OSError as error:
             raise Failed(f"{path}: {error.strerror or error}") from error
         except ValueError as error:
-            raise Failed(f"{path}: its name is not that of a file of a log, or its content is not: {error}") from error
+            raise Failed(f"{path} is not a log file: {error}") from error
         except KafkaError as error:
             raise Failed(f"{path}: {error}") from error
     tell(*complaints.lines())
@@ -81,10 +81,10 @@ def _options(given: Given) -> DumpOptions:
     for option in ("key-decoder-class", "value-decoder-class"):
         package, _, name = (given[option] or _STRING_DECODER).rpartition(".")
         if package != _PACKAGE or name not in READERS:
-            raise Failed(f"Failed to load decoder class {given[option]}: there are {', '.join(READERS)} of {_PACKAGE}")
+            raise Failed(f"Failed to load decoder class {given[option]} (expected {', '.join(READERS)} of {_PACKAGE})")
         names.append(name)
     if "remote-log-metadata-decoder" in given:
-        raise Failed("there is no decoder of remote log metadata here")
+        raise Failed("remote log metadata is not supported")
     decoder = next((chosen for name, chosen in _DECODERS.items() if name in given), None)
     return DumpOptions(
         print_data_log=decoder is not None

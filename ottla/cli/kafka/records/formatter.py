@@ -1,6 +1,6 @@
-"""How kafka-console-consumer shows records: Kafka's formatters and deserializers, by the names of their classes.
+"""The formatters and deserializers of kafka-console-consumer, by the names of Kafka's classes.
 
-What a formatter of Apache's would load by its class name is here a table: a name that is not in it is refused.
+Apache's tool loads a class by its name; here the names are in a table, and any other name is refused.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Deserializer = Callable[[bytes], str]
 
 
 class Formatter(Protocol):
-    """Writes records, and counts them."""
+    """A writer that formats records and counts them."""
 
     shown: int
 
     def write(self, record: Shown, out: BinaryIO) -> None:
-        """A record."""
+        """Write a record."""
 
 
 def _flag(properties: dict[str, str], name: str, default: bool) -> bool:
@@ -33,11 +33,11 @@ def _flag(properties: dict[str, str], name: str, default: bool) -> bool:
 
 
 class DefaultFormatter:
-    """Parts of the record that properties name, separated by tabs."""
+    """Formatter that writes the parts of a record named by properties, separated by tabs."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         self.shown = 0
-        #: By topic what timestamps are: CreateTime where nothing stands.
+        #: Topic -> type of its timestamps; CreateTime if missing.
         self.timestamp_types: dict[str, str] = {}
         self.prints_timestamp = _flag(properties, "print.timestamp", False)
         self._columns = [
@@ -47,7 +47,7 @@ class DefaultFormatter:
                 ("print.partition", lambda record: f"Partition:{record.partition}".encode(), False),
                 ("print.offset", lambda record: f"Offset:{record.offset}".encode(), False),
                 ("print.delivery", _delivery, False),
-                # The tool of Apache's does not pass the epoch on either.
+                # Apache's tool does not pass the epoch on either.
                 ("print.epoch", lambda record: b"Epoch:NOT_PRESENT", False),
                 ("print.headers", self._headers, False),
                 ("print.key", self._key, False),
@@ -64,7 +64,7 @@ class DefaultFormatter:
         self._header_reader = _deserializer(properties, "headers.deserializer")
 
     def write(self, record: Shown, out: BinaryIO) -> None:
-        """A line."""
+        """Write a line."""
         self.shown += 1
         if self._columns:
             out.write(self._separator.join([show(record) for show in self._columns]) + self._line_separator)
@@ -90,23 +90,23 @@ class DefaultFormatter:
 
 
 def _delivery(record: Shown) -> bytes:
-    """Only records of a share group have been delivered a number of times."""
+    """Format the delivery count, which only records of a share group have."""
     return f"Delivery:{getattr(record, 'delivery_count', 'NOT_PRESENT')}".encode()
 
 
 class NoFormatter:
-    """Shows nothing."""
+    """Formatter that writes nothing."""
 
     def __init__(self, _: dict[str, str]) -> None:
         self.shown = 0
 
     def write(self, record: Shown, out: BinaryIO) -> None:
-        """Only counted."""
+        """Count the record."""
         self.shown += 1
 
 
 class CoordinatorFormatter:
-    """The records of one of Kafka's own topics as JSON: those types of record that its formatter shows."""
+    """Formatter that writes records of an internal topic as JSON, if their type is one of `types`."""
 
     def __init__(self, module: str, types: frozenset[int] | None) -> None:
         self.shown = 0
@@ -114,7 +114,7 @@ class CoordinatorFormatter:
         self._types = types
 
     def write(self, record: Shown, out: BinaryIO) -> None:
-        """A document, without a line end, as Kafka's."""
+        """Write a JSON document without a line end, like Kafka."""
         self.shown += 1
         if record.key is None:
             return

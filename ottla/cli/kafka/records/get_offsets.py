@@ -1,4 +1,4 @@
-"""kafka-get-offsets: the offsets of partitions, at their ends or at a time."""
+"""kafka-get-offsets: the offsets of partitions at their start, end or a time."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ OPTIONS = (
     COMMAND_CONFIG,
     Option(
         "topic-partitions",
-        "Patterns of topics and partitions, with commas: an expression for the topic, then a colon and a number, N-, "
-        "-N or N-M (without M).",
+        "Patterns of topics and partitions, separated by commas: a regular expression for the topic, then a colon and "
+        "a number, N-, -N or N-M (without M).",
         "topic1:1,topic2:0-3,topic3,topic4:5-,topic5:-3",
     ),
-    Option("topic", "An expression that names of topics match; all topics if not given.", "topic"),
-    Option("partitions", "Numbers of partitions, with commas; all if not given.", "partition ids"),
-    Option("time", "Which offset of each partition.", f"<timestamp> / {_NAMES}", default="latest"),
-    Option("exclude-internal-topics", "Leave Kafka's own topics out."),
+    Option("topic", "Regular expression for topics (default: all topics).", "topic"),
+    Option("partitions", "Partition numbers, separated by commas (default: all).", "partition ids"),
+    Option("time", "Which offset to print.", f"<timestamp> / {_NAMES}", default="latest"),
+    Option("exclude-internal-topics", "Leave out Kafka's internal topics."),
 )
 
 

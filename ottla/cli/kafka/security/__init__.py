@@ -1,4 +1,4 @@
 """kafka-acls and kafka-delegation-tokens.
 
-Invariant: no secret is shown that was not asked for; lines and errors are those of Apache's tools.
+Invariant: no secret is shown unless requested; output and errors are those of Apache's tools.
 """

@@ -42,35 +42,35 @@ def _pattern_type(text: str) -> str:
 
 
 OPTIONS = (
-    Option("bootstrap-server", "The brokers to ask first, HOST:PORT,HOST:PORT.", "server to connect to"),
+    Option("bootstrap-server", "Brokers to connect to first, HOST:PORT,HOST:PORT.", "server to connect to"),
     CONTROLLER,
-    Option("command-config", "A file of properties for the client.", "command-config"),
-    Option("topic", "A topic, or *; may be repeated.", "topic"),
+    Option("command-config", "Properties file for the client.", "command-config"),
+    Option("topic", "Topic, or *; may be repeated.", "topic"),
     Option("cluster", "The cluster."),
-    Option("group", "A consumer group, or *; may be repeated.", "group"),
-    Option("transactional-id", "A transactional id, or *; may be repeated.", "transactional-id"),
-    Option("idempotent", "With --producer: writing idempotently."),
-    Option("delegation-token", "A delegation token, or *; may be repeated.", "delegation-token"),
-    Option("user-principal", "A user as a resource; may be repeated.", "user-principal"),
+    Option("group", "Consumer group, or *; may be repeated.", "group"),
+    Option("transactional-id", "Transactional id, or *; may be repeated.", "transactional-id"),
+    Option("idempotent", "With --producer: allow idempotent writes."),
+    Option("delegation-token", "Delegation token, or *; may be repeated.", "delegation-token"),
+    Option("user-principal", "User as a resource; may be repeated.", "user-principal"),
     Option(
         "resource-pattern-type",
-        "How names are meant: literal or prefixed; to list and remove also any and match.",
+        "Type of the names: literal or prefixed; for --list and --remove also any and match.",
         "ANY|MATCH|LITERAL|PREFIXED",
         _pattern_type,
         default="LITERAL",
     ),
     Option("add", "Add ACLs."),
     Option("remove", "Remove ACLs."),
-    Option("list", "List ACLs, of a resource or all."),
-    Option("operation", "What is allowed or denied; may be repeated.", "", default="All"),
-    Option("allow-principal", "Who may, TYPE:NAME; may be repeated.", "allow-principal"),
-    Option("deny-principal", "Who may not, TYPE:NAME; may be repeated.", "deny-principal"),
-    Option("principal", "With --list: only what is about this principal; may be repeated.", "principal", optional=True),
-    Option("allow-host", "From where; from everywhere if not given.", "allow-host"),
-    Option("deny-host", "From where not; from nowhere if not given.", "deny-host"),
-    Option("producer", "All that a producer needs: WRITE, DESCRIBE and CREATE of a topic."),
-    Option("consumer", "All that a consumer needs: READ and DESCRIBE of a topic, READ of a group."),
-    Option("force", "Do not ask."),
+    Option("list", "List the ACLs of a resource, or all."),
+    Option("operation", "Operation to allow or deny; may be repeated.", "", default="All"),
+    Option("allow-principal", "Principal to allow, TYPE:NAME; may be repeated.", "allow-principal"),
+    Option("deny-principal", "Principal to deny, TYPE:NAME; may be repeated.", "deny-principal"),
+    Option("principal", "With --list: only ACLs of this principal; may be repeated.", "principal", optional=True),
+    Option("allow-host", "Host of the allowed principals (default: all).", "allow-host"),
+    Option("deny-host", "Host of the denied principals (default: all).", "deny-host"),
+    Option("producer", "All ACLs of a producer: WRITE, DESCRIBE and CREATE of a topic."),
+    Option("consumer", "All ACLs of a consumer: READ and DESCRIBE of a topic, READ of a group."),
+    Option("force", "Do not ask for confirmation."),
 )
 
 
@@ -179,7 +179,7 @@ def _names(operations: Iterable[AclOperation]) -> list[str]:
 def _operation(text: str) -> str:
     from ottla.client.admin.acl import AclOperation
 
-    # Read, ReadAll, READ_ALL and read_all are the same to Kafka.
+    # Kafka accepts Read, ReadAll, READ_ALL and read_all alike.
     name = "".join(f"_{each}" if each.isupper() else each for each in text.strip()) if not text.isupper() else text
     name = name.strip("_").upper()
     if name not in AclOperation.__members__ or name == "ANY":

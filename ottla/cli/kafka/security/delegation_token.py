@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 _ACTIONS = ("create", "renew", "expire", "describe")
 OPTIONS = (
     BOOTSTRAP,
-    Option("command-config", "REQUIRED: a file of properties for the client; tokens need a user.", ""),
+    Option("command-config", "REQUIRED: properties file for the client; tokens need an authenticated user.", ""),
     Option("create", "Create a token."),
-    Option("renew", "Let a token live longer."),
-    Option("expire", "Let a token end."),
-    Option("describe", "Show the tokens of owners; without any, of this user."),
-    Option("owner-principal", "Whose token it is, such as User:ann; may be repeated.", "", optional=True),
-    Option("renewer-principal", "Who may renew it; may be repeated.", "", optional=True),
-    Option("max-life-time-period", "Milliseconds; -1: as long as the broker allows.", "", int, optional=True),
-    Option("renew-time-period", "Milliseconds; -1: the broker's.", "", int, optional=True),
-    Option("expiry-time-period", "Milliseconds; -1: at once.", "", int, optional=True),
-    Option("hmac", "The token's secret.", "", optional=True),
+    Option("renew", "Renew a token."),
+    Option("expire", "Expire a token."),
+    Option("describe", "Show the tokens of owners (default: of this user)."),
+    Option("owner-principal", "Owner of the token, such as User:ann; may be repeated.", "", optional=True),
+    Option("renewer-principal", "Principal that may renew the token; may be repeated.", "", optional=True),
+    Option("max-life-time-period", "Maximum lifetime in milliseconds; -1: the broker's limit.", "", int, optional=True),
+    Option("renew-time-period", "New time to expiry in milliseconds; -1: the broker's.", "", int, optional=True),
+    Option("expiry-time-period", "New time to expiry in milliseconds; -1: at once.", "", int, optional=True),
+    Option("hmac", "HMAC of the token.", "", optional=True),
 )
 _LINE = "\n{:<15} {:<30} {:<15} {:<15} {:<25} {:<15} {:<15} {:<15}"
 
@@ -100,7 +100,7 @@ def _bytes(hmac: str) -> bytes:
     try:
         return b64decode(hmac, validate=True)
     except binascii.Error as error:
-        raise Failed(f"{hmac} is no HMAC: {caused(error)}") from error
+        raise Failed(f"invalid HMAC {hmac}: {caused(error)}") from error
 
 
 def _describe(given: Given, client: Admin) -> None:
@@ -109,7 +109,7 @@ def _describe(given: Given, client: Admin) -> None:
         print(f"Calling describe token operation for owners: [{', '.join(owners)}]")
     else:
         print("Calling describe token operation for current user.")
-    # Java's sends an empty list, which the broker takes for all that this user may see.
+    # The Java tool sends an empty list, which the broker takes as all tokens that this user may see.
     tokens = client.describe_delegation_tokens(owners or None)
     print(f"Total number of tokens : {len(tokens)}", end="")
     _print_tokens(tokens)

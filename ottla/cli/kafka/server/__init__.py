@@ -1,4 +1,4 @@
-"""kafka-server-start and -stop, kafka-storage, kafka-cluster, kafka-broker-api-versions: nodes and clusters as such.
+"""kafka-server-start and -stop, kafka-storage, kafka-cluster, kafka-broker-api-versions: tools for nodes and clusters.
 
-Invariant: a node is started as `ottla start` starts it. Read `server_start` first.
+Invariant: a node is started in the same way as by `ottla start`. Read `server_start` first.
 """

@@ -1,4 +1,4 @@
-"""kafka-broker-api-versions: which versions of which requests each broker takes."""
+"""kafka-broker-api-versions: the APIs and versions that each broker supports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _run(given: Given) -> int:
 
 
 def _lines(found: dict[str, tuple[int, int]]) -> list[str]:
-    """In the order of the keys, those too that a client could use and the broker does not have."""
+    """Return the lines in the order of the API keys, including APIs that the broker does not support."""
     from ottla.wire.api import API, ApiKey
 
     keys = {"".join(word.capitalize() for word in key.name.split("_")): int(key) for key in ApiKey}

@@ -1,4 +1,4 @@
-"""kafka-cluster: the id of the cluster, its endpoints, and brokers that should be forgotten."""
+"""kafka-cluster: the id of the cluster, its endpoints, and the unregistration of brokers."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ _EITHER = (
     ),
 )
 _CONFIG = (
-    Option("config", "The older name of --command-config.", "CONFIG"),
-    Option("command-config", "A file of properties for the client.", "COMMAND_CONFIG", short="c"),
+    Option("config", "Deprecated: use --command-config.", "CONFIG"),
+    Option("command-config", "Properties file for the client.", "COMMAND_CONFIG", short="c"),
 )
 COMMANDS = (
     Command("cluster-id", "Show the id of the cluster.", _CONFIG, _EITHER),
     Command(
         "unregister",
-        "Forget a broker that is gone for good.",
-        (*_CONFIG, Option("id", "The broker.", "ID", int, short="i", required=True)),
+        "Unregister a broker that is gone for good.",
+        (*_CONFIG, Option("id", "Id of the broker.", "ID", int, short="i", required=True)),
         _EITHER,
     ),
     Command(
         "list-endpoints",
-        "List where the brokers, or the controllers, listen.",
-        (*_CONFIG, Option("include-fenced-brokers", "Brokers that are fenced, too.")),
+        "List the endpoints of the brokers or the controllers.",
+        (*_CONFIG, Option("include-fenced-brokers", "Include fenced brokers.")),
         _EITHER,
     ),
 )

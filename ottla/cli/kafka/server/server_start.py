@@ -1,10 +1,10 @@
-"""kafka-server-start: run the node that a server.properties describes, in the foreground or (-daemon) behind it.
+"""kafka-server-start: run the node that a server.properties describes, in the foreground or the background (-daemon).
 
 Rules:
-- The first word is the file (or -daemon, then the file); after it only `--override name=value`.
-- A daemon is one process in a session of its own; what it says goes to $LOG_DIR/kafkaServer.out (./logs without it).
-  Its settings are read before it is let go, so that a wrong file is told to who started it.
-- Beside our own lines stand the two of Apache's log that harnesses wait for.
+- The first argument is the file (or -daemon, then the file); after it, only `--override name=value` is allowed.
+- A daemon is one process in its own session; its output goes to $LOG_DIR/kafkaServer.out (default: ./logs). Its
+  settings are checked before it is started, so that the caller sees an error in the file.
+- Besides our own lines, it prints the two lines of Apache's log that test harnesses wait for.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.cli.kafka.program.option import Given, Option, Refused, Usage, help_t
 from ottla.cli.kafka.program.tool import KAFKA_VERSION, Failed, leave, load, tell
 from ottla.settings.server.settings import ServerSettings
 
-OPTIONS = (Option("override", "A setting that goes before the file's; may be repeated.", "name=value"),)
+OPTIONS = (Option("override", "Setting that overrides the file; may be repeated.", "name=value"),)
 _USAGE = "USAGE: {} [-daemon] server.properties [--override property=value]*"
 CONSOLE = "kafkaServer.out"
 
@@ -59,19 +59,19 @@ def _start(words: list[str], *, daemon: bool) -> int:
 
 
 def properties_of(words: list[str]) -> dict[str, str]:
-    """What file and overrides say together. Usage or Refused for other words."""
+    """Return the properties of the file with the overrides. Usage or Refused for other arguments."""
     file, *rest = words
     given = _overrides(rest)
     return load(file) | key_values(given.values("override"))
 
 
 def settings_of(words: list[str]) -> ServerSettings:
-    """The same, checked. OttlaError names what is wrong."""
+    """Return the parsed settings of the file with the overrides. OttlaError names what is wrong."""
     return ServerSettings.parse(properties_of(words))
 
 
 def _overrides(words: list[str]) -> Given:
-    """Options alone: the first word that is none is refused, with all that are none."""
+    """Parse the overrides. Usage lists all words that are not options."""
     alone, left = [], list(words)
     while left:
         word = left.pop(0)

@@ -1,10 +1,10 @@
-"""kafka-server-stop: SIGTERM (or $SIGNAL) to the nodes that kafka-server-start has started on this machine.
+"""kafka-server-stop: send SIGTERM (or $SIGNAL) to the nodes that kafka-server-start has started on this machine.
 
 Rules:
-- Only processes of ours: Python that runs our kafka-server-start. Not Apache's, and not those of `ottla start`, whose
-  terminal or service stops them.
-- --node-id and --process-role choose by what file and overrides of the process say; --node-id goes before
-  --process-role. It does not wait for the end.
+- It signals only Python processes that run our kafka-server-start: not Apache's, and not those of `ottla start`, which
+  are stopped by their terminal or service.
+- --node-id and --process-role select by the file and overrides of the process; --node-id takes precedence. The tool
+  does not wait for the processes to end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Process:
 
     pid: int
     words: tuple[str, ...]
-    #: Where relative paths of the command line begin.
+    #: Working directory, for relative paths on the command line.
     directory: str
 
 
@@ -65,7 +65,7 @@ def _run(words: Sequence[str]) -> int:
 
 
 def _wanted(words: Sequence[str], name: str) -> str:
-    """The value of --name=VALUE or --name VALUE; other words are passed over, as Apache's script does it."""
+    """Return the value of --name=VALUE or --name VALUE; other words are ignored, as in Apache's script."""
     for place, word in enumerate(words):
         if word.startswith(f"--{name}="):
             return word.partition("=")[2]
@@ -84,13 +84,13 @@ def _signal(name: str) -> signal.Signals:
 
 
 def server_words(words: Sequence[str]) -> list[str] | None:
-    """What a process of kafka-server-start was given; None for another process."""
+    """Return the arguments of a kafka-server-start process; None for another process."""
     if not words or not os.path.basename(words[0]).lower().startswith("python"):
         return None
     for place, word in enumerate(words[1:4], 1):
         if os.path.basename(word) in _SCRIPTS or (word == _MODULE and words[place - 1] == "-m"):
             given = list(words[place + 1 :])
-            # With -daemon it is the process that starts the daemon, not the daemon.
+            # With -daemon, this is the process that starts the daemon, not the daemon.
             return given if given and given[0] != "-daemon" else None
     return None
 
@@ -107,7 +107,7 @@ def _is_meant(process: Process, words: list[str], node_id: str, role: str) -> bo
     try:
         properties = properties_of([str(file), *words[1:]])
     except (Usage, Refused, Failed):
-        # The server is about to end with the same complaint.
+        # That server is about to fail with the same error.
         return False
     if node_id:
         return properties.get("node.id") == node_id
@@ -115,7 +115,7 @@ def _is_meant(process: Process, words: list[str], node_id: str, role: str) -> bo
 
 
 def processes() -> Iterable[Process]:
-    """All processes, but not this one."""
+    """Return all processes except this one."""
     found = _from_proc() if os.path.isdir(f"{_PROCESSES}/self") else _from_ps()
     return [each for each in found if each.pid != os.getpid()]
 
@@ -127,14 +127,14 @@ def _from_proc() -> Iterator[Process]:
         try:
             content = Path(_PROCESSES, entry, "cmdline").read_bytes()
             directory = os.readlink(f"{_PROCESSES}/{entry}/cwd")
-        except OSError:  # it has ended, or is another user's
+        except OSError:  # it has ended, or belongs to another user
             continue
         words = content.decode(errors="surrogateescape").split("\0")[:-1]
         yield Process(int(entry), tuple(words), directory)
 
 
 def _from_ps() -> Iterator[Process]:
-    """Where there is no /proc: a path with a blank is then two words."""
+    """Yield the processes without /proc; a path with a blank becomes two words."""
     import subprocess
 
     shown = subprocess.run(["ps", "-axo", "pid=,command="], capture_output=True, timeout=30, check=True).stdout

@@ -1,4 +1,4 @@
-"""kafka-storage: format the log directories of a node, and look at them."""
+"""kafka-storage: format the log directories of a node, and show them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ COMMANDS = (
         "Format the log directories of this node.",
         (
             _CONFIG,
-            Option("cluster-id", "The id of the cluster.", "CLUSTER_ID", short="t", required=True),
+            Option("cluster-id", "Id of the cluster.", "CLUSTER_ID", short="t", required=True),
             Option(
                 "add-scram",
-                "A credential for a new cluster, e.g. SCRAM-SHA-256=[name=alice,password=alice-secret].",
+                "Initial SCRAM credential, e.g. SCRAM-SHA-256=[name=alice,password=alice-secret].",
                 "ADD_SCRAM",
                 short="S",
                 often=True,
@@ -32,24 +32,24 @@ COMMANDS = (
         ),
         at_most_one=(
             (
-                Option("standalone", "Begin a quorum of this one controller.", short="s"),
-                Option("no-initial-controllers", "Begin no quorum: this controller joins one later.", short="N"),
+                Option("standalone", "Start a quorum of this controller alone.", short="s"),
+                Option("no-initial-controllers", "Start no quorum: this controller joins one later.", short="N"),
                 Option(
                     "initial-controllers",
-                    "The controllers of a new quorum, id@host:port:directory with commas.",
+                    "Controllers of a new quorum, id@host:port:directory, separated by commas.",
                     "INITIAL_CONTROLLERS",
                     short="I",
                 ),
             ),
         ),
     ),
-    Command("version-mapping", "Show the levels that a release has by default.", (_SHORT_RELEASE,)),
+    Command("version-mapping", "Show the default levels of a release.", (_SHORT_RELEASE,)),
     Command(
         "feature-dependencies",
-        "Show what a level of a feature needs.",
+        "Show the dependencies of a feature level.",
         (Option(FEATURE.name, FEATURE.help, FEATURE.value, short="f", often=True, required=True),),
     ),
-    Command("random-uuid", "Make an id for a new cluster."),
+    Command("random-uuid", "Print a random id for a new cluster."),
 )
 
 

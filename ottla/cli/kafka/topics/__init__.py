@@ -1,4 +1,4 @@
-"""kafka-topics, and what moves and leads partitions: reassignment, elections, transactions, log directories.
+"""kafka-topics, and the tools for reassignments, leader elections, transactions and log directories.
 
-Invariant: nothing is changed that the words did not name. Read `topic` first.
+Invariant: a tool changes only what the command line names. Read `topic` first.
 """

@@ -1,4 +1,4 @@
-"""kafka-leader-election: make the preferred replica the leader of partitions, or any replica if that must be."""
+"""kafka-leader-election: make the preferred replica the leader of partitions, or any live replica (unclean)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def _election(text: str) -> str:
 
 
 OPTIONS = (
-    Option("bootstrap-server", "REQUIRED: the brokers to ask first, HOST:PORT,HOST:PORT.", "host:port"),
+    Option("bootstrap-server", "REQUIRED: brokers to connect to first, HOST:PORT,HOST:PORT.", "host:port"),
     COMMAND_CONFIG,
-    Option("admin.config", "The older name of --command-config.", "config file"),
+    Option("admin.config", "Deprecated: use --command-config.", "config file"),
     Option(
         "path-to-json-file",
-        'A file with the partitions: {"partitions": [{"topic": "foo", "partition": 1}]}',
+        'File with the partitions: {"partitions": [{"topic": "foo", "partition": 1}]}',
         "Path to JSON file",
     ),
-    Option("topic", "The topic of the partition.", "topic name"),
-    Option("partition", "The partition of --topic.", "partition id", int),
-    Option("all-topic-partitions", "All partitions for which the election is due."),
+    Option("topic", "Topic of the partition.", "topic name"),
+    Option("partition", "Partition of --topic.", "partition id", int),
+    Option("all-topic-partitions", "All partitions that need the election."),
     Option("election-type", "REQUIRED: preferred or unclean.", "election type", _election),
 )
 

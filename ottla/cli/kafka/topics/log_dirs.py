@@ -1,4 +1,4 @@
-"""kafka-log-dirs: what is in the log directories of brokers."""
+"""kafka-log-dirs: the content of the log directories of brokers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ OPTIONS = (
     BOOTSTRAP,
     COMMAND_CONFIG,
     Option("describe", "Describe the log directories."),
-    Option("topic-list", "Only these topics, with commas.", "Topic list", default=""),
-    Option("broker-list", "Only these brokers, with commas.", "Broker list", default=""),
+    Option("topic-list", "Only these topics, separated by commas.", "Topic list", default=""),
+    Option("broker-list", "Only these brokers, separated by commas.", "Broker list", default=""),
 )
 
 

@@ -34,19 +34,21 @@ _ACTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "list": ((), ()),
 }
 OPTIONS = (
-    Option("bootstrap-server", "The brokers to ask first.", "Server(s) to use for bootstrapping", optional=True),
+    Option("bootstrap-server", "Brokers to connect to first.", "Server(s) to use for bootstrapping", optional=True),
     CONTROLLER,
     COMMAND_CONFIG,
-    Option("verify", "Show how far the moves of --reassignment-json-file are; takes throttles away when all are done."),
-    Option("generate", "Propose where topics could go. Nothing is moved."),
-    Option("execute", "Begin the moves of --reassignment-json-file."),
-    Option("cancel", "Call moves off."),
+    Option(
+        "verify", "Show the progress of the moves in --reassignment-json-file; removes throttles when all are done."
+    ),
+    Option("generate", "Propose a plan for topics. Nothing is moved."),
+    Option("execute", "Start the moves in --reassignment-json-file."),
+    Option("cancel", "Cancel the moves in --reassignment-json-file."),
     Option("list", "List all moves."),
     Option(
         "reassignment-json-file",
-        'The moves: {"partitions": [{"topic": "foo", "partition": 1, "replicas": [1, 2], '
+        'File with the moves: {"partitions": [{"topic": "foo", "partition": 1, "replicas": [1, 2], '
         '"log_dirs": ["any", "/dir"]}], '
-        '"version": 1}; log_dirs may be left out.',
+        '"version": 1}; log_dirs may be omitted.',
         "manual assignment json file path",
     ),
     Option(
@@ -54,14 +56,16 @@ OPTIONS = (
         'For --generate: {"topics": [{"topic": "foo"}], "version": 1}.',
         "topics to reassign json file path",
     ),
-    Option("broker-list", "For --generate: where to, 0,1,2.", "brokerlist"),
-    Option("disable-rack-aware", "For --generate: pay no attention to racks."),
-    Option("throttle", "Bytes a second between brokers.", "throttle", int, default=-1),
-    Option("replica-alter-log-dirs-throttle", "Bytes a second between directories.", "throttle", int, default=-1),
-    Option("timeout", "How long to wait until moves between directories begin.", "timeout", int, default=10000),
-    Option("additional", "Beside the moves that are under way."),
+    Option("broker-list", "For --generate: target brokers, 0,1,2.", "brokerlist"),
+    Option("disable-rack-aware", "For --generate: ignore racks."),
+    Option("throttle", "Limit in bytes a second between brokers.", "throttle", int, default=-1),
+    Option(
+        "replica-alter-log-dirs-throttle", "Limit in bytes a second between directories.", "throttle", int, default=-1
+    ),
+    Option("timeout", "How long to wait until moves between directories start (ms).", "timeout", int, default=10000),
+    Option("additional", "Start moves although others are under way."),
     Option("preserve-throttles", "Leave throttles as they are."),
-    Option("disallow-replication-factor-change", "Refuse another number of replicas."),
+    Option("disallow-replication-factor-change", "Refuse a change of the number of replicas."),
 )
 
 
@@ -173,7 +177,7 @@ def _propose(client: Admin, now: Replicas, brokers: list[int], *, rack_aware: bo
     nodes = [node for node in client.describe_cluster().nodes if node.id in brokers]
     racks = {node.id: node.rack if rack_aware else None for node in nodes}
     try:
-        # From a broker drawn by lot.
+        # Start from a random broker.
         return spread(now, racks, random.randrange(len(racks)) if racks else 0)
     except RacksUnknown as error:
         raise Failed(

@@ -1,4 +1,4 @@
-"""The moves of kafka-reassign-partitions: read from their file, begun, followed, called off."""
+"""The moves of kafka-reassign-partitions: parse the file, start, verify and cancel them."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _ANY = "any"
 
 
 class Reported(Exception):
-    """A message for stdout, without "Error:"."""
+    """An error that is printed on stdout without "Error:"."""
 
 
 @dataclass
 class Plan:
-    """Where each partition should be, and in which directory each replica that has one named."""
+    """The target brokers of each partition, and the target directories of replicas that name one."""
 
     replicas: Replicas = field(default_factory=dict)
     directories: dict[Replica, str] = field(default_factory=dict)
-    #: As the file has them: a partition may stand twice.
+    #: As in the file: a partition may occur twice.
     partitions: list[TopicPartition] = field(default_factory=list)
 
     @classmethod
     def read(cls, text: str) -> Plan:
-        """From the file of --reassignment-json-file."""
+        """Parse the content of --reassignment-json-file."""
         from ottla.client import TopicPartition
         from ottla.client.admin.replica import Replica
 
@@ -62,7 +62,7 @@ class Plan:
         return plan
 
     def check(self) -> None:
-        """Failed when it says nothing, or something twice."""
+        """Raise Failed if the plan is empty or has duplicates."""
         if not self.partitions:
             raise Failed("Partition reassignment list cannot be empty")
         if not all(self.replicas.values()):
@@ -82,7 +82,7 @@ def _listed(things: Iterable[object]) -> str:
 
 
 def current(client: Admin, topics: Iterable[str]) -> Replicas:
-    """Where the partitions of these topics are now."""
+    """Return the current replicas of these topics' partitions."""
     from ottla.client import TopicPartition
 
     described = client.describe_topics(dict.fromkeys(topics))
@@ -96,7 +96,7 @@ def current(client: Admin, topics: Iterable[str]) -> Replicas:
 
 
 def show_plan(client: Admin, replicas: Replicas, *, directories: bool) -> str:
-    """As the file of --reassignment-json-file."""
+    """Format a plan like the file of --reassignment-json-file."""
     where = directories_of(client, replicas) if directories and replicas else {}
     partitions = [
         {
@@ -114,7 +114,7 @@ def show_plan(client: Admin, replicas: Replicas, *, directories: bool) -> str:
 
 
 def verify(client: Admin, plan: Plan, *, preserve: bool) -> None:
-    """Show what is done; take the throttles away when nothing moves any more."""
+    """Print the status of the moves; remove the throttles once nothing is moving."""
     moving = client.list_partition_reassignments()
     print("Status of partition reassignment:")
     for partition in sorted(plan.replicas):
@@ -140,7 +140,7 @@ def _status(client: Admin, partition: TopicPartition, target: list[int], *, movi
 
 
 def _directory_status(client: Admin, plan: Plan) -> tuple[list[str], bool]:
-    """Lines, and whether any replica still moves between directories."""
+    """Return (status lines, whether any replica is still moving between directories)."""
     from ottla.client import TopicPartition
 
     if not plan.directories:
@@ -190,7 +190,7 @@ def execute(
     timeout_ms: int,
     same_factor: bool,
 ) -> None:
-    """Begin the moves."""
+    """Start the moves."""
     plan.check()
     moving = client.list_partition_reassignments()
     if moving and not additional:
@@ -213,7 +213,7 @@ def execute(
         "Save this to use as the --reassignment-json-file option during rollback"
     )
     if bytes_per_s >= 0 or directory_throttle >= 0:
-        # What another move brings up is no source yet.
+        # A replica that another move is adding is not a source yet.
         full = {
             each: [broker for broker in brokers if each not in moving or broker not in moving[each].adding]
             for each, brokers in now.items()
@@ -243,7 +243,7 @@ def _throttle(client: Admin, plan: Plan, now: Replicas, bytes_per_s: int, direct
 
 
 def _move(client: Admin, directories: dict[Replica, str], timeout_ms: int) -> None:
-    """Begin the moves between directories; a replica that is not there yet is waited for."""
+    """Start the moves between directories, waiting for replicas that do not exist yet."""
 
     def begun(replica: Replica, path: str) -> None:
         where = f"replica {replica.topic}-{replica.partition} with broker {replica.broker}"
@@ -266,7 +266,7 @@ def _named(replica: Any) -> str:
 
 
 def cancel(client: Admin, plan: Plan, *, preserve: bool, timeout_ms: int) -> None:
-    """Call moves off."""
+    """Cancel the moves."""
     under_way = client.list_partition_reassignments(plan.replicas)
     moving = [each for each in plan.replicas if each in under_way]
     if moving:
@@ -289,7 +289,7 @@ def cancel(client: Admin, plan: Plan, *, preserve: bool, timeout_ms: int) -> Non
 
 
 def _moving_directories(client: Admin, plan: Plan) -> dict[Replica, str]:
-    """Replicas of the plan that move between directories, with the directory that they are in."""
+    """Return the replicas of the plan that are moving between directories -> their current directory."""
     from ottla.client import TopicPartition
 
     if not plan.directories:

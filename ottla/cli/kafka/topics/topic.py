@@ -31,29 +31,31 @@ OPTIONS = (
     Option("list", "List the topics."),
     Option("create", "Create a topic."),
     Option("delete", "Delete topics."),
-    Option("alter", "Give topics more partitions." + _ALTERING),
+    Option("alter", "Add partitions to topics." + _ALTERING),
     Option("describe", "Show topics with their partitions."),
-    Option("topic", "The topic; but for --create, an expression that names of topics match.", "topic"),
-    Option("topic-id", "The id of the topic to describe.", "topic-id"),
-    Option("config", "A setting of the topic to create; may be repeated." + _ALTERING, "name=value"),
-    Option("delete-config", "Has no effect any more.", "name"),
-    Option("partitions", "How many partitions; the cluster's default if not given.", "# of partitions", int),
-    Option("replication-factor", "How many replicas; the cluster's default if not given.", "replication factor", int),
+    Option("topic", "Topic to create; for other actions, a regular expression for topics.", "topic"),
+    Option("topic-id", "Id of the topic to describe.", "topic-id"),
+    Option("config", "Setting of the topic to create; may be repeated." + _ALTERING, "name=value"),
+    Option("delete-config", "Ignored.", "name"),
+    Option("partitions", "Number of partitions (default: the cluster's).", "# of partitions", int),
+    Option("replication-factor", "Number of replicas (default: the cluster's).", "replication factor", int),
     Option(
         "replica-assignment",
-        "The brokers of each partition's replicas.",
+        "Brokers of each partition's replicas.",
         "broker_id_for_part1_replica1 : broker_id_for_part1_replica2 , broker_id_for_part2_replica1 : "
         "broker_id_for_part2_replica2 , ...",
     ),
-    Option("under-replicated-partitions", "Describe only partitions that lack replicas in sync."),
+    Option("under-replicated-partitions", "Describe only partitions with replicas out of sync."),
     Option("unavailable-partitions", "Describe only partitions without a leader."),
-    Option("under-min-isr-partitions", "Describe only partitions with fewer in sync than min.insync.replicas."),
-    Option("at-min-isr-partitions", "Describe only partitions with just min.insync.replicas in sync."),
-    Option("topics-with-overrides", "Describe only topics with settings of their own."),
-    Option("if-exists", "Do nothing when there is no such topic, instead of failing."),
-    Option("if-not-exists", "Do nothing when the topic is there already, instead of failing."),
-    Option("exclude-internal", "Leave Kafka's own topics out."),
-    Option("partition-size-limit-per-response", "How many partitions one response brings.", "maximum number", int),
+    Option(
+        "under-min-isr-partitions", "Describe only partitions with fewer in-sync replicas than min.insync.replicas."
+    ),
+    Option("at-min-isr-partitions", "Describe only partitions with exactly min.insync.replicas in-sync replicas."),
+    Option("topics-with-overrides", "Describe only topics with their own settings."),
+    Option("if-exists", "Do not fail if the topic does not exist."),
+    Option("if-not-exists", "Do not fail if the topic exists."),
+    Option("exclude-internal", "Leave out Kafka's internal topics."),
+    Option("partition-size-limit-per-response", "Maximum number of partitions per response.", "maximum number", int),
 )
 
 
@@ -164,7 +166,7 @@ def _configs(given: Given) -> dict[str, str]:
     found = {}
     for entry in given.values("config"):
         parts = re.split(r"\s*=\s*", entry)
-        while parts and not parts[-1]:  # Java's split leaves empty parts at the end out
+        while parts and not parts[-1]:  # Java's split drops empty parts at the end
             parts.pop()
         if len(parts) != 2:
             raise Failed(
@@ -212,7 +214,7 @@ def _alter(given: Given, client: Admin) -> None:
 
 
 def _topics(given: Given, client: Admin) -> list[str]:
-    """The topics that --topic means, by name."""
+    """Return the topics that match --topic, sorted."""
     internal = "exclude-internal" not in given
     return chosen((each.name for each in client.list_topics(internal=internal)), given["topic"])
 
@@ -267,7 +269,7 @@ Moves = dict[int, tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 def _reassigning(client: Admin, topics: Iterable[TopicDescription]) -> dict[str, Moves]:
-    """By topic the partitions that move now; nothing where the cluster does not say."""
+    """Return topic -> its moves under way; nothing if the cluster does not report them."""
     from ottla.client import TopicPartition
 
     partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]

@@ -1,4 +1,4 @@
-"""kafka-transactions: transactional ids, producers, and transactions that hang."""
+"""kafka-transactions: transactional ids, producers, and hanging transactions."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from ottla.operations.hanging import SearchFailed, find_hanging
 if TYPE_CHECKING:
     from ottla.client import Admin, TopicPartition
 
-_TOPIC = Option("topic", "The topic.", "TOPIC", required=True)
-_PARTITION = Option("partition", "The partition.", "PARTITION", int, required=True)
+_TOPIC = Option("topic", "Topic.", "TOPIC", required=True)
+_PARTITION = Option("partition", "Partition.", "PARTITION", int, required=True)
 COMMANDS = (
     Command(
         "list",
         "List transactional ids.",
         (
-            Option("duration-filter", "Only transactions open for longer, in ms.", "DURATION_FILTER", int),
-            Option("transactional-id-pattern", "Only ids that match.", "TRANSACTIONAL_ID_PATTERN"),
+            Option("duration-filter", "Only transactions open for longer than this (ms).", "DURATION_FILTER", int),
+            Option(
+                "transactional-id-pattern", "Only ids that match this regular expression.", "TRANSACTIONAL_ID_PATTERN"
+            ),
         ),
     ),
     Command(
         "describe",
         "Describe a transactional id.",
-        (Option("transactional-id", "The id.", "TRANSACTIONAL_ID", required=True),),
+        (Option("transactional-id", "Transactional id.", "TRANSACTIONAL_ID", required=True),),
     ),
     Command(
         "describe-producers",
         "Describe the producers of a partition.",
-        (Option("broker-id", "Ask this replica, not the leader.", "BROKER_ID", int), _TOPIC, _PARTITION),
+        (Option("broker-id", "Ask this replica instead of the leader.", "BROKER_ID", int), _TOPIC, _PARTITION),
     ),
     Command(
         "abort",
@@ -43,26 +45,32 @@ COMMANDS = (
         (
             _TOPIC,
             _PARTITION,
-            Option("start-offset", "Where it starts.", "START_OFFSET", int),
-            Option("producer-id", "Its producer, for brokers before 3.0.", "PRODUCER_ID", int),
-            Option("producer-epoch", "For brokers before 3.0.", "PRODUCER_EPOCH", int),
-            Option("coordinator-epoch", "For brokers before 3.0.", "COORDINATOR_EPOCH", int),
+            Option("start-offset", "First offset of the transaction.", "START_OFFSET", int),
+            Option("producer-id", "Producer id, for brokers before 3.0.", "PRODUCER_ID", int),
+            Option("producer-epoch", "Producer epoch, for brokers before 3.0.", "PRODUCER_EPOCH", int),
+            Option("coordinator-epoch", "Coordinator epoch, for brokers before 3.0.", "COORDINATOR_EPOCH", int),
         ),
     ),
     Command(
         "find-hanging",
-        "Find transactions that hang.",
+        "Find hanging transactions.",
         (
             Option("broker-id", "Search this broker.", "BROKER_ID", int),
-            Option("max-transaction-timeout", "Open for more minutes.", "MAX_TRANSACTION_TIMEOUT", int, default=15),
+            Option(
+                "max-transaction-timeout",
+                "Only transactions open for more minutes than this.",
+                "MAX_TRANSACTION_TIMEOUT",
+                int,
+                default=15,
+            ),
             Option("topic", "Search this topic.", "TOPIC"),
             Option("partition", "Search this partition.", "PARTITION", int),
         ),
     ),
     Command(
         "forceTerminateTransaction",
-        "Abort what is open of a transactional id.",
-        (Option("transactionalId", "The id.", "TRANSACTIONALID", required=True),),
+        "Abort the open transaction of a transactional id.",
+        (Option("transactionalId", "Transactional id.", "TRANSACTIONALID", required=True),),
     ),
 )
 
@@ -75,8 +83,8 @@ def main() -> None:
         "and recover from hanging transactions.",
         _run,
         options=(
-            Option("bootstrap-server", "The brokers to ask first.", "host:port", required=True),
-            Option("command-config", "A file of properties for the client.", "FILE"),
+            Option("bootstrap-server", "Brokers to connect to first.", "host:port", required=True),
+            Option("command-config", "Properties file for the client.", "FILE"),
         ),
         commands=COMMANDS,
     )
