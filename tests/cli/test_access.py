@@ -43,7 +43,7 @@ def test_a_client_without_a_sign_in_is_told_at_once(node: ottla.Node, tool: Tool
     """A client would try again for a minute: the broker closes its connections and says nothing."""
     said = tool(*words.split(), "-b", secured(node))
     assert said.code == (2 if "health" in words else 1)
-    assert f"{secured(node)} wants a sign-in: set security.protocol=SASL_PLAINTEXT" in said.out + said.err
+    assert f"{secured(node)} requires authentication: set security.protocol=SASL_PLAINTEXT" in said.out + said.err
     assert "ottla start" not in said.out
 
 
@@ -74,7 +74,7 @@ def test_a_producer_and_a_consumer_get_by_with_what_they_are_granted(node: ottla
 
 
 def test_roles_that_say_nothing_are_refused(tool: Tool) -> None:
-    assert "what for?" in tool("acls", "grant", "ann").err
+    assert "expected --produce TOPIC" in tool("acls", "grant", "ann").err
     assert "add --group" in tool("acls", "grant", "ann", "--consume", "orders").err
     assert tool("acls", "revoke", "ann", "--produce", "orders").code == 2
 
@@ -99,20 +99,22 @@ def test_an_administrator_may_do_everything() -> None:
 
 
 def test_what_decides_is_named(tool: Tool) -> None:
-    assert "no rule speaks of it" in tool("acls", "explain", "ann", "read", "orders").out
+    assert "no rule matches the resource" in tool("acls", "explain", "ann", "read", "orders").out
     tool("acls", "allow", "ann", "read", "topic", "ord", "--prefixed")
-    assert "rules speak of it, and none allows this" in tool("acls", "explain", "ann", "write", "orders").out
+    assert "rules match the resource, but none allows this" in tool("acls", "explain", "ann", "write", "orders").out
     said = tool("acls", "explain", "ann", "describe", "orders").out
     assert said.splitlines() == [
         "User:ann may describe topic orders: a rule allows read, which includes describe",
         "the rule: User:ann: allow read topic ord*",
     ]
     tool("acls", "deny", "ann", "read", "topic", "orders", "--host", "10.0.0.1")
-    assert "other rules decide otherwise for 10.0.0.1" in tool("acls", "explain", "ann", "read", "topic", "orders").out
+    assert (
+        "other rules decide the opposite for 10.0.0.1" in tool("acls", "explain", "ann", "read", "topic", "orders").out
+    )
     there = tool("acls", "explain", "ann", "read", "orders", "--host", "10.0.0.1", "--json").json
     assert (there["allowed"], there["rule"]["permission"]) == (False, "deny")
     assert "may not alter the cluster" in tool("acls", "explain", "ann", "alter", "cluster").out
-    assert "there is no operation fly" in tool("acls", "explain", "ann", "fly", "orders").err
+    assert "unknown operation: fly" in tool("acls", "explain", "ann", "fly", "orders").err
     assert tool("acls", "explain", "ann", "read", "a", "b").code == 2
 
 

@@ -110,7 +110,7 @@ def test_a_node_hands_over_while_there_is_a_quorum(
 def test_no_option_of_up_is_ignored_for_a_cluster_that_is_there(tmp_path: Path) -> None:
     LocalCluster.create(tmp_path, 1)
     said = in_process("cluster", "up", "-d", str(tmp_path), "--port", "0")
-    assert (said.code, "holds a cluster already" in said.err) == (1, True)
+    assert (said.code, "already holds a cluster" in said.err) == (1, True)
 
 
 def test_a_node_that_keeps_a_command_waiting_is_named(tmp_path: Path) -> None:

@@ -70,8 +70,8 @@ def test_a_node_and_its_cluster_are_told_without_their_secrets(
         there = bundle(tool, tmp_path / "running.tar.gz", "-d", str(tmp_path / "data"), "-b", address)
         assert str(node.pid) in there["node/process.json"]
     assert json.loads(there["missing.json"]) == {
-        "metrics/node-7.txt": "the node took any port (127.0.0.1:0), and its log says which",
-        "metrics/node-7-health.json": "the node took any port (127.0.0.1:0), and its log says which",
+        "metrics/node-7.txt": "the node's port is random (127.0.0.1:0); its log has the actual port",
+        "metrics/node-7-health.json": "the node's port is random (127.0.0.1:0); its log has the actual port",
     }
     assert "ottla/broker/serve.py" in there["node/stacks.txt"]
     assert f"log.dirs={tmp_path / 'data'}" in there["node/server.properties"]
@@ -105,7 +105,7 @@ def test_a_cluster_alone_is_asked_over_the_protocol(tool: Tool, bootstrap: str, 
     assert not [name for name in files if name.startswith("node/")]
     again = tool("debug", "bundle", "-o", str(tmp_path / "b.tar.gz"))
     assert (again.code, again.err.count("\n")) == (1, 1)
-    assert "is there already" in again.err
+    assert "already exists" in again.err
 
 
 def test_a_cluster_that_does_not_answer_is_listed_beside_a_directory(tool: Tool, tmp_path: Path) -> None:

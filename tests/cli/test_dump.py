@@ -40,7 +40,7 @@ def test_a_directory_of_many_partitions_is_told_from_that_of_one(tool: Tool, dat
     said = tool("dump-log", str(data))
     assert (said.code, said.out) == (1, "")
     assert "partitions (__cluster_metadata-0, " in said.err
-    assert f"give the directory of one, {data}/__cluster_metadata-0" in said.err
+    assert f"name one of them: {data}/__cluster_metadata-0" in said.err
 
 
 def test_a_partitions_records_are_shown(tool: Tool, data: Path) -> None:
@@ -85,4 +85,4 @@ def test_damage_is_shown_up_to_and_named(tool: Tool, data: Path, tmp_path: Path)
 def test_a_file_of_another_kind_is_refused(tool: Tool, data: Path) -> None:
     said = tool("dump-log", str(data / "meta.properties"))
     assert said.code == 1
-    assert "no file of a log" in said.err
+    assert "not a log file" in said.err

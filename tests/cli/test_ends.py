@@ -41,7 +41,7 @@ def test_an_interrupted_export_onto_stdout_says_where_to_go_on(tool: Tool, topic
     said = tool("export", topic, "-F", "json")
     assert said.code == 130
     assert [json.loads(line)["value"] for line in said.out.splitlines()] == ["a", "b"]
-    assert "2 records are written to stdout; go on with --from 0:2,1:0, into another file" in said.err
+    assert "2 records are written to stdout; continue with --from 0:2,1:0 and another file" in said.err
 
 
 @pytest.mark.usefixtures("interrupted")
@@ -50,7 +50,7 @@ def test_an_interrupted_export_into_a_file_leaves_none(tool: Tool, topic: str, t
     path = tmp_path / "out.json"
     said = tool("export", topic, str(path))
     assert (said.code, said.out) == (130, "")
-    assert f"{path} is not written" in said.err
+    assert f"{path} was not written" in said.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -178,7 +178,7 @@ def test_an_error_in_the_middle_says_what_is_written_and_where_to_go_on(
     said = ottla(bootstrap, "produce", topic, "-K", ":", "-f", str(path))
     assert said.code == 1
     assert "line 4001 has no key separator ':'" in said.err
-    assert "4,000 records are written; go on with --skip 4000" in said.err
+    assert "4,000 records are written; continue with --skip 4000" in said.err
     path.write_text(path.read_text().replace("oops", "k:4000"))
     assert ottla(bootstrap, "produce", topic, "-K", ":", "-f", str(path), "--skip", "4000").code == 0
     assert [int(each or -1) for each in values(bootstrap, topic)] == list(range(4002))
@@ -199,7 +199,7 @@ def test_ctrl_c_says_how_many_are_written(bootstrap: str, topic: str) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert b"3 records are written; go on with --skip 3" in err
+    assert b"3 records are written; continue with --skip 3" in err
 
 
 def test_a_separator_may_be_written_as_people_write_it(bootstrap: str, topic: str) -> None:
@@ -225,7 +225,10 @@ def test_typed_records_in_json_are_records(bootstrap: str, topic: str) -> None:
 
 def test_a_typo_makes_no_topic(bootstrap: str, tool: Tool, topic: str) -> None:
     said = ottla(bootstrap, "produce", f"{topic}x", stdin="1\n")
-    assert (said.code, said.err) == (1, f"ottla: there is no topic {topic}x; did you mean {topic}? --create makes it\n")
+    assert (said.code, said.err) == (
+        1,
+        f"ottla: there is no topic {topic}x; did you mean {topic}? use --create to create it\n",
+    )
     assert f"{topic}x" not in [row[0] for row in tool("topics").rows]
     assert ottla(bootstrap, "produce", f"{topic}x", "--create", stdin="1\n").code == 0
     assert values(bootstrap, f"{topic}x") == [b"1"]

@@ -115,7 +115,7 @@ def test_tab_completes_commands_and_paths(log: Path) -> None:
 
 
 def test_what_is_no_metadata_is_told_in_one_line(tmp_path: Path) -> None:
-    for content, words in ((b"", "holds no metadata"), (b"x" * 200, "is no metadata snapshot")):
+    for content, words in ((b"", "holds no metadata"), (b"x" * 200, "is neither a metadata snapshot")):
         path = tmp_path / "file"
         path.write_bytes(content)
         said = shell(path, "ls")

@@ -29,12 +29,15 @@ def test_a_user_gets_a_password_from_stdin_and_loses_it(tool: Tool, bootstrap: s
     assert [each["mechanism"] for each in tool("users", "--json").json if each["user"] == topic] == ["SCRAM-SHA-512"]
     assert tool("users", "delete", topic, "-y").code == 0
     again = tool("users", "delete", topic)
-    assert (again.code, again.err) == (1, f"ottla: {topic} has no password; `ottla users` lists who has\n")
+    assert (again.code, again.err) == (
+        1,
+        f"ottla: {topic} has no password; `ottla users` lists the users who have one\n",
+    )
 
 
 def test_no_password_in_a_pipe_is_told(bootstrap: str) -> None:
     said = in_process("users", "set", "nobody", OTTLA_BOOTSTRAP_SERVERS=bootstrap)
-    assert (said.code, said.err) == (1, "ottla: the first line of stdin is the password, and there is none\n")
+    assert (said.code, said.err) == (1, "ottla: stdin is empty (expected the password on its first line)\n")
 
 
 def test_the_quorum_shows_who_leads_and_how_far_each_is(tool: Tool) -> None:
@@ -45,7 +48,7 @@ def test_the_quorum_shows_who_leads_and_how_far_each_is(tool: Tool) -> None:
 
 
 def test_a_voter_that_is_none_is_refused_in_words(tool: Tool) -> None:
-    assert tool("quorum", "remove", "99", "x").err.startswith("ottla: x is no id of a directory")
+    assert tool("quorum", "remove", "99", "x").err.startswith("ottla: invalid directory id: x")
     assert tool("quorum", "remove", "99", "tqOxGIbdSvGJmEkpqtyV0Q", "-y").code == 1
     assert tool("quorum", "add", "9", "tqOxGIbdSvGJmEkpqtyV0Q", "here:1").code == 2
 
@@ -60,10 +63,12 @@ def test_partitions_without_trouble_are_shown_only_when_all_are_wanted(tool: Too
 def test_a_move_to_where_it_is_ends_at_once_and_one_to_nowhere_is_refused(tool: Tool, topic: str) -> None:
     moved = tool("partitions", "move", topic, "--to", "1", "--json").json
     assert moved == {"topic": topic, "partitions": [0, 1], "to": [1], "done": True}
-    assert tool("partitions", "move", topic, "--to", "7").err == "ottla: there is no node 7 now: these are 1\n"
+    assert tool("partitions", "move", topic, "--to", "7").err == "ottla: there is no node 7 now; the nodes are 1\n"
     assert tool("partitions", "move", topic, "--to", "one").code == 2
     assert tool("partitions", "move", topic, "--to", "1,1").code == 2
-    assert tool("partitions", "move", topic, "--to", "1", "-p", "9").err.endswith("has no partition 9: it has 0 to 1\n")
+    assert tool("partitions", "move", topic, "--to", "1", "-p", "9").err.endswith(
+        "has no partition 9 (expected 0 to 1)\n"
+    )
     assert tool("partitions", "moves").rows == []
     assert tool("partitions", "cancel", topic, "--json").json == {"topic": topic, "cancelled": []}
 
@@ -90,7 +95,7 @@ def test_a_throttle_goes_with_the_move_that_it_was_for(tool: Tool, topic: str, b
 
 def test_leaders_that_lead_already_need_no_election(tool: Tool, topic: str) -> None:
     assert tool("partitions", "elect", topic, "--json").json == {"elected": [], "failed": {}}
-    assert tool("partitions", "elect", topic).err == "all lead that should\n"
+    assert tool("partitions", "elect", topic).err == "the preferred replicas already lead\n"
     assert tool("partitions", "elect", "-p", "0").code == 2
 
 
@@ -142,11 +147,11 @@ def test_a_group_is_moved_by_so_many_records_and_forgets_a_topic(tool: Tool, boo
     assert tool("groups", "reset", group, "--by", "-2", "-y").rows == [[topic, "0", "5", "3"]]
     assert tool("groups", "reset", group, "--by", "99", "-y").rows == [[topic, "0", "3", "10"]]
     assert tool("groups", "reset", group, "--to", "2h", "-y").rows == [[topic, "0", "10", "0"]]
-    assert tool("groups", "reset", group, topic, "--by", "1").err.endswith("name a place instead (--to)\n")
+    assert tool("groups", "reset", group, topic, "--by", "1").err.endswith("use --to instead of --by\n")
     assert tool("groups", "reset", group).code == 2
     assert tool("groups", "forget", group, "elsewhere").code == 1
     assert tool("groups", "forget", group, topic, "-y").code == 0
-    assert tool("groups", "reset", group, "--to", "latest").err.startswith(f"ottla: {group} has read nothing yet")
+    assert tool("groups", "reset", group, "--to", "latest").err.startswith(f"ottla: {group} has no committed offsets")
 
 
 def test_settings_of_metrics_and_loggers_are_shown_and_set(tool: Tool, topic: str) -> None:

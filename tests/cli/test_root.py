@@ -91,9 +91,7 @@ def test_a_port_that_is_no_brokers_is_told_at_once(tool: Tool, answer: bytes, wo
         said = tool(*words.split(), "-b", at)
         thread.join()
     assert said.code == 1
-    assert said.err.startswith(
-        f"ottla: no broker at {at} ({at}: what listens there is no Kafka broker, or one that wants"
-    )
+    assert said.err.startswith(f"ottla: no broker at {at} ({at}: not a Kafka broker, or one that requires")
 
 
 def test_a_broken_address_is_a_usage_error(tool: Tool) -> None:

@@ -14,7 +14,7 @@ def test_a_quota_is_set_shown_and_taken_away(tool: Tool) -> None:
 
 
 def test_a_quota_that_is_none_is_refused(tool: Tool) -> None:
-    assert tool("quotas", "set", "--user", "ann", "producer_byte_rate=much").err.endswith("it takes a number\n")
+    assert tool("quotas", "set", "--user", "ann", "producer_byte_rate=much").err.endswith("expected a number\n")
     assert tool("quotas", "set", "producer_byte_rate=1").code == 2
 
 

@@ -50,7 +50,7 @@ def application(bootstrap: str, topic: str) -> str:
     ("text", "said"),
     [
         (None, "there is no file {path}: `ottla streams run` takes the Python file of a program"),
-        ("x = 1\n", "{path} has no application: give what StreamsBuilder.build returns a name in it, as in app ="),
+        ("x = 1\n", "{path} has no application: assign the result of StreamsBuilder.build to a name, as in app ="),
         ("x = 1\nraise ValueError('y')\n", "{path}:2: ValueError: y"),
         ("x = (\n", "{path}:1: '(' was never closed"),
         (PROGRAM + "b = builder.build('b')\n", "{path} has several applications (app, b): name one, as in {path}:app"),
@@ -71,7 +71,7 @@ def test_a_file_that_is_no_program_is_told_in_one_line(
 
 
 def test_a_name_that_is_no_application_is_told(tool: Tool, program: Path) -> None:
-    assert "has nothing called fraud; there is app" in tool("streams", "run", f"{program}:fraud").err
+    assert "does not define fraud; it defines app" in tool("streams", "run", f"{program}:fraud").err
     assert "builder in" in tool("streams", "run", f"{program}:builder").err
 
 

@@ -26,6 +26,6 @@ def test_a_plan_without_a_partition_names_it(bootstrap: str, topic: str, tmp_pat
     plan.write_text(f"{topic},0,0\n")
     words = ("--bootstrap-server", bootstrap, "--application-id", topic, "--input-topics", topic)
     said = kafka("kafka-streams-application-reset", *words, "--from-file", str(plan))
-    assert (said.code, said.err) == (1, f"ERROR: {plan} says nothing about {topic}-1\n")
+    assert (said.code, said.err) == (1, f"ERROR: {plan} has no offset for {topic}-1\n")
     with Admin(bootstrap) as admin:
         assert admin.list_group_offsets(topic) == {}

@@ -22,7 +22,7 @@ def node() -> Iterator[ottla.Node]:
 
 
 class Ann:
-    """The tool as a user who has signed in."""
+    """The tool as a user who has authenticated."""
 
     def __init__(self, tool: Tool, address: str) -> None:
         self._tool, self._address = tool, address
@@ -84,11 +84,11 @@ def test_the_table_of_a_new_token_has_its_hmac(ann: Ann) -> None:
     [
         (("renew",), 2, "name the token by its ID"),
         (("renew", "x", "--hmac", "${env:H}"), 2, "one of them"),
-        (("expire", "--hmac", "c2VjcmV0"), 2, "seen by every user of this machine"),
-        (("expire", "--hmac", "${env:ANNS}"), 1, "is no HMAC"),
+        (("expire", "--hmac", "c2VjcmV0"), 2, "every user of this machine can see"),
+        (("expire", "--hmac", "${env:ANNS}"), 1, "is not an HMAC"),
         (("renew", "no-such"), 1, "there is no token no-such that this user may see"),
-        (("create", "--max-life-time", "soon"), 2, "soon: it takes a time span"),
-        (("create", "--owner", "User:"), 2, "it takes User:NAME"),
+        (("create", "--max-life-time", "soon"), 2, "soon: expected a time span"),
+        (("create", "--owner", "User:"), 2, "expected User:NAME"),
     ],
 )
 def test_a_mistake_is_told(ann: Ann, arguments: tuple[str, ...], code: int, words: str) -> None:
@@ -101,4 +101,4 @@ def test_a_client_that_has_not_signed_in_is_told_how(
     node: ottla.Node, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     said = Tool(plaintext(node), monkeypatch, capfd)("tokens", "create")
-    assert (said.code, "signed in" in said.err) == (1, True)
+    assert (said.code, "authenticated" in said.err) == (1, True)

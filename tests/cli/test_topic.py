@@ -76,7 +76,7 @@ def test_deleting_asks_on_a_terminal(bootstrap: str, tool: Tool, topic: str) -> 
         producer.send(topic, b"one")
     asked = on_terminal("topics", "delete", topic, typed=[("forever?", b"n\n")], OTTLA_BOOTSTRAP_SERVERS=bootstrap)
     assert f"delete {topic} with 1 record forever?" in asked.out
-    assert asked.out.endswith("n\nnothing was done\n")
+    assert asked.out.endswith("n\nnothing was changed\n")
     assert asked.code == 130
     assert topic in [row[0] for row in tool("topics").rows]
 

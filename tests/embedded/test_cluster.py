@@ -76,7 +76,7 @@ def test_a_drained_nodes_replica_goes_to_another_rack_first() -> None:
 
 
 def test_a_node_that_cannot_be_drained_is_told_why() -> None:
-    with pytest.raises(OttlaError, match="t-0 has 3 replicas, and without node 2 there are 2 nodes: add a node first"):
+    with pytest.raises(OttlaError, match="t-0 has 3 replicas, but without node 2 there are 2 nodes: add a node first"):
         drained({TopicPartition("t", 0): [1, 2, 3]}, dict.fromkeys((1, 2, 3)), 2)
 
 

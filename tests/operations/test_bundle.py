@@ -163,7 +163,7 @@ def test_the_time_and_the_bytes_of_all_parts_are_bounded(tmp_path: Path) -> None
         bundle.text("second.txt", "", lambda: "x" * 4000)
         bundle.text("third.txt", "", lambda: "x" * 4000)
     assert "cut" in bundle.missing["second.txt"]
-    assert "too many" in bundle.missing["third.txt"]
+    assert "too long" in bundle.missing["third.txt"]
     with Bundle(tmp_path / "c.tar.gz", Mask(), bytes_max=1 << 20, seconds=0) as bundle:
         bundle.text("first.txt", "", lambda: "x")
     assert bundle.missing == {"first.txt": "the time for the bundle is over (--timeout)"}
@@ -172,7 +172,7 @@ def test_the_time_and_the_bytes_of_all_parts_are_bounded(tmp_path: Path) -> None
 def test_a_file_that_is_there_is_kept_and_one_that_is_not_finished_goes(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
     path.write_text("mine")
-    with pytest.raises(OttlaError, match="is there already"):
+    with pytest.raises(OttlaError, match="already exists"):
         Bundle(path, Mask(), bytes_max=1 << 20, seconds=1)
     assert path.read_text() == "mine"
     path.unlink()

@@ -25,6 +25,6 @@ def test_some_racks_that_are_not_known_are_refused() -> None:
 
 
 def test_more_replicas_than_brokers_are_refused() -> None:
-    with pytest.raises(TooFewBrokers, match="3 replicas need as many nodes: there are 2") as refused:
+    with pytest.raises(TooFewBrokers, match="3 replicas need 3 nodes, but there are 2") as refused:
         spread({A0: [1, 2, 3]}, dict.fromkeys((1, 2)), 0)
     assert (refused.value.wanted, refused.value.there) == (3, 2)

@@ -36,7 +36,7 @@ def test_a_reset_with_force_ends_a_program_that_runs(
         reset = ("streams", "reset", application_id, "-y", "-b", bootstrap_servers)
         left_alone = in_process(*reset)
         assert left_alone.code == 1
-        assert f"{application_id} runs on " in left_alone.err and "end it with --force" in left_alone.err
+        assert f"{application_id} is running on " in left_alone.err and "use --force" in left_alone.err
         assert app.state.value == "RUNNING"
         ended = in_process(*reset, "--force")
         assert (ended.code, "does not answer" in ended.err) == (0, False), ended.err
