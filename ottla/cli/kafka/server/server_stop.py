@@ -107,7 +107,7 @@ def _is_meant(process: Process, words: list[str], node_id: str, role: str) -> bo
     try:
         properties = properties_of([str(file), *words[1:]])
     except (Usage, Refused, Failed):
-        # That server is about to fail with the same error.
+        # The server is about to fail with the same error.
         return False
     if node_id:
         return properties.get("node.id") == node_id
