@@ -30,10 +30,10 @@ def span_ms(text: str) -> int | None:
 
 def byte_count(text: str) -> int | None:
     """Parse a size to bytes; None if the text is not a size. KiB, K and k are 1,024 bytes, kB is 1,000."""
-    found = _BYTES.fullmatch(text.strip())
-    if not found:
+    match = _BYTES.fullmatch(text.strip())
+    if not match:
         return None
-    number, unit, binary, byte = found.groups()
+    number, unit, binary, byte = match.groups()
     thousand = 1000 if unit and byte and not binary else 1024
     return round(float(number) * float(thousand ** _POWERS[unit.lower()]))
 

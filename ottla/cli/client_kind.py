@@ -15,10 +15,10 @@ def settings_of(kind: Kind, settings: dict[str, object]) -> dict[str, object]:
     from ottla.client.settings.reference import CLIENTS, explain
 
     own = CLIENTS[kind].declared
-    found = {}
+    chosen = {}
     for name, value in settings.items():
         if name.replace(".", "_") in own:
-            found[name] = value
+            chosen[name] = value
         else:
             explain(name)
-    return found
+    return chosen

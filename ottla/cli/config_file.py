@@ -73,14 +73,14 @@ class ConfigFile:
 
     def _parse(self) -> None:
         try:
-            found = tomllib.loads(self._text)
+            document = tomllib.loads(self._text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise OttlaError(f"{self.path} is not TOML: {error}") from error
-        profiles = found.pop("profiles", {})
-        current = found.pop("current", None)
-        if found:
-            raise OttlaError(f"{self.path}: unknown key {min(found)} (expected current and [profiles.NAME])")
-        if not isinstance(profiles, dict) or not all(isinstance(each, dict) for each in profiles.values()):
+        profiles = document.pop("profiles", {})
+        current = document.pop("current", None)
+        if document:
+            raise OttlaError(f"{self.path}: unknown key {min(document)} (expected current and [profiles.NAME])")
+        if not isinstance(profiles, dict) or not all(isinstance(profile, dict) for profile in profiles.values()):
             raise OttlaError(f"{self.path}: a profile must be a table: [profiles.NAME]")
         if current is not None and current not in profiles:
             raise OttlaError(f"{self.path}: current = {current!r}, but there is no [profiles.{current}]")
@@ -95,19 +95,19 @@ class ConfigFile:
             close = get_close_matches(name, self.profiles, n=1)
             there = f"did you mean {close[0]}?" if close else f"the profiles are {', '.join(self.profiles) or 'none'}"
             raise OttlaError(f"there is no profile {name} in {self.path}; {there}")
-        found = self.profiles[name]
-        held = [key for key, value in found.items() if is_secret(key) and not _REFERENCE.fullmatch(value)]
+        settings = self.profiles[name]
+        held = [key for key, value in settings.items() if is_secret(key) and not _REFERENCE.fullmatch(value)]
         if held and stat.S_IMODE(self.path.stat().st_mode) & 0o077:
             raise OttlaError(f"{self.path} holds {held[0]} and other users can read it: chmod 600 {self.path}")
-        return found
+        return settings
 
     def use(self, name: str) -> None:
         """Make a profile the current one."""
         self.profile(name)
         lines = self._text.splitlines(keepends=True)
         line = f"current = {_quoted(name)}\n"
-        top = next((at for at, each in enumerate(lines) if each.lstrip().startswith("[")), len(lines))
-        at = next((at for at, each in enumerate(lines[:top]) if re.match(r"\s*current\s*=", each)), None)
+        top = next((at for at, text in enumerate(lines) if text.lstrip().startswith("[")), len(lines))
+        at = next((at for at, text in enumerate(lines[:top]) if re.match(r"\s*current\s*=", text)), None)
         if at is None:
             lines.insert(0, line)
         else:
@@ -120,7 +120,7 @@ class ConfigFile:
         if lines and not lines[-1].endswith("\n"):
             lines[-1] += "\n"
         heading = f"[profiles.{name if _BARE.fullmatch(name) else _quoted(name)}]"
-        at = next((at for at, each in enumerate(lines) if each.split("#")[0].strip() == heading), None)
+        at = next((at for at, line in enumerate(lines) if line.split("#")[0].strip() == heading), None)
         if at is None:
             lines += ["\n"] * bool(lines) + [f"{heading}\n"]
             at = len(lines) - 1
@@ -131,7 +131,7 @@ class ConfigFile:
         body = lines[at + 1 : end]
         for key, value in settings.items():
             old = re.compile(rf'\s*"?{re.escape(key)}"?\s*=')
-            body = [each for each in body if not old.match(each)]
+            body = [entry for entry in body if not old.match(entry)]
             if value is not None:
                 body.append(f"{key} = {_quoted(value)}\n")
         lines[at + 1 : end] = body
@@ -160,18 +160,18 @@ class ConfigFile:
 
 def _flat(settings: Mapping[str, Any], where: str, before: str = "") -> dict[str, str]:
     """Flatten TOML tables (a.b = 1) back to Kafka's dotted names, with text values."""
-    found: dict[str, str] = {}
+    flat: dict[str, str] = {}
     for key, value in settings.items():
         name = f"{before}{key}"
         if isinstance(value, dict):
-            found |= _flat(value, where, f"{name}.")
+            flat |= _flat(value, where, f"{name}.")
         elif isinstance(value, bool):
-            found[name] = str(value).lower()
+            flat[name] = str(value).lower()
         elif isinstance(value, str | int | float):
-            found[name] = str(value)
+            flat[name] = str(value)
         else:
             raise OttlaError(f"{where}: {name} must be text or a number")
-    return found
+    return flat
 
 
 def _quoted(text: str) -> str:
@@ -182,24 +182,24 @@ def _quoted(text: str) -> str:
 
 def resolved(settings: Mapping[str, str], ask: Any, environment: Mapping[str, str]) -> dict[str, str]:
     """Resolve `${env:NAME}`, `${file:PATH}` and `${prompt}` in settings. `ask(name)` prompts the user."""
-    found = {}
+    values = {}
     for name, value in settings.items():
         reference = _REFERENCE.fullmatch(value)
         if reference is None:
-            found[name] = value
+            values[name] = value
         elif reference[3]:
-            found[name] = str(ask(name))
+            values[name] = str(ask(name))
         elif reference[1] == "env":
             if reference[2] not in environment:
                 raise OttlaError(f"{name} refers to {value}, but the variable {reference[2]} is not set")
-            found[name] = environment[reference[2]]
+            values[name] = environment[reference[2]]
         else:
             try:
-                found[name] = Path(reference[2]).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
+                values[name] = Path(reference[2]).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
             except (OSError, UnicodeDecodeError) as error:
                 why = getattr(error, "strerror", None) or error
                 raise OttlaError(f"{name} refers to {value}, which cannot be read: {why}") from error
-    return found
+    return values
 
 
 def check_command_line(settings: Mapping[str, str]) -> None:

@@ -71,8 +71,8 @@ class Latencies:
 
     def percentiles(self, *shares: float) -> list[int]:
         """Return the percentiles of the sample at these shares (0.99: 99 % of the sample lies below)."""
-        found = sorted(self._sample)
-        return [found[min(int(share * len(found)), len(found) - 1)] if found else 0 for share in shares]
+        ordered = sorted(self._sample)
+        return [ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0 for share in shares]
 
 
 class Pace:

@@ -118,8 +118,8 @@ def _unsaid() -> str:
 
 def _with_ports(bootstrap: str) -> str:
     """Add the default port: HOST becomes HOST:9092."""
-    parts = [each.strip() for each in bootstrap.split(",") if each.strip()]
-    return ",".join(each if re.search(r":[^\]:]*$", each.rpartition("://")[2]) else f"{each}:{_PORT}" for each in parts)
+    parts = [part.strip() for part in bootstrap.split(",") if part.strip()]
+    return ",".join(part if re.search(r":[^\]:]*$", part.rpartition("://")[2]) else f"{part}:{_PORT}" for part in parts)
 
 
 class Tool(click.Command):
@@ -129,9 +129,9 @@ class Tool(click.Command):
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
         """Parse like click, after turning these options into arguments."""
-        taken = {name for each in self.params for name in each.opts}
+        taken = {name for parameter in self.params for name in parameter.opts}
         for names in self._ALIASES:
-            if names[0] not in taken and any(_stands_for(each, names[0][2:]) for each in self.params):
+            if names[0] not in taken and any(_stands_for(parameter, names[0][2:]) for parameter in self.params):
                 arguments = _in_front(arguments, names)
         return super().parse_args(context, arguments)
 
@@ -146,15 +146,15 @@ def _in_front(arguments: list[str], names: tuple[str, ...]) -> list[str]:
     """Move the values of these options to the front, as arguments."""
     values, rest = [], []
     left = iter(arguments)
-    for each in left:
-        name, equals, value = each.partition("=")
+    for word in left:
+        name, equals, value = word.partition("=")
         if name not in names:
-            rest.append(each)
+            rest.append(word)
         elif equals:
             values += value.split(",")
         else:
             values += next(left, "").split(",")
-    return [each for each in values if each] + rest
+    return [argument for argument in values if argument] + rest
 
 
 class Commands(click.Group):
@@ -164,9 +164,11 @@ class Commands(click.Group):
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """List the subcommands without cutting lines at the terminal's width, as click does."""
-        found = [(name, self.get_command(context, name)) for name in self.list_commands(context)]
+        commands = [(name, self.get_command(context, name)) for name in self.list_commands(context)]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _first_sentence(each.help or "")) for name, each in found if each is not None])
+            formatter.write_dl(
+                [(name, _first_sentence(command.help or "")) for name, command in commands if command is not None]
+            )
 
 
 def _first_sentence(text: str) -> str:
@@ -231,13 +233,13 @@ def as_json(function: F) -> F:
 
 def pairs(entries: tuple[str, ...], option: str) -> dict[str, str]:
     """Parse KEY=VALUE entries. A usage error names an entry that is malformed."""
-    found = {}
+    settings = {}
     for entry in entries:
         key, equals, value = entry.partition("=")
         if not equals or not key.strip():
             raise click.UsageError(f"{option} {entry}: expected KEY=VALUE")
-        found[key.strip()] = value
-    return found
+        settings[key.strip()] = value
+    return settings
 
 
 def confirm(question: str, *, yes: bool) -> None:
@@ -295,15 +297,15 @@ def asked_for(name: str) -> str:
     key = f"ottla.secret.{name}"
     if key not in context.meta:
         context.meta[key] = click.prompt(name, hide_input=True, err=True)
-    found: str = context.meta[key]
-    return found
+    secret: str = context.meta[key]
+    return secret
 
 
 @contextmanager
 def admin(bootstrap: str, client: tuple[str, ...]) -> Iterator[Admin]:
     """Open an admin client. Raises OttlaError with advice if no broker answers."""
-    with admin_of(client_settings(bootstrap, client)) as found:
-        yield found
+    with admin_of(client_settings(bootstrap, client)) as opened:
+        yield opened
 
 
 def other_cluster(where: str) -> dict[str, object]:
@@ -323,14 +325,14 @@ def admin_of(settings: dict[str, object]) -> Iterator[Admin]:
     reach(str(settings["bootstrap.servers"]), settings)
     from ottla.client import Admin
 
-    with Admin(settings_of("admin", settings)) as found:
+    with Admin(settings_of("admin", settings)) as opened:
         try:
-            yield found
+            yield opened
         except KafkaError as error:
             name = error.message.removeprefix("topic ")
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or name == error.message:
                 raise
-            raise OttlaError(f"there is no topic {name}{nearest_topic(found, name)}") from error
+            raise OttlaError(f"there is no topic {name}{nearest_topic(opened, name)}") from error
 
 
 def nearest_topic(client: Admin, name: str) -> str:

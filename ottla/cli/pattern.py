@@ -28,20 +28,20 @@ def expand(given: Iterable[str], there: Iterable[str], what: str, *, hidden: Ite
     """Return the matching names, each once, in order. Only an exact name selects a `hidden` one, not a pattern."""
     names = sorted(there)
     every = {*names, *hidden}
-    found: dict[str, None] = {}
-    for each in given:
-        if each in every:
-            found[each] = None
-        elif is_pattern(each):
-            fits = _compiled(each)
+    selected: dict[str, None] = {}
+    for text in given:
+        if text in every:
+            selected[text] = None
+        elif is_pattern(text):
+            fits = _compiled(text)
             matched = [name for name in names if fits.match(name)]
             if not matched:
-                raise OttlaError(f"no {what} matches {each}")
-            found.update(dict.fromkeys(matched))
+                raise OttlaError(f"no {what} matches {text}")
+            selected.update(dict.fromkeys(matched))
         else:
-            absent = OttlaError(f"there is no {what} {each}{nearest(each, names, what)}")
+            absent = OttlaError(f"there is no {what} {text}{nearest(text, names, what)}")
             raise absent from KafkaError(_ABSENT[what])
-    return list(found)
+    return list(selected)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

@@ -30,14 +30,14 @@ def place(text: str) -> offsets.Place:
     if text in ("earliest", "beginning", "start"):
         return OffsetSpec.EARLIEST
     if _BY_PARTITION.fullmatch(text):
-        return {int(number): int(at) for number, at in (each.split(":") for each in text.split(","))}
+        return {int(number): int(at) for number, at in (part.split(":") for part in text.split(","))}
     try:
         return int(text)
     except ValueError:
-        found = moment_ms(text)
-    if found is None:
+        timestamp_ms = moment_ms(text)
+    if timestamp_ms is None:
         raise click.UsageError(f"invalid place: {text} (expected {WHERE})")
-    return offsets.Moment(found)
+    return offsets.Moment(timestamp_ms)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
     import socket
 
     refused = []
-    for address in filter(None, (each.strip() for each in bootstrap.split(","))):
+    for address in filter(None, (part.strip() for part in bootstrap.split(","))):
         host, colon, port = address.rpartition("://")[2].rpartition(":")
         if not colon or not port.isdecimal() or not host:
             raise click.UsageError(f"-b {address}: expected HOST:PORT, or several separated by commas")

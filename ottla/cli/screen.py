@@ -97,7 +97,7 @@ _STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 def visible(text: str) -> str:
     """Make external text safe for a terminal: show control characters as escapes."""
-    return _STEERING.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _STEERING.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 #: Between two columns, and the least width of one whose texts are longer and may be folded.
@@ -137,7 +137,7 @@ def table(
     for number, row in enumerate(rows):
         if number:
             console.print()
-        pairs = zip((each.title for each in columns), row, strict=True)
+        pairs = zip((column.title for column in columns), row, strict=True)
         console.print(grid([Column("", "dim", whole=True), Column("")], pairs, headless=True))
 
 
@@ -145,7 +145,8 @@ def _width(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> int:
     """Return the minimum width of a readable table."""
     cells = [[len(column.title), *(len(str(_cell(row[at]))) for row in rows)] for at, column in enumerate(columns)]
     least = [
-        max(each) if column.whole else min(max(each), _FOLDED_MIN) for column, each in zip(columns, cells, strict=True)
+        max(lengths) if column.whole else min(max(lengths), _FOLDED_MIN)
+        for column, lengths in zip(columns, cells, strict=True)
     ]
     return sum(least) + _GAP * (len(columns) - 1)
 
@@ -163,9 +164,9 @@ def grid(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, headles
     """Return a table for a terminal."""
     from rich.table import Table
 
-    found = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim", show_header=not headless)
+    rich_table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="dim", show_header=not headless)
     for column in columns:
-        found.add_column(
+        rich_table.add_column(
             column.title,
             justify="right" if column.numeric else "left",
             style=_STYLES[column.style],
@@ -173,8 +174,8 @@ def grid(columns: Sequence[Column], rows: Iterable[Sequence[object]], *, headles
             no_wrap=column.whole,
         )
     for row in rows:
-        found.add_row(*map(_cell, row))
-    return found
+        rich_table.add_row(*map(_cell, row))
+    return rich_table
 
 
 def _cell(value: object) -> RenderableType:
@@ -242,8 +243,8 @@ def told(as_json: bool, document_: Any, *lines: str) -> None:
     if as_json:
         document(document_)
         return
-    for each in lines:
-        done(each)
+    for line in lines:
+        done(line)
 
 
 def note(text: str) -> None:

@@ -91,13 +91,15 @@ def _group_cells(row: dict[str, Any]) -> list[object]:
 def _print(topics: list[dict[str, Any]], groups: list[dict[str, Any]]) -> None:
     from ottla.cli import screen
 
-    columns = [screen.Column(each, "" if number else "name", numeric=number > 0) for number, each in enumerate(_TOPICS)]
+    columns = [
+        screen.Column(title, "" if number else "name", numeric=number > 0) for number, title in enumerate(_TOPICS)
+    ]
     screen.table(columns, map(_topic_cells, topics), empty="there are no topics yet")
     if groups:
         if screen.on_terminal():
             screen.out().print()
         columns = [screen.Column("group", "name"), screen.Column("state")]
-        columns += [screen.Column(each, numeric=True) for each in _GROUPS[2:]]
+        columns += [screen.Column(title, numeric=True) for title in _GROUPS[2:]]
         screen.table(columns, map(_group_cells, groups))
 
 
@@ -136,11 +138,11 @@ def _page(now: Look, before: Look | None, bootstrap: str, sort: str) -> Renderab
         (time.strftime("%H:%M:%SZ", time.gmtime()) + "  Ctrl-C ends", "dim"),
     )
     left = len(topics) - room
-    parts: list[RenderableType] = [head, Text(), _grid(_TOPICS, [_topic_cells(each) for each in topics[:room]], 1)]
+    parts: list[RenderableType] = [head, Text(), _grid(_TOPICS, [_topic_cells(topic) for topic in topics[:room]], 1)]
     if left > 0:
         parts.append(Text(f"and {left:,} more topics", style="dim"))
     if groups:
-        shown = [_group_cells(each) for each in groups[: max(1, height // 3)]]
+        shown = [_group_cells(group) for group in groups[: max(1, height // 3)]]
         parts += [Text(), _grid(_GROUPS, shown, 2)]
     return Group(*parts)
 

@@ -45,18 +45,18 @@ def granted(
         *((_TOPIC, name, CONSUMER) for name in consume),
         *((_GROUP, name, CONSUMER_GROUP) for name in groups),
     ]
-    found = [
+    acls = [
         Acl(kind, name, principal, operation, pattern=PatternType.LITERAL if name == WILDCARD else pattern, host=host)
         for kind, name, operations in wanted
         for operation in operations
     ]
     if administer:
-        found += [
+        acls += [
             Acl(kind, CLUSTER_NAME if kind == AclResource.CLUSTER else WILDCARD, principal, AclOperation.ALL, host=host)
             for kind in AclResource
             if kind is not AclResource.ANY
         ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(acls))
 
 
 def exactly(acl: Acl) -> AclFilter:
@@ -108,7 +108,9 @@ def explained(
         rules.add(_entry(acl, next(numbers)))
     decision = rules.decide(principal, host, operation, resource, name)
     hosts = sorted({acl.host for acl in acls} - {WILDCARD, host}) if not host else []
-    other = [each for each in hosts if rules.allows(principal, each, operation, resource, name) != decision.allowed]
+    other = [
+        address for address in hosts if rules.allows(principal, address, operation, resource, name) != decision.allowed
+    ]
     rule = decision.rule.acl if isinstance(decision.rule, _Entry) else None
     return Explanation(decision.allowed, rule, _reason(decision, rule, operation), tuple(other))
 

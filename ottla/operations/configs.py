@@ -45,7 +45,7 @@ def own(entries: Mapping[str, ConfigEntry], resource: ConfigResource) -> dict[st
     source = _OWN_SOURCES.get(resource.type.name)
     if source == "DYNAMIC_BROKER_CONFIG" and not resource.name:
         source = "DYNAMIC_DEFAULT_BROKER_CONFIG"
-    return {name: each for name, each in sorted(entries.items()) if source in (None, each.source.name)}
+    return {name: entry for name, entry in sorted(entries.items()) if source in (None, entry.source.name)}
 
 
 def own_of_topic(ask: Admin, topic: str) -> dict[str, str]:
@@ -54,7 +54,7 @@ def own_of_topic(ask: Admin, topic: str) -> dict[str, str]:
 
     resource = ConfigResource(ResourceType.TOPIC, topic)
     entries = own(ask.describe_config(resource), resource)
-    return {name: each.value for name, each in entries.items() if each.value is not None}
+    return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
 
 def alter(ask: Admin, resource: ConfigResource, changes: Mapping[str, Change]) -> None:
@@ -72,7 +72,7 @@ def check_there(ask: Admin, resource: ConfigResource) -> None:
     """Raise OttlaError for a topic or node that does not exist. A group may have settings before it exists."""
     kind, name = resource.type.name, resource.name
     if kind == "TOPIC":
-        names = [each.name for each in ask.list_topics(internal=True)]
+        names = [topic.name for topic in ask.list_topics(internal=True)]
         if name not in names:
             raise OttlaError(f"there is no topic {name}{nearest(name, names, 'topic')}")
     if kind in ("BROKER", "BROKER_LOGGER") and name.isdecimal():
@@ -87,7 +87,7 @@ def _check_known(ask: Admin, resource: ConfigResource, names: Iterable[str]) -> 
     known = sorted(
         {*ask.describe_config(resource), *(OwnSettings.declared() if resource.type.name == "BROKER" else ())}
     )
-    for each in names:
+    for name in names:
         # The broker lists no settings of one listener.
-        if each not in known and not each.startswith("listener.name."):
-            raise OttlaError(f"a {_WORDS[resource.type.name]} has no setting {each}{nearest(each, known)}")
+        if name not in known and not name.startswith("listener.name."):
+            raise OttlaError(f"a {_WORDS[resource.type.name]} has no setting {name}{nearest(name, known)}")

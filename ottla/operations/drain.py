@@ -23,20 +23,20 @@ def drained(
     `replicas`: those of every partition of the cluster. `racks`: node -> rack of the nodes that may take replicas;
     `node_id` is ignored. OttlaError names a partition whose replica no other node can take.
     """
-    load = Counter(each for held in replicas.values() for each in held)
-    others = sorted(each for each in racks if each != node_id)
+    load = Counter(node for held in replicas.values() for node in held)
+    others = sorted(node for node in racks if node != node_id)
     plan: dict[TopicPartition, list[int]] = {}
     for tp, held in sorted(replicas.items()):
         if node_id not in held:
             continue
-        free = [each for each in others if each not in held]
+        free = [other for other in others if other not in held]
         if not free:
             raise OttlaError(
                 f"{tp} has {len(held)} replicas, but without node {node_id} there are {len(others)} nodes: add a node "
                 "first (ottla cluster add-node)"
             )
-        taken_racks = {racks.get(each) for each in held if each != node_id} - {None}
-        target = min(free, key=lambda each: (racks[each] in taken_racks, load[each], each))
+        taken_racks = {racks.get(node) for node in held if node != node_id} - {None}
+        target = min(free, key=lambda node: (racks[node] in taken_racks, load[node], node))
         load[target] += 1
-        plan[tp] = [target if each == node_id else each for each in held]
+        plan[tp] = [target if node == node_id else node for node in held]
     return plan

@@ -27,6 +27,6 @@ def elect(ask: Admin, partitions: Iterable[TopicPartition] | None = None, *, unc
     `unclean`: elect any live replica, even one that lacks records; those are lost. KafkaError: the whole call failed.
     """
     results = ask.elect_leaders(partitions, unclean=unclean)
-    unchanged = [key for key, one in results.errors.items() if one.code is ErrorCode.ELECTION_NOT_NEEDED]
-    failed = {key: one for key, one in results.errors.items() if key not in unchanged}
+    unchanged = [key for key, error in results.errors.items() if error.code is ErrorCode.ELECTION_NOT_NEEDED]
+    failed = {key: error for key, error in results.errors.items() if key not in unchanged}
     return ElectionOutcome(list(results.succeeded), unchanged, failed)

@@ -29,8 +29,8 @@ def committed(ask: Admin, group: str, type_: GroupType) -> Offsets:
     from ottla.client import GroupType
 
     if type_ is GroupType.SHARE:
-        return {each: one.start_offset for each, one in ask.list_share_group_offsets(group).succeeded.items()}
-    return {each: one.offset for each, one in ask.list_group_offsets(group).items()}
+        return {tp: result.start_offset for tp, result in ask.list_share_group_offsets(group).succeeded.items()}
+    return {tp: result.offset for tp, result in ask.list_group_offsets(group).items()}
 
 
 def committed_or_end(ask: Admin, group: str, partitions: Iterable[TopicPartition]) -> Offsets:
@@ -38,8 +38,8 @@ def committed_or_end(ask: Admin, group: str, partitions: Iterable[TopicPartition
     from ottla.client import OffsetSpec
 
     partitions, known = list(partitions), ask.list_group_offsets(group)
-    ends = listed(ask, [each for each in partitions if each not in known], OffsetSpec.LATEST)
-    return {each: known[each].offset if each in known else ends[each] for each in partitions}
+    ends = listed(ask, [partition for partition in partitions if partition not in known], OffsetSpec.LATEST)
+    return {partition: known[partition].offset if partition in known else ends[partition] for partition in partitions}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Reset:
     @property
     def moved(self) -> int:
         """The number of partitions whose offset would change."""
-        return sum(self.before.get(each) != goal for each, goal in self.goals.items())
+        return sum(self.before.get(tp) != goal for tp, goal in self.goals.items())
 
     def commit(self, ask: Admin) -> None:
         """Set the offsets. Raises the KafkaError of the first partition that fails."""
@@ -83,20 +83,22 @@ def plan_reset(
     partitions = _meant(ask, group, before, topics, only)
     if place is not None:
         return Reset(group, type_, before, offsets_at(ask, partitions, place))
-    if unread := [each for each in partitions if each not in before]:
+    if unread := [partition for partition in partitions if partition not in before]:
         raise OttlaError(f"the group has no committed offset for {unread[0]} to count from; use --to instead of --by")
     starts, ends = bounds(ask, partitions)
-    return Reset(group, type_, before, within({each: before[each] + shift for each in partitions}, starts, ends))
+    return Reset(
+        group, type_, before, within({partition: before[partition] + shift for partition in partitions}, starts, ends)
+    )
 
 
 def _meant(
     ask: Admin, group: str, read: Iterable[TopicPartition], topics: Collection[str], only: Collection[int]
 ) -> list[TopicPartition]:
     """Return the partitions of the named topics; otherwise those that the group has read."""
-    found = [each for topic in topics for each in partitions_of(ask, topic)] if topics else sorted(read)
-    if not found:
+    partitions = [partition for topic in topics for partition in partitions_of(ask, topic)] if topics else sorted(read)
+    if not partitions:
         raise OttlaError(f"{group} has no committed offsets; name the topics to reset")
-    chosen = [each for each in found if not only or each.partition in only]
+    chosen = [tp for tp in partitions if not only or tp.partition in only]
     if not chosen:
         what = ", ".join(topics) or group
         raise OttlaError(f"{what} has no partition {', '.join(map(str, only))}")
@@ -105,10 +107,10 @@ def _meant(
 
 def check_empty(ask: Admin, group: str) -> None:
     """Raise OttlaError, naming the members, for a group that has any: they would not notice a new offset."""
-    listed = next((each for each in ask.list_groups() if each.id == group), None)
+    listed = next((listing for listing in ask.list_groups() if listing.id == group), None)
     members = look(ask, listed.id, listed.type).members if listed is not None else []
     if members:
-        who = ", ".join(sorted({f"{each['client']} on {each['host']}" for each in members})[:3])
+        who = ", ".join(sorted({f"{member['client']} on {member['host']}" for member in members})[:3])
         many = f"{len(members)} member{'' if len(members) == 1 else 's'}"
         raise OttlaError(f"{group} has {many} ({who}): stop them first, then reset it; -n shows the new offsets")
 
@@ -136,7 +138,7 @@ def plan_forgetting(ask: Admin, group: str, topics: Collection[str]) -> Forgetti
 
     if type_of(ask, group) is GroupType.SHARE:
         return Forgetting(group, topics, None)
-    read = [each for each in ask.list_group_offsets(group) if each.topic in topics]
-    if missing := sorted(set(topics) - {each.topic for each in read}):
+    read = [partition for partition in ask.list_group_offsets(group) if partition.topic in topics]
+    if missing := sorted(set(topics) - {tp.topic for tp in read}):
         raise OttlaError(f"{group} has no committed offset for {missing[0]}")
     return Forgetting(group, topics, read)

@@ -28,7 +28,7 @@ class GroupView:
     @property
     def lag(self) -> int | None:
         """The sum over all partitions whose lag is known."""
-        known = [each["lag"] for each in self.partitions if each["lag"] is not None]
+        known = [partition["lag"] for partition in self.partitions if partition["lag"] is not None]
         return sum(known) if known else None
 
 
@@ -36,7 +36,7 @@ def type_of(ask: Admin, group: str) -> GroupType:
     """Return the group's protocol; classic for an unknown group: describing it then raises GROUP_ID_NOT_FOUND."""
     from ottla.client import GroupType
 
-    return next((each.type for each in ask.list_groups() if each.id == group), GroupType.CLASSIC)
+    return next((listing.type for listing in ask.list_groups() if listing.id == group), GroupType.CLASSIC)
 
 
 def look(ask: Admin, group: str, type_: GroupType) -> GroupView:
@@ -49,12 +49,12 @@ def look(ask: Admin, group: str, type_: GroupType) -> GroupView:
         return _streams(ask, group)
     description = ask.describe_group(group)
     partitions = [
-        _partition(each.partition, each.committed, each.end_offset, each.lag, each.member.id if each.member else None)
-        for each in ask.group_lag(group)
+        _partition(row.partition, row.committed, row.end_offset, row.lag, row.member.id if row.member else None)
+        for row in ask.group_lag(group)
     ]
     members = [
-        _member(each.id, each.instance_id, each.client_id, each.host, len(each.assignment))
-        for each in description.members
+        _member(member.id, member.instance_id, member.client_id, member.host, len(member.assignment))
+        for member in description.members
     ]
     node = description.coordinator.id
     return GroupView(description.type.value, description.state, description.assignor, node, members, partitions)
@@ -90,10 +90,10 @@ def _ends(ask: Admin, partitions: list[TopicPartition]) -> dict[TopicPartition, 
     if not partitions:
         return {}
     try:
-        found = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).succeeded
+        results = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).succeeded
     except KafkaError:
         return {}
-    return {each: one.offset for each, one in found.items()}
+    return {tp: result.offset for tp, result in results.items()}
 
 
 def _share(ask: Admin, group: str) -> GroupView:
@@ -102,10 +102,13 @@ def _share(ask: Admin, group: str) -> GroupView:
     ends = _ends(ask, sorted(offsets))
     partitions = [
         # Many members share a partition, so there is no owner.
-        _partition(each, one.start_offset if one.start_offset >= 0 else None, ends.get(each), one.lag, None)
-        for each, one in sorted(offsets.items())
+        _partition(tp, result.start_offset if result.start_offset >= 0 else None, ends.get(tp), result.lag, None)
+        for tp, result in sorted(offsets.items())
     ]
-    members = [_member(each.id, None, each.client_id, each.host, len(each.assignment)) for each in description.members]
+    members = [
+        _member(member.id, None, member.client_id, member.host, len(member.assignment))
+        for member in description.members
+    ]
     node = description.coordinator.id
     return GroupView("share", description.state, description.assignor, node, members, partitions)
 
@@ -117,13 +120,13 @@ def _streams(ask: Admin, group: str) -> GroupView:
     places = sorted({*committed, *owners})
     ends = _ends(ask, places)
     partitions = []
-    for each in places:
-        at, end = committed.get(each), ends.get(each)
+    for place in places:
+        at, end = committed.get(place), ends.get(place)
         lag = None if at is None or end is None else max(0, end - at.offset)
-        partitions.append(_partition(each, None if at is None else at.offset, end, lag, owners.get(each)))
+        partitions.append(_partition(place, None if at is None else at.offset, end, lag, owners.get(place)))
     members = [
-        _member(each.id, each.instance_id, each.client_id, each.host, len(each.assignment.active))
-        for each in description.members
+        _member(member.id, member.instance_id, member.client_id, member.host, len(member.assignment.active))
+        for member in description.members
     ]
     return GroupView("streams", description.state, "", description.coordinator.id, members, partitions)
 
@@ -132,7 +135,7 @@ def _owners(description: StreamsGroupDescription) -> dict[TopicPartition, str]:
     """Return partition -> the member whose active task reads it."""
     from ottla.client import TopicPartition
 
-    topics = {each.id: (*each.source_topics, *each.repartition_source_topics) for each in description.subtopologies}
+    topics = {part.id: (*part.source_topics, *part.repartition_source_topics) for part in description.subtopologies}
     return {
         TopicPartition(topic, number): member.id
         for member in description.members

@@ -39,28 +39,28 @@ def find_hanging(
 
     Raises SearchFailed.
     """
-    found: list[tuple[TopicPartition, ActiveProducer]] = []
+    candidates: list[tuple[TopicPartition, ActiveProducer]] = []
     partitions = _partitions(ask, topic, partition, broker)
     latest = time.time_ns() // 1_000_000 - longer_than_ms
     for first in range(0, len(partitions), _BATCH):
-        some = partitions[first : first + _BATCH]
+        batch = partitions[first : first + _BATCH]
         try:
-            described = ask.describe_producers(some, broker=broker).check()
+            described = ask.describe_producers(batch, broker=broker).check()
         except KafkaError as error:
-            raise SearchFailed(f"describe producers for {len(some)} partitions", error) from error
-        found += [
-            (each, producer)
-            for each, producers in described.items()
+            raise SearchFailed(f"describe producers for {len(batch)} partitions", error) from error
+        candidates += [
+            (tp, producer)
+            for tp, producers in described.items()
             for producer in producers
             if producer.transaction_start_offset is not None and producer.last_timestamp < latest
         ]
-    if not found:
+    if not candidates:
         return []
-    known = _transactions_of(ask, {producer.producer_id for _, producer in found})
+    known = _transactions_of(ask, {producer.producer_id for _, producer in candidates})
     return [
-        (each, producer)
-        for each, producer in found
-        if producer.producer_id not in known or each not in known[producer.producer_id].partitions
+        (tp, producer)
+        for tp, producer in candidates
+        if producer.producer_id not in known or tp not in known[producer.producer_id].partitions
     ]
 
 
@@ -69,16 +69,16 @@ def _partitions(ask: Admin, topic: str | None, partition: int | None, broker: in
 
     if topic is not None and partition is not None:
         return [TopicPartition(topic, partition)]
-    names = [each.name for each in ask.list_topics(internal=True)] if topic is None else [topic]
+    names = [listing.name for listing in ask.list_topics(internal=True)] if topic is None else [topic]
     try:
         topics = ask.describe_topics(names).check()
     except KafkaError as error:
         raise SearchFailed(f"describe {len(names)} topics", error) from error
     return [
-        TopicPartition(name, each.partition)
+        TopicPartition(name, description.partition)
         for name, described in topics.items()
-        for each in described.partitions
-        if broker is None or any(node.id == broker for node in each.replicas)
+        for description in described.partitions
+        if broker is None or any(node.id == broker for node in description.replicas)
     ]
 
 
@@ -88,12 +88,12 @@ def _transactions_of(ask: Admin, producer_ids: set[int]) -> dict[int, Transactio
         listed = ask.list_transactions(producer_ids=producer_ids)
     except KafkaError as error:
         raise SearchFailed(f"list transactions for {len(producer_ids)} producers", error) from error
-    described = ask.describe_transactions(each.transactional_id for each in listed)
-    for one in described.errors.values():
-        if one.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            raise SearchFailed(f"describe {len(listed)} transactions", one)
+    described = ask.describe_transactions(listing.transactional_id for listing in listed)
+    for failure in described.errors.values():
+        if failure.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            raise SearchFailed(f"describe {len(listed)} transactions", failure)
     return {
-        each.producer_id: described[each.transactional_id]
-        for each in listed
-        if each.transactional_id in described.succeeded
+        listing.producer_id: described[listing.transactional_id]
+        for listing in listed
+        if listing.transactional_id in described.succeeded
     }

@@ -65,36 +65,38 @@ def judge(
     nodes_silent: Mapping[int, str],
 ) -> list[Reason]:
     """Return all problems, worst first. `quorum_leader` -1: the quorum has no leader; None: unknown."""
-    found = []
+    reasons = []
     if quorum_leader == -1:
-        found.append(Reason(FAILING, "the quorum of controllers has no leader", "ottla quorum show"))
-    leaderless = [each.name for each in partitions if each.leader is None]
+        reasons.append(Reason(FAILING, "the quorum of controllers has no leader", "ottla quorum show"))
+    leaderless = [partition.name for partition in partitions if partition.leader is None]
     if leaderless:
         what = f"{_many(leaderless, 'partition')} without a leader: {_named(leaderless)}"
-        found.append(Reason(FAILING, what, "start the nodes that hold them (ottla partitions list)"))
-    led = [each for each in partitions if each.leader is not None]
-    short = [each.name for each in led if each.in_sync_min is not None and each.in_sync < each.in_sync_min]
+        reasons.append(Reason(FAILING, what, "start the nodes that hold them (ottla partitions list)"))
+    led = [partition for partition in partitions if partition.leader is not None]
+    short = [state.name for state in led if state.in_sync_min is not None and state.in_sync < state.in_sync_min]
     if short:
         what = f"{_many(short, 'partition')} with fewer replicas in sync than min.insync.replicas: {_named(short)}"
-        found.append(Reason(FAILING, f"{what}; they refuse writes with acks=all", "ottla partitions list"))
-    behind = [each.name for each in led if each.in_sync < each.replicas and each.name not in set(short)]
+        reasons.append(Reason(FAILING, f"{what}; they refuse writes with acks=all", "ottla partitions list"))
+    behind = [state.name for state in led if state.in_sync < state.replicas and state.name not in set(short)]
     if behind:
         what = f"{_many(behind, 'partition')} with replicas that are behind: {_named(behind)}"
-        found.append(Reason(DEGRADED, what, "ottla partitions list"))
+        reasons.append(Reason(DEGRADED, what, "ottla partitions list"))
     for node, why in nodes_silent.items():
-        found.append(Reason(DEGRADED, f"node {node} does not report its log directories: {why}", "ottla disks"))
-    found += [reason for each in directories if (reason := _disk(each)) is not None]
-    return sorted(found, key=lambda each: -each.level)
+        reasons.append(Reason(DEGRADED, f"node {node} does not report its log directories: {why}", "ottla disks"))
+    reasons += [reason for directory in directories if (reason := _disk(directory)) is not None]
+    return sorted(reasons, key=lambda item: -item.level)
 
 
-def _disk(each: DirectoryState) -> Reason | None:
-    where = f"{each.path} of node {each.node}"
-    if each.error is not None:
-        return Reason(FAILING, f"the log directory {where} is offline ({each.error})", "fix the disk, restart the node")
-    if each.total <= 0 or each.free < 0 or each.free >= _FREE_MIN * each.total:
+def _disk(directory: DirectoryState) -> Reason | None:
+    where = f"{directory.path} of node {directory.node}"
+    if directory.error is not None:
+        return Reason(
+            FAILING, f"the log directory {where} is offline ({directory.error})", "fix the disk, restart the node"
+        )
+    if directory.total <= 0 or directory.free < 0 or directory.free >= _FREE_MIN * directory.total:
         return None
-    level = FAILING if each.free < _FREE_LEAST * each.total else DEGRADED
-    share = 100 * each.free / each.total
+    level = FAILING if directory.free < _FREE_LEAST * directory.total else DEGRADED
+    share = 100 * directory.free / directory.total
     return Reason(level, f"{where} has {share:.1f} % free", "ottla disks --topics; shorten retention, or add space")
 
 
@@ -120,10 +122,14 @@ def examine(ask: Admin) -> tuple[list[Reason], dict[str, Any]]:
     dirs = ask.describe_log_dirs()
     directories = [
         DirectoryState(
-            node, each.path, None if each.error is None else each.error.code.name, each.usable_bytes, each.total_bytes
+            node,
+            directory.path,
+            None if directory.error is None else directory.error.code.name,
+            directory.usable_bytes,
+            directory.total_bytes,
         )
-        for node, found in sorted(dirs.succeeded.items())
-        for each in found
+        for node, node_directories in sorted(dirs.succeeded.items())
+        for directory in node_directories
     ]
     silent = {node: error.code.name for node, error in sorted(dirs.errors.items())}
     reasons = judge(partitions, directories, quorum_leader=leader, nodes_silent=silent)
@@ -134,7 +140,7 @@ def _partitions(ask: Admin) -> list[PartitionState]:
     from ottla.client import ConfigResource, ResourceType
 
     views = every_partition(ask)
-    behind = dict.fromkeys(each.topic for each in views if len(each.isr) < len(each.replicas))
+    behind = dict.fromkeys(view.topic for view in views if len(view.isr) < len(view.replicas))
     configs = ask.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in behind]).succeeded
     least = {
         resource.name: int(entries["min.insync.replicas"].value or 1)
@@ -143,7 +149,7 @@ def _partitions(ask: Admin) -> list[PartitionState]:
     }
     return [
         PartitionState(
-            f"{each.topic}-{each.partition}", each.leader, len(each.replicas), len(each.isr), least.get(each.topic)
+            f"{view.topic}-{view.partition}", view.leader, len(view.replicas), len(view.isr), least.get(view.topic)
         )
-        for each in views
+        for view in views
     ]

@@ -39,8 +39,8 @@ def partitions_of(ask: Admin, topic: str, only: Collection[int] = ()) -> list[To
 def listed(ask: Admin, partitions: Iterable[TopicPartition], spec: OffsetSpec | int) -> Offsets:
     """Return the offset of each partition at a spec, or at a time in milliseconds (-1: no record is that late)."""
     partitions = list(partitions)
-    found = ask.list_offsets(dict.fromkeys(partitions, spec)).check()
-    return {each: found[each].offset for each in partitions}
+    results = ask.list_offsets(dict.fromkeys(partitions, spec)).check()
+    return {partition: results[partition].offset for partition in partitions}
 
 
 def bounds(ask: Admin, partitions: Iterable[TopicPartition]) -> tuple[Offsets, Offsets]:
@@ -60,12 +60,16 @@ def bounds_of_led(ask: Admin, partitions: Iterable[TopicPartition]) -> dict[Topi
         return {}
     ends = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).succeeded
     starts = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)).succeeded
-    return {each: (starts[each].offset, ends[each].offset) for each in partitions if each in starts and each in ends}
+    return {
+        partition: (starts[partition].offset, ends[partition].offset)
+        for partition in partitions
+        if partition in starts and partition in ends
+    }
 
 
 def within(wanted: Mapping[TopicPartition, int], starts: Offsets, ends: Offsets) -> Offsets:
     """Clamp each offset to the start and end of its partition."""
-    return {each: max(starts[each], min(ends[each], offset)) for each, offset in wanted.items()}
+    return {tp: max(starts[tp], min(ends[tp], offset)) for tp, offset in wanted.items()}
 
 
 def at_time(
@@ -74,9 +78,9 @@ def at_time(
     """Return (the first offsets at or after a time, the partitions without such a record: there it is the end)."""
     from ottla.client import OffsetSpec
 
-    found = listed(ask, partitions, timestamp_ms)
-    late = [each for each, offset in found.items() if offset < 0]
-    return found | listed(ask, late, OffsetSpec.LATEST), late
+    offsets = listed(ask, partitions, timestamp_ms)
+    late = [tp for tp, offset in offsets.items() if offset < 0]
+    return offsets | listed(ask, late, OffsetSpec.LATEST), late
 
 
 def offsets_at(ask: Admin, partitions: Iterable[TopicPartition], place: Place) -> Offsets:
@@ -93,15 +97,19 @@ def offsets_at(ask: Admin, partitions: Iterable[TopicPartition], place: Place) -
         return at_time(ask, partitions, place.timestamp_ms)[0]
     starts, ends = bounds(ask, partitions)
     if isinstance(place, Mapping):
-        if missing := place.keys() - {each.partition for each in partitions}:
+        if missing := place.keys() - {partition.partition for partition in partitions}:
             text = ",".join(f"{number}:{offset}" for number, offset in place.items())
             raise OttlaError(f"{text}: there is no partition {min(missing)}")
-        return within({each: place.get(each.partition, starts[each]) for each in partitions}, starts, ends)
+        return within(
+            {partition: place.get(partition.partition, starts[partition]) for partition in partitions}, starts, ends
+        )
     if place > max(ends.values(), default=place):
         longest = max(ends.values())
         whose = f"the partition ({longest})" if len(ends) == 1 else f"every partition (the longest ends at {longest})"
         raise BeyondTheEnd(f"offset {place} is beyond the end of {whose}")
-    return within({each: place if place >= 0 else ends[each] + place for each in partitions}, starts, ends)
+    return within(
+        {partition: place if place >= 0 else ends[partition] + place for partition in partitions}, starts, ends
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +128,4 @@ def plan_trim(ask: Admin, topic: str, place: Place, only: Collection[int] = ()) 
     """
     partitions = partitions_of(ask, topic, only)
     starts, goals = bounds(ask, partitions)[0], offsets_at(ask, partitions, place)
-    return Trim(goals, sum(goals[each] - starts[each] for each in partitions))
+    return Trim(goals, sum(goals[partition] - starts[partition] for partition in partitions))

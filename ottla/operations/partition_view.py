@@ -37,19 +37,21 @@ def every_partition(ask: Admin, *, internal: bool = True) -> list[PartitionView]
     return [
         PartitionView(
             name,
-            each.partition,
-            None if each.leader is None else each.leader.id,
-            [node.id for node in each.replicas],
-            [node.id for node in each.isr],
+            partition.partition,
+            None if partition.leader is None else partition.leader.id,
+            [node.id for node in partition.replicas],
+            [node.id for node in partition.isr],
         )
         for name, topic in sorted(described.items())
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
 
 
 def replicas_of_all(ask: Admin) -> dict[TopicPartition, list[int]]:
     """Return partition -> the nodes that hold it, for the whole cluster."""
-    return {TopicPartition(each.topic, each.partition): each.replicas for each in every_partition(ask)}
+    return {
+        TopicPartition(partition.topic, partition.partition): partition.replicas for partition in every_partition(ask)
+    }
 
 
 def replicas_of(ask: Admin, topic: str, only: Collection[int] = ()) -> dict[TopicPartition, list[int]]:
@@ -57,7 +59,10 @@ def replicas_of(ask: Admin, topic: str, only: Collection[int] = ()) -> dict[Topi
 
     OttlaError: the topic has no partition with that number.
     """
-    there = {each.partition: [node.id for node in each.replicas] for each in ask.describe_topic(topic).partitions}
+    there = {
+        partition.partition: [node.id for node in partition.replicas]
+        for partition in ask.describe_topic(topic).partitions
+    }
     if missing := [number for number in only if number not in there]:
         raise OttlaError(f"{topic} has no partition {missing[0]} (expected 0 to {len(there) - 1})")
     return {TopicPartition(topic, number): there[number] for number in only or sorted(there)}

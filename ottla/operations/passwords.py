@@ -54,7 +54,7 @@ def plan_deletion(ask: Admin, user: str, mechanisms: Collection[ScramMechanism] 
     OttlaError: the user has no password, or none for a named mechanism.
     """
     known = ask.describe_scram_credentials().succeeded.get(user, {})
-    missing = [each for each in mechanisms if each not in known]
+    missing = [mechanism for mechanism in mechanisms if mechanism not in known]
     if missing or not known:
         of = f" for {name_of(missing[0])}" if missing else ""
         raise OttlaError(f"{user} has no password{of}; `ottla users` lists the users who have one")

@@ -27,9 +27,9 @@ class QuorumMemberView:
     endpoints: list[str]
 
 
-def members(found: QuorumDescription) -> list[QuorumMemberView]:
+def members(quorum: QuorumDescription) -> list[QuorumMemberView]:
     """Return the voters and then the observers of a quorum, from `admin.describe_quorum()`."""
-    end = max((each.log_end_offset for each in found.voters if each.id == found.leader_id), default=0)
+    end = max((voter.log_end_offset for voter in quorum.voters if voter.id == quorum.leader_id), default=0)
 
     def member(replica: QuorumReplica, role: Literal["leader", "voter", "observer"]) -> QuorumMemberView:
         return QuorumMemberView(
@@ -40,8 +40,8 @@ def members(found: QuorumDescription) -> list[QuorumMemberView]:
             replica.last_fetch_timestamp,
             replica.last_caught_up_timestamp,
             uuid_text(replica.directory_id),
-            list(found.endpoints.get(replica.id, ())),
+            list(quorum.endpoints.get(replica.id, ())),
         )
 
-    voters = [member(each, "leader" if each.id == found.leader_id else "voter") for each in found.voters]
-    return [*voters, *(member(each, "observer") for each in found.observers)]
+    voters = [member(voter, "leader" if voter.id == quorum.leader_id else "voter") for voter in quorum.voters]
+    return [*voters, *(member(observer, "observer") for observer in quorum.observers)]

@@ -52,7 +52,7 @@ def topic_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
             {
                 "topic": topic,
                 "partitions": len(numbers),
-                "records": sum(now.ends[topic, each] - now.starts.get((topic, each), 0) for each in numbers),
+                "records": sum(now.ends[topic, index] - now.starts.get((topic, index), 0) for index in numbers),
                 "bytes": size,
                 "records_per_s": round(sum(grown.values()), 1) if grown else None,
                 "bytes_per_s": None if flow is None else round(flow, 1),
@@ -78,25 +78,25 @@ def look(ask: Admin, *, internal: bool) -> Look:
     from ottla.client import OffsetSpec, TopicPartition
 
     views = every_partition(ask, internal=internal)
-    led = [TopicPartition(each.topic, each.partition) for each in views if each.leader is not None]
+    led = [TopicPartition(view.topic, view.partition) for view in views if view.leader is not None]
     ends = ask.list_offsets(dict.fromkeys(led, OffsetSpec.LATEST)).succeeded if led else {}
     at = time.monotonic()
     starts = ask.list_offsets(dict.fromkeys(led, OffsetSpec.EARLIEST)).succeeded if led else {}
     sizes: dict[str, int] = {}
     for directories in ask.describe_log_dirs().succeeded.values():
-        for replica in (one for each in directories for one in each.replicas if not one.future):
+        for replica in (log for directory in directories for log in directory.replicas if not log.future):
             sizes[replica.partition.topic] = sizes.get(replica.partition.topic, 0) + replica.size
     groups: dict[str, tuple[str, int, int | None]] = {}
     for listing in ask.list_groups():
         try:
-            found = look_at_group(ask, listing.id, listing.type)
+            group_view = look_at_group(ask, listing.id, listing.type)
         except KafkaError:
             continue  # deleted since it was listed
-        groups[listing.id] = (found.state, len(found.members), found.lag)
+        groups[listing.id] = (group_view.state, len(group_view.members), group_view.lag)
     return Look(
         at,
-        {(each.topic, each.partition): one.offset for each, one in ends.items()},
-        {(each.topic, each.partition): one.offset for each, one in starts.items()},
+        {(tp.topic, tp.partition): result.offset for tp, result in ends.items()},
+        {(tp.topic, tp.partition): result.offset for tp, result in starts.items()},
         sizes,
         groups,
     )

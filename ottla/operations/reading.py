@@ -28,7 +28,7 @@ def until_ends(consumer: Consumer, ends: Mapping[TopicPartition, int] | None) ->
     while True:
         if ends is not None:
             assigned = consumer.assignment()
-            if assigned and all(_at_end(consumer, each, ends) for each in assigned):
+            if assigned and all(_at_end(consumer, tp, ends) for tp in assigned):
                 return
         yield consumer.poll(POLL_S)
 

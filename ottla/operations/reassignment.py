@@ -44,7 +44,7 @@ def spread(now: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str 
     if None in by_rack and len(by_rack) > 1:
         raise RacksUnknown("not all nodes have a rack")
     longest = max(map(len, by_rack.values()), default=0)
-    order = [some[index] for index in range(longest) for some in by_rack.values() if index < len(some)]
+    order = [brokers[index] for index in range(longest) for brokers in by_rack.values() if index < len(brokers)]
     wanted = max(map(len, now.values()), default=0)
     if wanted > len(order):
         raise TooFewBrokers(wanted, len(order))
@@ -70,16 +70,16 @@ class Move:
 
 def under_way(ask: Admin) -> list[Move]:
     """Return all moves under way: between nodes, then between directories."""
-    found = [
-        Move(each.topic, each.partition, list(one.replicas), list(one.adding), list(one.removing))
-        for each, one in sorted(ask.list_partition_reassignments().items())
+    moves = [
+        Move(tp.topic, tp.partition, list(move.replicas), list(move.adding), list(move.removing))
+        for tp, move in sorted(ask.list_partition_reassignments().items())
     ]
-    return found + [
-        Move(one.partition.topic, one.partition.partition, [node], [], [], directory.path, one.offset_lag)
+    return moves + [
+        Move(replica.partition.topic, replica.partition.partition, [node], [], [], directory.path, replica.offset_lag)
         for node, described in sorted(ask.describe_log_dirs().succeeded.items())
         for directory in described
-        for one in directory.replicas
-        if one.future
+        for replica in directory.replicas
+        if replica.future
     ]
 
 
@@ -93,9 +93,9 @@ def begin_move(
     """
     wanted = replicas_of(ask, topic, only)
     live = {node.id for node in ask.describe_cluster().nodes}
-    if unknown := [each for each in brokers if each not in live]:
+    if unknown := [broker for broker in brokers if broker not in live]:
         raise OttlaError(f"there is no node {unknown[0]} now; the nodes are {_ids(live)}")
-    plan = {each: list(brokers) for each in wanted}
+    plan = {tp: list(brokers) for tp in wanted}
     if bytes_per_s is not None:
         throttle(ask, wanted, plan, bytes_per_s)
     ask.alter_partition_reassignments(plan).check()
@@ -123,10 +123,10 @@ def begin_directory_move(
     dirs = ask.describe_log_dirs().check()
     if node not in dirs:
         raise OttlaError(f"there is no node {node} now; the nodes are {_ids(dirs)}")
-    known = [each.path for each in dirs[node]]
+    known = [log_dir.path for log_dir in dirs[node]]
     if directory not in known:
         raise OttlaError(f"node {node} has no log directory {directory} (expected {', '.join(known)})")
-    replicas = [Replica(topic, each.partition, node) for each, brokers in wanted.items() if node in brokers]
+    replicas = [Replica(topic, tp.partition, node) for tp, brokers in wanted.items() if node in brokers]
     if not replicas:
         raise OttlaError(f"node {node} holds no replica of {topic}")
     ask.alter_replica_log_dirs(dict.fromkeys(replicas, directory)).check()
@@ -136,13 +136,13 @@ def begin_directory_move(
 def not_in(ask: Admin, replicas: Sequence[Replica], directory: str) -> int:
     """Count the replicas of one node that are not in that directory of it yet."""
     there = {
-        (one.partition.topic, one.partition.partition)
-        for each in ask.describe_log_dirs().check()[replicas[0].broker]
-        if each.path == directory
-        for one in each.replicas
-        if not one.future
+        (replica.partition.topic, replica.partition.partition)
+        for log_dir in ask.describe_log_dirs().check()[replicas[0].broker]
+        if log_dir.path == directory
+        for replica in log_dir.replicas
+        if not replica.future
     }
-    return sum((each.topic, each.partition) not in there for each in replicas)
+    return sum((replica.topic, replica.partition) not in there for replica in replicas)
 
 
 def _ids(nodes: Iterable[int]) -> str:
@@ -154,15 +154,15 @@ def directories(
 ) -> dict[tuple[TopicPartition, int], tuple[str | None, str | None]]:
     """Return (partition, broker) -> (directory of the replica, directory it moves to), for live brokers only."""
     live = {node.id for node in ask.describe_cluster().nodes}
-    brokers = sorted({broker for some in replicas.values() for broker in some} & live)
-    found: dict[tuple[TopicPartition, int], tuple[str | None, str | None]] = {}
+    brokers = sorted({broker for nodes in replicas.values() for broker in nodes} & live)
+    placed: dict[tuple[TopicPartition, int], tuple[str | None, str | None]] = {}
     for broker, described in ask.describe_log_dirs(brokers, replicas).check().items():
         for directory in described:
             for replica in directory.replicas:
-                now, future = found.get((replica.partition, broker), (None, None))
+                now, future = placed.get((replica.partition, broker), (None, None))
                 pair = (now, directory.path) if replica.future else (directory.path, future)
-                found[replica.partition, broker] = pair
-    return found
+                placed[replica.partition, broker] = pair
+    return placed
 
 
 def begin_directory_moves(
@@ -177,9 +177,9 @@ def begin_directory_moves(
     while True:
         results = ask.alter_replica_log_dirs(left)
         errors = results.errors.items()
-        if failed := {key: one for key, one in errors if one.code is not ErrorCode.REPLICA_NOT_AVAILABLE}:
+        if failed := {key: error for key, error in errors if error.code is not ErrorCode.REPLICA_NOT_AVAILABLE}:
             return list(left), failed
-        for replica in sorted(results.succeeded, key=lambda each: f"{each.topic}-{each.partition}-{each.broker}"):
+        for replica in sorted(results.succeeded, key=lambda key: f"{key.topic}-{key.partition}-{key.broker}"):
             begun(replica, left.pop(replica))
         if not left or time.monotonic() >= deadline:
             return list(left), {}

@@ -13,4 +13,4 @@ _INTERNAL = re.compile(
 
 def internal_topics(application_id: str, topics: Iterable[str]) -> list[str]:
     """Return the internal topics of the application, in the order given."""
-    return [each for each in topics if each.startswith(f"{application_id}-") and _INTERNAL.fullmatch(each)]
+    return [topic for topic in topics if topic.startswith(f"{application_id}-") and _INTERNAL.fullmatch(topic)]

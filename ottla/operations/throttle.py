@@ -27,7 +27,7 @@ def throttle(
 ) -> None:
     """Throttle the moves of a plan before they begin."""
     _set_on_topics(ask, throttled_replicas(now, plan))
-    brokers = {broker for each in plan for broker in (*now[each], *plan[each])}
+    brokers = {broker for tp in plan for broker in (*now[tp], *plan[tp])}
     _set_on_brokers(ask, brokers, dict.fromkeys(BROKER_RATES, str(bytes_per_s)))
 
 
@@ -56,10 +56,12 @@ def unthrottle_all(ask: Admin) -> list[str]:
             f"{moving[0]} is still moving{f' (and {len(moving) - 1} more)' * (len(moving) > 1)}: wait for the end "
             "(ottla partitions moves), or cancel the move (ottla partitions cancel)"
         )
-    names = [each.name for each in ask.list_topics(internal=True)]
+    names = [topic.name for topic in ask.list_topics(internal=True)]
     described = ask.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names]).check()
     topics = [
-        resource.name for resource, found in described.items() if any(found[each].value for each in TOPIC_REPLICAS)
+        resource.name
+        for resource, entries in described.items()
+        if any(entries[setting].value for setting in TOPIC_REPLICAS)
     ]
     unthrottle(ask, topics)
     return topics
@@ -89,13 +91,13 @@ def throttled_replicas(
     now: Mapping[TopicPartition, Collection[int]], plan: Mapping[TopicPartition, Collection[int]]
 ) -> dict[str, dict[str, str]]:
     """Return topic -> its settings during the move: all replicas of `now` send, and those new in `plan` fetch."""
-    found: dict[str, dict[str, str]] = {}
-    for topic in sorted({each.topic for each in plan}):
-        own = [each for each in plan if each.topic == topic]
-        sends = _entries((each.partition, broker) for each in own for broker in now[each])
-        fetches = _entries((each.partition, broker) for each in own for broker in plan[each] if broker not in now[each])
-        found[topic] = dict(zip(TOPIC_REPLICAS, (sends, fetches), strict=True))
-    return found
+    settings: dict[str, dict[str, str]] = {}
+    for topic in sorted({tp.topic for tp in plan}):
+        own = [tp for tp in plan if tp.topic == topic]
+        sends = _entries((tp.partition, broker) for tp in own for broker in now[tp])
+        fetches = _entries((tp.partition, broker) for tp in own for broker in plan[tp] if broker not in now[tp])
+        settings[topic] = dict(zip(TOPIC_REPLICAS, (sends, fetches), strict=True))
+    return settings
 
 
 def _entries(replicas: Iterable[tuple[int, int]]) -> str:

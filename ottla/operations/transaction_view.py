@@ -27,20 +27,20 @@ class TransactionSummary:
 def transactions(ask: Admin) -> list[TransactionSummary]:
     """Return all transactional ids of the cluster. One that cannot be described has no partitions."""
     listed = ask.list_transactions()
-    described = ask.describe_transactions(each.transactional_id for each in listed).succeeded
+    described = ask.describe_transactions(listing.transactional_id for listing in listed).succeeded
     now = time.time_ns() // 1_000_000
-    found = []
-    for each in listed:
-        about = described.get(each.transactional_id)
-        began = about.start_timestamp if about is not None and each.state == "Ongoing" else None
-        found.append(
+    rows = []
+    for listing in listed:
+        about = described.get(listing.transactional_id)
+        began = about.start_timestamp if about is not None and listing.state == "Ongoing" else None
+        rows.append(
             TransactionSummary(
-                each.transactional_id,
-                each.state,
-                each.producer_id,
-                each.coordinator.id,
+                listing.transactional_id,
+                listing.state,
+                listing.producer_id,
+                listing.coordinator.id,
                 0 if about is None else len(about.partitions),
                 None if began is None else now - began,
             )
         )
-    return found
+    return rows

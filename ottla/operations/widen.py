@@ -21,13 +21,13 @@ def widened(
 
     `replicas`: those of every partition of the cluster. `racks`: node -> rack of all nodes.
     """
-    load = Counter(each for held in replicas.values() for each in held)
+    load = Counter(node for held in replicas.values() for node in held)
     plan: dict[TopicPartition, list[int]] = {}
     for tp, before in sorted(replicas.items()):
         held = list(before)
-        while len(held) < count and (free := [each for each in racks if each not in held]):
-            taken_racks = {racks.get(each) for each in held} - {None}
-            target = min(free, key=lambda each: (racks[each] in taken_racks, load[each], each))
+        while len(held) < count and (free := [node for node in racks if node not in held]):
+            taken_racks = {racks.get(node) for node in held} - {None}
+            target = min(free, key=lambda node: (racks[node] in taken_racks, load[node], node))
             load[target] += 1
             held.append(target)
         if len(held) > len(before):

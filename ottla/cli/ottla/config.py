@@ -70,7 +70,7 @@ def complete_setting(context: click.Context, _: click.Parameter, incomplete: str
     if kind not in _KINDS or "=" in incomplete:
         return []
     equals = "=" if context.command.name in ("set", "create") else ""
-    names = (each.name for each in _declared(kind).values() if not each.internal)
+    names = (setting.name for setting in _declared(kind).values() if not setting.internal)
     return sorted(f"{name}{equals}" for name in names if name.startswith(incomplete))
 
 
@@ -99,27 +99,27 @@ def show(
     with admin(bootstrap, client) as ask:
         check_there(ask, resource)
         entries = ask.describe_config(resource, settings or None)
-    shown = [each for each in entries.values() if everything or settings or not each.is_default]
+    shown = [entry for entry in entries.values() if everything or settings or not entry.is_default]
     if as_json:
         screen.document(
             [
                 {
-                    "setting": each.name,
-                    "value": each.value,
-                    "source": each.source.name,
-                    "read_only": each.read_only,
-                    "sensitive": each.sensitive,
-                    "type": each.type,
+                    "setting": entry.name,
+                    "value": entry.value,
+                    "source": entry.source.name,
+                    "read_only": entry.read_only,
+                    "sensitive": entry.sensitive,
+                    "type": entry.type,
                 }
-                for each in sorted(shown, key=lambda each: each.name)
+                for entry in sorted(shown, key=lambda item: item.name)
             ]
         )
         return
     rows = []
-    for each in sorted(shown, key=lambda each: each.name):
-        value = screen.coloured("hidden", "dim") if each.sensitive else each.value
-        source = _SOURCES.get(each.source.name, each.source.name.lower())
-        rows.append((each.name, value, screen.coloured(source, "dim" if each.is_default else "cyan")))
+    for entry in sorted(shown, key=lambda item: item.name):
+        value = screen.coloured("hidden", "dim") if entry.sensitive else entry.value
+        source = _SOURCES.get(entry.source.name, entry.source.name.lower())
+        rows.append((entry.name, value, screen.coloured(source, "dim" if entry.is_default else "cyan")))
     columns = [screen.Column("setting", "name"), screen.Column("value"), screen.Column("from")]
     screen.table(columns, rows, empty=f"nothing is set for {kind} {name}; --all shows the defaults")
 
@@ -165,7 +165,7 @@ def unset(
     screen.told(
         as_json,
         {"kind": kind, "name": name, "unset": list(settings)},
-        *(f"{kind} {name}: {each} is the default again" for each in settings),
+        *(f"{kind} {name}: {setting} is the default again" for setting in settings),
     )
 
 
@@ -177,22 +177,22 @@ def explain(pattern: str, kind: str | None, as_json: bool) -> None:
     """Explain settings: the one named PATTERN, or all with PATTERN in their name or meaning. Needs no cluster."""
     from ottla.cli import screen
 
-    found = [
-        (each, setting)
-        for each in _KINDS
-        if kind in (None, each)
-        for setting in _declared(each).values()
+    matches = [
+        (setting_kind, setting)
+        for setting_kind in _KINDS
+        if kind in (None, setting_kind)
+        for setting in _declared(setting_kind).values()
         if not setting.internal and (pattern in setting.name or pattern.lower() in setting.doc.lower())
     ]
-    exact = [(each, setting) for each, setting in found if setting.name == pattern]
-    if not found:
-        names = sorted(name for each in _KINDS for name in _declared(each))
+    exact = [(setting_kind, setting) for setting_kind, setting in matches if setting.name == pattern]
+    if not matches:
+        names = sorted(name for setting_kind in _KINDS for name in _declared(setting_kind))
         raise OttlaError(f"no setting has {pattern} in its name or meaning{nearest(pattern, names)}")
     if as_json:
-        screen.document([_about(each, setting) for each, setting in exact or found])
+        screen.document([_about(setting_kind, setting) for setting_kind, setting in exact or matches])
     elif exact:
-        for each, setting in exact:
-            _explain(each, setting)
+        for setting_kind, setting in exact:
+            _explain(setting_kind, setting)
     else:
         columns = [
             screen.Column("setting", "name"),
@@ -200,7 +200,10 @@ def explain(pattern: str, kind: str | None, as_json: bool) -> None:
             screen.Column("default"),
             screen.Column("meaning"),
         ]
-        rows = [(setting.name, each, _shown_default(setting), setting.documentation) for each, setting in found]
+        rows = [
+            (setting.name, setting_kind, _shown_default(setting), setting.documentation)
+            for setting_kind, setting in matches
+        ]
         screen.table(columns, rows)
 
 
@@ -212,24 +215,24 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        found = ask.list_config_resources()
-        entries = ask.describe_configs(found).succeeded
+        resources = ask.list_config_resources()
+        entries = ask.describe_configs(resources).succeeded
     words = {constant: word for word, constant in _RESOURCES.items()}
     rows: list[dict[str, Any]] = [
         {
-            "kind": words[each.type.name],
-            "name": each.name or "all",
-            "settings": {name: one.value for name, one in own(entries[each], each).items()},
+            "kind": words[resource.type.name],
+            "name": resource.name or "all",
+            "settings": {name: entry.value for name, entry in own(entries[resource], resource).items()},
         }
-        for each in sorted(found, key=lambda one: (one.type, one.name))
-        if each in entries and each.type.name != "BROKER_LOGGER"
+        for resource in sorted(resources, key=lambda item: (item.type, item.name))
+        if resource in entries and resource.type.name != "BROKER_LOGGER"
     ]
-    rows = [each for each in rows if each["settings"]]
+    rows = [row for row in rows if row["settings"]]
     if as_json:
         screen.document(rows)
         return
     columns = [screen.Column("kind", "dim"), screen.Column("name", "name"), screen.Column("setting")]
-    lines = [(each["kind"], each["name"], key, value) for each in rows for key, value in each["settings"].items()]
+    lines = [(row["kind"], row["name"], key, value) for row in rows for key, value in row["settings"].items()]
     screen.table([*columns, screen.Column("value")], lines, empty="nothing is set")
 
 

@@ -222,17 +222,17 @@ def bounds(
     from ottla.client import OffsetSpec, TopicPartition
 
     with admin(bootstrap, client) as ask:
-        found = [
-            TopicPartition(topic, each.partition)
+        all_partitions = [
+            TopicPartition(topic, partition.partition)
             for topic in dict.fromkeys(topics)
-            for each in ask.describe_topic(topic).partitions
+            for partition in ask.describe_topic(topic).partitions
         ]
-        partitions = [each for each in found if not only or each.partition in only]
-        if missing := set(only) - {each.partition for each in partitions}:
+        partitions = [tp for tp in all_partitions if not only or tp.partition in only]
+        if missing := set(only) - {partition.partition for partition in partitions}:
             raise OttlaError(f"{', '.join(topics)} has no partition {', '.join(map(str, sorted(missing)))}")
         begins = offsets_at(ask, partitions, start)
         ends = offsets_at(ask, partitions, "latest" if until in (None, "now") else until)
         if committed:
             stable = ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST), read_committed=True).check()
-            ends = {each: min(end, stable[each].offset) for each, end in ends.items()}
+            ends = {tp: min(end, stable[tp].offset) for tp, end in ends.items()}
         return begins, ends

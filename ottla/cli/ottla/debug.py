@@ -91,15 +91,15 @@ def bundle(
                     mask.learn(str(value))
                     mask.learn_settings({name: str(value)})
             ask, refused = _reached(stack, {**_PATIENCE, **settings}, or_raise=not is_local)
-        found = stack.enter_context(Bundle(path, mask, bytes_max=max_bytes, seconds=timeout))
-        found.document("versions.json", "versions of this tool and its libraries, facts about the machine", versions)
+        archive = stack.enter_context(Bundle(path, mask, bytes_max=max_bytes, seconds=timeout))
+        archive.document("versions.json", "versions of this tool and its libraries, facts about the machine", versions)
         if is_local:
-            add_node(found, directories, properties, node_log)
+            add_node(archive, directories, properties, node_log)
         if ask is not None:
-            add_cluster(found, ask)
+            add_cluster(archive, ask)
         elif refused is not None:
-            found.fail("cluster.json", refused)
-    _tell(found, as_json=as_json)
+            archive.fail("cluster.json", refused)
+    _tell(archive, as_json=as_json)
 
 
 def _reached(stack: ExitStack, settings: dict[str, object], *, or_raise: bool) -> tuple[Admin | None, str | None]:

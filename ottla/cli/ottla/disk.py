@@ -19,28 +19,28 @@ def disks(bootstrap: str, client: tuple[str, ...], topics: bool, as_json: bool) 
 
     with admin(bootstrap, client) as ask:
         nodes = ask.describe_log_dirs().check()
-    found = [
+    rows = [
         {
             "node": node,
-            "directory": each.path,
-            "partitions": len(each.replicas),
-            "log_bytes": sum(replica.size for replica in each.replicas),
-            "free_bytes": each.usable_bytes,
-            "total_bytes": each.total_bytes,
-            "error": None if each.error is None else each.error.code.name,
+            "directory": directory.path,
+            "partitions": len(directory.replicas),
+            "log_bytes": sum(replica.size for replica in directory.replicas),
+            "free_bytes": directory.usable_bytes,
+            "total_bytes": directory.total_bytes,
+            "error": None if directory.error is None else directory.error.code.name,
         }
         for node, directories in sorted(nodes.items())
-        for each in directories
+        for directory in directories
     ]
     sizes: dict[tuple[int, str], int] = {}
     for node, directories in nodes.items():
-        for replica in (one for each in directories for one in each.replicas):
+        for replica in (log for directory in directories for log in directory.replicas):
             key = (node, replica.partition.topic)
             sizes[key] = sizes.get(key, 0) + replica.size
-    largest = sorted(sizes.items(), key=lambda each: (-each[1], each[0]))
+    largest = sorted(sizes.items(), key=lambda entry: (-entry[1], entry[0]))
     if as_json:
         by_topic = [{"node": node, "topic": topic, "log_bytes": size} for (node, topic), size in largest]
-        screen.document(by_topic if topics else found)
+        screen.document(by_topic if topics else rows)
     elif topics:
         columns = [
             screen.Column("node", numeric=True),
@@ -49,23 +49,23 @@ def disks(bootstrap: str, client: tuple[str, ...], topics: bool, as_json: bool) 
         ]
         screen.table(columns, [(node, topic, screen.size(size)) for (node, topic), size in largest])
     else:
-        _print(found)
+        _print(rows)
 
 
-def _print(found: list[dict[str, Any]]) -> None:
+def _print(directories: list[dict[str, Any]]) -> None:
     from ottla.cli import screen
 
     columns = [screen.Column("node", numeric=True), screen.Column("directory", "name")]
     columns += [screen.Column(title, numeric=True) for title in ("partitions", "logs", "free", "total")]
     rows = [
         (
-            each["node"],
-            each["directory"],
-            screen.coloured("offline", "red") if each["error"] else each["partitions"],
-            screen.size(each["log_bytes"]),
-            screen.size(each["free_bytes"]),
-            screen.size(each["total_bytes"]),
+            row["node"],
+            row["directory"],
+            screen.coloured("offline", "red") if row["error"] else row["partitions"],
+            screen.size(row["log_bytes"]),
+            screen.size(row["free_bytes"]),
+            screen.size(row["total_bytes"]),
         )
-        for each in found
+        for row in directories
     ]
     screen.table(columns, rows)

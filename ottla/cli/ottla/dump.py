@@ -68,15 +68,15 @@ def _files(paths: tuple[str, ...]) -> Iterator[str]:
                 raise OttlaError(f"{path} is not a log file (expected {', '.join(_BATCHES + _OTHERS)} or a directory)")
             yield path
             continue
-        found = sorted(str(each) for each in Path(path).iterdir() if each.suffix in _BATCHES)
+        segments = sorted(str(entry) for entry in Path(path).iterdir() if entry.suffix in _BATCHES)
         # A log directory has checkpoint files too; they say nothing about its partitions.
-        if partitions := sorted({each.parent.name for each in Path(path).glob("*-*/*.log")}):
+        if partitions := sorted({segment.parent.name for segment in Path(path).glob("*-*/*.log")}):
             shown = ", ".join(partitions[:3]) + (", ..." if partitions[3:] else "")
-            some = f"{len(partitions)} partition{'s'[: len(partitions) != 1]}"
-            raise OttlaError(f"{path} holds {some} ({shown}); name one of them: {path}/{partitions[0]}")
-        if not found:
+            count = f"{len(partitions)} partition{'s'[: len(partitions) != 1]}"
+            raise OttlaError(f"{path} holds {count} ({shown}); name one of them: {path}/{partitions[0]}")
+        if not segments:
             raise OttlaError(f"{path} has no segments (expected the directory of one partition)")
-        yield from found
+        yield from segments
 
 
 def _decoder_of(path: str) -> str:
@@ -145,11 +145,11 @@ class _Walk:
     def __iter__(self) -> Iterator[tuple[int, Batch, bool]]:
         from ottla.wire.batch import check, read
 
-        position = told = 0
+        position = reported = 0
         try:
             for batch in read(self._data):
-                if position - told >= _STRIDE:
-                    told = position
+                if position - reported >= _STRIDE:
+                    reported = position
                     self.told(position)
                 valid = _holds(check, batch.data)
                 self.invalid += not valid
@@ -253,5 +253,5 @@ def _tables(titles: tuple[str, ...], rows: Iterator[list[object]]) -> None:
     from ottla.cli import screen
 
     columns = [screen.Column(title, numeric=title in _NUMERIC, whole=title in _WHOLE) for title in titles]
-    while some := list(islice(rows, _ROWS)):
-        screen.table(columns, some, sparse=True)
+    while page := list(islice(rows, _ROWS)):
+        screen.table(columns, page, sparse=True)

@@ -103,11 +103,11 @@ def export(
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
     begins, ends = bounds(bootstrap, client, (topic,), only, start or "earliest", until, committed=committed)
     progress = _Progress(begins)
-    found = progress.over(chosen(settings, begins, ends, wants(grep, condition), limit))
+    records = progress.over(chosen(settings, begins, ends, wants(grep, condition), limit))
     if path == "-":
-        _onto_stdout(found, progress, kind, fields)
+        _onto_stdout(records, progress, kind, fields)
     else:
-        _into_file(found, progress, path, kind, fields)
+        _into_file(records, progress, path, kind, fields)
     screen.told(
         as_json and path != "-",
         {"topic": topic, "file": path, "format": kind, "records": progress.count, "next": progress.places()},
@@ -139,7 +139,7 @@ class _Progress:
     """The position of an export in each partition."""
 
     def __init__(self, begins: dict[Any, int]) -> None:
-        self._next = {each.partition: at for each, at in begins.items()}
+        self._next = {tp.partition: at for tp, at in begins.items()}
         self.count = 0
 
     def over(self, records: Iterable[ConsumerRecord]) -> Iterator[ConsumerRecord]:
@@ -157,11 +157,11 @@ class _Progress:
         return ",".join(f"{number}:{at}" for number, at in sorted(self._next.items()))
 
 
-def _onto_stdout(found: Iterator[ConsumerRecord], progress: _Progress, kind: str, fields: _Fields) -> None:
+def _onto_stdout(records: Iterator[ConsumerRecord], progress: _Progress, kind: str, fields: _Fields) -> None:
     from ottla.cli import screen
 
     try:
-        _write_text(found, sys.stdout.buffer, kind, fields)
+        _write_text(records, sys.stdout.buffer, kind, fields)
         sys.stdout.buffer.flush()
     except KeyboardInterrupt:
         screen.note(progress.told("written to stdout"))
@@ -170,7 +170,7 @@ def _onto_stdout(found: Iterator[ConsumerRecord], progress: _Progress, kind: str
         raise OttlaError(f"{screen.in_words(error)}; {progress.told('written to stdout')}") from error
 
 
-def _into_file(found: Iterator[ConsumerRecord], progress: _Progress, path: str, kind: str, fields: _Fields) -> None:
+def _into_file(records: Iterator[ConsumerRecord], progress: _Progress, path: str, kind: str, fields: _Fields) -> None:
     """Write to a temporary file, then rename it. The file is kept when an error of the cluster ends a text export."""
     from ottla.cli import screen
 
@@ -180,9 +180,9 @@ def _into_file(found: Iterator[ConsumerRecord], progress: _Progress, path: str, 
     try:
         with beside.open("wb") as file:
             if kind == "parquet":
-                _write_parquet(found, file, fields)
+                _write_parquet(records, file, fields)
             else:
-                _write_text(found, file, kind, fields, "\t" if path.endswith(".tsv") else ",")
+                _write_text(records, file, kind, fields, "\t" if path.endswith(".tsv") else ",")
         beside.replace(place)
     except KeyboardInterrupt:
         screen.note(f"{path} was not written")
@@ -191,8 +191,8 @@ def _into_file(found: Iterator[ConsumerRecord], progress: _Progress, path: str, 
         raise OttlaError(f"cannot write {path}: {error.strerror or error}") from error
     except (OttlaError, KafkaError) as error:
         kept = kind != "parquet" and progress.count > 0
-        told = progress.told(f"in {beside}") if kept else f"{path} was not written"
-        raise OttlaError(f"{screen.in_words(error)}; {told}") from error
+        outcome = progress.told(f"in {beside}") if kept else f"{path} was not written"
+        raise OttlaError(f"{screen.in_words(error)}; {outcome}") from error
     finally:
         if not kept:
             beside.unlink(missing_ok=True)
@@ -226,11 +226,11 @@ def _value_line(record: ConsumerRecord) -> str:
     """Format the value as a line of JSON: JSON as it is, text as a string."""
     if record.value is None:
         return "null\n"
-    found = parsed(record.value)
-    if found is None and record.value != b"null":
+    document = parsed(record.value)
+    if document is None and record.value != b"null":
         return _dumped(text(record.value)) + "\n"
     # JSON over several lines becomes one line.
-    return (record.value.decode() if b"\n" not in record.value else _dumped(found)) + "\n"
+    return (record.value.decode() if b"\n" not in record.value else _dumped(document)) + "\n"
 
 
 def _dumped(value: Any) -> str:
@@ -272,7 +272,10 @@ def _write_parquet(records: Iterator[ConsumerRecord], file: Any, fields: _Fields
 def _without_nulls(pyarrow: Any, schema: Any) -> Any:
     """Turn null columns to text: a column that is null in all of the first rows may have text later."""
     return pyarrow.schema(
-        [pyarrow.field(each.name, pyarrow.string() if each.type == pyarrow.null() else each.type) for each in schema]
+        [
+            pyarrow.field(field.name, pyarrow.string() if field.type == pyarrow.null() else field.type)
+            for field in schema
+        ]
     )
 
 

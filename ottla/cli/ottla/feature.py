@@ -27,12 +27,17 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
 
     with admin(bootstrap, client) as ask:
         levels = ask.describe_features()
-    found = [
-        {"feature": name, "level": each.finalized or 0, "least": each.min_supported, "most": each.max_supported}
-        for name, each in sorted(levels.items())
+    documents = [
+        {
+            "feature": name,
+            "level": levels_of_feature.finalized or 0,
+            "least": levels_of_feature.min_supported,
+            "most": levels_of_feature.max_supported,
+        }
+        for name, levels_of_feature in sorted(levels.items())
     ]
     if as_json:
-        screen.document(found)
+        screen.document(documents)
         return
     columns = [screen.Column("feature", "name"), screen.Column("level", numeric=True)]
     columns += [
@@ -40,7 +45,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
         screen.Column("most", numeric=True),
         screen.Column("release", "dim"),
     ]
-    rows = [(*each.values(), _release(str(each["feature"]), int(str(each["level"])))) for each in found]
+    rows = [(*row.values(), _release(str(row["feature"]), int(str(row["level"])))) for row in documents]
     screen.table(columns, rows)
 
 
@@ -85,9 +90,9 @@ def set_(
 
 
 def _levels(levels: tuple[str, ...]) -> dict[str, int]:
-    found = {}
+    wanted = {}
     for name, level in pairs(levels, "set").items():
         if not level.isdecimal():
             raise OttlaError(f"{name}={level}: the level must be a whole number")
-        found[name] = int(level)
-    return found
+        wanted[name] = int(level)
+    return wanted

@@ -39,10 +39,10 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        found: list[dict[str, Any]] = []
-        for listing in sorted(ask.list_groups(), key=lambda each: each.id):
+        documents: list[dict[str, Any]] = []
+        for listing in sorted(ask.list_groups(), key=lambda entry: entry.id):
             about = look(ask, listing.id, listing.type)
-            found.append(
+            documents.append(
                 {
                     "group": listing.id,
                     "type": listing.type.value,
@@ -52,7 +52,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
                 }
             )
     if as_json:
-        screen.document(found)
+        screen.document(documents)
         return
     columns = [
         screen.Column("group", "name"),
@@ -61,7 +61,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
         screen.Column("members", numeric=True),
         screen.Column("lag", numeric=True),
     ]
-    rows = [(each["group"], each["type"], _state(each["state"]), each["members"], _lag(each["lag"])) for each in found]
+    rows = [(row["group"], row["type"], _state(row["state"]), row["members"], _lag(row["lag"])) for row in documents]
     screen.table(columns, rows, empty="there are no groups; ottla consume TOPIC -g NAME creates one")
 
 
@@ -88,19 +88,19 @@ def describe(bootstrap: str, client: tuple[str, ...], group: str, as_json: bool)
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        [group] = expand([group], [each.id for each in ask.list_groups()], "group")[:1]
-        found = look(ask, group, type_of(ask, group))
+        [group] = expand([group], [listing.id for listing in ask.list_groups()], "group")[:1]
+        view = look(ask, group, type_of(ask, group))
     if as_json:
-        screen.document({"group": group, **asdict(found)})
+        screen.document({"group": group, **asdict(view)})
         return
-    about = f"{found.type}, {found.state}, coordinator node {found.coordinator}"
-    screen.heading(group, about if found.lag is None else f"{about}, lag {found.lag:,}")
-    _print_partitions(found.partitions)
-    if found.members and screen.on_terminal():
+    about = f"{view.type}, {view.state}, coordinator node {view.coordinator}"
+    screen.heading(group, about if view.lag is None else f"{about}, lag {view.lag:,}")
+    _print_partitions(view.partitions)
+    if view.members and screen.on_terminal():
         screen.heading("\nmembers")
         columns = [screen.Column("member", "name"), screen.Column("client"), screen.Column("host")]
-        columns.append(screen.Column("tasks" if found.type == "streams" else "partitions", numeric=True))
-        rows = [(each["member"], each["client"], each["host"], each["partitions"]) for each in found.members]
+        columns.append(screen.Column("tasks" if view.type == "streams" else "partitions", numeric=True))
+        rows = [(member["member"], member["client"], member["host"], member["partitions"]) for member in view.members]
         screen.table(columns, rows)
 
 
@@ -116,8 +116,15 @@ def _print_partitions(partitions: list[dict[str, Any]]) -> None:
         screen.Column("member", "dim"),
     ]
     rows = [
-        (each["topic"], each["partition"], each["committed"], each["end_offset"], _lag(each["lag"]), each["member"])
-        for each in partitions
+        (
+            partition["topic"],
+            partition["partition"],
+            partition["committed"],
+            partition["end_offset"],
+            _lag(partition["lag"]),
+            partition["member"],
+        )
+        for partition in partitions
     ]
     screen.table(columns, rows, empty="the group has no committed offsets and reads nothing")
 
@@ -159,24 +166,24 @@ def reset(
         raise click.UsageError("expected either --to WHERE or --by N")
     with admin(bootstrap, client) as ask:
         with timely(target):
-            found = plan_reset(
+            plan = plan_reset(
                 ask, group, None if target is None else place(target), shift=shift or 0, topics=topics, only=only
             )
         if not dry_run:
             check_empty(ask, group)
-            among = screen.counted(len(found.goals), "partition")
-            confirm(f"change the offsets of {group} in {found.moved} of {among}? (-n shows them)", yes=yes)
-            found.commit(ask)
+            among = screen.counted(len(plan.goals), "partition")
+            confirm(f"change the offsets of {group} in {plan.moved} of {among}? (-n shows them)", yes=yes)
+            plan.commit(ask)
     rows = [
-        {"topic": each.topic, "partition": each.partition, "before": found.before.get(each), "after": goal}
-        for each, goal in found.goals.items()
+        {"topic": tp.topic, "partition": tp.partition, "before": plan.before.get(tp), "after": goal}
+        for tp, goal in plan.goals.items()
     ]
     if as_json:
         screen.document(rows)
         return
     columns = [screen.Column("topic", "name"), screen.Column("partition", numeric=True)]
     columns += [screen.Column("before", numeric=True), screen.Column("after", numeric=True)]
-    screen.table(columns, [tuple(each.values()) for each in rows])
+    screen.table(columns, [tuple(row.values()) for row in rows])
     if dry_run:
         screen.hint("nothing was changed (--dry-run)")
     else:
@@ -193,7 +200,7 @@ def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes:
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        names = tuple(expand(names, [each.id for each in ask.list_groups()], "group"))
+        names = tuple(expand(names, [group.id for group in ask.list_groups()], "group"))
         confirm(
             f"delete {', '.join(names)} with {'its' if len(names) == 1 else 'their'} committed offsets?",
             yes=yes,
@@ -218,9 +225,9 @@ def forget(
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        found = plan_forgetting(ask, group, topics)
+        plan = plan_forgetting(ask, group, topics)
         confirm(f"delete the committed offsets of {group} in {', '.join(topics)}?", yes=yes)
-        found.commit(ask)
+        plan.commit(ask)
     screen.told(
         as_json, {"group": group, "forgot": list(topics)}, f"deleted the offsets of {group} in {', '.join(topics)}"
     )

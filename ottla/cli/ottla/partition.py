@@ -51,17 +51,17 @@ def list_(bootstrap: str, client: tuple[str, ...], everything: bool, as_json: bo
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        found = [{**asdict(each), "trouble": each.trouble} for each in every_partition(ask)]
-    troubled = [each for each in found if each["trouble"]]
-    shown = found if everything else troubled
+        views = [{**asdict(partition), "trouble": partition.trouble} for partition in every_partition(ask)]
+    troubled = [view for view in views if view["trouble"]]
+    shown = views if everything else troubled
     if as_json:
         screen.document(shown)
         return 1 if troubled else 0
     columns = [screen.Column("topic", "name"), screen.Column("partition", numeric=True)]
     columns += [screen.Column("leader", numeric=True), screen.Column("replicas"), screen.Column("in sync")]
     columns.append(screen.Column("trouble", "bad"))
-    rows = [(*list(each.values())[:3], _ids(each["replicas"]), _ids(each["isr"]), each["trouble"]) for each in shown]
-    screen.table(columns, rows, empty=f"all partitions ({len(found):,}) have a leader and all their replicas in sync")
+    rows = [(*list(view.values())[:3], _ids(view["replicas"]), _ids(view["isr"]), view["trouble"]) for view in shown]
+    screen.table(columns, rows, empty=f"all partitions ({len(views):,}) have a leader and all their replicas in sync")
     return 1 if troubled else 0
 
 
@@ -105,7 +105,7 @@ def move(
     many = f"{len(moved)} partition{'s' * (len(moved) != 1)}"
     screen.told(
         as_json,
-        {"topic": topic, "partitions": [each.partition for each in moved], "to": brokers, "done": ended},
+        {"topic": topic, "partitions": [tp.partition for tp in moved], "to": brokers, "done": ended},
         f"{many} of {topic} {'on' if ended else 'on the way to'} {_ids(brokers)}"
         + "; run `ottla partitions unthrottle` after the last move to remove the throttle" * stays,
     )
@@ -125,13 +125,13 @@ def unthrottle_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
 
 
 def _numbers(text: str) -> list[int]:
-    parts = [each.strip() for each in text.split(",")]
-    if not all(each.isdecimal() for each in parts):
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
         raise click.UsageError(f"--to {text}: expected node ids separated by commas, such as --to 1,2,3")
-    found = [int(each) for each in parts]
-    if len(set(found)) < len(found):
+    numbers = [int(part) for part in parts]
+    if len(set(numbers)) < len(numbers):
         raise click.UsageError(f"--to {text}: a node is listed twice")
-    return found
+    return numbers
 
 
 def follow_moves(what: str, total: int, remaining: Callable[[], int]) -> int:
@@ -158,24 +158,24 @@ def moves(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        found = under_way(ask)
+        under_way_moves = under_way(ask)
     if as_json:
-        screen.document([asdict(each) for each in found])
+        screen.document([asdict(move) for move in under_way_moves])
         return
     columns = [screen.Column("topic", "name"), screen.Column("partition", numeric=True), screen.Column("replicas")]
     columns += [screen.Column("adding"), screen.Column("removing"), screen.Column("to directory")]
     columns.append(screen.Column("behind", numeric=True))
     rows = [
         (
-            each.topic,
-            each.partition,
-            _ids(each.replicas),
-            _ids(each.adding) or None,
-            _ids(each.removing) or None,
-            each.directory,
-            each.lag,
+            move.topic,
+            move.partition,
+            _ids(move.replicas),
+            _ids(move.adding) or None,
+            _ids(move.removing) or None,
+            move.directory,
+            move.lag,
         )
-        for each in found
+        for move in under_way_moves
     ]
     screen.table(columns, rows, empty="nothing is moving")
 
@@ -190,7 +190,7 @@ def cancel(bootstrap: str, client: tuple[str, ...], topic: str, only: tuple[int,
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        numbers = [each.partition for each in call_off(ask, topic, only)]
+        numbers = [tp.partition for tp in call_off(ask, topic, only)]
     done = f"cancelled the moves of {topic} {_ids(numbers)}" if numbers else f"no partition of {topic} was moving"
     screen.told(as_json, {"topic": topic, "cancelled": numbers}, done)
 
@@ -219,18 +219,18 @@ def elect(
     if unclean:
         confirm("a replica that lacks records may become leader, and those records are lost; continue?", yes=yes)
     with admin(bootstrap, client) as ask:
-        found = elect_leaders(ask, None if topic is None else partitions_of(ask, topic, only), unclean=unclean)
-    elected = sorted(found.elected)
+        outcome = elect_leaders(ask, None if topic is None else partitions_of(ask, topic, only), unclean=unclean)
+    elected = sorted(outcome.elected)
     if as_json:
-        failed = {str(key): one.code.name for key, one in sorted(found.failed.items())}
-        screen.document({"elected": [str(each) for each in elected], "failed": failed})
+        failed = {str(key): error.code.name for key, error in sorted(outcome.failed.items())}
+        screen.document({"elected": [str(tp) for tp in elected], "failed": failed})
         return 1 if failed else 0
-    for each in elected:
-        screen.done(f"{each} has a new leader")
-    if found.failed:
-        key, one = min(found.failed.items())
-        more = len(found.failed) - 1
-        raise OttlaError(f"{key}: {screen.in_words(one)}" + f" (and {more} more)" * (more > 0))
+    for tp in elected:
+        screen.done(f"{tp} has a new leader")
+    if outcome.failed:
+        key, first_error = min(outcome.failed.items())
+        more = len(outcome.failed) - 1
+        raise OttlaError(f"{key}: {screen.in_words(first_error)}" + f" (and {more} more)" * (more > 0))
     if not elected:
         screen.done("the preferred replicas already lead")
     return 0
@@ -259,7 +259,7 @@ def move_directory(
 
     with admin(bootstrap, client) as ask:
         if node is None:
-            nodes = sorted(each.id for each in ask.describe_cluster().nodes)
+            nodes = sorted(broker.id for broker in ask.describe_cluster().nodes)
             if len(nodes) > 1:
                 raise click.UsageError(f"choose a node with -N: {_ids(nodes)}")
             node = nodes[0]
@@ -267,7 +267,7 @@ def move_directory(
         left = 0
         if not no_wait:
             left = follow_moves(f"moving {topic}", len(replicas), lambda: not_in(ask, replicas, directory))
-    numbers = [each.partition for each in replicas]
+    numbers = [replica.partition for replica in replicas]
     ended = not (no_wait or left)
     many = f"{len(replicas)} partition{'s' * (len(replicas) != 1)}"
     screen.told(

@@ -93,17 +93,19 @@ def produce(
 def _send(producer: Producer, topic: str, payload: bytes, window: MeasuredWindow, latencies: Latencies) -> None:
     sent = time.monotonic_ns()
 
-    def told(_: object, error: KafkaError | None) -> None:
+    def on_done(_: object, error: KafkaError | None) -> None:
         if error is None:
             latency_ms = (time.monotonic_ns() - sent) // 1_000_000
             window.add(latency_ms, len(payload))
             latencies.add(latency_ms)
 
-    producer.send(topic, payload).when_done(told)
+    producer.send(topic, payload).when_done(on_done)
 
 
 def _spread(latencies: Latencies, unit: float, mean: float, most: float) -> dict[str, float]:
-    percentiles = dict(zip(_NAMES, (round(each / unit, 3) for each in latencies.percentiles(*_SHARES)), strict=True))
+    percentiles = dict(
+        zip(_NAMES, (round(latency / unit, 3) for latency in latencies.percentiles(*_SHARES)), strict=True)
+    )
     return {"mean": round(mean, 3), **percentiles, "most": round(most, 3)}
 
 
@@ -119,12 +121,12 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
     from ottla.client import Consumer, OffsetSpec, TopicPartition
 
     with admin(bootstrap, client) as ask:
-        partitions = [TopicPartition(topic, each.partition) for each in ask.describe_topic(topic).partitions]
+        partitions = [TopicPartition(topic, partition.partition) for partition in ask.describe_topic(topic).partitions]
         there = sum(
-            each.offset for each in ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).check().values()
+            end.offset for end in ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).check().values()
         )
         there -= sum(
-            each.offset for each in ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)).check().values()
+            start.offset for start in ask.list_offsets(dict.fromkeys(partitions, OffsetSpec.EARLIEST)).check().values()
         )
     wanted = min(count, there)
     settings = client_settings(bootstrap, client) | {"auto.offset.reset": "earliest"}
@@ -144,7 +146,7 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
             if records and first is None:
                 first = time.monotonic()
             read += len(records)
-            size += sum(len(each.value or b"") + len(each.key or b"") for each in records)
+            size += sum(len(record.value or b"") + len(record.key or b"") for record in records)
             seconds = max(time.monotonic() - began, 1e-6)
             bar.update(bar.task_ids[0], completed=read, count=read, rate=f"{size / seconds / MEBIBYTE:,.1f} MiB/s")
         seconds = max(time.monotonic() - began, 1e-6)
@@ -202,11 +204,11 @@ def _round_trips(
         Consumer(settings_of("consumer", shared)) as consumer,
         Producer(settings_of("producer", {**shared, "linger.ms": 0, "acks": acks, **more})) as producer,
     ):
-        partitions = [TopicPartition(topic, each) for each in consumer.partitions_for(topic)]
+        partitions = [TopicPartition(topic, index) for index in consumer.partitions_for(topic)]
         consumer.assign(partitions)
         consumer.seek_to_end(partitions)
-        for each in partitions:
-            consumer.position(each)
+        for partition in partitions:
+            consumer.position(partition)
         for number in range(count):
             began = time.perf_counter_ns()
             producer.send(topic, payload).result()
@@ -231,8 +233,8 @@ def _report(result: dict[str, Any], *, as_json: bool) -> None:
     for name, value in result.items():
         if isinstance(value, dict):
             rows += [
-                (f"{name.removesuffix('_ms').replace('_', ' ')} {share}", f"{each:,} ms")
-                for share, each in value.items()
+                (f"{name.removesuffix('_ms').replace('_', ' ')} {share}", f"{latency:,} ms")
+                for share, latency in value.items()
             ]
         elif value is not None:
             unit = {"seconds": " s", "first_record_after_ms": " ms", "mebibytes_per_second": " MiB/s"}.get(name, "")

@@ -147,14 +147,14 @@ def import_(
     ottla import orders.parquet orders --create --key customer --header region
     ottla import orders.jsonl orders --skip 4000          continue after the first 4,000
     """  # noqa: D301 - click wants the backspace itself
-    found = form or _ENDINGS.get(Path(path).suffix.lower())
+    format_ = form or _ENDINGS.get(Path(path).suffix.lower())
     if path != "-" and not os.path.exists(path) and os.path.exists(topic):
         raise click.UsageError(f"there is no file {path}; the file comes first: ottla import {topic} {path}")
-    if found is None:
+    if format_ is None:
         raise click.UsageError(f"{path}: unknown suffix; use --format {'|'.join(FORMATS)}")
     if options["delimiter"] is None and Path(path).suffix.lower() == ".tsv":
         options["delimiter"] = "\t"
-    _write(bootstrap, client, topic, path, found, _shape(found, **_picked(options)), as_json=as_json, **options)
+    _write(bootstrap, client, topic, path, format_, _shape(format_, **_picked(options)), as_json=as_json, **options)
 
 
 def _picked(options: dict[str, Any]) -> dict[str, Any]:
@@ -177,8 +177,8 @@ def _shape(
         raise click.UsageError(f"--value needs --format {', '.join(_COLUMNS[:-1])} or {_COLUMNS[-1]}, not {form}")
     if types and form != "csv":
         raise click.UsageError(f"--type needs --format csv, not {form}")
-    named = tuple(each for each in headers if "=" not in each) if columns else ()
-    constant = pairs(tuple(each for each in headers if each not in named), "-H")
+    named = tuple(header for header in headers if "=" not in header) if columns else ()
+    constant = pairs(tuple(header for header in headers if header not in named), "-H")
     return Shape(
         key=None if columns or key is None else key.encode(),
         separator=separator,
@@ -215,8 +215,8 @@ def _write(
     kinds = _kinds(types)
     with _open(path) as source:
         if dry_run:
-            found = chosen(_records(source, path, form, shape, kinds, delimiter), skip, limit)
-            _say_rehearsed(rehearse(found), as_json=as_json)
+            selected = chosen(_records(source, path, form, shape, kinds, delimiter), skip, limit)
+            _say_rehearsed(rehearse(selected), as_json=as_json)
             return
         typed = path is None and sys.stdin.isatty()
         if typed and form not in _PARSERS:
@@ -233,21 +233,21 @@ def _write(
                 ensure()
                 _converse(producer, topic, _PARSERS[form](shape))
                 return
-            found = chosen(_records(source, path, form, shape, kinds, delimiter), skip, limit)
+            selected = chosen(_records(source, path, form, shape, kinds, delimiter), skip, limit)
             if create:  # an error in the first record leaves no topic behind
-                found = when_good(found, ensure)
+                selected = when_good(selected, ensure)
             else:
                 ensure()
             size = None if form == "parquet" else _size(source)
-            stream(producer, topic, found, size=size, skip=skip, as_json=as_json)
+            stream(producer, topic, selected, size=size, skip=skip, as_json=as_json)
 
 
 def _kinds(types: tuple[str, ...]) -> dict[str, str]:
-    found = pairs(types, "--type")
-    for column, kind in found.items():
+    kinds = pairs(types, "--type")
+    for column, kind in kinds.items():
         if kind not in TYPES:
             raise click.UsageError(f"--type {column}={kind}: unknown type (expected {', '.join(TYPES)})")
-    return found
+    return kinds
 
 
 def _records(
@@ -285,17 +285,17 @@ def _size(source: BinaryIO) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _say_rehearsed(found: dict[str, Any], *, as_json: bool) -> None:
+def _say_rehearsed(rehearsal: dict[str, Any], *, as_json: bool) -> None:
     from ottla.cli import screen
 
     if as_json:
-        screen.document(found)
+        screen.document(rehearsal)
         return
-    for each in found["first"]:
-        screen.line(each)
-    nulls = f", {found['tombstones']:,} of them tombstones" if found["tombstones"] else ""
-    count = screen.counted(found["records"], "record")
-    screen.done(f"{count} would be written ({screen.size(found['bytes'])}{nulls}); nothing was written")
+    for record in rehearsal["first"]:
+        screen.line(record)
+    nulls = f", {rehearsal['tombstones']:,} of them tombstones" if rehearsal["tombstones"] else ""
+    count = screen.counted(rehearsal["records"], "record")
+    screen.done(f"{count} would be written ({screen.size(rehearsal['bytes'])}{nulls}); nothing was written")
 
 
 def _converse(producer: Producer, topic: str, parse: Parse) -> None:

@@ -45,7 +45,7 @@ def list_(as_json: bool) -> None:
         return
     columns = [screen.Column("profile", "name"), screen.Column("brokers"), screen.Column("", "good")]
     empty = f"there are no profiles in {file.path}; ottla profile set NAME bootstrap.servers=HOST:PORT creates one"
-    lines = [(each["profile"], each["bootstrap.servers"], "current" if each["current"] else None) for each in rows]
+    lines = [(row["profile"], row["bootstrap.servers"], "current" if row["current"] else None) for row in rows]
     screen.table(columns, lines, empty=empty)
 
 
@@ -99,11 +99,11 @@ def set_(name: str, changes: tuple[str, ...], as_json: bool) -> None:
     from ottla.cli import screen
 
     wanted: dict[str, str | None] = {}
-    for each in changes:
-        key, equals, value = each.partition("=")
+    for change in changes:
+        key, equals, value = change.partition("=")
         key = key.strip()
         if not equals and not is_secret(key):
-            raise click.UsageError(f"{each}: expected KEY=VALUE")
+            raise click.UsageError(f"{change}: expected KEY=VALUE")
         if is_secret(key) and equals and value and not value.startswith("${"):
             raise OttlaError(f"every user of this machine can see {key} on the command line; give {key} alone")
         wanted[key] = value or None if equals else _asked(key)
@@ -112,16 +112,16 @@ def set_(name: str, changes: tuple[str, ...], as_json: bool) -> None:
         f"{key} is {'set' if is_secret(key) else value}" if value else f"{key} is removed"
         for key, value in wanted.items()
     ]
-    screen.told(as_json, {"profile": name, "set": sorted(wanted)}, *(f"{name}: {each}" for each in shown))
+    screen.told(as_json, {"profile": name, "set": sorted(wanted)}, *(f"{name}: {text}" for text in shown))
 
 
 def _asked(key: str) -> str:
     import sys
 
     if sys.stdin.isatty():
-        found: str = click.prompt(key, hide_input=True, err=True)
-        return found
-    found = sys.stdin.readline().rstrip("\r\n")
-    if not found:
+        secret: str = click.prompt(key, hide_input=True, err=True)
+        return secret
+    secret = sys.stdin.readline().rstrip("\r\n")
+    if not secret:
         raise OttlaError(f"stdin is empty (expected {key} on its first line)")
-    return found
+    return secret

@@ -36,34 +36,34 @@ def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     from ottla.operations.quorum_view import members
 
     with admin(bootstrap, client) as ask:
-        found = ask.describe_quorum()
-    replicas = members(found)
+        description = ask.describe_quorum()
+    replicas = members(description)
     if as_json:
         screen.document(
             {
-                "leader": found.leader_id,
-                "epoch": found.leader_epoch,
-                "high_watermark": found.high_watermark,
-                "replicas": [asdict(each) for each in replicas],
+                "leader": description.leader_id,
+                "epoch": description.leader_epoch,
+                "high_watermark": description.high_watermark,
+                "replicas": [asdict(replica) for replica in replicas],
             }
         )
         return
-    about = f"epoch {found.leader_epoch}, high watermark {found.high_watermark:,}"
+    about = f"epoch {description.leader_epoch}, high watermark {description.high_watermark:,}"
     screen.heading("metadata quorum", about)
     columns = [screen.Column("node", "name", numeric=True), screen.Column("role")]
     columns += [screen.Column(title, numeric=True) for title in ("end", "behind", "fetched")]
     columns += [screen.Column("directory id", "dim", whole=True), screen.Column("address")]
     rows = [
         (
-            each.node,
-            screen.coloured(each.role, _ROLES[each.role]),
-            each.end_offset,
-            each.lag,
-            _ago(each.last_fetch_timestamp),
-            each.directory_id,
-            " ".join(each.endpoints) or None,
+            replica.node,
+            screen.coloured(replica.role, _ROLES[replica.role]),
+            replica.end_offset,
+            replica.lag,
+            _ago(replica.last_fetch_timestamp),
+            replica.directory_id,
+            " ".join(replica.endpoints) or None,
         )
-        for each in replicas
+        for replica in replicas
     ]
     screen.table(columns, rows, sparse=True)
 
@@ -114,9 +114,9 @@ def add(
 
 
 def _endpoint(text: str) -> tuple[str, tuple[str, int]]:
-    name, found, address = text.partition("://")
+    name, separator, address = text.partition("://")
     host, colon, port = address.rpartition(":")
-    if not found or not colon or not host or not port.isdecimal():
+    if not separator or not colon or not host or not port.isdecimal():
         raise click.UsageError(f"{text}: expected LISTENER://HOST:PORT, e.g. CONTROLLER://node4:9093")
     return name, (host.strip("[]"), int(port))
 

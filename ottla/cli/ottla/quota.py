@@ -37,19 +37,19 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        found = ask.describe_client_quotas()
+        quotas_by_entity = ask.describe_client_quotas()
     entries: list[dict[str, dict[str, Any]]] = [
         {"entity": {part: name if name is not None else _DEFAULT for part, name in entity.parts}, "quotas": values}
-        for entity, values in sorted(found.items(), key=str)
+        for entity, values in sorted(quotas_by_entity.items(), key=str)
     ]
     if as_json:
         screen.document(entries)
         return
     columns = [screen.Column("entity", "name"), screen.Column("quota"), screen.Column("limit", numeric=True)]
     rows = [
-        (" ".join(f"{part} {name}" for part, name in each["entity"].items()), quota, _shown(quota, value))
-        for each in entries
-        for quota, value in sorted(each["quotas"].items())
+        (" ".join(f"{part} {name}" for part, name in entry["entity"].items()), quota, _shown(quota, value))
+        for entry in entries
+        for quota, value in sorted(entry["quotas"].items())
     ]
     screen.table(columns, rows, empty="there are no quotas; ottla quotas set --user NAME producer_byte_rate=1000000")
 
@@ -66,10 +66,10 @@ def _shown(quota: str, value: float) -> str:
 
 def _entity(user: str | None, client_id: str | None, ip: str | None) -> dict[str, str | None]:
     given = {"user": user, "client-id": client_id, "ip": ip}
-    found = {part: None if name == _DEFAULT else name for part, name in given.items() if name is not None}
-    if not found:
+    entity = {part: None if name == _DEFAULT else name for part, name in given.items() if name is not None}
+    if not entity:
         raise click.UsageError("expected --user, --client-id or both, or --ip")
-    return found
+    return entity
 
 
 @quotas.command("set")

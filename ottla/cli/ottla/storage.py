@@ -89,12 +89,12 @@ def format_(
 
 
 def _levels(features: tuple[str, ...]) -> dict[str, int]:
-    found = {}
+    wanted = {}
     for name, level in pairs(features, "--feature").items():
         if not level.isdecimal():
             raise click.UsageError(f"--feature {name}={level}: the level must be a whole number")
-        found[name] = int(level)
-    return found
+        wanted[name] = int(level)
+    return wanted
 
 
 @storage.command()
@@ -107,13 +107,13 @@ def info(file: str, as_json: bool) -> int:
     from ottla.log.checkpoint import META_PROPERTIES, read_properties
 
     disk = HostDisk()
-    found = []
+    rows = []
     for path in ServerSettings.parse(read_file(file)).log_dirs:
         properties = read_properties(disk, f"{path}/{META_PROPERTIES}") if disk.is_directory(path) else None
         state = "formatted" if properties else "empty" if disk.is_directory(path) else "not there"
-        found.append({"directory": path, "state": state, **(properties or {})})
+        rows.append({"directory": path, "state": state, **(properties or {})})
     if as_json:
-        screen.document(found)
+        screen.document(rows)
     else:
         columns = [
             screen.Column("directory", "name"),
@@ -125,15 +125,15 @@ def info(file: str, as_json: bool) -> int:
             columns,
             [
                 (
-                    each["directory"],
-                    screen.coloured(each["state"], "green" if each["state"] == "formatted" else "yellow"),
-                    each.get("cluster.id"),
-                    each.get("node.id"),
+                    row["directory"],
+                    screen.coloured(row["state"], "green" if row["state"] == "formatted" else "yellow"),
+                    row.get("cluster.id"),
+                    row.get("node.id"),
                 )
-                for each in found
+                for row in rows
             ],
         )
-    return 0 if all(each["state"] == "formatted" for each in found) else 1
+    return 0 if all(row["state"] == "formatted" for row in rows) else 1
 
 
 @storage.command("random-uuid")

@@ -32,10 +32,10 @@ _id = click.argument("token", required=False, metavar="[ID]")
 def _period_ms(context: click.Context, parameter: click.Parameter, value: str) -> int:
     """Parse a time span, a number of milliseconds, or -1."""
     text = value.strip()
-    found = int(text) if text == "-1" or text.isdecimal() else span_ms(text)
-    if found is None:
+    period_ms = int(text) if text == "-1" or text.isdecimal() else span_ms(text)
+    if period_ms is None:
         raise click.UsageError(f"{text}: expected a time span (7d, 12h), milliseconds, or -1 for the brokers' limit")
-    return found
+    return period_ms
 
 
 _span = partial(click.option, metavar="SPAN", callback=_period_ms, default="-1")
@@ -76,7 +76,7 @@ def create(
     with admin(bootstrap, client) as ask:
         token = ask.create_delegation_token(
             owner=None if owner is None else _principal(owner),
-            renewers=[_principal(each) for each in renewers],
+            renewers=[_principal(renewer) for renewer in renewers],
             max_lifetime_ms=life_ms,
         )
     about = {**_about(token), "hmac": b64encode(token.hmac).decode()}
@@ -85,7 +85,7 @@ def create(
         return
     columns = [screen.Column("id", "name", whole=True), screen.Column("hmac", whole=True), screen.Column("owner")]
     columns += [screen.Column("expires", whole=True), screen.Column("ends", whole=True)]
-    screen.table(columns, [tuple(about[each] for each in ("id", "hmac", "owner", "expires", "ends"))])
+    screen.table(columns, [tuple(about[name] for name in ("id", "hmac", "owner", "expires", "ends"))])
     screen.hint("the HMAC is the token's password: keep it, it is not shown again")
 
 
@@ -100,16 +100,16 @@ def describe(
     """Describe the tokens that one of these owns or may renew, or all that this user may see, without their HMACs."""
     from ottla.cli import screen
 
-    wanted = [_principal(each) for each in (*owners, *more)]
+    wanted = [_principal(owner) for owner in (*owners, *more)]
     with admin(bootstrap, client) as ask:
-        found = ask.describe_delegation_tokens(wanted or None)
-    rows = [_about(each) for each in sorted(found, key=lambda each: (each.owner, each.issued_timestamp))]
+        described = ask.describe_delegation_tokens(wanted or None)
+    rows = [_about(token) for token in sorted(described, key=lambda known: (known.owner, known.issued_timestamp))]
     if as_json:
         screen.document(rows)
         return
     columns = [screen.Column("id", "name", whole=True), screen.Column("owner"), screen.Column("requester")]
-    columns += [screen.Column("renewers"), *(screen.Column(each, whole=True) for each in ("issued", "expires", "ends"))]
-    cells = [[", ".join(each) if isinstance(each, list) else each for each in row.values()] for row in rows]
+    columns += [screen.Column("renewers"), *(screen.Column(name, whole=True) for name in ("issued", "expires", "ends"))]
+    cells = [[", ".join(cell) if isinstance(cell, list) else cell for cell in row.values()] for row in rows]
     screen.table(columns, cells, empty="there are no tokens that this user may see; ottla tokens create creates one")
 
 
@@ -155,10 +155,10 @@ def _secret(ask: Admin, token: str | None, hmac: str | None) -> bytes:
     if (token is None) == (hmac is None):
         raise click.UsageError("expected either the ID of a token (`ottla tokens` lists them) or --hmac")
     if hmac is None:
-        found = next((each.hmac for each in ask.describe_delegation_tokens() if each.id == token), None)
-        if found is None:
+        secret = next((known.hmac for known in ask.describe_delegation_tokens() if known.id == token), None)
+        if secret is None:
             raise OttlaError(f"there is no token {token} that this user may see; `ottla tokens` lists them")
-        return found
+        return secret
     from ottla.cli.config_file import is_reference, resolved
 
     if not is_reference(hmac):

@@ -52,9 +52,9 @@ def list_(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], inter
 
     with admin(bootstrap, client) as ask:
         chosen = _meant(ask, names) if names else [topic.name for topic in ask.list_topics(internal=internal)]
-        found = summaries(ask, chosen)
+        listed = summaries(ask, chosen)
     if as_json:
-        screen.document([asdict(each) for each in found])
+        screen.document([asdict(summary) for summary in listed])
         return
     columns = [
         screen.Column("topic", "name"),
@@ -63,15 +63,18 @@ def list_(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], inter
         screen.Column("records", numeric=True),
         screen.Column("size", numeric=True),
     ]
-    rows = [(each.topic, each.partitions, each.replicas, each.records, screen.size(each.bytes)) for each in found]
+    rows = [
+        (summary.topic, summary.partitions, summary.replicas, summary.records, screen.size(summary.bytes))
+        for summary in listed
+    ]
     screen.table(columns, rows, empty="there are no topics yet; ottla topics create NAME creates one")
 
 
 def _meant(ask: Admin, names: Iterable[str]) -> list[str]:
     """Return the topics that names and patterns match. A pattern matches no internal topic."""
     there = ask.list_topics(internal=True)
-    own = [each.name for each in there if not each.internal]
-    return expand(names, own, "topic", hidden=[each.name for each in there if each.internal])
+    own = [listing.name for listing in there if not listing.internal]
+    return expand(names, own, "topic", hidden=[listing.name for listing in there if listing.internal])
 
 
 @topics.command()
@@ -83,21 +86,21 @@ def describe(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        found = [view(ask, name) for name in _meant(ask, names)]
+        details = [view(ask, name) for name in _meant(ask, names)]
     if as_json:
-        documents = [asdict(each) for each in found]
-        screen.document(documents[0] if len(found) == 1 and names == (found[0].topic,) else documents)
+        documents = [asdict(topic) for topic in details]
+        screen.document(documents[0] if len(details) == 1 and names == (details[0].topic,) else documents)
         return
-    for number, each in enumerate(found):
+    for number, topic in enumerate(details):
         if number:
             screen.out().print()
-        _print_description(each)
+        _print_description(topic)
 
 
-def _print_description(found: TopicDetails) -> None:
+def _print_description(topic: TopicDetails) -> None:
     from ottla.cli import screen
 
-    screen.heading(found.topic, f"id {found.id}")
+    screen.heading(topic.topic, f"id {topic.id}")
     columns = [
         screen.Column("partition", numeric=True),
         screen.Column("leader", numeric=True),
@@ -107,10 +110,10 @@ def _print_description(found: TopicDetails) -> None:
         screen.Column("end", numeric=True),
         screen.Column("records", numeric=True),
     ]
-    screen.table(columns, map(_partition_row, found.partitions))
-    if found.configs:
+    screen.table(columns, map(_partition_row, topic.partitions))
+    if topic.configs:
         screen.heading("\nsettings of this topic")
-        screen.table([screen.Column("setting", "name"), screen.Column("value")], sorted(found.configs.items()))
+        screen.table([screen.Column("setting", "name"), screen.Column("value")], sorted(topic.configs.items()))
 
 
 def _partition_row(row: PartitionPlace) -> list[object]:
@@ -227,12 +230,12 @@ def delete(
 
 def _question(doomed: list[TopicSummary]) -> str:
     shown = [
-        f"{each.topic} with {'? records' if each.records is None else counted(each.records, 'record')}"
-        for each in doomed
+        f"{summary.topic} with {'? records' if summary.records is None else counted(summary.records, 'record')}"
+        for summary in doomed
     ]
     if len(shown) == 1:
         return f"delete {shown[0]} forever?"
-    lines = "".join(f"  {each}\n" for each in shown)
+    lines = "".join(f"  {text}\n" for text in shown)
     return f"{lines}delete these {len(shown)} topics forever?"
 
 
@@ -259,7 +262,7 @@ def trim(
             trim = plan_trim(ask, name, place(target), only)
         confirm(f"delete {counted(trim.records, 'record')} of {name} forever?", yes=yes)
         results = ask.delete_records(trim.goals)
-    rows = [{"partition": each.partition, "start_offset": results[each]} for each in trim.goals]
+    rows = [{"partition": partition.partition, "start_offset": results[partition]} for partition in trim.goals]
     screen.told(
         as_json,
         {"topic": name, "deleted": trim.records, "partitions": rows},

@@ -51,40 +51,43 @@ def analyze(
             analysis.add(record)
             if analysis.records % 1000 == 0:
                 bar.update(bar.task_ids[0], completed=analysis.records, count=analysis.records)
-    found = analysis.document()
+    statistics = analysis.document()
     if as_json:
-        screen.document({"topic": topic, **found})
+        screen.document({"topic": topic, **statistics})
     else:
-        _print(topic, found)
+        _print(topic, statistics)
 
 
-def _print(topic: str, found: dict[str, Any]) -> None:
+def _print(topic: str, statistics: dict[str, Any]) -> None:
     from ottla.cli import screen
 
-    screen.heading(topic, f"{found['records']:,} records read")
-    first, last = found["first_timestamp"], found["last_timestamp"]
-    values, keys = found["value_bytes"], found["key_bytes"]
-    at_least = "at least " if found["distinct_keys_is_least"] else ""
+    screen.heading(topic, f"{statistics['records']:,} records read")
+    first, last = statistics["first_timestamp"], statistics["last_timestamp"]
+    values, keys = statistics["value_bytes"], statistics["key_bytes"]
+    at_least = "at least " if statistics["distinct_keys_is_least"] else ""
     rows: list[tuple[str, object]] = [
         ("time", None if first is None else f"{instant(first)} to {instant(last)} ({duration(last - first)})"),
-        ("rate", None if found["records_per_s"] is None else f"{found['records_per_s']:,}/s"),
-        ("values", ", ".join(f"{count:,} {kind}" for kind, count in found["values"].items()) or None),
-        ("tombstones", found["tombstones"]),
+        ("rate", None if statistics["records_per_s"] is None else f"{statistics['records_per_s']:,}/s"),
+        ("values", ", ".join(f"{count:,} {kind}" for kind, count in statistics["values"].items()) or None),
+        ("tombstones", statistics["tombstones"]),
         ("value size", _sizes(values)),
         ("key size", _sizes(keys) if keys["count"] else None),
-        ("keys", f"{at_least}{found['distinct_keys']:,} distinct, {found['without_key']:,} records without a key"),
-        ("top keys", ", ".join(f"{each['key']} ({each['records']:,})" for each in found["top_keys"]) or None),
-        ("partitions", ", ".join(f"{number}: {count:,}" for number, count in found["partitions"].items()) or None),
-        ("headers", ", ".join(f"{name} ({count:,})" for name, count in found["headers"].items()) or None),
+        (
+            "keys",
+            f"{at_least}{statistics['distinct_keys']:,} distinct, {statistics['without_key']:,} records without a key",
+        ),
+        ("top keys", ", ".join(f"{top['key']} ({top['records']:,})" for top in statistics["top_keys"]) or None),
+        ("partitions", ", ".join(f"{number}: {count:,}" for number, count in statistics["partitions"].items()) or None),
+        ("headers", ", ".join(f"{name} ({count:,})" for name, count in statistics["headers"].items()) or None),
     ]
     screen.table([screen.Column("", "dim"), screen.Column("")], rows, headless=True)
-    if found["fields"]:
+    if statistics["fields"]:
         screen.heading("\nfields")
         columns = [screen.Column("field", "name"), screen.Column("types"), screen.Column("share", numeric=True)]
-        fields = found["fields"].items()
-        screen.table(columns, [(name, ", ".join(each["types"]), f"{each['share']:.1%}") for name, each in fields])
+        fields = statistics["fields"].items()
+        screen.table(columns, [(name, ", ".join(field["types"]), f"{field['share']:.1%}") for name, field in fields])
 
 
-def _sizes(found: dict[str, Any]) -> str:
-    parts = (("mean", int(found["mean"])), ("p50", found["p50"]), ("p99", found["p99"]), ("max", found["max"]))
+def _sizes(sizes: dict[str, Any]) -> str:
+    parts = (("mean", int(sizes["mean"])), ("p50", sizes["p50"]), ("p99", sizes["p99"]), ("max", sizes["max"]))
     return ", ".join(f"{name} {size(count)}" for name, count in parts)

@@ -82,12 +82,12 @@ def copy(
     except (OttlaError, KafkaError, KeyboardInterrupt) as error:
         if not under_way.has_begun:
             raise
-        places = ",".join(f"{each.partition}:{at}" for each, at in sorted(under_way.reached.items()))
-        told = f"{screen.counted(under_way.written, 'record')} copied; continue with --append --from {places}"
+        places = ",".join(f"{tp.partition}:{at}" for tp, at in sorted(under_way.reached.items()))
+        progress = f"{screen.counted(under_way.written, 'record')} copied; continue with --append --from {places}"
         if isinstance(error, KeyboardInterrupt):
-            screen.note(told)
+            screen.note(progress)
             raise
-        raise OttlaError(f"{screen.in_words(error)}; {told}") from error
+        raise OttlaError(f"{screen.in_words(error)}; {progress}") from error
     written, how = under_way.written, "partition by partition" if keeps else "to partitions by their keys"
     screen.told(
         as_json, {"topic": target, "records": written}, f"{screen.counted(written, 'record')} copied to {target}, {how}"
@@ -111,12 +111,12 @@ def diff(bootstrap: str, client: tuple[str, ...], first: str, second: str, other
         ours = side(ask, first, settings_of("consumer", left))
     with admin_of(right) as ask:
         theirs = side(ask, second, settings_of("consumer", right))
-    same, found = differences(ours, theirs)
+    same, differing = differences(ours, theirs)
     if as_json:
-        screen.document({"same": not found, "equal_records": same, "differences": found})
-    elif found:
-        for each in found:
-            click.echo(screen.visible(each) if screen.on_terminal() else each)
+        screen.document({"same": not differing, "equal_records": same, "differences": differing})
+    elif differing:
+        for difference in differing:
+            click.echo(screen.visible(difference) if screen.on_terminal() else difference)
     else:
         screen.done(f"{first} and {second} hold the same {screen.counted(same, 'record')}")
-    return 1 if found else 0
+    return 1 if differing else 0

@@ -42,15 +42,22 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     from ottla.operations.transaction_view import transactions as summaries
 
     with admin(bootstrap, client) as ask:
-        found = summaries(ask)
+        listed = summaries(ask)
     if as_json:
-        screen.document([asdict(each) for each in found])
+        screen.document([asdict(transaction) for transaction in listed])
         return
     columns = [screen.Column("transactional id", "name"), screen.Column("state")]
     columns += [screen.Column(title, numeric=True) for title in ("producer", "coordinator", "partitions", "open for")]
     rows = [
-        (each.id, _state(each.state), each.producer, each.coordinator, each.partitions, _open(each.open_ms))
-        for each in found
+        (
+            transaction.id,
+            _state(transaction.state),
+            transaction.producer,
+            transaction.coordinator,
+            transaction.partitions,
+            _open(transaction.open_ms),
+        )
+        for transaction in listed
     ]
     screen.table(columns, rows, empty="there are no transactions yet")
 
@@ -70,27 +77,27 @@ def describe(bootstrap: str, client: tuple[str, ...], transactional_id: str, as_
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        found = ask.describe_transactions([transactional_id])[transactional_id]
+        description = ask.describe_transactions([transactional_id])[transactional_id]
     about = {
-        "id": found.transactional_id,
-        "state": found.state,
-        "producer": found.producer_id,
-        "epoch": found.producer_epoch,
-        "timeout_ms": found.timeout_ms,
-        "began": found.start_timestamp,
-        "coordinator": found.coordinator.id,
-        "partitions": [str(each) for each in found.partitions],
+        "id": description.transactional_id,
+        "state": description.state,
+        "producer": description.producer_id,
+        "epoch": description.producer_epoch,
+        "timeout_ms": description.timeout_ms,
+        "began": description.start_timestamp,
+        "coordinator": description.coordinator.id,
+        "partitions": [str(partition) for partition in description.partitions],
     }
     if as_json:
         screen.document(about)
         return
     rows = [
-        ("state", _state(found.state)),
-        ("producer", f"{found.producer_id}, epoch {found.producer_epoch}"),
-        ("timeout", screen.duration(found.timeout_ms)),
-        ("began", screen.instant(found.start_timestamp)),
-        ("coordinator", f"node {found.coordinator.id}"),
-        ("partitions", " ".join(map(str, found.partitions)) or None),
+        ("state", _state(description.state)),
+        ("producer", f"{description.producer_id}, epoch {description.producer_epoch}"),
+        ("timeout", screen.duration(description.timeout_ms)),
+        ("began", screen.instant(description.start_timestamp)),
+        ("coordinator", f"node {description.coordinator.id}"),
+        ("partitions", " ".join(map(str, description.partitions)) or None),
     ]
     screen.heading(transactional_id)
     screen.table([screen.Column("", "dim"), screen.Column("")], rows, headless=True)
@@ -108,22 +115,22 @@ def producers(bootstrap: str, client: tuple[str, ...], topic: str, partition: in
 
     with admin(bootstrap, client) as ask:
         where = TopicPartition(topic, partition)
-        found = [
+        documents = [
             {
-                "producer": each.producer_id,
-                "epoch": each.producer_epoch,
-                "last_sequence": each.last_sequence,
-                "last_timestamp": each.last_timestamp,
-                "open_from": each.transaction_start_offset,
+                "producer": producer.producer_id,
+                "epoch": producer.producer_epoch,
+                "last_sequence": producer.last_sequence,
+                "last_timestamp": producer.last_timestamp,
+                "open_from": producer.transaction_start_offset,
             }
-            for each in ask.describe_producers([where])[where]
+            for producer in ask.describe_producers([where])[where]
         ]
     if as_json:
-        screen.document(found)
+        screen.document(documents)
         return
     columns = [screen.Column(title, numeric=True) for title in ("producer", "epoch", "last sequence")]
     columns += [screen.Column("last wrote"), screen.Column("open from offset", numeric=True)]
-    rows = [(*list(each.values())[:3], screen.instant(each["last_timestamp"]), each["open_from"]) for each in found]
+    rows = [(*list(row.values())[:3], screen.instant(row["last_timestamp"]), row["open_from"]) for row in documents]
     screen.table(columns, rows, empty=f"no idempotent producer has written to {topic} {partition} recently")
 
 
@@ -148,23 +155,23 @@ def hanging(bootstrap: str, client: tuple[str, ...], topic: str | None, minutes:
     from ottla.operations.hanging import find_hanging
 
     with admin(bootstrap, client) as ask:
-        found: list[dict[str, Any]] = [
+        documents: list[dict[str, Any]] = [
             {
                 "topic": partition.topic,
                 "partition": partition.partition,
-                "start_offset": each.transaction_start_offset,
-                "producer": each.producer_id,
-                "last_timestamp": each.last_timestamp,
+                "start_offset": producer.transaction_start_offset,
+                "producer": producer.producer_id,
+                "last_timestamp": producer.last_timestamp,
             }
-            for partition, each in find_hanging(ask, topic, longer_than_ms=minutes * 60_000)
+            for partition, producer in find_hanging(ask, topic, longer_than_ms=minutes * 60_000)
         ]
     if as_json:
-        screen.document(found)
-        return 1 if found else 0
+        screen.document(documents)
+        return 1 if documents else 0
     columns = [screen.Column("topic", "name"), *(screen.Column(title, numeric=True) for title in _HANGING)]
-    rows = [(*list(each.values())[:4], screen.instant(each["last_timestamp"])) for each in found]
+    rows = [(*list(row.values())[:4], screen.instant(row["last_timestamp"])) for row in documents]
     screen.table([*columns, screen.Column("last wrote")], rows, empty="there are no hanging transactions")
-    return 1 if found else 0
+    return 1 if documents else 0
 
 
 _HANGING = ("partition", "start offset", "producer")

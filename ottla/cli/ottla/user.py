@@ -51,10 +51,10 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     from ottla.operations.passwords import name_of
 
     with admin(bootstrap, client) as ask:
-        found = ask.describe_scram_credentials().check()
+        credentials = ask.describe_scram_credentials().check()
     rows = [
         {"user": user, "mechanism": name_of(mechanism), "iterations": iterations}
-        for user, known in sorted(found.items())
+        for user, known in sorted(credentials.items())
         for mechanism, iterations in sorted(known.items())
     ]
     if as_json:
@@ -62,7 +62,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
         return
     columns = [screen.Column("user", "name"), screen.Column("mechanism"), screen.Column("iterations", numeric=True)]
     screen.table(
-        columns, [tuple(each.values()) for each in rows], empty="there are no users; ottla users set NAME adds one"
+        columns, [tuple(row.values()) for row in rows], empty="there are no users; ottla users set NAME adds one"
     )
 
 
@@ -92,8 +92,10 @@ def set_(
 
     password = _password(user)
     with admin(bootstrap, client) as ask:
-        chosen = set_password(ask, user, password, [_constant(each) for each in mechanisms], iterations=iterations)
-    names = [name_of(each) for each in chosen]
+        chosen = set_password(
+            ask, user, password, [_constant(mechanism) for mechanism in mechanisms], iterations=iterations
+        )
+    names = [name_of(chosen_mechanism) for chosen_mechanism in chosen]
     about = {"user": user, "mechanisms": names, "iterations": iterations}
     screen.told(as_json, about, f"set the password of {user} ({' and '.join(names)}), for listeners with SASL")
 
@@ -122,8 +124,8 @@ def delete(
     from ottla.operations.passwords import name_of, plan_deletion
 
     with admin(bootstrap, client) as ask:
-        found = plan_deletion(ask, user, [_constant(each) for each in mechanisms])
+        deletion = plan_deletion(ask, user, [_constant(mechanism) for mechanism in mechanisms])
         confirm(f"delete the password of {user}?", yes=yes)
-        found.commit(ask)
-    names = [name_of(each) for each in found.mechanisms]
+        deletion.commit(ask)
+    names = [name_of(mechanism) for mechanism in deletion.mechanisms]
     screen.told(as_json, {"user": user, "deleted": names}, f"deleted the password of {user} ({' and '.join(names)})")

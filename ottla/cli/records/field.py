@@ -87,15 +87,15 @@ def getter(path: str) -> Getter:
 
 
 def _header(name: str) -> Getter:
-    return lambda record: next((text(content) for each, content in reversed(record.headers) if each == name), None)
+    return lambda record: next((text(content) for header, content in reversed(record.headers) if header == name), None)
 
 
-def _walk(found: Any, steps: list[str | int]) -> Any:
+def _walk(value: Any, steps: list[str | int]) -> Any:
     for step in steps:
-        if isinstance(step, str) and isinstance(found, dict):
-            found = found.get(step)
-        elif isinstance(step, int) and isinstance(found, list) and step < len(found):
-            found = found[step]
+        if isinstance(step, str) and isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(step, int) and isinstance(value, list) and step < len(value):
+            value = value[step]
         else:
             return None
-    return found
+    return value

@@ -67,8 +67,8 @@ def from_line(shape: Shape) -> Parse:
         value: bytes | None = line.removesuffix(b"\n").removesuffix(b"\r")
         key = shape.key
         if shape.separator is not None and value is not None:
-            before, found, after = value.partition(shape.separator)
-            if not found:
+            before, separator, after = value.partition(shape.separator)
+            if not separator:
                 raise BadRecord(f"line {number}", f"has no key separator {shape.separator.decode()!r}")
             key, value = before, after
         if value == shape.null:
@@ -85,23 +85,23 @@ def from_json(shape: Shape) -> Parse:
         if not line.strip():
             return None
         where = f"line {number}"
-        found = _loads(line, where)
-        if not isinstance(found, dict):
-            raise BadRecord(where, f"is not a record in JSON: expected an object, got {_shown(found)}")
-        if unknown := sorted(found.keys() - _FIELDS):
+        document = _loads(line, where)
+        if not isinstance(document, dict):
+            raise BadRecord(where, f"is not a record in JSON: expected an object, got {_shown(document)}")
+        if unknown := sorted(document.keys() - _FIELDS):
             raise BadRecord(
                 where,
                 f"is not a record in JSON: unknown field {unknown[0]!r} (expected key, value, headers and timestamp; "
                 "for plain JSON values use --format jsonl)",
             )
-        if not found.keys() & {"value", "value_text"}:
+        if not document.keys() & {"value", "value_text"}:
             raise BadRecord(where, 'has no "value"; to delete a key (a tombstone), write "value": null')
         return InputRecord(
-            _content(found, "value", where),
-            shape.key if shape.key is not None else _content(found, "key", where),
-            shape.headers + _headers(found.get("headers"), where),
+            _content(document, "value", where),
+            shape.key if shape.key is not None else _content(document, "key", where),
+            shape.headers + _headers(document.get("headers"), where),
             shape.partition,
-            _timestamp(found.get("timestamp"), where),
+            _timestamp(document.get("timestamp"), where),
             len(line),
         )
 
@@ -116,14 +116,14 @@ def from_json_line(shape: Shape) -> Parse:
         if not text:
             return None
         where = f"line {number}"
-        found = _loads(text, where)
+        document = _loads(text, where)
 
         def field_of(name: str) -> Any:
-            if not isinstance(found, dict):
-                raise BadRecord(where, f"has no field {name}: expected an object, got {_shown(found)}")
-            if name not in found:
-                raise BadRecord(where, f"has no field {name}; it has {', '.join(found) or 'none'}")
-            return found[name]
+            if not isinstance(document, dict):
+                raise BadRecord(where, f"has no field {name}: expected an object, got {_shown(document)}")
+            if name not in document:
+                raise BadRecord(where, f"has no field {name}; it has {', '.join(document) or 'none'}")
+            return document[name]
 
         value: bytes | None = text
         if shape.value_column is not None:
@@ -143,11 +143,11 @@ def _loads(line: bytes, where: str) -> Any:
         raise BadRecord(where, why) from error
 
 
-def _content(found: dict[str, Any], name: str, where: str) -> bytes | None:
+def _content(document: dict[str, Any], name: str, where: str) -> bytes | None:
     """Return a key or value: from its exact text if given, else from its JSON."""
-    exact = found.get(f"{name}_text")
+    exact = document.get(f"{name}_text")
     if exact is None:
-        return as_bytes(found.get(name), where)
+        return as_bytes(document.get(name), where)
     if not isinstance(exact, str):
         raise BadRecord(where, f'has a "{name}_text" that is not text: {_shown(exact)}')
     return exact.encode(errors="surrogatepass")
@@ -179,7 +179,7 @@ def _headers(value: Any, where: str) -> Headers:
         return []
     entries = list(value.items()) if isinstance(value, dict) else value
     if not isinstance(entries, list) or not all(
-        isinstance(each, list | tuple) and len(each) == 2 and isinstance(each[0], str) for each in entries
+        isinstance(entry, list | tuple) and len(entry) == 2 and isinstance(entry[0], str) for entry in entries
     ):
         raise BadRecord(
             where,
@@ -203,19 +203,19 @@ def _shown(value: Any) -> str:
 
 def unescaped(text: str) -> str:
     r"""Resolve the escapes \t, \n, \r, \0, \\ and \xNN in a separator."""
-    found, at = [], 0
+    characters, at = [], 0
     while at < len(text):
         after = text[at + 1 : at + 2]
         if text[at] != "\\" or not (after in _ESCAPES or after == "x") or not after:
-            found.append(text[at])
+            characters.append(text[at])
             at += 1
         elif after == "x":
             try:
-                found.append(chr(int(text[at + 2 : at + 4], 16)))
+                characters.append(chr(int(text[at + 2 : at + 4], 16)))
             except ValueError:
                 raise OttlaError(f"{text}: expected two hexadecimal digits after \\x") from None
             at += 4
         else:
-            found.append(_ESCAPES[after])
+            characters.append(_ESCAPES[after])
             at += 2
-    return "".join(found)
+    return "".join(characters)

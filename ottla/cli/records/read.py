@@ -46,7 +46,7 @@ def plainly(
     from ottla.client import Consumer
 
     with Consumer(settings_of("consumer", settings)) as consumer:
-        whole = sum(max(0, ends[each] - begins[each]) for each in begins)
+        whole = sum(max(0, ends[partition] - begins[partition]) for partition in begins)
         expected = None if follow else whole if count is None else min(whole, count)
         limits = None if follow else ends
         show(polls(consumer, begins, limits), write, wanted, count, expected, what, ends=limits)
@@ -108,7 +108,7 @@ def share(
     with ShareConsumer(settings_of("share", settings)) as consumer:
         consumer.subscribe(list(topics))
 
-        def found() -> Iterator[Sequence[ShareRecord]]:
+        def polled() -> Iterator[Sequence[ShareRecord]]:
             while True:
                 yield consumer.poll(POLL_S)
 
@@ -117,7 +117,7 @@ def share(
                 here = number < len(records) - len(left)
                 consumer.acknowledge(record, Acknowledge.ACCEPT if here else Acknowledge.RELEASE)
 
-        show(found(), write, None, count, None, "records of the share group", shown=shown)
+        show(polled(), write, None, count, None, "records of the share group", shown=shown)
 
 
 def tail(
@@ -150,17 +150,17 @@ def _last(
     """Find the last `count` records. Offsets without a record (compacted, markers) make it search further back."""
     back = count
     while True:
-        begins = {each: max(floor[each], ends[each] - back) if wanted is None else floor[each] for each in ends}
-        found: list[ConsumerRecord] = []
+        begins = {tp: max(floor[tp], ends[tp] - back) if wanted is None else floor[tp] for tp in ends}
+        newest: list[ConsumerRecord] = []
         per: dict[TopicPartition, int] = {}
         for records in polls(consumer, begins, ends):
-            some, _ = _cut(records, wanted, None, ends)
-            for each in some:
-                partition = TopicPartition(each.topic, each.partition)
+            batch, _ = _cut(records, wanted, None, ends)
+            for record in batch:
+                partition = TopicPartition(record.topic, record.partition)
                 per[partition] = per.get(partition, 0) + 1
-            found = nlargest(count, [*found, *some], key=_when)
-        if all(begins[each] == floor[each] or per.get(each, 0) >= count for each in begins):
-            return sorted(found, key=_when)
+            newest = nlargest(count, [*newest, *batch], key=_when)
+        if all(begins[tp] == floor[tp] or per.get(tp, 0) >= count for tp in begins):
+            return sorted(newest, key=_when)
         back *= 4
 
 
@@ -169,7 +169,7 @@ def _when(record: ConsumerRecord) -> tuple[int, int, int]:
 
 
 def show(
-    found: Iterator[Sequence[Any]],
+    batches: Iterator[Sequence[Any]],
     write: Write,
     wanted: Wanted | None,
     count: int | None,
@@ -192,13 +192,13 @@ def show(
             screen.hint(_WAIT.format(what))
         if bar is not None:
             bar.start()
-        for records in found:
-            some, left = _cut(records, wanted, None if count is None else count - done, ends)
-            data = "".join(map(write, some)).encode(errors="surrogateescape")
+        for records in batches:
+            batch, left = _cut(records, wanted, None if count is None else count - done, ends)
+            data = "".join(map(write, batch)).encode(errors="surrogateescape")
             if data:
                 sys.stdout.buffer.write(data)
                 sys.stdout.buffer.flush()
-                done += len(some)
+                done += len(batch)
             if shown is not None:
                 shown(len(data), records, left)
             if bar is not None:
@@ -231,13 +231,13 @@ def _cut(
         records = inside
     if wanted is None:
         return (records, beyond) if room is None else (records[:room], [*records[room:], *beyond])
-    some = []
+    selected = []
     for number, record in enumerate(records, 1):
         if wanted(record):
-            some.append(record)
-            if len(some) == room:
-                return some, [*records[number:], *beyond]
-    return some, beyond
+            selected.append(record)
+            if len(selected) == room:
+                return selected, [*records[number:], *beyond]
+    return selected, beyond
 
 
 def chosen(
@@ -253,9 +253,9 @@ def chosen(
     left = limit
     with Consumer(settings_of("consumer", settings)) as consumer:
         for records in polls(consumer, begins, ends):
-            some, _ = _cut(records, wanted, left, ends)
-            yield from some
+            batch, _ = _cut(records, wanted, left, ends)
+            yield from batch
             if left is not None:
-                left -= len(some)
+                left -= len(batch)
                 if left == 0:
                     return

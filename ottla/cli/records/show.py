@@ -39,8 +39,8 @@ def writer(*, keys: bool, topics: tuple[str, ...], null: str | None, output: str
     return lambda record: f"{_or(text(record.value), none)}\n"
 
 
-def _or(found: str | None, none: str) -> str:
-    return none if found is None else found
+def _or(content: str | None, none: str) -> str:
+    return none if content is None else content
 
 
 def _decorated(topic_width: int, none: str) -> Write:
@@ -67,30 +67,30 @@ def json_line(record: Shown) -> str:
 
 def whole(record: Shown) -> dict[str, Any]:
     """Return a record as a JSON object."""
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
         "timestamp": record.timestamp,
     }
     for name, content in (("key", record.key), ("value", record.value)):
-        found[name], exact = _structured(content)
+        document[name], exact = _structured(content)
         if exact is not None:
-            found[f"{name}_text"] = exact
-    found["headers"] = [[name, as_json(content)] for name, content in record.headers]
-    return found
+            document[f"{name}_text"] = exact
+    document["headers"] = [[name, as_json(content)] for name, content in record.headers]
+    return document
 
 
 def _structured(content: bytes | None) -> tuple[Any, str | None]:
     """Return (JSON value for the content, its exact text if the value cannot reproduce it)."""
     if content is None or content.lstrip()[:1] not in (b"{", b"["):
         return as_json(content), None
-    found = parsed(content)
-    if not isinstance(found, dict | list) or (isinstance(found, dict) and found.keys() == {"base64"}):
+    document = parsed(content)
+    if not isinstance(document, dict | list) or (isinstance(document, dict) and document.keys() == {"base64"}):
         return as_json(content), None
     try:
-        if json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode() == content:
-            return found, None
-        return found, content.decode()
+        if json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode() == content:
+            return document, None
+        return document, content.decode()
     except (UnicodeError, ValueError, RecursionError):
         return as_json(content), None

@@ -62,7 +62,7 @@ class Ledger:
     def commit(self) -> None:
         """Commit seen records of the partitions that are still assigned."""
         ours = self._consumer.assignment()
-        offsets = {each: at for each, at in self._seen.items() if each in ours and self._committed.get(each) != at}
+        offsets = {tp: at for tp, at in self._seen.items() if tp in ours and self._committed.get(tp) != at}
         if offsets:
             self._consumer.commit(offsets)
             self._committed |= offsets

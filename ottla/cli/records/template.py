@@ -26,23 +26,24 @@ def template(source: str, *, null: str, clean: Callable[[str], str] = str) -> Ca
     source = unescaped(source)
     pieces: list[str | tuple[Getter, str]] = []
     at = 0
-    for found in _PIECE.finditer(source):
-        pieces.append(source[at : found.start()])
-        at = found.end()
-        if found[2]:
-            raise OttlaError(f"{source!r}: unmatched {found[2]}; for the character itself, write {found[2] * 2}")
-        if found[1] is None:
-            pieces.append(found[0][0])
+    for match in _PIECE.finditer(source):
+        pieces.append(source[at : match.start()])
+        at = match.end()
+        if match[2]:
+            raise OttlaError(f"{source!r}: unmatched {match[2]}; for the character itself, write {match[2] * 2}")
+        if match[1] is None:
+            pieces.append(match[0][0])
             continue
-        path, _, pad = found[1].partition(":")
+        path, _, pad = match[1].partition(":")
         if pad and not _PAD.fullmatch(pad):
-            raise OttlaError(f"{found[0]}: expected a width after the colon, such as :>8 or :<20")
+            raise OttlaError(f"{match[0]}: expected a width after the colon, such as :>8 or :<20")
         pieces.append((getter(path.strip()), pad))
     pieces.append(source[at:])
 
     def fill(record: Shown) -> str:
         return "".join(
-            each if isinstance(each, str) else format(clean(_shown(each[0](record), null)), each[1]) for each in pieces
+            piece if isinstance(piece, str) else format(clean(_shown(piece[0](record), null)), piece[1])
+            for piece in pieces
         )
 
     return fill

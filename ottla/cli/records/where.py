@@ -41,10 +41,10 @@ Test = Callable[["Shown"], bool]
 def where(source: str) -> Test:
     """Compile an expression to a test. OttlaError says what is wrong with it, and where."""
     parser = _Parser(source)
-    found = parser.either(0)
+    evaluate = parser.either(0)
     if parser.token != _END:
         raise parser.wrong("expected and, or, or the end")
-    return lambda record: bool(found(record))
+    return lambda record: bool(evaluate(record))
 
 
 class _Parser:
@@ -54,13 +54,13 @@ class _Parser:
         self._places: list[int] = []
         at = 0
         while source[at:].strip():
-            found = _TOKEN.match(source, at)
-            if found is None:
+            match = _TOKEN.match(source, at)
+            if match is None:
                 raise OttlaError(f"--where {source}: unexpected {source[at:].strip()[:20]!r}")
-            kind = found.lastgroup or ""
-            self._tokens.append((kind, found[kind]))
-            self._places.append(found.start(kind))
-            at = found.end()
+            kind = match.lastgroup or ""
+            self._tokens.append((kind, match[kind]))
+            self._places.append(match.start(kind))
+            at = match.end()
         self._tokens.append(_END)
         self._places.append(len(source))
         self._next = 0
@@ -142,7 +142,7 @@ class _Parser:
             if entries and not self._took(","):
                 raise self.wrong("expected , or ]")
             entries.append(self._operand(depth + 1))
-        return lambda record: [each(record) for each in entries]
+        return lambda record: [entry(record) for entry in entries]
 
 
 def _or(left: Getter, right: Getter) -> Getter:
@@ -198,7 +198,7 @@ def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
 
 def _contains(left: Any, right: Any) -> bool:
     if isinstance(left, list):
-        return any(_equal(each, right) for each in left)
+        return any(_equal(element, right) for element in left)
     if isinstance(left, dict):
         return right in left if isinstance(right, str) else False
     return isinstance(left, str) and isinstance(right, str) and right in left

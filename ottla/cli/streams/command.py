@@ -38,11 +38,11 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     from ottla.cli import screen
     from ottla.cli.streams import view
 
-    found = []
+    rows = []
     with admin(bootstrap, client) as ask:
         for application in view.application_ids(ask):
             run, alive = view.last_run_of(ask, client_settings(bootstrap, client), application)
-            found.append(
+            rows.append(
                 {
                     "application": application,
                     "state": view.state(alive),
@@ -54,13 +54,13 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
                 }
             )
     if as_json:
-        screen.document(found)
+        screen.document(rows)
         return
     columns = [screen.Column("application", "name"), screen.Column("state")]
     columns += [screen.Column(name, numeric=True) for name in ("tasks", "stores", "lag")]
     columns += [screen.Column("started", "dim", whole=True), screen.Column("guarantee", "dim")]
     screen.table(
-        columns, [tuple(each.values()) for each in found], empty="no stream application has run on this cluster"
+        columns, [tuple(document.values()) for document in rows], empty="no stream application has run on this cluster"
     )
 
 
@@ -108,7 +108,7 @@ def run(
             str(settings.pop("bootstrap.servers")),
             master=master,
             spark_settings=chosen,
-            py_files=[each for each in (py_files or "").split(",") if each],
+            py_files=[part for part in (py_files or "").split(",") if part],
             workers=workers,
             client=settings,
             accept_changes=accept_changes,
@@ -193,7 +193,7 @@ def _show(
 
     tasks, stores = view.task_rows(last, now, before), view.store_rows(last)
     if as_json:
-        found = {
+        document = {
             "application": last.application_id,
             "state": view.state(alive),
             "runs_on": None if alive is None else alive._asdict(),
@@ -204,7 +204,7 @@ def _show(
             "stores": stores,
             "topology": last.topology,
         }
-        (screen.line if again else screen.document)(found)
+        (screen.line if again else screen.document)(document)
         return
     if not again:
         screen.heading(last.application_id, _about(last, alive, tasks))
@@ -334,12 +334,14 @@ def reset(
 
     with admin(bootstrap, client) as ask:
         last, alive = view.last_run_of(ask, client_settings(bootstrap, client), application)
-        topics = [each.name for each in ask.list_topics()]
+        topics = [topic.name for topic in ask.list_topics()]
         doomed = internal_topics(application, topics)
         inputs = [name for name in last.input_topics if name in topics]
         described = ask.describe_topics(inputs).check() if inputs else {}
-        places = [TopicPartition(name, each.partition) for name in inputs for each in described[name].partitions]
-        before = {place: one.offset for place, one in ask.list_group_offsets(application).items()}
+        places = [
+            TopicPartition(name, partition.partition) for name in inputs for partition in described[name].partitions
+        ]
+        before = {place: committed.offset for place, committed in ask.list_group_offsets(application).items()}
         goals = offsets_at(ask, places, target) if places else {}
         if not dry_run:
             if not force:
@@ -361,8 +363,7 @@ def reset(
                 ask.alter_group_offsets(application, goals).check()
             ask.delete_topics(doomed).check()
     rows = [
-        {"topic": each.topic, "partition": each.partition, "before": before.get(each), "after": goals[each]}
-        for each in places
+        {"topic": tp.topic, "partition": tp.partition, "before": before.get(tp), "after": goals[tp]} for tp in places
     ]
     if as_json:
         screen.document({"offsets": rows, "deleted_topics": doomed, "dry_run": dry_run})

@@ -62,15 +62,15 @@ def _module(path: Path) -> ModuleType:
 def _named(module: ModuleType, file: str, name: str) -> Application:
     from ottla.streams import Application
 
-    found = getattr(module, name, None)
-    if found is None:
+    value = getattr(module, name, None)
+    if value is None:
         raise OttlaError(f"{file} does not define {name}{_there(module)}")
-    if callable(found) and not isinstance(found, Application):
-        found = found()
-    if not isinstance(found, Application):
-        kind = type(found).__name__
+    if callable(value) and not isinstance(value, Application):
+        value = value()
+    if not isinstance(value, Application):
+        kind = type(value).__name__
         raise OttlaError(f"{name} in {file} is a {kind} (expected an application, the result of StreamsBuilder.build)")
-    return found
+    return value
 
 
 def _only(module: ModuleType, file: str) -> Application:
@@ -78,9 +78,9 @@ def _only(module: ModuleType, file: str) -> Application:
 
     there = _applications(module)
     if len(there) == 1:
-        found = getattr(module, there[0])
-        assert isinstance(found, Application)
-        return found
+        application = getattr(module, there[0])
+        assert isinstance(application, Application)
+        return application
     if there:
         raise OttlaError(f"{file} has several applications ({', '.join(there)}): name one, as in {file}:{there[0]}")
     for name in ("program", "app"):
@@ -95,11 +95,11 @@ def _only(module: ModuleType, file: str) -> Application:
 def _applications(module: ModuleType) -> list[str]:
     from ottla.streams import Application
 
-    found: dict[int, str] = {}
+    names_by_id: dict[int, str] = {}
     for name, value in vars(module).items():
         if isinstance(value, Application):
-            found.setdefault(id(value), name)
-    return list(found.values())
+            names_by_id.setdefault(id(value), name)
+    return list(names_by_id.values())
 
 
 def _there(module: ModuleType) -> str:

@@ -32,7 +32,7 @@ class Sighting:
 
 def application_ids(ask: Admin) -> list[str]:
     """Return the applications that have run on this cluster."""
-    names = (each.name for each in ask.list_topics())
+    names = (topic.name for topic in ask.list_topics())
     return sorted(name.removesuffix(last_run.SUFFIX) for name in names if name.endswith(last_run.SUFFIX))
 
 
@@ -40,9 +40,9 @@ def last_run_of(
     ask: Admin, settings: Mapping[str, Any], application_id: str
 ) -> tuple[last_run.LastRun, last_run.Alive | None]:
     """Return an application's last run and its last sign of life. OttlaError if it has not run on this cluster."""
-    found, alive = last_run.read(ask, settings, application_id)
-    if found is not None:
-        return found, alive
+    last, alive = last_run.read(ask, settings, application_id)
+    if last is not None:
+        return last, alive
     from difflib import get_close_matches
 
     there = application_ids(ask)
@@ -58,7 +58,7 @@ def look(ask: Admin, run: last_run.LastRun) -> Sighting:
     places = [TopicPartition(topic, number) for task in run.tasks for topic, number in task["sources"]]
     committed = ask.list_group_offsets(run.application_id)
     ends = ask.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST)).succeeded if places else {}
-    return Sighting(time.monotonic(), committed, {place: one.offset for place, one in ends.items()})
+    return Sighting(time.monotonic(), committed, {place: end.offset for place, end in ends.items()})
 
 
 def task_rows(run: last_run.LastRun, now: Sighting, before: Sighting | None) -> list[dict[str, Any]]:
@@ -75,8 +75,8 @@ def task_rows(run: last_run.LastRun, now: Sighting, before: Sighting | None) -> 
         rate = None
         if before is not None and seconds > 0:
             was = before.committed
-            rate = round(sum(at[each] - was[each].offset for each in done if each in was) / seconds, 1)
-        cells, _ = newest(one.metadata for one in done.values())
+            rate = round(sum(at[tp] - was[tp].offset for tp in done if tp in was) / seconds, 1)
+        cells, _ = newest(committed_offset.metadata for committed_offset in done.values())
         stream_time = cells.get("stream_time", -1)
         rows.append(
             {

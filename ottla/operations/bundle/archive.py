@@ -81,31 +81,31 @@ class Bundle:
 
     def document(self, name: str, what: str, make: Callable[[], Any]) -> Any:
         """Add a part that is one JSON document. Returns what `make` returned, or None when it failed."""
-        found = self._made(name, lambda: [make()])
-        if found:
-            self._add(name, what, _json(self.mask.value(found[0])))
-        return found[0] if found else None
+        items = self._made(name, lambda: [make()])
+        if items:
+            self._add(name, what, _json(self.mask.value(items[0])))
+        return items[0] if items else None
 
     def text(self, name: str, what: str, make: Callable[[], str]) -> str | None:
         """Add a part that is text; a text that is too long keeps its end. Returns the masked text, or None."""
-        found = self._made(name, lambda: [make()])
-        if not found:
+        items = self._made(name, lambda: [make()])
+        if not items:
             return None
-        masked = self.mask.text(found[0])
+        masked = self.mask.text(items[0])
         self._add(name, what, masked.encode(errors="replace"), keep_end=True)
         return masked
 
     def rows(self, name: str, what: str, make: Callable[[], Iterable[Any]]) -> None:
         """Add a part of many rows, one JSON document a line; rows that do not fit are left out."""
-        found = self._made(name, make)
-        if found is None:
+        items = self._made(name, make)
+        if items is None:
             return
         lines: list[bytes] = []
         size, room = 0, min(_FILE_BYTES_MAX, self._bytes_left)
-        for each in found:
-            line = json.dumps(self.mask.value(each), ensure_ascii=False, default=str).encode(errors="replace") + b"\n"
+        for item in items:
+            line = json.dumps(self.mask.value(item), ensure_ascii=False, default=str).encode(errors="replace") + b"\n"
             if size + len(line) > room:
-                self._fail(name, f"cut: {len(lines)} of {len(found)} rows fit within --max-bytes")
+                self._fail(name, f"cut: {len(lines)} of {len(items)} rows fit within --max-bytes")
                 break
             lines.append(line)
             size += len(line)
@@ -121,13 +121,13 @@ class Bundle:
         if seconds <= 0:
             self._fail(name, "not collected: the time for the bundle is over (--timeout)")
             return None
-        found: list[Any] = []
+        items: list[Any] = []
         failure: list[BaseException] = []
 
         def work() -> None:
             try:
-                for each in make():
-                    found.append(each)  # noqa: PERF402 - items are kept also when the time is up
+                for item in make():
+                    items.append(item)  # noqa: PERF402 - items are kept also when the time is up
             except Exception as error:  # any failure: the other parts go on
                 failure.append(error)
 
@@ -138,11 +138,11 @@ class Bundle:
             self._fail(name, f"cut: not complete after {seconds:.0f} s")
         elif failure:
             error = failure[0]
-            told = str(error) if isinstance(error, OttlaError | OSError) else f"{type(error).__name__}: {error}"
-            self._fail(name, told)
-        elif not found:
-            return found
-        return list(found) or None
+            message = str(error) if isinstance(error, OttlaError | OSError) else f"{type(error).__name__}: {error}"
+            self._fail(name, message)
+        elif not items:
+            return items
+        return list(items) or None
 
     def _fail(self, name: str, why: object) -> None:
         self.missing[name] = self.mask.text(str(why))[:_ERROR_CHARACTERS_MAX]

@@ -39,9 +39,9 @@ def add_cluster(bundle: Bundle, ask: Admin) -> None:
     bundle.document("cluster.json", "cluster id, nodes, fenced nodes", describe)
     bundle.document("quorum.json", "the controllers and their end offsets", lambda: plain(ask.describe_quorum()))
     bundle.document("health.json", "the verdict of `ottla cluster health`", lambda: _health(ask))
-    for each in described:
-        for node in each.nodes:
-            if node.id not in each.fenced:
+    for cluster in described:
+        for node in cluster.nodes:
+            if node.id not in cluster.fenced:
                 _add_node(bundle, ask, node)
     bundle.document("settings/all-nodes.json", "dynamic settings for all nodes", lambda: _settings(ask, ""))
     bundle.rows("settings/topics.jsonl", "settings set on the topics themselves", lambda: _topic_settings(ask))
@@ -62,7 +62,7 @@ def _add_node(bundle: Bundle, ask: Admin, node: ClusterNode) -> None:
     bundle.document(f"settings/{name}-loggers.json", "levels of the loggers", lambda: _loggers(ask, str(node.id)))
     bundle.document(f"features/{name}.json", "features and their levels", lambda: plain(ask.describe_features(node.id)))
     setting = OwnSettings.metrics_listener.name
-    where = next((each["value"] for each in entries or () if each["name"] == setting), None)
+    where = next((entry["value"] for entry in entries or () if entry["name"] == setting), None)
     if where is None:
         return bundle.fail(f"metrics/{name}.txt", f"the node does not report a {setting}")
     for file, path in ((f"metrics/{name}.txt", "/metrics"), (f"metrics/{name}-health.json", "/health")):
@@ -74,9 +74,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, KafkaError):
         return {"error": value.code.name, "message": value.message}
     if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
+        return [plain(item) for item in value]
     if isinstance(value, bytes):
         return uuid_text(value) if len(value) == _UUID_BYTES else HIDDEN
     names = getattr(type(value), "__dataclass_fields__", None)
@@ -85,26 +85,29 @@ def plain(value: Any) -> Any:
 
 def _health(ask: Admin) -> dict[str, Any]:
     reasons, looked_at = examine(ask)
-    told = [{"level": WORDS[each.level], "what": each.what, "do": each.do} for each in reasons]
-    return {"verdict": WORDS[max((each.level for each in reasons), default=0)], "reasons": told, **looked_at}
+    problems = [{"level": WORDS[reason.level], "what": reason.what, "do": reason.do} for reason in reasons]
+    return {"verdict": WORDS[max((reason.level for reason in reasons), default=0)], "reasons": problems, **looked_at}
 
 
 def _settings(ask: Admin, node: str) -> list[dict[str, Any]]:
     from ottla.client import ConfigResource, ResourceType
 
     entries = ask.describe_config(ConfigResource(ResourceType.BROKER, node), synonyms=True)
-    return [_setting(each) for _, each in sorted(entries.items())]
+    return [_setting(entry) for _, entry in sorted(entries.items())]
 
 
-def _setting(each: ConfigEntry) -> dict[str, Any]:
+def _setting(entry: ConfigEntry) -> dict[str, Any]:
     # A broker sends no value for a sensitive setting; if one does, hide it.
-    hidden = HIDDEN if each.sensitive else None
+    hidden = HIDDEN if entry.sensitive else None
     return {
-        "name": each.name,
-        "value": hidden or each.value,
-        "source": each.source.name,
-        "read_only": each.read_only,
-        "from": [{"name": one.name, "value": hidden or one.value, "source": one.source.name} for one in each.synonyms],
+        "name": entry.name,
+        "value": hidden or entry.value,
+        "source": entry.source.name,
+        "read_only": entry.read_only,
+        "from": [
+            {"name": synonym.name, "value": hidden or synonym.value, "source": synonym.source.name}
+            for synonym in entry.synonyms
+        ],
     }
 
 
@@ -112,11 +115,11 @@ def _loggers(ask: Admin, node: str) -> dict[str, str | None]:
     from ottla.client import ConfigResource, ResourceType
 
     entries = ask.describe_config(ConfigResource(ResourceType.BROKER_LOGGER, node))
-    return {name: each.value for name, each in sorted(entries.items())}
+    return {name: entry.value for name, entry in sorted(entries.items())}
 
 
 def _topics(ask: Admin) -> list[str]:
-    return sorted(each.name for each in ask.list_topics(internal=True))
+    return sorted(topic.name for topic in ask.list_topics(internal=True))
 
 
 def _topic_settings(ask: Admin) -> Iterator[dict[str, Any]]:
@@ -124,10 +127,10 @@ def _topic_settings(ask: Admin) -> Iterator[dict[str, Any]]:
 
     names = _topics(ask)
     for at in range(0, len(names), _MANY):
-        resources = [ConfigResource(ResourceType.TOPIC, each) for each in names[at : at + _MANY]]
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in names[at : at + _MANY]]
         for resource, entries in ask.describe_configs(resources).succeeded.items():
             if mine := own(entries, resource):
-                yield {"topic": resource.name, "settings": {name: each.value for name, each in mine.items()}}
+                yield {"topic": resource.name, "settings": {name: entry.value for name, entry in mine.items()}}
 
 
 def _partitions(ask: Admin) -> Iterator[dict[str, Any]]:
@@ -135,69 +138,79 @@ def _partitions(ask: Admin) -> Iterator[dict[str, Any]]:
     for at in range(0, len(names), _MANY):
         described = ask.describe_topics(names[at : at + _MANY])
         for name, topic in sorted(described.succeeded.items()):
-            led = [each.partition for each in topic.partitions if each.leader is not None]
+            led = [partition.partition for partition in topic.partitions if partition.leader is not None]
             ends = _offsets(ask, name, led)
-            for each in topic.partitions:
-                yield {"topic": name, "id": uuid_text(topic.id), **_partition(each), **ends.get(each.partition, {})}
+            for partition in topic.partitions:
+                yield {
+                    "topic": name,
+                    "id": uuid_text(topic.id),
+                    **_partition(partition),
+                    **ends.get(partition.partition, {}),
+                }
         for name, error in sorted(described.errors.items()):
             yield {"topic": name, **plain(error)}
 
 
-def _partition(each: PartitionDescription) -> dict[str, Any]:
+def _partition(description: PartitionDescription) -> dict[str, Any]:
     def ids(nodes: tuple[ClusterNode, ...] | None) -> list[int] | None:
         return None if nodes is None else [node.id for node in nodes]
 
     return {
-        "partition": each.partition,
-        "leader": None if each.leader is None else each.leader.id,
-        "leader_epoch": each.leader_epoch,
-        "replicas": ids(each.replicas),
-        "isr": ids(each.isr),
-        "offline": ids(each.offline),
-        "elr": ids(each.elr),
-        "last_known_elr": ids(each.last_known_elr),
+        "partition": description.partition,
+        "leader": None if description.leader is None else description.leader.id,
+        "leader_epoch": description.leader_epoch,
+        "replicas": ids(description.replicas),
+        "isr": ids(description.isr),
+        "offline": ids(description.offline),
+        "elr": ids(description.elr),
+        "last_known_elr": ids(description.last_known_elr),
     }
 
 
 def _offsets(ask: Admin, topic: str, partitions: list[int]) -> dict[int, dict[str, Any]]:
     from ottla.client import OffsetSpec, TopicPartition
 
-    found: dict[int, dict[str, Any]] = {}
-    asked = [TopicPartition(topic, each) for each in partitions]
+    offsets: dict[int, dict[str, Any]] = {}
+    asked = [TopicPartition(topic, partition) for partition in partitions]
     for name, spec in (("start_offset", OffsetSpec.EARLIEST), ("end_offset", OffsetSpec.LATEST)):
         results = ask.list_offsets(dict.fromkeys(asked, spec)) if asked else None
-        for where, one in (results.succeeded if results else {}).items():
-            found.setdefault(where.partition, {})[name] = one.offset
+        for where, result in (results.succeeded if results else {}).items():
+            offsets.setdefault(where.partition, {})[name] = result.offset
         for where, error in (results.errors if results else {}).items():
-            found.setdefault(where.partition, {})[name] = error.code.name
-    return found
+            offsets.setdefault(where.partition, {})[name] = error.code.name
+    return offsets
 
 
 def _log_dirs(ask: Admin) -> Iterator[dict[str, Any]]:
-    found = ask.describe_log_dirs()
-    for node, directories in sorted(found.succeeded.items()):
-        for each in directories:
-            about = {"node": node, "path": each.path}
-            error = None if each.error is None else each.error.code.name
-            yield {**about, "error": error, "total_bytes": each.total_bytes, "usable_bytes": each.usable_bytes}
-            for replica in each.replicas:
+    log_dirs = ask.describe_log_dirs()
+    for node, directories in sorted(log_dirs.succeeded.items()):
+        for directory in directories:
+            about = {"node": node, "path": directory.path}
+            error = None if directory.error is None else directory.error.code.name
+            yield {
+                **about,
+                "error": error,
+                "total_bytes": directory.total_bytes,
+                "usable_bytes": directory.usable_bytes,
+            }
+            for replica in directory.replicas:
                 at = {"topic": replica.partition.topic, "partition": replica.partition.partition}
                 size = {"bytes": replica.size, "offset_lag": replica.offset_lag, "future": replica.future}
                 yield {**about, **at, **size}
-    for node, failure in sorted(found.errors.items()):
+    for node, failure in sorted(log_dirs.errors.items()):
         yield {"node": node, **plain(failure)}
 
 
 def _reassignments(ask: Admin) -> Iterator[dict[str, Any]]:
-    for where, each in sorted(ask.list_partition_reassignments().items()):
-        yield {"topic": where.topic, "partition": where.partition, **plain(each)}
+    for where, move in sorted(ask.list_partition_reassignments().items()):
+        yield {"topic": where.topic, "partition": where.partition, **plain(move)}
 
 
 def _groups(ask: Admin) -> Iterator[dict[str, Any]]:
-    for each in ask.list_groups():
-        about = {"group": each.id, "type": each.type.value}
+    for group in ask.list_groups():
+        about = {"group": group.id, "type": group.type.value}
         try:
-            view = look(ask, each.id, each.type)
+            view = look(ask, group.id, group.type)
         except (KafkaError, OttlaError) as error:
             yield {**about, "error": str(error)}
         else:

@@ -67,10 +67,10 @@ class Mask:
         """Hide this value wherever it appears."""
         value = value.strip()
         lines = value.splitlines()
-        parts = [each for each in lines if len(each) >= _KEY_LINE_MIN] if len(lines) > 1 else [value]
-        for each in parts:
-            if len(each) >= _VALUE_MIN:
-                self._values |= {each, json.dumps(each)[1:-1], json.dumps(each, ensure_ascii=False)[1:-1], quote(each)}
+        parts = [line for line in lines if len(line) >= _KEY_LINE_MIN] if len(lines) > 1 else [value]
+        for part in parts:
+            if len(part) >= _VALUE_MIN:
+                self._values |= {part, json.dumps(part)[1:-1], json.dumps(part, ensure_ascii=False)[1:-1], quote(part)}
                 self._pattern = None
 
     def learn_settings(self, texts: Mapping[str, str]) -> None:
@@ -97,7 +97,7 @@ class Mask:
         if self._values:
             text = self._known().sub(HIDDEN, text)
         text = _JAAS.sub(rf"\1 {HIDDEN};", text)
-        text = _ASSIGNED.sub(lambda found: found[1] + (f'"{HIDDEN}"' if found[2][0] == '"' else HIDDEN), text)
+        text = _ASSIGNED.sub(lambda match: match[1] + (f'"{HIDDEN}"' if match[2][0] == '"' else HIDDEN), text)
         text = _JWT.sub(HIDDEN, text)
         text = _LOGIN.sub(rf"\1 {HIDDEN}", text)
         return _ADDRESS.sub(f"://{HIDDEN}@", text)
@@ -109,17 +109,17 @@ class Mask:
         if isinstance(value, Mapping):
             return {
                 self.text(str(key)): HIDDEN
-                if isinstance(each, str) and _SECRET_NAME.search(str(key))
-                else self.value(each)
-                for key, each in value.items()
+                if isinstance(item, str) and _SECRET_NAME.search(str(key))
+                else self.value(item)
+                for key, item in value.items()
             }
         if isinstance(value, list | tuple):
-            return [self.value(each) for each in value]
+            return [self.value(item) for item in value]
         return value if value is None or isinstance(value, bool | int | float) else self.text(str(value))
 
     def _known(self) -> re.Pattern[str]:
         if self._pattern is None:
-            long = [re.escape(each) for each in self._values if len(each) > _WORD_MAX]
-            short = [rf"(?<!\w){re.escape(each)}(?!\w)" for each in self._values if len(each) <= _WORD_MAX]
+            long = [re.escape(value) for value in self._values if len(value) > _WORD_MAX]
+            short = [rf"(?<!\w){re.escape(value)}(?!\w)" for value in self._values if len(value) <= _WORD_MAX]
             self._pattern = re.compile("|".join(sorted([*long, *short], key=len, reverse=True)))
         return self._pattern

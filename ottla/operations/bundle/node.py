@@ -40,7 +40,7 @@ def versions() -> dict[str, Any]:
     """Return the versions of Ottla, Python and the libraries, and facts about the machine."""
     import ssl
 
-    names = sorted({name[0] for each in metadata.requires("ottla") or () if (name := _NAME.match(each))})
+    names = sorted({name[0] for requirement in metadata.requires("ottla") or () if (name := _NAME.match(requirement))})
     return {
         "ottla": _version("ottla"),
         "python": sys.version,
@@ -53,7 +53,7 @@ def versions() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "open_files_limits": resource.getrlimit(resource.RLIMIT_NOFILE),
-        "libraries": {name: found for name in names if (found := _version(name)) is not None},
+        "libraries": {name: installed for name in names if (installed := _version(name)) is not None},
         "made_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
@@ -77,28 +77,28 @@ def add_node(bundle: Bundle, directories: Sequence[str], properties: str | None,
     texts = _add_settings(bundle, properties) if properties else None
     if not directories and texts is not None:
         directories = _directories(bundle, texts)
-    found: list[LocalNode] = []
+    running: list[LocalNode] = []
     if directories:
         what = "the running process and its command line"
-        bundle.document("node/process.json", what, lambda: _process(bundle, found, directories))
-    files = found[0].files if found else NodeFiles(None, None)
-    if found:
-        pid = found[0].pid
+        bundle.document("node/process.json", what, lambda: _process(bundle, running, directories))
+    files = running[0].files if running else NodeFiles(None, None)
+    if running:
+        pid = running[0].pid
         bundle.document("node/process-state.json", "threads, memory and limits of the process", lambda: state(pid))
         bundle.text("node/stacks.txt", "the stack of each thread", lambda: stacks(pid))
     if texts is None and files.properties:
         _add_settings(bundle, files.properties)
     _add_log(bundle, log or files.log)
-    for number, each in enumerate(directories):
-        _add_directory(bundle, Path(each), f"node/directory-{number}")
+    for number, directory in enumerate(directories):
+        _add_directory(bundle, Path(directory), f"node/directory-{number}")
 
 
-def _process(bundle: Bundle, found: list[LocalNode], directories: Sequence[str]) -> dict[str, Any]:
+def _process(bundle: Bundle, running_nodes: list[LocalNode], directories: Sequence[str]) -> dict[str, Any]:
     running = find(directories)
     if running is None:
         raise OttlaError("the node is not running, or this user cannot see its process; so there are no stacks")
-    bundle.mask.learn_settings(dict(each.split("=", 1) for each in running.command if "=" in each))
-    found.append(running)
+    bundle.mask.learn_settings(dict(word.split("=", 1) for word in running.command if "=" in word))
+    running_nodes.append(running)
     return {"pid": running.pid, "command": running.command, **running.files._asdict()}
 
 
@@ -118,12 +118,12 @@ def _add_settings(bundle: Bundle, path: str) -> Mapping[str, str] | None:
 
 def _effective(bundle: Bundle, texts: Mapping[str, str]) -> list[dict[str, Any]]:
     settings = ServerSettings.parse(texts)
-    found = [
+    declared = [
         {"name": name, "value": bundle.mask.setting(name, settings.text(name)), "source": settings.source_of(name).name}
         for name in settings.declared()
     ]
     more = [{"name": name, "value": bundle.mask.setting(name, texts.get(name))} for name in settings.undeclared()]
-    return [*found, *more]
+    return [*declared, *more]
 
 
 def _directories(bundle: Bundle, texts: Mapping[str, str]) -> list[str]:
@@ -147,20 +147,22 @@ def _add_directory(bundle: Bundle, directory: Path, name: str) -> None:
     bundle.document(f"{name}/disk.json", f"free space on the disk of {directory}", lambda: _disk(directory))
     bundle.text(f"{name}/files.txt", "all files: bytes, modification time, name", lambda: "".join(_files(directory)))
     try:
-        texts = sorted(each for each in _texts(directory))
+        texts = sorted(path for path in _texts(directory))
     except OSError as error:
         return bundle.fail(f"{name}/meta.properties", error)
-    for each in texts:
-        bundle.text(
-            f"{name}/{each.relative_to(directory)}", "copied from the directory", lambda each=each: _small(each)
-        )  # type: ignore[misc]
+    for path in texts:
+        _add_copy(bundle, path, f"{name}/{path.relative_to(directory)}")
+
+
+def _add_copy(bundle: Bundle, path: Path, name: str) -> None:
+    bundle.text(name, "copied from the directory", lambda: _small(path))
 
 
 def _texts(directory: Path) -> Iterator[Path]:
     places = [directory, directory / "__cluster_metadata-0"]
     for place in places:
         if place == directory or place.is_dir():
-            yield from (each for each in place.iterdir() if each.name.endswith(_TEXTS))
+            yield from (path for path in place.iterdir() if path.name.endswith(_TEXTS))
 
 
 def _disk(directory: Path) -> dict[str, Any]:
@@ -181,8 +183,8 @@ def _file_system(path: Path) -> str | None:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     except OSError:
         return None
-    holding = [each for each in mounts if path.is_relative_to(each[1])]
-    best = max(holding, key=lambda each: len(each[1]), default=None)
+    holding = [mount for mount in mounts if path.is_relative_to(mount[1])]
+    best = max(holding, key=lambda mount: len(mount[1]), default=None)
     return None if best is None else f"{best[2]} {best[3]}"
 
 
@@ -196,12 +198,12 @@ def _files(directory: Path) -> Iterator[str]:
                 return
             full = os.path.join(path, name)
             try:
-                found = os.lstat(full)
+                status = os.lstat(full)
             except OSError as error:  # a running node deletes files
                 yield f"{'?':>14}  {error.strerror}  {os.path.relpath(full, directory)}\n"
                 continue
-            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(found.st_mtime))
-            yield f"{found.st_size:>14}  {at}  {os.path.relpath(full, directory)}\n"
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.st_mtime))
+            yield f"{status.st_size:>14}  {at}  {os.path.relpath(full, directory)}\n"
 
 
 def _raise(error: OSError) -> None:

@@ -44,8 +44,8 @@ class LocalNode(NamedTuple):
 
 def find(directories: Sequence[str]) -> LocalNode | None:
     """Return the process that holds one of these log directories; None when no such process is visible."""
-    wanted = {os.path.realpath(os.path.join(each, LOCK)) for each in directories}
-    for pid in sorted(int(each.name) for each in _PROC.iterdir() if each.name.isdigit()):
+    wanted = {os.path.realpath(os.path.join(directory, LOCK)) for directory in directories}
+    for pid in sorted(int(path.name) for path in _PROC.iterdir() if path.name.isdigit()):
         if any(target in wanted for _, target in _open_files(pid)):
             command = (_PROC / str(pid) / "cmdline").read_text(errors="replace").split("\0")[:-1]
             return LocalNode(pid, command, _files(pid, command))
@@ -55,17 +55,17 @@ def find(directories: Sequence[str]) -> LocalNode | None:
 def _open_files(pid: int) -> Iterator[tuple[Path, str]]:
     """Yield (link, target) of each open file; nothing for another user's process or one that has exited."""
     with suppress(OSError):
-        for each in (_PROC / str(pid) / "fd").iterdir():
+        for path in (_PROC / str(pid) / "fd").iterdir():
             with suppress(OSError):
-                yield each, os.readlink(each)
+                yield path, os.readlink(path)
 
 
 def _files(pid: int, command: Sequence[str]) -> NodeFiles:
     with suppress(OSError):
         place = os.readlink(_PROC / str(pid) / "cwd")
-        properties = next((os.path.join(place, each) for each in command if each.endswith(".properties")), None)
-        log = next((command[at + 1] for at, each in enumerate(command[:-1]) if each == "--log-file"), None)
-        log = log or next((each.partition("=")[2] for each in command if each.startswith("--log-file=")), None)
+        properties = next((os.path.join(place, word) for word in command if word.endswith(".properties")), None)
+        log = next((command[at + 1] for at, word in enumerate(command[:-1]) if word == "--log-file"), None)
+        log = log or next((word.partition("=")[2] for word in command if word.startswith("--log-file=")), None)
         stderr = _PROC / str(pid) / "fd/2"
         if log is None and stderr.is_file():
             log = os.readlink(stderr)
@@ -80,16 +80,16 @@ def state(pid: int) -> dict[str, Any]:
         with suppress(OSError):
             about[name] = (_PROC / str(pid) / name).read_text().splitlines()
     about["open_files"] = sum(1 for _ in _open_files(pid))
-    about["threads"] = {each.name: _thread(each) for each in (_PROC / str(pid) / "task").iterdir()}
+    about["threads"] = {path.name: _thread(path) for path in (_PROC / str(pid) / "task").iterdir()}
     return about
 
 
 def _thread(task: Path) -> dict[str, str]:
-    found = {}
+    about = {}
     for name in ("comm", "wchan", "schedstat"):
         with suppress(OSError):
-            found[name] = (task / name).read_text().strip()
-    return found
+            about[name] = (task / name).read_text().strip()
+    return about
 
 
 def stacks(pid: int) -> str:

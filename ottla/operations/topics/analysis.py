@@ -36,10 +36,10 @@ class Sizes:
 
     def document(self) -> dict[str, Any]:
         """Return the count, sum, mean, median, 95th and 99th percentile, and maximum."""
-        found = sorted(self._sample)
+        ordered = sorted(self._sample)
 
         def share(part: float) -> int:
-            return found[min(int(part * len(found)), len(found) - 1)] if found else 0
+            return ordered[min(int(part * len(ordered)), len(ordered) - 1)] if ordered else 0
 
         mean = round(self.total / self.count, 1) if self.count else 0
         return {
@@ -94,7 +94,7 @@ class Analysis:
 
     def _look_inside(self, value: bytes) -> None:
         try:
-            found = json.loads(value)
+            document = json.loads(value)
         except (ValueError, RecursionError):
             try:
                 value.decode()
@@ -104,8 +104,8 @@ class Analysis:
                 self._kinds["with a schema id (registry)" if schema else "binary"] += 1
             return
         self._kinds["JSON"] += 1
-        if isinstance(found, dict):
-            for name, content in found.items():
+        if isinstance(document, dict):
+            for name, content in document.items():
                 if name in self._fields or len(self._fields) < _FIELDS_MAX:
                     self._fields.setdefault(name, Counter())[_TYPES.get(type(content), "?")] += 1
 

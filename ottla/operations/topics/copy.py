@@ -42,7 +42,7 @@ class TopicCopy:
         self._ends = ends
         self._target = target
         self._keeps = keeps
-        self.total = sum(max(0, ends[each] - begins[each]) for each in begins)
+        self.total = sum(max(0, ends[partition] - begins[partition]) for partition in begins)
         #: The number of acknowledged records, and partition -> the offset after the last of them.
         self.written = 0
         self.reached = dict(begins)
@@ -104,6 +104,6 @@ def prepare_target(
         return partitions
     if not append:
         starts, ends = bounds(ask, there)
-        if held := sum(ends[each] - starts[each] for each in there):
+        if held := sum(ends[tp] - starts[tp] for tp in there):
             raise OttlaError(f"{target} already has {held:,} records; use --append to add to them")
     return len(there)

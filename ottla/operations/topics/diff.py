@@ -37,19 +37,19 @@ def side(ask: Admin, topic: str, client: dict[str, object]) -> TopicSide:
 
 def differences(ours: TopicSide, theirs: TopicSide) -> tuple[int, list[str]]:
     """Return (equal records, differences). Records are compared only if both topics have as many partitions."""
-    found = [
+    all_differences = [
         f"setting {name}: {ours.settings.get(name, '(default)')} | {theirs.settings.get(name, '(default)')}"
         for name in sorted({*ours.settings, *theirs.settings})
         if ours.settings.get(name) != theirs.settings.get(name)
     ]
     if len(ours.ends) != len(theirs.ends):
-        return 0, [*found, f"partitions: {len(ours.ends)} | {len(theirs.ends)} (records are not compared)"]
+        return 0, [*all_differences, f"partitions: {len(ours.ends)} | {len(theirs.ends)} (records are not compared)"]
     same = 0
     for mine, yours in zip(ours.ends, theirs.ends, strict=True):
         alike, differing = compared(_records(ours, mine), _records(theirs, yours))
         same += alike
-        found += [f"partition {mine.partition}: {each}" for each in differing]
-    return same, found
+        all_differences += [f"partition {mine.partition}: {difference}" for difference in differing]
+    return same, all_differences
 
 
 def _records(topic: TopicSide, partition: TopicPartition) -> Iterator[ConsumerRecord]:
@@ -58,12 +58,12 @@ def _records(topic: TopicSide, partition: TopicPartition) -> Iterator[ConsumerRe
     end = topic.ends[partition]
     with Consumer(topic.client) as consumer:
         for records in polls(consumer, {partition: topic.starts[partition]}, {partition: end}):
-            yield from (each for each in records if each.offset < end)
+            yield from (record for record in records if record.offset < end)
 
 
 def compared(ours: Iterator[ConsumerRecord], theirs: Iterator[ConsumerRecord]) -> tuple[int, list[str]]:
     """Compare two sequences of records: (equal records, the first differences). Offsets may differ."""
-    found: list[str] = []
+    differing: list[str] = []
     same = rest = 0
     for mine, yours in zip_longest(ours, theirs):
         if mine is None or yours is None:
@@ -74,14 +74,14 @@ def compared(ours: Iterator[ConsumerRecord], theirs: Iterator[ConsumerRecord]) -
             parts.append("headers")
         if not parts:
             same += 1
-        elif len(found) < _DIFFERENCES_MAX:
-            shown = ", ".join(f"{each} {_pair(each, mine, yours)}" for each in parts)
-            found.append(f"offset {mine.offset} | {yours.offset}: {shown}")
+        elif len(differing) < _DIFFERENCES_MAX:
+            shown = ", ".join(f"{part} {_pair(part, mine, yours)}" for part in parts)
+            differing.append(f"offset {mine.offset} | {yours.offset}: {shown}")
         else:
-            found[-1] = found[-1].partition(" (and more")[0] + " (and more)"
+            differing[-1] = differing[-1].partition(" (and more")[0] + " (and more)"
     if rest:
-        found.append(f"{rest:,} more records on one side")
-    return same, found
+        differing.append(f"{rest:,} more records on one side")
+    return same, differing
 
 
 def _pair(part: str, mine: Any, yours: Any) -> str:

@@ -62,14 +62,18 @@ def summaries(ask: Admin, names: Iterable[str]) -> list[TopicSummary]:
 def _summary(ask: Admin, topic: TopicDescription, size: int) -> TopicSummary:
     offsets = _offsets(ask, topic)
     records = sum(end - start for start, end in offsets.values())
-    replicas = max((len(each.replicas) for each in topic.partitions), default=0)
+    replicas = max((len(partition.replicas) for partition in topic.partitions), default=0)
     known = len(offsets) == len(topic.partitions)
     return TopicSummary(topic.name, len(topic.partitions), replicas, records if known else None, size)
 
 
 def _offsets(ask: Admin, topic: TopicDescription) -> dict[int, tuple[int, int]]:
-    led = [TopicPartition(topic.name, each.partition) for each in topic.partitions if each.leader is not None]
-    return {each.partition: found for each, found in bounds_of_led(ask, led).items()}
+    led = [
+        TopicPartition(topic.name, partition.partition)
+        for partition in topic.partitions
+        if partition.leader is not None
+    ]
+    return {tp.partition: bounds for tp, bounds in bounds_of_led(ask, led).items()}
 
 
 def _sizes(ask: Admin) -> Counter[str]:
@@ -87,12 +91,12 @@ def view(ask: Admin, name: str) -> TopicDetails:
     offsets = _offsets(ask, topic)
     partitions = [
         PartitionPlace(
-            each.partition,
-            None if each.leader is None else each.leader.id,
-            [node.id for node in each.replicas],
-            [node.id for node in each.isr],
-            *offsets.get(each.partition, (None, None)),
+            partition.partition,
+            None if partition.leader is None else partition.leader.id,
+            [node.id for node in partition.replicas],
+            [node.id for node in partition.isr],
+            *offsets.get(partition.partition, (None, None)),
         )
-        for each in topic.partitions
+        for partition in topic.partitions
     ]
     return TopicDetails(name, uuid_text(topic.id), partitions, own_of_topic(ask, name))

@@ -41,7 +41,7 @@ def _run(given: Given) -> int:
     act = {"alter": _alter, "delete": _delete, "describe": _describe, "list": _list}
     try:
         with admin(bootstrap, properties) as client:
-            act[next(each for each in _ACTIONS if each in given)](given, client)
+            act[next(action for action in _ACTIONS if action in given)](given, client)
     except (KafkaError, OttlaError, Failed, Refused) as error:
         print(f"Error while executing client metrics command : {message(error)}")
         return 1
@@ -49,7 +49,7 @@ def _run(given: Given) -> int:
 
 
 def _check(given: Given) -> None:
-    if sum(each in given for each in _ACTIONS) != 1:
+    if sum(action in given for action in _ACTIONS) != 1:
         raise Usage("Command must include exactly one action: --alter, --delete, --describe or --list.")
     if "bootstrap-server" not in given:
         raise Failed("--bootstrap-server must be specified.")
@@ -75,13 +75,17 @@ def _resource(name: str) -> ConfigResource:
 def _names(client: Admin) -> list[str]:
     from ottla.client import ResourceType
 
-    return sorted(each.name for each in client.list_config_resources([ResourceType.CLIENT_METRICS]))
+    return sorted(resource.name for resource in client.list_config_resources([ResourceType.CLIENT_METRICS]))
 
 
 def _alter(given: Given, client: Admin) -> None:
     name = str(uuid.uuid4()) if "generate-name" in given else given["name"]
     texts = {"interval.ms": given["interval"]} if "interval" in given else {}
-    texts |= {each: ",".join(given.values(each)) for each in ("metrics", "match") if each in given}
+    texts |= {
+        setting_name: ",".join(given.values(setting_name))
+        for setting_name in ("metrics", "match")
+        if setting_name in given
+    }
     client.alter_config(_resource(name), {setting: text or None for setting, text in texts.items()})
     print(f"Altered client metrics config for {name}.")
 

@@ -23,8 +23,8 @@ OPTIONS = (
     Option("add-config", "Settings to add: k1=v1,k2=[v1,v2,v2],k3=v3.", ""),
     Option("add-config-file", "Properties file with settings.", ""),
     Option("delete-config", "Names of settings to delete, separated by commas.", "", separator=","),
-    *(Option(each.flag, f"Name of the entity; its type is {each.kind}.", "") for each in ENTITIES),
-    *(Option(each.defaults, f"The default for all {each.kind}.") for each in ENTITIES if each.defaults),
+    *(Option(entity.flag, f"Name of the entity; its type is {entity.kind}.", "") for entity in ENTITIES),
+    *(Option(entity.defaults, f"The default for all {entity.kind}.") for entity in ENTITIES if entity.defaults),
 )
 
 
@@ -68,25 +68,25 @@ def _check(given: Given) -> Entities:
         raise Usage("Command must include exactly one action: --describe, --alter")
     forbid(given, "describe", ("alter", "add-config", "delete-config"))
     entities = read(given)
-    if twice := [each for index, each in enumerate(entities.kinds) if each in entities.kinds[:index]]:
+    if twice := [kind for index, kind in enumerate(entities.kinds) if kind in entities.kinds[:index]]:
         raise Failed(f"Duplicate entity type(s) specified: {','.join(twice)}")
-    servers = [each for each in ("bootstrap-server", "bootstrap-controller") if each in given]
+    servers = [name for name in ("bootstrap-server", "bootstrap-controller") if name in given]
     if not servers:
         raise Failed("Either --bootstrap-server or --bootstrap-controller must be specified.")
     known = (*RESOURCES[:2], "clients", "users", "ips", "client-metrics", "groups", "broker-loggers")
-    for each in entities.kinds:
-        if each not in known:
+    for kind in entities.kinds:
+        if kind not in known:
             order = "topics, clients, users, brokers, ips, client-metrics, groups, broker-loggers"
             raise Failed(
-                f"Invalid entity type {each}, the entity type must be one of {order} with a --bootstrap-server or "
+                f"Invalid entity type {kind}, the entity type must be one of {order} with a --bootstrap-server or "
                 "--bootstrap-controller argument"
             )
     if not entities.kinds:
         raise Failed("At least one entity type must be specified")
     if len(entities.kinds) > 1 and set(entities.kinds) != {"users", "clients"}:
         raise Failed("Only 'users' and 'clients' entity types may be specified together")
-    general = any(each in given for each in ("entity-name", "entity-type", "entity-default"))
-    if general and any(each.flag in given or each.defaults in given for each in ENTITIES):
+    general = any(name in given for name in ("entity-name", "entity-type", "entity-default"))
+    if general and any(entity.flag in given or entity.defaults in given for entity in ENTITIES):
         raise Failed("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
     if len(servers) > 1:
         raise Failed("Only one of --bootstrap-server or --bootstrap-controller can be specified")
@@ -136,7 +136,7 @@ def _check_alter(given: Given, entities: Entities) -> None:
         raise Failed(f"An entity name must be specified with --alter of {','.join(entities.kinds)}")
     if "add-config" in given and "add-config-file" in given:
         raise Failed("Only one of --add-config or --add-config-file must be specified")
-    if not any(each in given for each in ("add-config", "add-config-file", "delete-config")):
+    if not any(name in given for name in ("add-config", "add-config-file", "delete-config")):
         raise Failed(
             "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"
         )

@@ -25,17 +25,17 @@ def alter(given: Given, client: Admin, entities: Entities) -> None:
     """Make the changes, and print that they are done."""
     from ottla.client import ConfigResource, ResourceType
 
-    added, deleted = _added(given), [each.strip() for each in given.values("delete-config")]
+    added, deleted = _added(given), [setting.strip() for setting in given.values("delete-config")]
     kind, name = entities.kind, entities.names[0]
     if kind == "broker-loggers":
-        known = {each.name for each in settings_of(client, kind, name, everything=True)}
-        if wrong := [each for each in (*deleted, *added) if each not in known]:
+        known = {entry.name for entry in settings_of(client, kind, name, everything=True)}
+        if wrong := [setting for setting in (*deleted, *added) if setting not in known]:
             raise Failed(f"Invalid broker logger(s): {','.join(wrong)}")
     if kind in RESOURCE_TYPES:
         resource = ConfigResource(ResourceType[RESOURCE_TYPES[kind]], name)
         client.alter_config(resource, {**dict.fromkeys(deleted), **added})
     elif kind == "ips":
-        if unknown := [each for each in (*added, *deleted) if each not in AddressQuotas.declared()]:
+        if unknown := [setting for setting in (*added, *deleted) if setting not in AddressQuotas.declared()]:
             raise Failed(
                 "Only connection quota configs can be added for 'ips' using --bootstrap-server. Unexpected config "
                 f"names: {','.join(unknown)}"
@@ -50,7 +50,7 @@ def alter(given: Given, client: Admin, entities: Entities) -> None:
 
 
 def _added(given: Given) -> dict[str, str]:
-    found = load(given["add-config-file"]) if "add-config-file" in given else {}
+    settings = load(given["add-config-file"]) if "add-config-file" in given else {}
     if "add-config" in given:
         for entry in re.split("," + _OUTSIDE, given["add-config"]):
             parts = re.split(r"\s*=\s*" + _OUTSIDE, entry)
@@ -59,18 +59,18 @@ def _added(given: Given) -> dict[str, str]:
                     "requirement failed: Invalid entity config: all configs to be added must be in the format "
                     '"key=val" or  "key=[val1,val2]" to group values which contain commas.'
                 )
-            found[parts[0].strip()] = re.sub(r"[\[\]]", "", parts[1]).strip()
-    for name in found:
+            settings[parts[0].strip()] = re.sub(r"[\[\]]", "", parts[1]).strip()
+    for name in settings:
         if not re.fullmatch(r"[$a-zA-Z0-9._-]*", name):
             raise Failed(f"Invalid character found for config key: {name}")
-    return found
+    return settings
 
 
 def _alter_users(client: Admin, entities: Entities, added: dict[str, str], deleted: list[str]) -> None:
     def split(names: list[str]) -> tuple[list[str], list[str], list[str]]:
-        quotas = [each for each in names if each in UserQuotas.declared()]
-        scram = [each for each in names if each in _SCRAM]
-        return quotas, scram, [each for each in names if each not in quotas and each not in scram]
+        quotas = [name for name in names if name in UserQuotas.declared()]
+        scram = [name for name in names if name in _SCRAM]
+        return quotas, scram, [name for name in names if name not in quotas and name not in scram]
 
     quotas, scram, unknown = split(list(added))
     old_quotas, old_scram, old_unknown = split(deleted)
@@ -99,7 +99,7 @@ def _alter_users(client: Admin, entities: Entities, added: dict[str, str], delet
                 "Cannot alter both quota and SCRAM credential configs simultaneously for 'users' using "
                 "--bootstrap-server."
             )
-        _alter_credentials(client, entities.names[0], {each: added[each] for each in scram}, old_scram)
+        _alter_credentials(client, entities.names[0], {mechanism: added[mechanism] for mechanism in scram}, old_scram)
         return
     _alter_quotas(client, entities, added, deleted)
 
@@ -110,27 +110,32 @@ def _alter_credentials(client: Admin, user: str, added: dict[str, str], deleted:
     def mechanism(name: str) -> ScramMechanism:
         return ScramMechanism[name.replace("-", "_")]
 
-    changes: list[ScramCredential | ScramDeletion] = [ScramDeletion(user, mechanism(each)) for each in deleted]
-    changes += [ScramCredential(user, mechanism(each), *_credential(each, text)) for each, text in added.items()]
+    changes: list[ScramCredential | ScramDeletion] = [
+        ScramDeletion(user, mechanism(mechanism_name)) for mechanism_name in deleted
+    ]
+    changes += [
+        ScramCredential(user, mechanism(mechanism_name), *_credential(mechanism_name, text))
+        for mechanism_name, text in added.items()
+    ]
     client.alter_scram_credentials(changes).check()
 
 
 def _credential(mechanism: str, text: str) -> tuple[str, int]:
     """Parse a credential to (password, iterations)."""
-    found = _CREDENTIAL.fullmatch(text)
-    if found is None:
+    match = _CREDENTIAL.fullmatch(text)
+    if match is None:
         raise Failed(f"Invalid credential property {mechanism.replace('-', '_')}={text}")
-    iterations = _ITERATIONS if found[1] in (None, "", "-1") else int(found[1])
+    iterations = _ITERATIONS if match[1] in (None, "", "-1") else int(match[1])
     if iterations < _SCRAM[mechanism]:
         raise Failed(f"Iterations {iterations} is less than the minimum {_SCRAM[mechanism]} required for {mechanism}")
-    return found[2], iterations
+    return match[2], iterations
 
 
 def _alter_quotas(client: Admin, entities: Entities, added: dict[str, str], deleted: list[str]) -> None:
     if len(entities.kinds) != len(entities.names):
         raise Failed("Exactly one entity name must be specified for every entity type")
     old = next(iter(quotas_of(client, entities).values()), {})
-    if wrong := [each for each in deleted if each not in old]:
+    if wrong := [quota for quota in deleted if quota not in old]:
         raise Failed(f"Invalid config(s): {','.join(wrong)}")
     changes: dict[str, float | None] = dict.fromkeys(deleted)
     for name, text in added.items():

@@ -46,9 +46,9 @@ class Entities(NamedTuple):
 
 def read(given: Given) -> Entities:
     """Return the entities of a command line."""
-    flags = [each for each in ENTITIES if each.flag in given]
-    defaults = [each for each in ENTITIES if each.defaults and each.defaults in given]
-    kinds = [*given.values("entity-type"), *(each.kind for each in flags), *(each.kind for each in defaults)]
-    named = [value or "" for name, value in given.found if name in ("entity-name", "entity-default")]
-    names = [*named, *(given[each.flag] for each in flags), *("" for _ in defaults)]
+    flags = [entity for entity in ENTITIES if entity.flag in given]
+    defaults = [entity for entity in ENTITIES if entity.defaults and entity.defaults in given]
+    kinds = [*given.values("entity-type"), *(flag.kind for flag in flags), *(default.kind for default in defaults)]
+    named = [value or "" for name, value in given.occurrences if name in ("entity-name", "entity-default")]
+    names = [*named, *(given[flag.flag] for flag in flags), *("" for _ in defaults)]
     return Entities(list(kinds), names)

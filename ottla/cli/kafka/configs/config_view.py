@@ -52,8 +52,8 @@ def _describe_resources(client: Admin, entities: Entities, *, everything: bool) 
         for entry in settings_of(client, kind, name, everything=everything):
             value = "null" if entry.value is None else entry.value
             synonyms = ", ".join(
-                f"{each.source.name}:{each.name}={'null' if each.value is None else each.value}"
-                for each in entry.synonyms
+                f"{synonym.source.name}:{synonym.name}={'null' if synonym.value is None else synonym.value}"
+                for synonym in entry.synonyms
             )
             print(f"  {entry.name}={value} sensitive={str(entry.sensitive).lower()} synonyms={{{synonyms}}}")
 
@@ -66,13 +66,13 @@ def _names(client: Admin, kind: str) -> list[str]:
     from ottla.client import ResourceType
 
     if kind == "topics":
-        return [each.name for each in client.list_topics(internal=True)]
+        return [topic.name for topic in client.list_topics(internal=True)]
     if kind in _OF_BROKERS:
         return [str(node.id) for node in client.describe_cluster().nodes]
-    listed = [each.name for each in client.list_config_resources([ResourceType[RESOURCE_TYPES[kind]]])]
+    listed = [resource.name for resource in client.list_config_resources([ResourceType[RESOURCE_TYPES[kind]]])]
     if kind == "client-metrics":
         return sorted(listed)
-    return sorted({*listed, *(each.id for each in client.list_groups())})
+    return sorted({*listed, *(group.id for group in client.list_groups())})
 
 
 def settings_of(client: Admin, kind: str, name: str, *, everything: bool) -> list[ConfigEntry]:
@@ -83,7 +83,7 @@ def settings_of(client: Admin, kind: str, name: str, *, everything: bool) -> lis
     entries = client.describe_config(resource, synonyms=True)
     if not everything:
         entries = own(entries, resource)
-    return [entries[each] for each in sorted(entries)]
+    return [entries[entry] for entry in sorted(entries)]
 
 
 _PRINCIPALS = {"user": "user-principal", "client-id": "client-id", "ip": "ip"}
@@ -93,10 +93,10 @@ def describe_quotas(client: Admin, entities: Entities) -> None:
     """Print a line for each entity that has quotas."""
     for entity, quotas in sorted(quotas_of(client, entities).items(), key=str):
         parts = []
-        found = dict(entity.parts)
+        names = dict(entity.parts)
         for kind, words in _PRINCIPALS.items():
-            if kind in found:
-                parts.append(f"the default {words}" if found[kind] is None else f"{words} '{found[kind]}'")
+            if kind in names:
+                parts.append(f"the default {words}" if names[kind] is None else f"{words} '{names[kind]}'")
         shown = ", ".join(f"{name}={java_double(value)}" for name, value in sorted(quotas.items()))
         print(f"Quota configs for {', '.join(parts)} are {shown}")
 
@@ -126,11 +126,11 @@ def quotas_of(client: Admin, entities: Entities) -> dict[QuotaEntity, dict[str, 
 
 
 def _describe_credentials(client: Admin, names: list[str]) -> None:
-    found = client.describe_scram_credentials(names or None)
-    for user, error in found.errors.items():
+    results = client.describe_scram_credentials(names or None)
+    for user, error in results.errors.items():
         if error.code is not ErrorCode.RESOURCE_NOT_FOUND:
             print(f"Error retrieving SCRAM credential configs for user-principal '{user}': {_simple(error)}")
-    for user, credentials in found.succeeded.items():
+    for user, credentials in results.succeeded.items():
         shown = ", ".join(
             f"{mechanism.name.replace('_', '-')}=iterations={iterations}"
             for mechanism, iterations in credentials.items()

@@ -76,8 +76,8 @@ def main() -> None:
 
 def _run(given: Given) -> int:
     _check(given)
-    if sum(each in given for each in _ACTIONS) != 1:
-        raise Usage(f"Command must include exactly one action: {', '.join(f'--{each}' for each in _ACTIONS)}")
+    if sum(action in given for action in _ACTIONS) != 1:
+        raise Usage(f"Command must include exactly one action: {', '.join(f'--{action}' for action in _ACTIONS)}")
     if "validate-regex" in given:
         _validate(given["validate-regex"])
         return 0
@@ -117,7 +117,7 @@ def _check(given: Given) -> None:
         if action in given and action != "reset-offsets" and "group" not in given and "all-groups" not in given:
             raise Usage(f"Option [{action}] takes one of these options: {scopes}")
     if "describe" in given:
-        if sum(each in given for each in ("members", "offsets", "state")) > 1:
+        if sum(name in given for name in ("members", "offsets", "state")) > 1:
             raise Usage("Option [describe] takes at most one of these options: [members], [offsets], [state]")
         if given["state"] is not None:
             raise Usage("Option [describe] does not take a value for [state]")
@@ -143,8 +143,8 @@ def _check_reset(given: Given, scopes: str) -> None:
         )
     if "group" not in given and "all-groups" not in given:
         raise Usage(f"Option [reset-offsets] takes one of these options: {scopes}")
-    for each in SPECIFICATIONS:
-        forbid(given, each, [other for other in SPECIFICATIONS if other != each])
+    for specification in SPECIFICATIONS:
+        forbid(given, specification, [other for other in SPECIFICATIONS if other != specification])
 
 
 def _validate(text: str) -> None:
@@ -160,28 +160,28 @@ def _validate(text: str) -> None:
 
 def _groups(given: Given, client: Admin) -> list[str]:
     if "all-groups" in given:
-        return [each.id for each in _consumer_groups(client)]
+        return [listing.id for listing in _consumer_groups(client)]
     return given.values("group")
 
 
 def _consumer_groups(client: Admin, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
-    wanted = [each for each in types if each in ("classic", "consumer")] or ["classic", "consumer"]
+    wanted = [type_ for type_ in types if type_ in ("classic", "consumer")] or ["classic", "consumer"]
     return [
-        each
-        for each in client.list_groups(states=states)
-        if each.type.value in wanted and each.protocol_type in ("", "consumer")
+        group
+        for group in client.list_groups(states=states)
+        if group.type.value in wanted and group.protocol_type in ("", "consumer")
     ]
 
 
 def _list(given: Given, client: Admin) -> None:
     if "type" not in given and "state" not in given:
-        for each in _consumer_groups(client):
-            print(each.id)
+        for listing in _consumer_groups(client):
+            print(listing.id)
         return
     groups = _consumer_groups(client, _states(given["state"] or ""), _types(given["type"] or ""))
-    width = 10 + max([15, *(len(each.id) for each in groups)])
+    width = 10 + max([15, *(len(listing.id) for listing in groups)])
     rows = [("GROUP", "TYPE", "STATE")]
-    rows += [(each.id, each.type.value.capitalize(), each.state) for each in groups]
+    rows += [(listing.id, listing.type.value.capitalize(), listing.state) for listing in groups]
     for group, kind, state in rows:
         line = f"{group:<{width}}"
         line += f" {kind:<20}" if "type" in given else ""
@@ -189,18 +189,18 @@ def _list(given: Given, client: Admin) -> None:
 
 
 def _states(text: str) -> list[str]:
-    known = {each.lower(): each for each in _STATES}
-    found = [each.strip().lower().replace("_", "") for each in text.split(",") if text]
-    if any(each not in known for each in found):
+    known = {state.lower(): state for state in _STATES}
+    states = [part.strip().lower().replace("_", "") for part in text.split(",") if text]
+    if any(state not in known for state in states):
         raise Usage(f"Invalid state list '{text}'. Valid states are: {', '.join(_STATES)}")
-    return [known[each] for each in found]
+    return [known[state] for state in states]
 
 
 def _types(text: str) -> list[str]:
-    found = [each.strip().lower() for each in text.split(",") if text]
-    if any(each not in ("classic", "consumer") for each in found):
+    types = [part.strip().lower() for part in text.split(",") if text]
+    if any(type_ not in ("classic", "consumer") for type_ in types):
         raise Usage(f"Invalid types list '{text}'. Valid types are: Consumer, Classic")
-    return found
+    return types
 
 
 def _delete(client: Admin, groups: list[str]) -> None:
@@ -229,7 +229,9 @@ def delete_offsets_of(
     first: KafkaError | None = None
     try:
         results = client.delete_group_offsets(group, partitions)
-        errors |= {each: standard(results.errors[each]) for each in partitions if each in results.errors}
+        errors |= {
+            partition: standard(results.errors[partition]) for partition in partitions if partition in results.errors
+        }
         first = next(iter(results.errors.values()), None)
     except KafkaError as error:
         first = error
@@ -242,13 +244,13 @@ def delete_offsets_of(
         print("\nError: Encountered some partition-level error, see the follow-up details.")
     else:
         print(f"\nError: Encountered some unknown error: {first.code.name}")
-    rows = sorted({*partitions, *errors}, key=lambda each: f"{each.topic}{each.partition}")
-    width = max([15, *(len(each.topic) for each in rows)])
+    rows = sorted({*partitions, *errors}, key=lambda tp: f"{tp.topic}{tp.partition}")
+    width = max([15, *(len(row.topic) for row in rows)])
     print(f"\n{'TOPIC':<{width}} {'PARTITION':<10} {'STATUS':<15}", end="")
-    for each in rows:
-        status = f"Error: {errors[each]}" if each in errors else "Successful"
-        number = each.partition if each.partition >= 0 else "-"
-        print(f"\n{each.topic:<{width}} {number:<10} {status:<15}", end="")
+    for row in rows:
+        status = f"Error: {errors[row]}" if row in errors else "Successful"
+        number = row.partition if row.partition >= 0 else "-"
+        print(f"\n{row.topic:<{width}} {number:<10} {status:<15}", end="")
     print()
 
 
@@ -256,9 +258,9 @@ def _partitions_to_delete(client: Admin, topics: list[str]) -> tuple[list[TopicP
     from ottla.cli.kafka.groups.consumer_group_reset import partitions_of
     from ottla.client import TopicPartition
 
-    found = [each for topic in topics if ":" in topic for each in partitions_of(topic)]
+    partitions = [partition for topic in topics if ":" in topic for partition in partitions_of(topic)]
     described = client.describe_topics(dict.fromkeys(topic for topic in topics if ":" not in topic))
     errors = {TopicPartition(topic, -1): standard(error) for topic, error in described.errors.items()}
     for topic, description in described.succeeded.items():
-        found += [TopicPartition(topic, each.partition) for each in description.partitions]
-    return list(dict.fromkeys(found)), errors
+        partitions += [TopicPartition(topic, partition.partition) for partition in description.partitions]
+    return list(dict.fromkeys(partitions)), errors

@@ -51,17 +51,17 @@ _DURATION = re.compile(
 
 def reset(given: Given, client: Admin, groups: list[str]) -> None:
     """Compute the new offsets of each group, set them with --execute, and print them."""
-    found: dict[str, Offsets] = {}
+    new_offsets: dict[str, Offsets] = {}
     for group in groups:
         state = _state(client, group)
         if state in ("Empty", "Dead"):
-            found[group] = _reset(given, client, group)
+            new_offsets[group] = _reset(given, client, group)
             continue
-        found[group] = not_reset(group, state)
+        new_offsets[group] = not_reset(group, state)
     if "export" in given:
-        print(csv_text(found, single=len(given.values("group")) == 1))
+        print(csv_text(new_offsets, single=len(given.values("group")) == 1))
     else:
-        print_offsets(found)
+        print_offsets(new_offsets)
 
 
 def _state(client: Admin, group: str) -> str:
@@ -84,9 +84,9 @@ def _reset(given: Given, client: Admin, group: str) -> Offsets:
 
 def specified_offsets(given: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
     """Return the offsets of the specification on the command line; Usage without one."""
-    specified = next((each for each in SPECIFICATIONS if each in given), None)
+    specified = next((name for name in SPECIFICATIONS if name in given), None)
     if specified is None:
-        names = ", ".join(f"[{each}]" for each in SPECIFICATIONS)
+        names = ", ".join(f"[{name}]" for name in SPECIFICATIONS)
         raise Usage(f"Option '[reset-offsets]' requires one of the following scenarios: [{names}]")
     return RESETS[specified](given, client, group, partitions)
 
@@ -112,14 +112,14 @@ def partitions_in(client: Admin, topics: list[str]) -> list[TopicPartition]:
     """Return the partitions of TOPIC (all of them) and TOPIC:0,1,2."""
     from ottla.client import TopicPartition
 
-    found = [each for topic in topics if ":" in topic for each in partitions_of(topic)]
+    partitions = [partition for topic in topics if ":" in topic for partition in partitions_of(topic)]
     try:
         described = client.describe_topics(topic for topic in topics if ":" not in topic).check()
     except KafkaError as error:
         raise Failed(standard_message(error)) from error
     for topic, description in described.items():
-        found += [TopicPartition(topic, each.partition) for each in description.partitions]
-    return found
+        partitions += [TopicPartition(topic, partition.partition) for partition in description.partitions]
+    return partitions
 
 
 def partitions_of(text: str) -> list[TopicPartition]:
@@ -129,28 +129,28 @@ def partitions_of(text: str) -> list[TopicPartition]:
     topic, _, numbers = text.partition(":")
     if not numbers or ":" in numbers:
         raise Usage(f"Invalid topic arg '{text}', expected topic name and partitions")
-    for each in numbers.split(","):
-        if not re.fullmatch(r"-?\d+", each):
-            raise Usage(f"Invalid partition '{each}' specified in topic arg '{text}''")
-    return [TopicPartition(topic, int(each)) for each in numbers.split(",")]
+    for part in numbers.split(","):
+        if not re.fullmatch(r"-?\d+", part):
+            raise Usage(f"Invalid partition '{part}' specified in topic arg '{text}''")
+    return [TopicPartition(topic, int(part)) for part in numbers.split(",")]
 
 
 def check_partitions(client: Admin, partitions: list[TopicPartition]) -> None:
     """Raise Failed unless all partitions exist and have a leader."""
     from ottla.client import TopicPartition
 
-    described = client.describe_topics(dict.fromkeys(each.topic for each in partitions))
+    described = client.describe_topics(dict.fromkeys(partition.topic for partition in partitions))
     for error in described.errors.values():
         why = f"org.apache.kafka.common.errors.UnknownTopicOrPartitionException: {standard_message(error)}"
         raise Failed(f"java.util.concurrent.ExecutionException: {why}") from error
     leaders = {
-        TopicPartition(topic, each.partition): each.leader
+        TopicPartition(topic, partition.partition): partition.leader
         for topic, description in described.succeeded.items()
-        for each in description.partitions
+        for partition in description.partitions
     }
-    if missing := [str(each) for each in partitions if each not in leaders]:
+    if missing := [str(partition) for partition in partitions if partition not in leaders]:
         raise Failed(f'The partitions "{",".join(missing)}" do not exist')
-    if headless := [str(each) for each in partitions if leaders[each] is None]:
+    if headless := [str(partition) for partition in partitions if leaders[partition] is None]:
         raise Failed(f'The partitions "{",".join(headless)}" have no leader')
 
 
@@ -160,15 +160,15 @@ def check_partitions(client: Admin, partitions: list[TopicPartition]) -> None:
 def _within(client: Admin, wanted: Offsets) -> Offsets:
     """Clamp the offsets to the range of their partitions, with a warning."""
     starts, ends = bounds(client, wanted)
-    found = within(wanted, starts, ends)
-    for each, offset in wanted.items():
-        if found[each] != offset:
-            bound = "higher than latest" if offset > ends[each] else "lower than earliest"
+    clamped = within(wanted, starts, ends)
+    for tp, offset in wanted.items():
+        if clamped[tp] != offset:
+            bound = "higher than latest" if offset > ends[tp] else "lower than earliest"
             tell(
-                f"WARN New offset ({offset}) is {bound} offset for topic partition {each}. Value will be set to "
-                f"{found[each]}"
+                f"WARN New offset ({offset}) is {bound} offset for topic partition {tp}. Value will be set to "
+                f"{clamped[tp]}"
             )
-    return found
+    return clamped
 
 
 def _to_offset(given: Given, client: Admin, _: str, partitions: list[TopicPartition]) -> Offsets:
@@ -189,10 +189,10 @@ def _to_latest(_: Given, client: Admin, __: str, partitions: list[TopicPartition
 
 def _shift_by(given: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
     committed = client.list_group_offsets(group)
-    for each in partitions:
-        if each not in committed:
-            raise Usage(f"Cannot shift offset for partition {each} since there is no current committed offset")
-    return _within(client, {each: committed[each].offset + given["shift-by"] for each in partitions})
+    for partition in partitions:
+        if partition not in committed:
+            raise Usage(f"Cannot shift offset for partition {partition} since there is no current committed offset")
+    return _within(client, {partition: committed[partition].offset + given["shift-by"] for partition in partitions})
 
 
 def _to_current(_: Given, client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
@@ -212,10 +212,10 @@ _EMPTY = "\nWarn: Partition {partition} from topic {topic} is empty. Falling bac
 
 def from_time(client: Admin, partitions: list[TopicPartition], timestamp_ms: int, *, warning: str = _EMPTY) -> Offsets:
     """Return the first offsets at or after a time; the end, with a warning, if no record is that late."""
-    found, late = at_time(client, partitions, timestamp_ms)
-    for each in late:
-        print(warning.format(partition=each.partition, topic=each.topic))
-    return found
+    offsets, late = at_time(client, partitions, timestamp_ms)
+    for tp in late:
+        print(warning.format(partition=tp.partition, topic=tp.topic))
+    return offsets
 
 
 def timestamp(text: str) -> int:
@@ -236,10 +236,10 @@ def timestamp(text: str) -> int:
 
 def duration_ms(text: str) -> int:
     """Parse PnDTnHnMnS to milliseconds. Failed for another form."""
-    found = _DURATION.fullmatch(text)
-    if found is None or text.upper().endswith(("P", "T")):
+    match = _DURATION.fullmatch(text)
+    if match is None or text.upper().endswith(("P", "T")):
         raise Failed("Text cannot be parsed to a Duration")
-    sign, days, hours, minutes, seconds, fraction = found.groups()
+    sign, days, hours, minutes, seconds, fraction = match.groups()
     total = int(days or 0) * 86400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
     milliseconds = total * 1000 + int(f"{fraction or '':0<3}"[:3])
     return -milliseconds if sign == "-" else milliseconds
@@ -291,27 +291,25 @@ RESETS: dict[str, Callable[[Given, Admin, str, list[TopicPartition]], Offsets]] 
 # ---- what is shown
 
 
-def print_offsets(found: dict[str, Offsets]) -> None:
+def print_offsets(new_offsets: dict[str, Offsets]) -> None:
     """Print a table of groups and their new offsets."""
-    group_width = max([15, *map(len, found)])
-    topic_width = max([15, *(len(each.topic) for offsets in found.values() for each in offsets)])
-    rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if found else []
+    group_width = max([15, *map(len, new_offsets)])
+    topic_width = max([15, *(len(tp.topic) for offsets in new_offsets.values() for tp in offsets)])
+    rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if new_offsets else []
     rows += [
-        (group, each.topic, each.partition, offsets[each])
-        for group, offsets in found.items()
-        for each in sorted(offsets)
+        (group, tp.topic, tp.partition, offsets[tp]) for group, offsets in new_offsets.items() for tp in sorted(offsets)
     ]
     for group, topic, partition, offset in rows:
         print(f"\n{group!s:<{group_width}} {topic!s:<{topic_width}} {partition!s:<10} {offset}", end="")
     print()
 
 
-def csv_text(found: dict[str, Offsets], *, single: bool) -> str:
+def csv_text(new_offsets: dict[str, Offsets], *, single: bool) -> str:
     """Return the lines of --export."""
     lines = []
-    for group, offsets in found.items():
-        for each in sorted(offsets):
-            cells = [_quoted(each.topic), str(each.partition), str(offsets[each])]
+    for group, offsets in new_offsets.items():
+        for partition in sorted(offsets):
+            cells = [_quoted(partition.topic), str(partition.partition), str(offsets[partition])]
             lines.append(",".join(cells if single else [_quoted(group), *cells]) + "\n")
     return "".join(lines)
 

@@ -76,26 +76,33 @@ def _rows(client: Admin, group: GroupDescription) -> list[_Row]:
     from ottla.client import OffsetSpec
 
     committed = client.list_group_offsets(group.id)
-    assigned = {each for member in group.members for each in member.assignment}
+    assigned = {tp for member in group.members for tp in member.assignment}
     partitions = sorted({*committed, *assigned})
-    topics = client.describe_topics(dict.fromkeys(each.topic for each in partitions)).check()
-    led = {(name, each.partition) for name, topic in topics.items() for each in topic.partitions if each.leader}
+    topics = client.describe_topics(dict.fromkeys(partition.topic for partition in partitions)).check()
+    led = {
+        (name, partition.partition)
+        for name, topic in topics.items()
+        for partition in topic.partitions
+        if partition.leader
+    }
     ends = client.list_offsets(
-        dict.fromkeys((each for each in partitions if (each.topic, each.partition) in led), OffsetSpec.LATEST)
+        dict.fromkeys(
+            (partition for partition in partitions if (partition.topic, partition.partition) in led), OffsetSpec.LATEST
+        )
     ).check()
 
-    def row(each: TopicPartition, member: MemberDescription | None) -> _Row:
-        at = committed.get(each)
-        end = ends[each].offset if each in ends else None
+    def row(tp: TopicPartition, member: MemberDescription | None) -> _Row:
+        at = committed.get(tp)
+        end = ends[tp].offset if tp in ends else None
         lag = None if at is None or end is None else end - at.offset
-        place = (each.topic, str(each.partition), _text(None if at is None else at.leader_epoch))
+        place = (tp.topic, str(tp.partition), _text(None if at is None else at.leader_epoch))
         where = ("-", "-", "-") if member is None else (member.id, member.host, member.client_id)
         return _Row(group.id, *place, _text(None if at is None else at.offset), _text(end), _text(lag), *where)
 
     rows = []
-    for member in sorted(group.members, key=lambda each: -len(each.assignment)):
-        rows += [row(each, member) for each in sorted(member.assignment)]
-    return rows + [row(each, None) for each in partitions if each not in assigned]
+    for member in sorted(group.members, key=lambda assignee: -len(assignee.assignment)):
+        rows += [row(tp, member) for tp in sorted(member.assignment)]
+    return rows + [row(partition, None) for partition in partitions if partition not in assigned]
 
 
 def _text(value: object) -> str:
@@ -117,15 +124,15 @@ def _print_offsets(rows: list[_Row], *, verbose: bool) -> None:
 def _print_members(group: GroupDescription, *, verbose: bool) -> None:
     titles = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
     titles += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"]
-    rows = [_member(group, each) for each in group.members] if group.state != "Dead" else []
+    rows = [_member(group, member) for member in group.members] if group.state != "Dead" else []
     least = [15, 15, 17, 15, 15, 15, 15, 20, 15, 20, 0]
     measured = {0, 1, 2, 3, 4, 7, 9}
     widths = [
         max([width, *(len(row[index]) for row in rows)]) if index in measured else width
         for index, width in enumerate(least)
     ]
-    shown = [0, 1, *([2] if any(each.instance_id for each in group.members) else []), 3, 4, 5]
-    modern = {each.upgraded for each in group.members} >= {True, False}
+    shown = [0, 1, *([2] if any(member.instance_id for member in group.members) else []), 3, 4, 5]
+    modern = {member.upgraded for member in group.members} >= {True, False}
     for line in [titles, *rows]:
         text = "".join(f"{line[index]:<{widths[index]}} " for index in shown)
         if verbose:

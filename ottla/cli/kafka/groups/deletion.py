@@ -22,7 +22,7 @@ OF_THE_GROUP = (
 
 def refused(kind: str, listings: Iterable[GroupListing], groups: Iterable[str], unknown: str) -> dict[str, str]:
     """Return group -> why it cannot be deleted; `unknown` is the text for a group that is not listed."""
-    there = {each.id: each.state for each in listings}
+    there = {listing.id: listing.state for listing in listings}
     failed: dict[str, str] = {}
     for group in groups:
         if group not in there:

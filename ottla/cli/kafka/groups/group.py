@@ -39,9 +39,9 @@ def _run(given: Given) -> int:
     kind = given["group-type"]
     if kind is not None and kind.lower() not in _TYPES:
         raise Failed("--group-type must be a valid group type.")
-    for each in ("consumer", "share", "streams"):
+    for name in ("consumer", "share", "streams"):
         others = ("consumer", "group-type", "protocol", "share", "streams")
-        forbid(given, each, [other for other in others if other != each])
+        forbid(given, name, [other for other in others if other != name])
     bootstrap, properties = given["bootstrap-server"], admin_of(given)
     try:
         with admin(bootstrap, properties) as client:
@@ -49,7 +49,7 @@ def _run(given: Given) -> int:
     except (KafkaError, OttlaError) as error:
         print(f"Error while executing groups command : {caused(error)}")
         return 1
-    rows = [(each.id, each.type.value.capitalize(), each.protocol_type) for each in groups if _wanted(given, each)]
+    rows = [(group.id, group.type.value.capitalize(), group.protocol_type) for group in groups if _wanted(given, group)]
     width = max([20, *(len(cell) for row in rows for cell in row)])
     print(" ".join(f"{title:<{width}}" for title in ("GROUP", "TYPE", "PROTOCOL")))
     for row in rows:

@@ -36,7 +36,7 @@ OPTIONS = (
     Option("describe", "Show the offsets, members or state of a group."),
     Option("all-groups", "All share groups."),
     Option("delete", "Delete groups."),
-    Option("timeout", "Timeout of each call.", "timeout (ms)", int, default=30000),
+    Option("timeout", "Timeout of name call.", "timeout (ms)", int, default=30000),
     Option("reset-offsets", "Reset the start offsets of a group without members."),
     Option("delete-offsets", "Delete the committed offsets of topics."),
     Option("dry-run", "Only show what --reset-offsets would change."),
@@ -60,14 +60,14 @@ def main() -> None:
 
 def _run(given: Given) -> int:
     _check(given)
-    if sum(each in given for each in _ACTIONS) != 1:
-        actions = ", ".join(f"--{each}" for each in _ACTIONS)
+    if sum(action in given for action in _ACTIONS) != 1:
+        actions = ", ".join(f"--{action}" for action in _ACTIONS)
         raise Usage(f"Command must include exactly one action: {actions}.")
     properties = {**admin_of(given), "default.api.timeout.ms": str(given["timeout"])}
     act = {"list": _list, "describe": _describe, "delete": _delete, "reset-offsets": _reset, "delete-offsets": _forget}
     try:
         with admin(given["bootstrap-server"], properties) as client:
-            return act[next(each for each in _ACTIONS if each in given)](given, client)
+            return act[next(action for action in _ACTIONS if action in given)](given, client)
     except KafkaError as error:
         print(f"\nError: Executing share group command failed due to {caused(error)}")
         tell(f"java.util.concurrent.ExecutionException: {caused(error)}")
@@ -82,7 +82,7 @@ def _check(given: Given) -> None:
     if "describe" in given:
         if "group" not in given and "all-groups" not in given:
             raise Usage("Option [describe] takes one of these options: [all-groups], [group]")
-        if sum(each in given for each in ("members", "offsets", "state")) > 1:
+        if sum(name in given for name in ("members", "offsets", "state")) > 1:
             raise Usage("Option [describe] takes at most one of these options: [members], [offsets], [state]")
         if given["state"] is not None:
             raise Usage("Option [describe] does not take a value for [state]")
@@ -111,10 +111,10 @@ def _check_reset(given: Given) -> None:
         raise Usage("Option [reset-offsets] takes the option: [group]")
     if "topic" not in given and "all-topics" not in given:
         raise Usage("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
-    if not any(each in given for each in _SPECIFICATIONS):
+    if not any(name in given for name in _SPECIFICATIONS):
         raise Usage("Option [reset-offsets] takes one of these options: [to-datetime], [to-earliest], [to-latest]")
-    for each in _SPECIFICATIONS:
-        forbid(given, each, [other for other in _SPECIFICATIONS if other != each])
+    for name in _SPECIFICATIONS:
+        forbid(given, name, [other for other in _SPECIFICATIONS if other != name])
 
 
 def _share_groups(client: Admin, states: list[str] | None = None) -> list[GroupListing]:
@@ -125,22 +125,22 @@ def _share_groups(client: Admin, states: list[str] | None = None) -> list[GroupL
 
 def _list(given: Given, client: Admin) -> int:
     if "state" not in given:
-        for each in _share_groups(client):
-            print(each.id)
+        for listing in _share_groups(client):
+            print(listing.id)
         return 0
-    known = {each.lower(): each for each in _STATES}
-    wanted = [each.strip().lower() for each in (given["state"] or "").split(",") if each]
-    if any(each not in known for each in wanted):
+    known = {name.lower(): name for name in _STATES}
+    wanted = [part.strip().lower() for part in (given["state"] or "").split(",") if part]
+    if any(name not in known for name in wanted):
         raise Usage(f"Invalid state list '{given['state']}'. Valid states are: {', '.join(_STATES)}")
-    groups = _share_groups(client, [known[each] for each in wanted])
-    width = max([15, *(len(each.id) for each in groups)])
-    for group, state in [("GROUP", "STATE"), *((each.id, each.state) for each in groups)]:
+    groups = _share_groups(client, [known[name] for name in wanted])
+    width = max([15, *(len(listing.id) for listing in groups)])
+    for group, state in [("GROUP", "STATE"), *((listing.id, listing.state) for listing in groups)]:
         print(f"{group:<{width}} {state}")
     return 0
 
 
 def _describe(given: Given, client: Admin) -> int:
-    groups = [each.id for each in _share_groups(client)] if "all-groups" in given else given.values("group")
+    groups = [listing.id for listing in _share_groups(client)] if "all-groups" in given else given.values("group")
     descriptions = {group: client.describe_share_group(group) for group in groups}
     for group in sorted(descriptions):
         if "members" in given:
@@ -164,10 +164,10 @@ def _print_members(group: GroupDescription, *, verbose: bool) -> None:
     if group.state == "Dead" or not group.members:
         return
     rows = [("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "MEMBER-EPOCH", "ASSIGNMENT")]
-    for each in sorted(group.members, key=lambda member: member.id):
-        counts = (str(len(each.assignment)), str(each.epoch))
-        shown = assignment(each.assignment) if each.assignment else ""
-        rows.append((group.id, each.id, each.host, each.client_id, *counts, shown))
+    for member in sorted(group.members, key=lambda entry: entry.id):
+        counts = (str(len(member.assignment)), str(member.epoch))
+        shown = assignment(member.assignment) if member.assignment else ""
+        rows.append((group.id, member.id, member.host, member.client_id, *counts, shown))
     widths = [max([15, *(len(row[index]) for row in rows[1:])]) for index in range(4)] + [12, 13]
     for row in rows:
         cells = [f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)]
@@ -194,13 +194,17 @@ def _print_offsets(client: Admin, group: str, *, verbose: bool) -> None:
         print(f"\nShare group '{group}' has no offset information.")
         return
     group_width = max(15, len(group))
-    topic_width = max([15, *(len(each.topic) for each in offsets)])
+    topic_width = max([15, *(len(tp.topic) for tp in offsets)])
     rows = [("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG")]
-    for each in sorted(offsets):
-        found = offsets[each]
-        figures = (found.leader_epoch, found.start_offset, found.lag) if found.start_offset >= 0 else (None,) * 3
+    for tp in sorted(offsets):
+        committed = offsets[tp]
+        figures = (
+            (committed.leader_epoch, committed.start_offset, committed.lag)
+            if committed.start_offset >= 0
+            else (None,) * 3
+        )
         epoch, start, lag = ("-" if figure is None else str(figure) for figure in figures)
-        rows.append((group, each.topic, str(each.partition), epoch, start, lag))
+        rows.append((group, tp.topic, str(tp.partition), epoch, start, lag))
     for name, topic, partition, epoch, start, lag in rows:
         line = f"\n{name:<{group_width}} {topic:<{topic_width}} {partition:<10} "
         print(line + (f"{epoch:<13} " if verbose else "") + f"{start:<13} {lag}", end="")
@@ -209,7 +213,7 @@ def _print_offsets(client: Admin, group: str, *, verbose: bool) -> None:
 
 def _delete(given: Given, client: Admin) -> int:
     listings = _share_groups(client)
-    names = [each.id for each in listings] if "all-groups" in given else given.values("group")
+    names = [listing.id for listing in listings] if "all-groups" in given else given.values("group")
     groups = list(dict.fromkeys(names))
     failed = refused("Share", listings, groups, "is not a share group")
     errors = client.delete_groups(group for group in groups if group not in failed).errors

@@ -62,7 +62,7 @@ def main() -> None:
 
 def _run(given: Given) -> int:
     _check(given)
-    if sum(each in given for each in _ACTIONS) != 1:
+    if sum(action in given for action in _ACTIONS) != 1:
         tell(
             "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, or "
             "--delete-offsets.",
@@ -110,7 +110,7 @@ def _check(given: Given) -> None:
     require(given, "bootstrap-server")
     if "describe" in given:
         _takes_a_group(given, "describe")
-        if sum(each in given for each in ("members", "offsets", "state")) > 1:
+        if sum(name in given for name in ("members", "offsets", "state")) > 1:
             raise Usage("Option [describe] takes at most one of these options: [members], [offsets], [state]")
         if given["state"] is not None:
             raise Usage("Option [describe] does not take a value for [state]")
@@ -143,8 +143,8 @@ def _check_delete_offsets(given: Given) -> None:
         )
     groups = given.values("group")
     if len(groups) > 1:
-        found = ", ".join(groups)
-        raise Usage(f"Option [delete-offsets] supports only one [group] at a time, but found: [{found}]")
+        names = ", ".join(groups)
+        raise Usage(f"Option [delete-offsets] supports only one [group] at a time, but found: [{names}]")
 
 
 def _check_reset(given: Given) -> None:
@@ -153,8 +153,8 @@ def _check_reset(given: Given) -> None:
     if "dry-run" not in given and "execute" not in given:
         raise Usage("Option [reset-offsets] takes the option: [execute] or [dry-run]")
     _takes_a_group(given, "reset-offsets")
-    for each in SPECIFICATIONS:
-        forbid(given, each, [other for other in SPECIFICATIONS if other != each])
+    for specification in SPECIFICATIONS:
+        forbid(given, specification, [other for other in SPECIFICATIONS if other != specification])
 
 
 def _check_internal_topics(given: Given) -> None:
@@ -181,22 +181,22 @@ def streams_groups(client: Admin, states: list[str] | None = None) -> list[Group
 def chosen(given: Given, client: Admin) -> list[str]:
     """Return the groups on the command line."""
     if "all-groups" in given:
-        return [each.id for each in streams_groups(client)]
+        return [listing.id for listing in streams_groups(client)]
     groups: list[str] = given.values("group")
     return list(dict.fromkeys(groups))
 
 
 def _list(given: Given, client: Admin) -> None:
     if "state" not in given:
-        for each in streams_groups(client):
-            print(each.id)
+        for listing in streams_groups(client):
+            print(listing.id)
         return
     text = given["state"] or ""
-    known = {each.lower(): each for each in _STATES}
-    wanted = [each.strip().lower().replace("_", "") for each in text.split(",") if each]
-    if any(each not in known for each in wanted):
+    known = {name.lower(): name for name in _STATES}
+    wanted = [part.strip().lower().replace("_", "") for part in text.split(",") if part]
+    if any(name not in known for name in wanted):
         raise Refused(f"Invalid state list '{text}'. Valid states are: {', '.join(_STATES)}")
-    groups = streams_groups(client, [known[each] for each in wanted])
-    width = max([15, *(len(each.id) for each in groups)])
-    for group, state in [("GROUP", "STATE"), *((each.id, each.state) for each in groups)]:
+    groups = streams_groups(client, [known[name] for name in wanted])
+    width = max([15, *(len(listing.id) for listing in groups)])
+    for group, state in [("GROUP", "STATE"), *((listing.id, listing.state) for listing in groups)]:
         print(f"{group:<{width}} {state}")

@@ -33,16 +33,16 @@ def delete(given: Given, client: Admin) -> None:
     """Delete groups without members, and their internal topics if requested."""
     groups = chosen(given, client)
     failed = refused("Streams", streams_groups(client), groups, "does not exist or is not a streams group")
-    left = [each for each in groups if each not in failed]
+    left = [name for name in groups if name not in failed]
     internal = _internal_topics(client, left) if "delete-all-internal-topics" in given else {}
     errors = client.delete_groups(left).errors
     failed |= {group: caused(error) for group, error in errors.items()}
-    done = [each for each in left if each not in failed]
+    done = [name for name in left if name not in failed]
     kept = _delete_internal_topics(client, {group: topics for group, topics in internal.items() if group in done})
     print_deletion("streams", groups, failed, end=".")
     if internal and done:
         if not kept:
-            names = ", ".join(f"'{each}'" for each in done if each in internal)
+            names = ", ".join(f"'{name}'" for name in done if name in internal)
             print(f"Deletion of associated internal topics of the streams groups ({names}) was successful.")
             return
         print("Deletion of some associated internal topics failed:")
@@ -52,7 +52,7 @@ def delete(given: Given, client: Admin) -> None:
 
 def _internal_topics(client: Admin, groups: list[str]) -> dict[str, list[str]]:
     """Return group -> its internal topics; topics with names of another form are left alone."""
-    found: dict[str, list[str]] = {}
+    internal: dict[str, list[str]] = {}
     for group in groups:
         described = client.describe_streams_group(group)
         sources = source_topics(described)
@@ -61,19 +61,19 @@ def _internal_topics(client: Admin, groups: list[str]) -> dict[str, list[str]]:
                 if topic in sources:
                     continue
                 if internal_topics(group, [topic]):
-                    found.setdefault(group, []).append(topic)
+                    internal.setdefault(group, []).append(topic)
                 else:
                     print(
                         f"\nError: The internal topic '{topic}' is not inferred as internal and thus will not be "
                         f"deleted with the group '{group}'."
                     )
-    return found
+    return internal
 
 
 def _delete_internal_topics(client: Admin, topics: dict[str, list[str]]) -> dict[str, KafkaError]:
     kept: dict[str, KafkaError] = {}
-    for group, some in topics.items():
-        errors = client.delete_topics(some).errors
+    for group, doomed in topics.items():
+        errors = client.delete_topics(doomed).errors
         for topic, error in errors.items():
             print(f"Failed to delete internal topic: {topic}")
             kept[group] = error
@@ -97,7 +97,7 @@ def _input_partitions(client: Admin, group: str) -> list[TopicPartition]:
         sources = source_topics(client.describe_streams_group(group))
     except KafkaError as error:
         raise Failed(f"java.util.concurrent.ExecutionException: {caused(error)}") from error
-    return sorted(each for each in client.list_group_offsets(group) if each.topic in sources)
+    return sorted(partition for partition in client.list_group_offsets(group) if partition.topic in sources)
 
 
 # ---- reset
@@ -105,26 +105,26 @@ def _input_partitions(client: Admin, group: str) -> list[TopicPartition]:
 
 def reset(given: Given, client: Admin) -> None:
     """Compute the new offsets of each group, set them with --execute, and print them."""
-    found: dict[str, Offsets] = {}
+    new_offsets: dict[str, Offsets] = {}
     for group in chosen(given, client):
         try:
             state = client.describe_streams_group(group).state
         except KafkaError as error:
             if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                 raise Failed(f"java.util.concurrent.ExecutionException: {caused(error)}") from error
-            found[group] = _reset(given, client, group)
+            new_offsets[group] = _reset(given, client, group)
             continue
         if state in ("Empty", "Dead"):
-            found[group] = _reset(given, client, group)
+            new_offsets[group] = _reset(given, client, group)
             if "execute" in given:
                 _reset_internal_topics(given, client, group)
             continue
-        found[group] = not_reset(group, state)
+        new_offsets[group] = not_reset(group, state)
     if "export" in given:
-        print(csv_text(found, single=len(given.values("group")) == 1))
+        print(csv_text(new_offsets, single=len(given.values("group")) == 1))
         return
-    rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if found else []
-    rows += [(group, each.topic, each.partition, offsets[each]) for group, offsets in found.items() for each in offsets]
+    rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET")] if new_offsets else []
+    rows += [(group, tp.topic, tp.partition, offsets[tp]) for group, offsets in new_offsets.items() for tp in offsets]
     for name, topic, partition, offset in rows:
         print(f"\n{name!s:<30} {topic!s:<30} {partition!s:<10} {offset!s:<15}", end="")
     print()
@@ -148,7 +148,7 @@ def _scope(given: Given, client: Admin, group: str) -> list[TopicPartition]:
     partitions = partitions_in(client, given.values("input-topic"))
     check_partitions(client, partitions)
     committed = client.list_group_offsets(group)
-    if all(each in committed for each in partitions):
+    if all(partition in committed for partition in partitions):
         return partitions
     print(f"\nError: One or more topics are not part of the group '{group}'.")
     return []

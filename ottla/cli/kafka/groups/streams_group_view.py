@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 def describe(given: Given, client: Admin, group: str) -> None:
     """Print the requested view of a group."""
-    found = client.describe_streams_group(group)
+    description = client.describe_streams_group(group)
     verbose = "verbose" in given
     if "members" in given:
-        _print_members(found, verbose=verbose)
+        _print_members(description, verbose=verbose)
     elif "state" in given:
-        _print_state(found, verbose=verbose)
+        _print_state(description, verbose=verbose)
     else:
-        _print_offsets(client, found, verbose=verbose)
+        _print_offsets(client, description, verbose=verbose)
 
 
 def source_topics(group: StreamsGroupDescription) -> list[str]:
@@ -48,27 +48,41 @@ def _print_members(group: StreamsGroupDescription, *, verbose: bool) -> None:
         return
     _tell_state(group)
     widths = [max([15, *(len(text) for text in column)]) for column in _columns(group)]
-    members = sorted(group.members, key=lambda member: member.id)
+    members = sorted(group.members, key=lambda entry: entry.id)
     rows: list[tuple[object, ...]]
     if not verbose:
         rows = [("GROUP", "MEMBER", "PROCESS", "CLIENT-ID", "ASSIGNMENTS")]
-        rows += [(group.id, each.id, each.process_id, each.client_id, _tasks(each.assignment)) for each in members]
+        rows += [
+            (group.id, member.id, member.process_id, member.client_id, _tasks(member.assignment)) for member in members
+        ]
         _print_rows(rows, [max(15, len(group.id)), *widths])
         return
     # Apache's tool prints no blank after the third column.
     heads = ("GROUP", "TARGET-ASSIGNMENT-EPOCH", f"{'TOPOLOGY-EPOCH':<15}{'MEMBER':<{widths[0]}}", "MEMBER-PROTOCOL")
     rows = [(*heads, "MEMBER-EPOCH", "PROCESS", "CLIENT-ID", "ASSIGNMENTS")]
-    for each in members:
-        assigned = _tasks(each.assignment) + _tasks(each.target, "TARGET-")
-        topology = f"{each.topology_epoch:<15}{each.id:<{widths[0]}}"
-        cells = (group.id, group.assignment_epoch, topology, "streams", each.epoch, each.process_id, each.client_id)
+    for member in members:
+        assigned = _tasks(member.assignment) + _tasks(member.target, "TARGET-")
+        topology = f"{member.topology_epoch:<15}{member.id:<{widths[0]}}"
+        cells = (
+            group.id,
+            group.assignment_epoch,
+            topology,
+            "streams",
+            member.epoch,
+            member.process_id,
+            member.client_id,
+        )
         rows.append((*cells, assigned))
     _print_rows(rows, [max(15, len(group.id)), 25, 15 + widths[0], 15, 15, widths[1], widths[2]])
 
 
 def _columns(group: StreamsGroupDescription) -> list[list[str]]:
     members = group.members
-    return [[each.id for each in members], [each.process_id for each in members], [each.client_id for each in members]]
+    return [
+        [member.id for member in members],
+        [member.process_id for member in members],
+        [member.client_id for member in members],
+    ]
 
 
 def _tasks(assignment: StreamsTasks, before: str = "") -> str:
@@ -78,7 +92,7 @@ def _tasks(assignment: StreamsTasks, before: str = "") -> str:
 
 def _shown(tasks: tuple[Task, ...]) -> str:
     parts = groupby(tasks, key=lambda task: task[0])
-    return "".join(f"{name}:[{','.join(str(number) for _, number in some)}]; " for name, some in parts)
+    return "".join(f"{name}:[{','.join(str(number) for _, number in part)}]; " for name, part in parts)
 
 
 def _print_state(group: StreamsGroupDescription, *, verbose: bool) -> None:
@@ -105,14 +119,16 @@ def _print_offsets(client: Admin, group: StreamsGroupDescription, *, verbose: bo
     _tell_state(group)
     heads = ("CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET") if verbose else ()
     rows: list[tuple[object, ...]] = [("GROUP", "TOPIC", "PARTITION", *heads, "OFFSET-LAG")]
-    for each in partitions:
-        end = ends[each].offset
-        found = committed.get(each)
-        lag = end - (starts[each].offset if found is None else found.offset)
-        epoch = "-" if found is None or found.leader_epoch is None else found.leader_epoch
-        cells = ("-" if found is None else found.offset, epoch, end) if verbose else ()
-        rows.append((group.id, each.topic, each.partition, *cells, lag))
-    widths = [max(15, len(group.id)), max([15, *(len(each.topic) for each in partitions)]), 10]
+    for partition in partitions:
+        end = ends[partition].offset
+        committed_offset = committed.get(partition)
+        lag = end - (starts[partition].offset if committed_offset is None else committed_offset.offset)
+        epoch = (
+            "-" if committed_offset is None or committed_offset.leader_epoch is None else committed_offset.leader_epoch
+        )
+        cells = ("-" if committed_offset is None else committed_offset.offset, epoch, end) if verbose else ()
+        rows.append((group.id, partition.topic, partition.partition, *cells, lag))
+    widths = [max(15, len(group.id)), max([15, *(len(partition.topic) for partition in partitions)]), 10]
     _print_rows(rows, [*widths, *([15] * 4 if verbose else [])])
 
 
@@ -120,11 +136,14 @@ def _partitions(group: StreamsGroupDescription) -> list[TopicPartition]:
     """Return the partitions that the members' active tasks read."""
     from ottla.client import TopicPartition
 
-    topics = {each.id: (*each.source_topics, *each.repartition_source_topics) for each in group.subtopologies}
-    found = set()
+    topics = {
+        subtopology.id: (*subtopology.source_topics, *subtopology.repartition_source_topics)
+        for subtopology in group.subtopologies
+    }
+    partitions = set()
     for member in group.members:
         for part, number in member.assignment.active:
             if part not in topics:
                 raise Failed(f"Subtopology {part} not found in group description!")
-            found |= {TopicPartition(topic, number) for topic in topics[part]}
-    return sorted(found)
+            partitions |= {TopicPartition(topic, number) for topic in topics[part]}
+    return sorted(partitions)

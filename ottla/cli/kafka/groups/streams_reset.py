@@ -64,8 +64,8 @@ def main() -> None:
 def _run(given: Given) -> int:
     if "application-id" not in given:
         raise Usage(_MISSING)
-    for each in _SPECIFICATIONS:
-        forbid(given, each, [other for other in _SPECIFICATIONS if other != each])
+    for specification in _SPECIFICATIONS:
+        forbid(given, specification, [other for other in _SPECIFICATIONS if other != specification])
     forbid(given, "config-file", ("command-config",))
     try:
         return _reset(given)
@@ -89,7 +89,7 @@ def _reset(given: Given) -> int:
         )
     with admin(given["bootstrap-server"] or _SERVER, admin_of(given, config)) as client:
         _send_away(client, group, force="force" in given)
-        topics = sorted(each.name for each in client.list_topics())
+        topics = sorted(topic.name for topic in client.list_topics())
         if "dry-run" in given:
             print("----Dry run displays the actions which will be performed when running Streams Reset Tool----")
         code = _reset_offsets(given, client, group, topics)
@@ -107,7 +107,7 @@ def _send_away(client: Admin, group: str, *, force: bool) -> None:
     if not members:
         return
     if not force:
-        names = ", ".join(each.id for each in members)
+        names = ", ".join(member.id for member in members)
         raise Failed(
             f"java.lang.IllegalStateException: Consumer group '{group}' is still active and has following members: "
             f"[{names}]. Make sure to stop all running application instances before running the reset tool. You can "
@@ -135,12 +135,12 @@ def _reset_offsets(given: Given, client: Admin, group: str, topics: list[str]) -
     missing = _print_missing(inputs, topics, "input", "Topic: ") + _print_missing(
         between, topics, "intermediate", "Topic:"
     )
-    found = [each for each in dict.fromkeys([*inputs, *between]) if each in topics]
-    if not found:
+    existing = [name for name in dict.fromkeys([*inputs, *between]) if name in topics]
+    if not existing:
         return 1
-    partitions = sorted(each for topic in found for each in partitions_of(client, topic))
-    offsets = _input_offsets(given, client, group, [each for each in partitions if each.topic in inputs])
-    offsets |= _ends(client, group, [each for each in partitions if each.topic not in inputs])
+    partitions = sorted(partition for topic in existing for partition in partitions_of(client, topic))
+    offsets = _input_offsets(given, client, group, [partition for partition in partitions if partition.topic in inputs])
+    offsets |= _ends(client, group, [partition for partition in partitions if partition.topic not in inputs])
     if "dry-run" not in given:
         client.alter_group_offsets(group, offsets).check()
     print("Done.")
@@ -148,11 +148,11 @@ def _reset_offsets(given: Given, client: Admin, group: str, topics: list[str]) -
 
 
 def _print_missing(names: list[str], topics: list[str], kind: str, prefix: str) -> int:
-    missing = [each for each in names if each not in topics]
+    missing = [name for name in names if name not in topics]
     if missing:
         print(f"Following {kind} topics are not found, skipping them")
-    for each in missing:
-        print(f"{prefix}{each}")
+    for name in missing:
+        print(f"{prefix}{name}")
     return len(missing)
 
 
@@ -161,8 +161,8 @@ def _input_offsets(given: Given, client: Admin, group: str, partitions: list[Top
         return {}
     print(f"Following input topics offsets will be reset to (for consumer group {group})")
     offsets = _wanted(given, client, group, partitions)
-    for each in partitions:
-        print(f"Topic: {each.topic} Partition: {each.partition} Offset: {offsets[each]}")
+    for partition in partitions:
+        print(f"Topic: {partition.topic} Partition: {partition.partition} Offset: {offsets[partition]}")
     return offsets
 
 
@@ -175,7 +175,7 @@ def _wanted(given: Given, client: Admin, group: str, partitions: list[TopicParti
         return listed(client, partitions, OffsetSpec.LATEST)
     if "shift-by" in given:
         at = committed_or_end(client, group, partitions)
-        return _within(client, {each: offset + given["shift-by"] for each, offset in at.items()})
+        return _within(client, {tp: offset + given["shift-by"] for tp, offset in at.items()})
     if "to-datetime" in given:
         return from_time(client, partitions, _told(timestamp, given["to-datetime"]), warning=_EMPTY)
     if "by-duration" in given:
@@ -184,9 +184,9 @@ def _wanted(given: Given, client: Admin, group: str, partitions: list[TopicParti
         )
     if "from-file" in given:
         plan = _told(_plan, given["from-file"])
-        if absent := [str(each) for each in partitions if each not in plan]:
+        if absent := [str(partition) for partition in partitions if partition not in plan]:
             raise Failed(f"{given['from-file']} has no offset for {', '.join(absent)}")
-        return _within(client, {each: plan[each] for each in partitions})
+        return _within(client, {partition: plan[partition] for partition in partitions})
     return listed(client, partitions, OffsetSpec.EARLIEST)
 
 
@@ -229,13 +229,13 @@ def _plan(path: str) -> Offsets:
 def _within(client: Admin, wanted: Offsets) -> Offsets:
     """Clamp the offsets to the range of their partitions. Like Apache's tool, also report an offset at either end."""
     starts, ends = bounds(client, wanted)
-    found = within(wanted, starts, ends)
-    for each, offset in wanted.items():
-        if offset >= ends[each]:
-            print(f"New offset ({offset}) is higher than latest offset. Value will be set to {ends[each]}")
-        elif offset <= starts[each]:
-            print(f"New offset ({offset}) is lower than earliest offset. Value will be set to {starts[each]}")
-    return found
+    clamped = within(wanted, starts, ends)
+    for tp, offset in wanted.items():
+        if offset >= ends[tp]:
+            print(f"New offset ({offset}) is higher than latest offset. Value will be set to {ends[tp]}")
+        elif offset <= starts[tp]:
+            print(f"New offset ({offset}) is lower than earliest offset. Value will be set to {starts[tp]}")
+    return clamped
 
 
 def _ends(client: Admin, group: str, partitions: list[TopicPartition]) -> Offsets:
@@ -244,8 +244,8 @@ def _ends(client: Admin, group: str, partitions: list[TopicPartition]) -> Offset
     if not partitions:
         return {}
     print(f"Following intermediate topics offsets will be reset to end (for consumer group {group})")
-    for each in partitions:
-        print(f"Topic: {each.topic}")
+    for partition in partitions:
+        print(f"Topic: {partition.topic}")
     return listed(client, partitions, OffsetSpec.LATEST)
 
 
@@ -254,7 +254,7 @@ def _ends(client: Admin, group: str, partitions: list[TopicPartition]) -> Offset
 
 def _delete_topics(given: Given, client: Admin, group: str, topics: list[str]) -> None:
     own = {*given.values("input-topics"), *given.values("intermediate-topics")}
-    inferred = internal_topics(group, [each for each in topics if each not in own])
+    inferred = internal_topics(group, [topic for topic in topics if topic not in own])
     named = given.values("internal-topics")
     if not set(named) <= set(inferred):
         raise Failed(

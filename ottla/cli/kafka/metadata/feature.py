@@ -72,8 +72,8 @@ def _run(words: Words) -> int:
         print_mapping(words["release-version"])
         return 0
     if words.command == "feature-dependencies":
-        for each in words["feature"]:
-            print_needs(*name_and_level(each))
+        for entry in words["feature"]:
+            print_needs(*name_and_level(entry))
         return 0
     server, controller = words["bootstrap-server"], words["bootstrap-controller"]
     if server and controller:
@@ -99,7 +99,7 @@ def _describe(client: Admin, node_id: int | None) -> None:
     for name in sorted(features):
         levels = features[name]
         low, high, now = (
-            _level(name, each) for each in (levels.min_supported, levels.max_supported, levels.finalized or 0)
+            _level(name, level) for level in (levels.min_supported, levels.max_supported, levels.finalized or 0)
         )
         print(
             f"Feature: {name:<40}  SupportedMinVersion: {low:<15}  SupportedMaxVersion: {high:<15}  "
@@ -146,8 +146,8 @@ def _wanted(words: Words) -> dict[str, int]:
     if words["metadata"]:
         print(" `metadata` flag is deprecated and may be removed in a future release.")
         wanted["metadata.version"] = levels_of(words["metadata"])["metadata.version"]
-    for each in words["feature"] or ():
-        name, level = (each, 0) if words.command == "disable" else name_and_level(each)
+    for entry in words["feature"] or ():
+        name, level = (entry, 0) if words.command == "disable" else name_and_level(entry)
         if name in wanted:
             raise Failed(f"Feature {name} was specified more than once.")
         wanted[name] = level

@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 def effective(paths: list[str]) -> list[str]:
     """Return the paths that are not empty; `.` when there are none."""
-    return [each for each in paths if each] or ["."]
+    return [path for path in paths if path] or ["."]
 
 
 def parts(path: str) -> list[str]:
     """Return the names along a path, with `..` and `.` resolved."""
-    found: list[str] = []
+    names: list[str] = []
     for part in path.split("/"):
         if part == "..":
-            found = found[:-1]
+            names = names[:-1]
         elif part not in ("", "."):
-            found.append(part)
-    return found
+            names.append(part)
+    return names
 
 
 def is_directory(node: Node | None) -> TypeGuard[TreeDirectory]:
@@ -48,9 +48,9 @@ def match(node: Node, parts: list[str], path: tuple[str, ...]) -> Iterator[tuple
         if child is not None:
             yield from match(child, parts[1:], (*path, parts[0]))
         return
-    for name, each in node.children():
+    for name, child_node in node.children():
         if pattern.fullmatch(name):
-            yield from match(opened(name, each, "/" + "/".join(path)), parts[1:], (*path, name))
+            yield from match(opened(name, child_node, "/" + "/".join(path)), parts[1:], (*path, name))
 
 
 def opened(name: str, node: Node | None, path: str) -> Node:
@@ -65,25 +65,25 @@ def _pattern(glob: str) -> re.Pattern[str] | None:
 
     None for a part without wildcards, and for one with a group that is not closed or nested.
     """
-    found: list[str] = []
+    expression: list[str] = []
     wild = grouped = False
     letters = iter(glob)
     for letter in letters:
         if letter in "?*":
             wild = True
-            found.append("." if letter == "?" else ".*")
+            expression.append("." if letter == "?" else ".*")
         elif letter == "\\":
-            found.append(re.escape(next(letters, "\\")))
+            expression.append(re.escape(next(letters, "\\")))
         elif letter == "{":
             if grouped:
                 return None
             wild = grouped = True
-            found.append("(?:(?:")
+            expression.append("(?:(?:")
         elif letter == "," and grouped:
-            found.append(")|(?:")
+            expression.append(")|(?:")
         elif letter == "}" and grouped:
             grouped = False
-            found.append("))")
+            expression.append("))")
         else:
-            found.append(re.escape(letter))
-    return re.compile("".join(found), re.DOTALL) if wild and not grouped else None
+            expression.append(re.escape(letter))
+    return re.compile("".join(expression), re.DOTALL) if wild and not grouped else None

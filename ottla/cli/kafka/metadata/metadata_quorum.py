@@ -106,9 +106,9 @@ def _add(bootstrap: str, properties: dict[str, str], *, dry_run: bool) -> None:
             client.add_raft_voter(
                 settings.node_id,
                 parse_uuid(formatted["directory.id"]),
-                {each.name: (each.host, each.port) for each in endpoints},
+                {endpoint.name: (endpoint.host, endpoint.port) for endpoint in endpoints},
             )
-    where = ", ".join(f"{each.name}://{each.host}:{each.port}" for each in endpoints)
+    where = ", ".join(f"{endpoint.name}://{endpoint.host}:{endpoint.port}" for endpoint in endpoints)
     verb = "DRY RUN of adding" if dry_run else "Added"
     print(f"{verb} controller {settings.node_id} with directory id {formatted['directory.id']} and endpoints: {where}")
 
@@ -134,7 +134,7 @@ def _status(client: Admin) -> None:
     cluster_id = client.describe_cluster().cluster_id
     quorum = client.describe_quorum()
     leader = _leader(quorum)
-    slowest = min(quorum.voters, key=lambda each: each.log_end_offset)
+    slowest = min(quorum.voters, key=lambda voter: voter.log_end_offset)
     lag_ms = -1
     if slowest is leader:
         lag_ms = 0
@@ -155,22 +155,22 @@ def _status(client: Admin) -> None:
 
 
 def _leader(quorum: QuorumDescription) -> QuorumReplica:
-    found = [each for each in quorum.voters if each.id == quorum.leader_id]
-    if not found:
+    leaders = [voter for voter in quorum.voters if voter.id == quorum.leader_id]
+    if not leaders:
         raise Failed("the quorum has no leader")
-    return found[0]
+    return leaders[0]
 
 
 def _replicas(quorum: QuorumDescription, replicas: Iterable[QuorumReplica]) -> str:
     from ottla.kernel.ids import NO_UUID, uuid_text
 
     shown = []
-    for each in replicas:
-        parts = [f'"id": {each.id}']
-        if each.directory_id != NO_UUID:
-            parts.append(f'"directoryId": "{uuid_text(each.directory_id)}"')
-        if endpoints := quorum.endpoints.get(each.id):
-            parts.append(f'"endpoints": [{", ".join(f"{chr(34)}{one}{chr(34)}" for one in endpoints)}]')
+    for replica in replicas:
+        parts = [f'"id": {replica.id}']
+        if replica.directory_id != NO_UUID:
+            parts.append(f'"directoryId": "{uuid_text(replica.directory_id)}"')
+        if endpoints := quorum.endpoints.get(replica.id):
+            parts.append(f'"endpoints": [{", ".join(f"{chr(34)}{endpoint}{chr(34)}" for endpoint in endpoints)}]')
         shown.append("{" + ", ".join(parts) + "}")
     return f"[{', '.join(shown)}]"
 
@@ -178,9 +178,9 @@ def _replicas(quorum: QuorumDescription, replicas: Iterable[QuorumReplica]) -> s
 def _replication(quorum: QuorumDescription, *, readable: bool) -> None:
     leader = _leader(quorum)
     kinds = [(leader, "Leader")]
-    kinds += [(each, "Follower") for each in quorum.voters if each is not leader]
-    kinds += [(each, "Observer") for each in quorum.observers]
-    table(_TITLES, [_row(leader, each, kind, readable=readable) for each, kind in kinds])
+    kinds += [(voter, "Follower") for voter in quorum.voters if voter is not leader]
+    kinds += [(observer, "Observer") for observer in quorum.observers]
+    table(_TITLES, [_row(leader, replica, kind, readable=readable) for replica, kind in kinds])
 
 
 def _row(leader: QuorumReplica, replica: QuorumReplica, kind: str, *, readable: bool) -> list[str]:

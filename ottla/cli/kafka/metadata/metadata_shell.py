@@ -185,14 +185,14 @@ class Shell:
             print(self._unknown(name))
             return
         try:
-            found = self._arguments(name, words[1:])
+            arguments = self._arguments(name, words[1:])
         except _Wrong as wrong:
             print(wrong)
             return
-        getattr(self, f"_run_{name}")(found)
+        getattr(self, f"_run_{name}")(arguments)
 
     def _unknown(self, name: str) -> str:
-        close = [each for each in self._names if each.startswith(name)]
+        close = [command for command in self._names if command.startswith(name)]
         if len(close) == 1:
             return f"invalid choice: '{name}': did you mean '{close[0]}'?"
         return f"invalid choice: '{name}' (choose from {', '.join(map(repr, self._names))})"
@@ -224,7 +224,7 @@ class Shell:
                 if isinstance(node, Leaf):
                     files.append(name)
                 else:
-                    directories.append((name, [each for each, _ in node.children()]))
+                    directories.append((name, [child for child, _ in node.children()]))
         self._columns("", files)
         named = bool(files) or len(directories) > 1
         first = not files
@@ -245,7 +245,7 @@ class Shell:
         count = max(1, width // cell)
         lines = -(-len(entries) // count)
         for line in range(lines):
-            print("".join(f"{each:<{cell}}" for each in entries[line::lines]).rstrip())
+            print("".join(f"{entry:<{cell}}" for entry in entries[line::lines]).rstrip())
 
     def _run_cat(self, targets: list[str]) -> None:
         from ottla.cli.kafka.metadata.metadata_tree import Leaf
@@ -299,10 +299,10 @@ class Shell:
     def _found(self, command: str, target: str, missing: str) -> Iterator[tuple[tuple[str, ...], Node]]:
         """Yield all nodes that match a path with wildcards; print an error when there are none."""
         whole = target if target.startswith("/") else f"{self._at}/{target}"
-        found = list(match(self._root, parts(whole), ()))
-        if not found:
+        matches = list(match(self._root, parts(whole), ()))
+        if not matches:
             print(f"{command}: {target}: {missing}")
-        yield from found
+        yield from matches
 
     def _complete(self) -> None:
         """Enable completion of commands and paths on a terminal."""

@@ -52,11 +52,11 @@ class TreeDirectory:
 
     def children(self) -> list[tuple[str, Node | None]]:
         """Return all children."""
-        return sorted(self._children(), key=lambda each: each[0])
+        return sorted(self._children(), key=lambda entry: entry[0])
 
     def child(self, name: str) -> Node | None:
         """Return the child with this name, or None if there is none that can be opened."""
-        return next((node for each, node in self._children() if each == name and node is not None), None)
+        return next((node for child_name, node in self._children() if child_name == name and node is not None), None)
 
 
 Node = Leaf | TreeDirectory
@@ -74,21 +74,21 @@ def _image(image: Image) -> Iterator[tuple[str, Node]]:
     cluster = {"brokers": _leaves(image.brokers, _broker), "controllers": _leaves(image.controllers, _controller)}
     yield "cluster", TreeDirectory(cluster.items)
     topics = {
-        "byName": TreeDirectory(lambda: [(name, _topic(each)) for name, each in image.topics.items()]),
-        "byId": TreeDirectory(lambda: [(uuid_text(each.topic_id), _topic(each)) for each in image.topics.values()]),
+        "byName": TreeDirectory(lambda: [(name, _topic(topic)) for name, topic in image.topics.items()]),
+        "byId": TreeDirectory(lambda: [(uuid_text(topic.topic_id), _topic(topic)) for topic in image.topics.values()]),
     }
     yield "topics", TreeDirectory(topics.items)
     yield "configs", TreeDirectory(lambda: _configs(image))
     yield "clientQuotas", TreeDirectory(lambda: _quotas(image.quotas))
     yield "producerIds", TreeDirectory(lambda: [("nextProducerId", Leaf(image.next_producer_id))])
-    acls = TreeDirectory(lambda: [(uuid_text(key), Leaf(_acl(each))) for key, each in image.acls.items()])
+    acls = TreeDirectory(lambda: [(uuid_text(key), Leaf(_acl(acl))) for key, acl in image.acls.items()])
     yield "acls", TreeDirectory(lambda: [("byId", acls)])
     yield "scram", TreeDirectory(lambda: [(name, _scram(image, number)) for number, name in _MECHANISMS.items()])
     yield "delegationToken", _leaves(image.tokens, _token)
 
 
 def _leaves(things: Mapping[Any, Any], text: Callable[[Any], str]) -> TreeDirectory:
-    return TreeDirectory(lambda: [(str(key), Leaf(text(each))) for key, each in things.items()])
+    return TreeDirectory(lambda: [(str(key), Leaf(text(thing))) for key, thing in things.items()])
 
 
 def _time(timestamp_ms: int) -> str:
@@ -111,7 +111,7 @@ def _topic(topic: TopicImage) -> TreeDirectory:
         lambda: [
             ("name", Leaf(topic.name)),
             ("id", Leaf(uuid_text(topic.topic_id))),
-            *((str(index), Leaf(_partition(each))) for index, each in enumerate(topic.partitions)),
+            *((str(index), Leaf(_partition(partition))) for index, partition in enumerate(topic.partitions)),
         ]
     )
 
@@ -138,9 +138,9 @@ def _partition(partition: PartitionImage) -> str:
 
 def _endpoints(endpoints: Iterable[Any]) -> str:
     return _list(
-        f"Endpoint(listenerName='{each.name}', securityProtocol={PROTOCOLS[each.security_protocol]}, "
-        f"host='{each.host}', port={each.port})"
-        for each in sorted(endpoints, key=lambda each: str(each.name))
+        f"Endpoint(listenerName='{endpoint.name}', securityProtocol={PROTOCOLS[endpoint.security_protocol]}, "
+        f"host='{endpoint.host}', port={endpoint.port})"
+        for endpoint in sorted(endpoints, key=lambda entry: str(entry.name))
     )
 
 
@@ -169,7 +169,9 @@ def _broker(broker: BrokerImage) -> str:
 
 
 def _controller(controller: RegisterControllerRecord) -> str:
-    features = [(each.name, each.min_supported_version, each.max_supported_version) for each in controller.features]
+    features = [
+        (feature.name, feature.min_supported_version, feature.max_supported_version) for feature in controller.features
+    ]
     return (
         f"ControllerRegistration(id={controller.controller_id}, incarnationId={uuid_text(controller.incarnation_id)}, "
         f"zkMigrationReady={_java(controller.zk_migration_ready)}, listeners={_endpoints(controller.end_points)}, "
@@ -206,14 +208,14 @@ def _acl(acl: AccessControlEntryRecord) -> str:
 
 
 def _scram(image: Image, mechanism: int) -> TreeDirectory:
-    users = {user: each for (user, number), each in image.scram.items() if number == mechanism}
+    users = {user: credential for (user, number), credential in image.scram.items() if number == mechanism}
     return _leaves(users, _credential)
 
 
-def _credential(one: UserScramCredentialRecord) -> str:
+def _credential(credential: UserScramCredentialRecord) -> str:
     return (
-        f"ScramCredentialData(salt={one.salt.hex()}, storedKey={one.stored_key.hex()}, "
-        f"serverKey={one.server_key.hex()}, iterations={one.iterations})"
+        f"ScramCredentialData(salt={credential.salt.hex()}, storedKey={credential.stored_key.hex()}, "
+        f"serverKey={credential.server_key.hex()}, iterations={credential.iterations})"
     )
 
 

@@ -106,14 +106,14 @@ def check_run(given: Given) -> None:
 
 def _properties(given: Given) -> dict[str, object]:
     file = given["consumer.config"] or given["command-config"]
-    found: dict[str, object] = {**(load(file) if file else {}), **key_values(given.values("command-property"))}
-    found["bootstrap.servers"] = given["bootstrap-server"]
-    found["group.id"] = given["group"] or f"perf-consumer-{random.randrange(100_000)}"
-    found["max.partition.fetch.bytes"] = str(given["fetch-size"])
-    found["auto.offset.reset"] = "latest" if "from-latest" in given else "earliest"
-    found["check.crcs"] = "false"
-    found.setdefault("client.id", "perf-consumer-client")
-    return found
+    properties: dict[str, object] = {**(load(file) if file else {}), **key_values(given.values("command-property"))}
+    properties["bootstrap.servers"] = given["bootstrap-server"]
+    properties["group.id"] = given["group"] or f"perf-consumer-{random.randrange(100_000)}"
+    properties["max.partition.fetch.bytes"] = str(given["fetch-size"])
+    properties["auto.offset.reset"] = "latest" if "from-latest" in given else "earliest"
+    properties["check.crcs"] = "false"
+    properties.setdefault("client.id", "perf-consumer-client")
+    return properties
 
 
 class _Run:
@@ -146,7 +146,7 @@ class _Run:
                 continue
             heard_ms = now
             self._records += len(records)
-            self._bytes += sum(len(each.key or b"") + len(each.value or b"") for each in records)
+            self._bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
             if now - reported_ms >= interval_ms:
                 if "show-detailed-stats" in given:
                     self._print_progress(reported, reported_ms, now)

@@ -71,11 +71,11 @@ def _run(given: Given) -> int:
     ):
         from ottla.client import TopicPartition
 
-        partitions = [TopicPartition(given["topic"], each) for each in consumer.partitions_for(given["topic"])]
+        partitions = [TopicPartition(given["topic"], index) for index in consumer.partitions_for(given["topic"])]
         consumer.assign(partitions)
         consumer.seek_to_end(partitions)
-        for each in partitions:
-            consumer.position(each)
+        for partition in partitions:
+            consumer.position(partition)
         chance = Random(0)
         latencies, total_ns, count = Latencies(given["num-records"]), 0, given["num-records"]
         for number in range(count):
@@ -130,9 +130,9 @@ def _check_acks(given: Given) -> None:
 def _ensure_topic(topic: str, shared: dict[str, str]) -> None:
     from ottla.settings.client.client import AdminSettings
 
-    known = {each.name for each in AdminSettings.declared.values()}
+    known = {setting.name for setting in AdminSettings.declared.values()}
     with admin(shared["bootstrap.servers"], {name: value for name, value in shared.items() if name in known}) as client:
-        if any(each.name == topic for each in client.list_topics(internal=True)):
+        if any(listing.name == topic for listing in client.list_topics(internal=True)):
             return
         print(f'Topic "{topic}" does not exist. Will create topic with 1 partition(s) and replication factor = 1')
         try:

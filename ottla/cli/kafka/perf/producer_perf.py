@@ -89,7 +89,7 @@ def _produce(
         if warmup and number == warmup:
             steady = Stats(count - warmup, words["reporting-interval"], steady=True)
             stats.quiet = True
-        producer.send(topic, payload).when_done(_told(sent_ms, len(payload), stats, steady))
+        producer.send(topic, payload).when_done(_on_done(sent_ms, len(payload), stats, steady))
         if began_ms is not None and duration_ms is not None and sent_ms - began_ms >= duration_ms:
             producer.commit_transaction()
             began_ms = None
@@ -99,8 +99,8 @@ def _produce(
     return steady
 
 
-def _told(sent_ms: int, size: int, stats: Stats, steady: Stats | None) -> Callable[[Any, Any], None]:
-    def told(_: Any, error: Any) -> None:
+def _on_done(sent_ms: int, size: int, stats: Stats, steady: Stats | None) -> Callable[[Any, Any], None]:
+    def on_done(_: Any, error: Any) -> None:
         if error is not None:
             tell(f"{error}")
             return
@@ -109,7 +109,7 @@ def _told(sent_ms: int, size: int, stats: Stats, steady: Stats | None) -> Callab
         if steady is not None:
             steady.add(latency_ms, size)
 
-    return told
+    return on_done
 
 
 class Stats:
@@ -168,7 +168,7 @@ def _check(words: Words) -> None:
         )
     above_zero("record-size")
     sources = ("bootstrap-server", "command-property", "producer-props", "producer.config", "command-config")
-    if all(words[each] is None for each in sources):
+    if all(words[source] is None for source in sources):
         raise usage_error(
             "At least one of --bootstrap-server, --command-property, --producer-props, --producer.config or "
             "--command-config must be specified."
@@ -184,8 +184,8 @@ def _payloads(words: Words) -> Callable[[int], bytes]:
     """Return the function from a record's number to its value."""
     chance = random.Random(0)
     if words["payload-file"] is not None:
-        found = _read_payloads(words["payload-file"], words["payload-delimiter"])
-        return lambda _: chance.choice(found)
+        payloads_read = _read_payloads(words["payload-file"], words["payload-delimiter"])
+        return lambda _: chance.choice(payloads_read)
     if words["payload-monotonic"]:
         return lambda number: str(number).encode()
     size = words["record-size"]
@@ -205,9 +205,9 @@ def _read_payloads(path: str, delimiter: str) -> list[bytes]:
     if not file.exists() or not file.stat().st_size:
         raise Failed("File does not exist or empty file provided.")
     parts = file.read_text(encoding="utf-8").split("\n" if delimiter == "\\n" else delimiter)
-    found = [each.encode() for each in (parts[:-1] if not parts[-1] else parts)]
-    print(f"Number of records read: {len(found)}")
-    return found
+    payloads = [part.encode() for part in (parts[:-1] if not parts[-1] else parts)]
+    print(f"Number of records read: {len(payloads)}")
+    return payloads
 
 
 def _properties(words: Words) -> tuple[dict[str, object], int | None]:
@@ -218,24 +218,26 @@ def _properties(words: Words) -> tuple[dict[str, object], int | None]:
                 f"Option --{older} has been deprecated and will be removed in a future version. Use --{newer} instead."
             )
     file = words["command-config"] or words["producer.config"]
-    found: dict[str, object] = {**(load(file) if file else {})}
-    found |= read_pairs(words["command-property"] or words["producer-props"] or ())
-    found.setdefault("client.id", "perf-producer-client")
+    properties: dict[str, object] = {**(load(file) if file else {})}
+    properties |= read_pairs(words["command-property"] or words["producer-props"] or ())
+    properties.setdefault("client.id", "perf-producer-client")
     if words["bootstrap-server"] is not None:
-        found["bootstrap.servers"] = words["bootstrap-server"]
+        properties["bootstrap.servers"] = words["bootstrap-server"]
     duration_ms, name = words["transaction-duration-ms"], words["transactional-id"]
-    if duration_ms is None and name is None and "transactional.id" not in found:
-        return found, None
-    found["transactional.id"] = name or found.get("transactional.id") or f"performance-producer-{uuid.uuid4()}"
-    return found, _TRANSACTION_MS if duration_ms is None else duration_ms
+    if duration_ms is None and name is None and "transactional.id" not in properties:
+        return properties, None
+    properties["transactional.id"] = (
+        name or properties.get("transactional.id") or f"performance-producer-{uuid.uuid4()}"
+    )
+    return properties, _TRANSACTION_MS if duration_ms is None else duration_ms
 
 
 def read_pairs(entries: Iterable[str]) -> dict[str, str]:
     """Parse entries of PROP-NAME=PROP-VALUE."""
-    found = {}
-    for each in entries:
-        pieces = each.split("=")
+    pairs = {}
+    for entry in entries:
+        pieces = entry.split("=")
         if len(pieces) != 2:
-            raise Failed(f"Invalid property: {each}")
-        found[pieces[0]] = pieces[1]
-    return found
+            raise Failed(f"Invalid property: {entry}")
+        pairs[pieces[0]] = pieces[1]
+    return pairs

@@ -70,13 +70,13 @@ def _check(given: Given) -> None:
 
 def _properties(given: Given) -> dict[str, object]:
     file = given["consumer.config"] or given["command-config"]
-    found: dict[str, object] = {**(load(file) if file else {}), **key_values(given.values("command-property"))}
-    found["bootstrap.servers"] = given["bootstrap-server"]
-    found["group.id"] = given["group"]
-    found["fetch.max.bytes"] = str(given["fetch-size"])
-    found["check.crcs"] = "false"
-    found.setdefault("client.id", "perf-share-consumer-client")
-    return found
+    properties: dict[str, object] = {**(load(file) if file else {}), **key_values(given.values("command-property"))}
+    properties["bootstrap.servers"] = given["bootstrap-server"]
+    properties["group.id"] = given["group"]
+    properties["fetch.max.bytes"] = str(given["fetch-size"])
+    properties["check.crcs"] = "false"
+    properties.setdefault("client.id", "perf-share-consumer-client")
+    return properties
 
 
 class _Member:
@@ -100,8 +100,8 @@ class _Run:
     def read(self, consumers: list[ShareConsumer], names: list[str]) -> None:
         """Read until there are enough records, or the timeout passes without one; then print the totals."""
         began_ms = _now_ms()
-        for each in consumers:
-            each.subscribe([self._given["topic"]])
+        for consumer in consumers:
+            consumer.subscribe([self._given["topic"]])
         members = [_Member(number + 1) for number in range(len(consumers))]
         with ThreadPoolExecutor(len(consumers)) as pool:
             list(pool.map(self._read_one, consumers, members))
@@ -115,9 +115,9 @@ class _Run:
                 "WARNING: Exiting before consuming the expected number of records: timeout "
                 f"({self._given['timeout']} ms) exceeded. You can use the --timeout option to increase the timeout."
             )
-        for each in consumers:
-            each.commit()
-        print(self._figures(sum(each.bytes for each in members), self._records, began_ms, ended_ms))
+        for consumer in consumers:
+            consumer.commit()
+        print(self._figures(sum(reader.bytes for reader in members), self._records, began_ms, ended_ms))
 
     def _read_one(self, consumer: ShareConsumer, member: _Member) -> None:
         timeout_ms, interval_ms = self._given["timeout"], self._given["reporting-interval"]
@@ -130,7 +130,7 @@ class _Run:
                 continue
             heard_ms = now
             member.records += len(records)
-            member.bytes += sum(len(each.key or b"") + len(each.value or b"") for each in records)
+            member.bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
             with self._lock:
                 self._records += len(records)
             if now - reported_ms >= interval_ms:

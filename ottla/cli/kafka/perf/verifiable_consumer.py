@@ -82,31 +82,31 @@ def _run(words: Words) -> int:
 
 
 def _properties(words: Words) -> dict[str, object]:
-    found: dict[str, object] = {**settings_file(words, "consumer.config")}
+    properties: dict[str, object] = {**settings_file(words, "consumer.config")}
     protocol = words["group-protocol"].lower()
-    found["group.protocol"] = protocol
+    properties["group.protocol"] = protocol
     if protocol == "consumer":
         if words["group-remote-assignor"] is not None:
-            found["group.remote.assignor"] = words["group-remote-assignor"]
+            properties["group.remote.assignor"] = words["group-remote-assignor"]
     else:
-        names = [each.strip().rpartition(".")[2] for each in words["assignment-strategy"].split(",")]
-        found["partition.assignment.strategy"] = ",".join(_ASSIGNORS.get(each, each) for each in names)
+        names = [part.strip().rpartition(".")[2] for part in words["assignment-strategy"].split(",")]
+        properties["partition.assignment.strategy"] = ",".join(_ASSIGNORS.get(name, name) for name in names)
     if words["session-timeout"] is not None:
-        found["session.timeout.ms"] = str(words["session-timeout"])
-    found["group.id"] = words["group-id"]
+        properties["session.timeout.ms"] = str(words["session-timeout"])
+    properties["group.id"] = words["group-id"]
     if words["group-instance-id"] is not None:
-        found["group.instance.id"] = words["group-instance-id"]
-    found["bootstrap.servers"] = words["bootstrap-server"]
-    found["enable.auto.commit"] = str(words["enable-autocommit"]).lower()
-    found["auto.offset.reset"] = words["reset-policy"]
-    return found
+        properties["group.instance.id"] = words["group-instance-id"]
+    properties["bootstrap.servers"] = words["bootstrap-server"]
+    properties["enable.auto.commit"] = str(words["enable-autocommit"]).lower()
+    properties["auto.offset.reset"] = words["reset-policy"]
+    return properties
 
 
 def _listener(events: Events) -> RebalanceListener:
     from ottla.client import RebalanceListener
 
     def shown(partitions: list[TopicPartition]) -> list[dict[str, object]]:
-        return [{"topic": each.topic, "partition": each.partition} for each in partitions]
+        return [{"topic": partition.topic, "partition": partition.partition} for partition in partitions]
 
     class Listener(RebalanceListener):
         """Prints assigned and revoked partitions."""
@@ -140,24 +140,24 @@ class _Reading:
         for record in records:
             parts.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         offsets, summaries = {}, []
-        for partition, found in parts.items():
-            some = found if self._most < 0 else found[: self._most - self._count]
-            if not some:
+        for partition, batch in parts.items():
+            counted = batch if self._most < 0 else batch[: self._most - self._count]
+            if not counted:
                 continue
-            offsets[partition] = some[-1].offset + 1
+            offsets[partition] = counted[-1].offset + 1
             summaries.append(
                 {
                     "topic": partition.topic,
                     "partition": partition.partition,
-                    "count": len(some),
-                    "minOffset": some[0].offset,
-                    "maxOffset": some[-1].offset,
+                    "count": len(counted),
+                    "minOffset": counted[0].offset,
+                    "maxOffset": counted[-1].offset,
                 }
             )
             if self._verbose:
-                for record in some:
+                for record in counted:
                     self._tell(record)
-            self._count += len(some)
+            self._count += len(counted)
             if self.finished:
                 break
         self._events.tell("records_consumed", count=len(records), partitions=summaries)

@@ -137,7 +137,7 @@ class _Sending:
         topic = self._words["topic"]
         self.sent += 1
 
-        def told(metadata: Any, error: KafkaError | None) -> None:
+        def on_done(metadata: Any, error: KafkaError | None) -> None:
             if error is not None:
                 self._failed(key, value, error)
                 return
@@ -152,7 +152,7 @@ class _Sending:
             )
 
         try:
-            self._producer.send(topic, value, key, timestamp=self._timestamp).when_done(told)
+            self._producer.send(topic, value, key, timestamp=self._timestamp).when_done(on_done)
         except KafkaError as error:
             self._failed(key, value, error)
         if self._timestamp is not None:

@@ -65,7 +65,7 @@ def _run(words: Words) -> int:
             consumer.on_acknowledged(acknowledged)
             while not stopped.is_set() and not 0 <= most <= acknowledged.count:
                 if records := consumer.poll(_POLL_S):
-                    _tell(events, records, each=words["verbose"])
+                    _tell(events, records, verbose=words["verbose"])
                     if mode != "auto":
                         consumer.commit()
         except KafkaError as error:
@@ -79,7 +79,7 @@ def _begin_at(words: Words, properties: dict[str, str], events: Events) -> None:
     from ottla.settings.client.client import ClientSettings
 
     strategy = words["offset-reset-strategy"].lower()
-    shared = {each.name for each in ClientSettings.declared.values()}
+    shared = {setting.name for setting in ClientSettings.declared.values()}
     common = {name: value for name, value in properties.items() if name in shared}
     with admin(words["bootstrap-server"], common) as client:
         group = ConfigResource(ResourceType.GROUP, words["group-id"])
@@ -102,17 +102,22 @@ class _Acknowledged:
             self.count += len(offsets)
 
 
-def _tell(events: Events, records: list[ShareRecord], *, each: bool) -> None:
+def _tell(events: Events, records: list[ShareRecord], *, verbose: bool) -> None:
     parts: dict[tuple[str, int], list[ShareRecord]] = {}
     for record in records:
         parts.setdefault((record.topic, record.partition), []).append(record)
-    if each:
-        for some in parts.values():
-            for record in some:
+    if verbose:
+        for part in parts.values():
+            for record in part:
                 _tell_record(events, record)
     partitions = [
-        {"topic": topic, "partition": partition, "count": len(some), "offsets": sorted(one.offset for one in some)}
-        for (topic, partition), some in parts.items()
+        {
+            "topic": topic,
+            "partition": partition,
+            "count": len(batch),
+            "offsets": sorted(delivered.offset for delivered in batch),
+        }
+        for (topic, partition), batch in parts.items()
     ]
     events.tell("records_consumed", count=len(records), partitions=partitions)
 

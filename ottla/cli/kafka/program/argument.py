@@ -30,8 +30,8 @@ class Command:
 class Words:
     """A parsed command line: `words["name"]` is the value; None (False for a flag) if the option is missing."""
 
-    def __init__(self, found: argparse.Namespace) -> None:
-        self._found = found
+    def __init__(self, values: argparse.Namespace) -> None:
+        self._found = values
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self._found, _attribute(name), None)
@@ -39,8 +39,8 @@ class Words:
     @property
     def command(self) -> str:
         """The subcommand."""
-        found: str = self._found.command
-        return found
+        name: str = self._found.command
+        return name
 
 
 class Misused(Exception):
@@ -100,10 +100,10 @@ def tool(
         parser.add_argument("rest", metavar=rest[0], nargs="*", help=rest[1])
     if commands:
         below = parser.add_subparsers(dest="command", required=True, parser_class=kind)
-        for each in commands:
-            of_command = below.add_parser(each.name, help=each.help, allow_abbrev=False)
-            _add(of_command, each.options, each.either)
-            _add(of_command, (), each.at_most_one, required=False)
+        for command in commands:
+            of_command = below.add_parser(command.name, help=command.help, allow_abbrev=False)
+            _add(of_command, command.options, command.either)
+            _add(of_command, (), command.at_most_one, required=False)
 
     def run() -> int:
         try:

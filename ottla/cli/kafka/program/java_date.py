@@ -34,13 +34,13 @@ class DateFormat:
 
 def _as_python(pattern: str) -> str:
     """Convert a pattern of Java's SimpleDateFormat to a Python format string."""
-    found = ""
+    converted = ""
     for part in re.finditer(r"'([^']*)'|(([a-zA-Z])\3*)|(.)", pattern):
         quoted, letters, _, other = part.groups()
         if letters is None:
-            found += (quoted if quoted is not None else other).replace("{", "{{").replace("}", "}}")
+            converted += (quoted if quoted is not None else other).replace("{", "{{").replace("}", "}}")
         elif letters in _LETTERS:
-            found += _LETTERS[letters]
+            converted += _LETTERS[letters]
         else:
             raise Usage(f"--date-format: {letters} is not supported (expected {', '.join(_LETTERS)})")
-    return found
+    return converted

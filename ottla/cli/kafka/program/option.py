@@ -58,13 +58,13 @@ VERSION = Option("version", "Show the version of Apache Kafka that this tool fol
 class Given:
     """A parsed command line: `given[name]` is the value, or the default."""
 
-    def __init__(self, options: Sequence[Option], found: list[tuple[str, str | None]]) -> None:
-        self._options = {each.name: each for each in options}
+    def __init__(self, options: Sequence[Option], occurrences: list[tuple[str, str | None]]) -> None:
+        self._options = {option.name: option for option in options}
         #: (name, text of the value or None) in the order of the command line.
-        self.found = found
+        self.occurrences = occurrences
 
     def __contains__(self, name: str) -> bool:
-        return any(each == name for each, _ in self.found)
+        return any(given_name == name for given_name, _ in self.occurrences)
 
     def __getitem__(self, name: str) -> Any:
         values = self.values(name)
@@ -74,7 +74,11 @@ class Given:
 
     def values(self, name: str) -> list[Any]:
         """Return all values of an option. Refused if one of them is invalid."""
-        return [self._read(name, value) for each, value in self.found if each == name and value is not None]
+        return [
+            self._read(name, value)
+            for given_name, value in self.occurrences
+            if given_name == name and value is not None
+        ]
 
     def _read(self, name: str, value: str) -> Any:
         try:
@@ -85,8 +89,8 @@ class Given:
 
 def parse(options: Sequence[Option], words: Sequence[str]) -> Given:
     """Parse a command line like jopt-simple. Raises Refused."""
-    known = {each.name: each for each in (*options, HELP, VERSION)}
-    found: list[tuple[str, str | None]] = []
+    known = {declared.name: declared for declared in (*options, HELP, VERSION)}
+    values: list[tuple[str, str | None]] = []
     left = list(words)
     while left:
         word = left.pop(0)
@@ -99,21 +103,23 @@ def parse(options: Sequence[Option], words: Sequence[str]) -> Given:
         if option is None:
             raise Refused(f"{name} is not a recognized option")
         if option.value is None:
-            found.append((name, None))
+            values.append((name, None))
             continue
         if not equals:
             if option.optional and (not left or _is_option(left[0], known)):
-                found.append((name, None))
+                values.append((name, None))
                 continue
             if not left:
                 raise Refused(f"Option {name} requires an argument")
             value = left.pop(0)
         parts = value.split(option.separator) if option.separator else [value]
-        found.extend((name, part) for part in parts)
-    given = Given((*options, HELP, VERSION), found)
+        values.extend((name, part) for part in parts)
+    given = Given((*options, HELP, VERSION), values)
     if "help" not in given and "version" not in given:
-        alone = [each for each in options if each.only_with and each.name in given]
-        if unavailable := [each.name for each in alone if not any(other in given for other in each.only_with)]:
+        alone = [declared for declared in options if declared.only_with and declared.name in given]
+        if unavailable := [
+            restricted.name for restricted in alone if not any(other in given for other in restricted.only_with)
+        ]:
             raise Refused(
                 f"Option(s) [{', '.join(unavailable)}] are unavailable given other options on the command line"
             )
@@ -147,12 +153,12 @@ def one_of(given: Given, *names: str) -> None:
 
 def key_values(entries: Iterable[str]) -> dict[str, str]:
     """Parse `key=value` entries; a missing value is an empty text."""
-    return {key: value for key, _, value in (each.partition("=") for each in entries)}
+    return {key: value for key, _, value in (entry.partition("=") for entry in entries)}
 
 
 def help_text(options: Sequence[Option]) -> str:
     """Format the options in two columns, like jopt-simple."""
-    rows = sorted((_shown(each), _about(each)) for each in (*options, HELP, VERSION))
+    rows = sorted((_shown(option), _about(option)) for option in (*options, HELP, VERSION))
     left = min(max(len(name) for name, _ in rows), _WIDTH // 2 - 1)
     right = _WIDTH - left - 2
     lines = [f"{'Option':<{left}}  {'Description':<{right}}", f"{'------':<{left}}  {'-----------':<{right}}"]

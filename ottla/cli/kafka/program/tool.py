@@ -130,7 +130,7 @@ def read_text(path: str) -> str:
 
 def settings_for(kind: type[DeclaredSettings], properties: Mapping[str, object]) -> dict[str, object]:
     """Return the properties that our client has; report the others on stderr."""
-    known = {each.name for each in kind.declared.values()}
+    known = {setting.name for setting in kind.declared.values()}
     for name in properties:
         if name not in known and name not in _MEANINGLESS:
             tell(f"WARN the client has no setting {name}: ignoring it")
@@ -175,5 +175,5 @@ def check_addresses(text: str | None) -> None:
     """Raise Usage unless the text is HOST:PORT, or several separated by commas."""
     if not (text or "").strip():
         raise Usage("Error while validating the bootstrap address\n")
-    if not all(each.rpartition(":")[2].strip().isdecimal() and ":" in each for each in (text or "").split(",")):
+    if not all(part.rpartition(":")[2].strip().isdecimal() and ":" in part for part in (text or "").split(",")):
         raise Usage("Please provide valid host:port like host1:9091,host2:9092\n")

@@ -146,12 +146,12 @@ def _properties(given: Given) -> dict[str, object]:
 
 def group_of(given: Given, file: Mapping[str, str], extra: Mapping[str, str], config: str) -> str | None:
     """Return the group's id from any source. Usage if two differ; `config` is the deprecated option of the file."""
-    groups = {each for each in (given["group"], file.get("group.id"), extra.get("group.id")) if each is not None}
+    groups = {name for name in (given["group"], file.get("group.id"), extra.get("group.id")) if name is not None}
     if len(groups) > 1:
-        found = ", ".join(f"'{each}'" for each in sorted(groups))
+        names = ", ".join(f"'{group}'" for group in sorted(groups))
         raise Usage(
             "The group ids provided in different places (directly using '--group', via '--consumer-property', or via "
-            f"'--{config}') do not match. Detected group ids: {found}"
+            f"'--{config}') do not match. Detected group ids: {names}"
         )
     return next(iter(groups), None)
 
@@ -195,7 +195,7 @@ def timestamp_types(bootstrap: str, properties: dict[str, object], topic: str) -
     from ottla.client import ConfigResource, KafkaError, ResourceType
     from ottla.settings.client.client import ClientSettings
 
-    shared = {each.name for each in ClientSettings.declared.values()}
+    shared = {setting.name for setting in ClientSettings.declared.values()}
     with admin(bootstrap, {name: value for name, value in properties.items() if name in shared}) as client:
         try:
             entries = client.describe_config(ConfigResource(ResourceType.TOPIC, topic), ["message.timestamp.type"])

@@ -119,24 +119,24 @@ def _check(given: Given) -> None:
 
 
 def _reader_properties(given: Given) -> dict[str, str]:
-    found = load(given["reader-config"]) if "reader-config" in given else {}
-    return found | key_values(given.values("reader-property") or given.values("property"))
+    properties = load(given["reader-config"]) if "reader-config" in given else {}
+    return properties | key_values(given.values("reader-property") or given.values("property"))
 
 
 def _properties(given: Given) -> dict[str, object]:
     file = given["command-config"] or given["producer.config"]
-    found: dict[str, object] = {**(load(file) if file else {})}
-    found |= key_values(given.values("command-property") or given.values("producer-property"))
-    found["bootstrap.servers"] = given["bootstrap-server"]
-    found["compression.type"] = (given["compression-codec"] or "gzip") if "compression-codec" in given else "none"
-    found.setdefault("client.id", "console-producer")
+    properties: dict[str, object] = {**(load(file) if file else {})}
+    properties |= key_values(given.values("command-property") or given.values("producer-property"))
+    properties["bootstrap.servers"] = given["bootstrap-server"]
+    properties["compression.type"] = (given["compression-codec"] or "gzip") if "compression-codec" in given else "none"
+    properties.setdefault("client.id", "console-producer")
     for name, options in _SETTINGS.items():
-        said = [each for each in options if each in given]
-        if said or name not in found:
-            found[name] = str(given[said[-1] if said else options[0]])
+        said = [option for option in options if option in given]
+        if said or name not in properties:
+            properties[name] = str(given[said[-1] if said else options[0]])
     # Without an explicit delivery timeout, the Java client raises it to the request timeout.
-    found.setdefault("delivery.timeout.ms", str(max(120_000, int(str(found["request.timeout.ms"])))))
-    return found
+    properties.setdefault("delivery.timeout.ms", str(max(120_000, int(str(properties["request.timeout.ms"])))))
+    return properties
 
 
 class _Record(NamedTuple):
@@ -172,9 +172,9 @@ class _Reader:
             ("headers.delimiter", "headers.key.separator"),
             ("headers.separator", "headers.key.separator"),
         ]
-        for one, other in pairs:
-            if named[one] == named[other]:
-                raise Failed(f"{one} and {other} may not be equal")
+        for pair, other in pairs:
+            if named[pair] == named[other]:
+                raise Failed(f"{pair} and {other} may not be equal")
         for name, text in {"key.separator": self.key_separator, **named}.items():
             if text == self.null:
                 raise Failed(f"null.marker and {name} may not be equal")
@@ -184,14 +184,14 @@ class _Reader:
             text = line.rstrip("\n").removesuffix("\r")
             headers, text = self._part(self.parses_headers, text, self.delimiter, "headers delimiter", number)
             key, text = self._part(self.parses_key, text, self.key_separator, "key separator", number)
-            found = [] if headers in (None, self.null) else self._headers(headers or "", number)
-            yield _Record(self._bytes(text), None if key is None else self._bytes(key), found)
+            parsed_headers = [] if headers in (None, self.null) else self._headers(headers or "", number)
+            yield _Record(self._bytes(text), None if key is None else self._bytes(key), parsed_headers)
 
     def _part(self, wanted: bool, text: str, separator: str, name: str, number: int) -> tuple[str | None, str]:
         if not wanted:
             return None, text
-        part, found, rest = text.partition(separator)
-        if found:
+        part, match, rest = text.partition(separator)
+        if match:
             return part, rest
         if self.ignores_errors:
             return None, text
@@ -200,15 +200,15 @@ class _Reader:
     def _headers(self, text: str, number: int) -> list[tuple[str, bytes | None]]:
         import re
 
-        found: list[tuple[str, bytes | None]] = []
+        headers: list[tuple[str, bytes | None]] = []
         for pair in re.split(self.separator, text):
             name, colon, value = pair.partition(self.header_separator)
             if not colon and not self.ignores_errors:
                 raise Failed(f"No header key separator found in pair '{pair}' on line number {number}")
             if name == self.null:
                 raise Failed(f"Header keys should not be equal to the null marker '{self.null}' as they can't be null")
-            found.append((name, self._bytes(value) if colon else None))
-        return found
+            headers.append((name, self._bytes(value) if colon else None))
+        return headers
 
     def _bytes(self, text: str) -> bytes | None:
         return None if text == self.null else text.encode()

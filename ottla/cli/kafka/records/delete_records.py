@@ -59,7 +59,7 @@ def _offsets(text: str) -> list[tuple[str, int, int]]:
         raise Failed(f"Not supported version field value {version}")
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise Failed("Missing partitions field")
-    return [_offset(each) for each in document["partitions"]]
+    return [_offset(entry) for entry in document["partitions"]]
 
 
 def _offset(entry: Any) -> tuple[str, int, int]:

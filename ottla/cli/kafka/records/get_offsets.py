@@ -88,7 +88,7 @@ def _time(text: str) -> int:
 
 def _filter(given: Given) -> Callable[[str, int], bool]:
     if "topic-partitions" in given:
-        rules = [_rule(each) for each in given["topic-partitions"].split(",")]
+        rules = [_rule(part) for part in given["topic-partitions"].split(",")]
         return lambda topic, partition: any(rule(topic, partition) for rule in rules)
     takes = topic_filter(given["topic"])
     numbers = _numbers(given["partitions"] or "")
@@ -97,17 +97,17 @@ def _filter(given: Given) -> Callable[[str, int], bool]:
 
 def _numbers(text: str) -> set[int]:
     try:
-        return {int(each) for each in text.split(",") if text}
+        return {int(part) for part in text.split(",") if text}
     except ValueError:
         message = f"--partitions expects a comma separated list of numeric partition ids, but received: {text}"
         raise Failed(message) from None
 
 
 def _rule(text: str) -> Callable[[str, int], bool]:
-    found = _RULE.fullmatch(text)
-    if found is None:
+    match = _RULE.fullmatch(text)
+    if match is None:
         raise Failed(f"Invalid rule specification: {text}")
-    topic, number, low, high = found.groups()
+    topic, number, low, high = match.groups()
     takes = topic_filter(topic or None)
     first = int(number or low or 0)
     end = first + 1 if number else int(high) if high else 1 << 31
@@ -117,10 +117,10 @@ def _rule(text: str) -> Callable[[str, int], bool]:
 def _partitions(client: Admin, takes: Callable[[str, int], bool], *, internal: bool) -> list[TopicPartition]:
     from ottla.client import TopicPartition
 
-    names = [each.name for each in client.list_topics(internal=internal)]
+    names = [listing.name for listing in client.list_topics(internal=internal)]
     return [
-        TopicPartition(name, each.partition)
+        TopicPartition(name, partition.partition)
         for name, topic in client.describe_topics(names).check().items()
-        for each in topic.partitions
-        if takes(name, each.partition)
+        for partition in topic.partitions
+        if takes(name, partition.partition)
     ]

@@ -81,7 +81,7 @@ def main() -> None:
 
 def _run(given: Given) -> int:
     _check(given)
-    action = next(each for each in _ACTIONS if each in given)
+    action = next(name for name in _ACTIONS if name in given)
     try:
         with admin(given["bootstrap-server"] or given["bootstrap-controller"], admin_of(given)) as client:
             {"add": _add, "remove": _remove, "list": _list}[action](given, client)
@@ -95,12 +95,12 @@ _ACTIONS = ("add", "remove", "list")
 
 
 def _check(given: Given) -> None:
-    both = [each in given for each in ("bootstrap-server", "bootstrap-controller")]
+    both = [name in given for name in ("bootstrap-server", "bootstrap-controller")]
     if all(both):
         raise Usage("Only one of --bootstrap-server or --bootstrap-controller must be specified")
     if not any(both):
         raise Usage("One of --bootstrap-server or --bootstrap-controller must be specified")
-    if sum(each in given for each in _ACTIONS) != 1:
+    if sum(action in given for action in _ACTIONS) != 1:
         raise Usage("Command must include exactly one action: --list, --add, --remove. ")
     forbid(given, "list", ("producer", "consumer", "allow-host", "allow-principal", "deny-host", "deny-principal"))
     for role in ("producer", "consumer"):
@@ -127,60 +127,64 @@ Entry = tuple[str, str, str, str]
 
 def _resources(given: Given, *, needed: bool) -> list[Resource]:
     pattern = given["resource-pattern-type"]
-    found = [("TOPIC", name.strip(), pattern) for name in given.values("topic")]
+    resources = [("TOPIC", name.strip(), pattern) for name in given.values("topic")]
     if pattern == "LITERAL" and ("cluster" in given or "idempotent" in given):
-        found.append(("CLUSTER", _CLUSTER, "LITERAL"))
+        resources.append(("CLUSTER", _CLUSTER, "LITERAL"))
     for kind, option in (
         ("GROUP", "group"),
         ("TRANSACTIONAL_ID", "transactional-id"),
         ("DELEGATION_TOKEN", "delegation-token"),
         ("USER", "user-principal"),
     ):
-        found += [(kind, name.strip(), pattern) for name in given.values(option)]
-    if not found and needed:
+        resources += [(kind, name.strip(), pattern) for name in given.values(option)]
+    if not resources and needed:
         raise Usage(
             "You must provide at least one resource: --topic <topic> or --cluster or --group <group> or "
             "--delegation-token <Delegation Token ID>"
         )
-    return found
+    return resources
 
 
 def _wanted(given: Given) -> dict[Resource, list[Entry]]:
     from ottla.operations.access import CONSUMER, CONSUMER_GROUP, PRODUCER, TRANSACTIONAL_PRODUCER
 
     resources = _resources(given, needed=True)
-    found: dict[Resource, list[Entry]] = {}
+    wanted: dict[Resource, list[Entry]] = {}
     if "producer" not in given and "consumer" not in given:
-        operations = [_operation(each) for each in given.values("operation") or ["All"]]
-        found = {each: _entries(given, operations) for each in resources}
+        operations = [_operation(operation) for operation in given.values("operation") or ["All"]]
+        wanted = {resource: _entries(given, operations) for resource in resources}
     if "producer" in given:
-        for each in resources:
-            if each[0] == "TOPIC":
-                found[each] = _entries(given, _names(PRODUCER))
-            elif each[0] == "TRANSACTIONAL_ID":
-                found[each] = _entries(given, _names(TRANSACTIONAL_PRODUCER))
+        for resource in resources:
+            if resource[0] == "TOPIC":
+                wanted[resource] = _entries(given, _names(PRODUCER))
+            elif resource[0] == "TRANSACTIONAL_ID":
+                wanted[resource] = _entries(given, _names(TRANSACTIONAL_PRODUCER))
         if "idempotent" in given:
-            found["CLUSTER", _CLUSTER, "LITERAL"] = _entries(given, ["IDEMPOTENT_WRITE"])
+            wanted["CLUSTER", _CLUSTER, "LITERAL"] = _entries(given, ["IDEMPOTENT_WRITE"])
     if "consumer" in given:
-        for each in resources:
-            if each[0] in ("TOPIC", "GROUP"):
-                operations = _names(CONSUMER if each[0] == "TOPIC" else CONSUMER_GROUP)
-                found[each] = list(dict.fromkeys([*found.get(each, []), *_entries(given, operations)]))
-    for (kind, _, _), entries in found.items():
+        for resource in resources:
+            if resource[0] in ("TOPIC", "GROUP"):
+                operations = _names(CONSUMER if resource[0] == "TOPIC" else CONSUMER_GROUP)
+                wanted[resource] = list(dict.fromkeys([*wanted.get(resource, []), *_entries(given, operations)]))
+    for (kind, _, _), entries in wanted.items():
         if any(entry[2] not in (*_OPERATIONS[kind], "ALL") for entry in entries):
             raise Usage(f"ResourceType {kind} only supports operations [{', '.join((*_OPERATIONS[kind], 'ALL'))}]")
-    return found
+    return wanted
 
 
 def _names(operations: Iterable[AclOperation]) -> list[str]:
-    return [each.name for each in operations]
+    return [operation.name for operation in operations]
 
 
 def _operation(text: str) -> str:
     from ottla.client.admin.acl import AclOperation
 
     # Kafka accepts Read, ReadAll, READ_ALL and read_all alike.
-    name = "".join(f"_{each}" if each.isupper() else each for each in text.strip()) if not text.isupper() else text
+    name = (
+        "".join(f"_{character}" if character.isupper() else character for character in text.strip())
+        if not text.isupper()
+        else text
+    )
     name = name.strip("_").upper()
     if name not in AclOperation.__members__ or name == "ANY":
         raise Failed(f"'{text}' is not a valid acl operation")
@@ -188,16 +192,16 @@ def _operation(text: str) -> str:
 
 
 def _entries(given: Given, operations: Iterable[str]) -> list[Entry]:
-    found = []
+    entries = []
     for permission, who, where in (("ALLOW", "allow-principal", "allow-host"), ("DENY", "deny-principal", "deny-host")):
-        hosts = [each.strip() for each in given.values(where)] or ["*"]
-        found += [
+        hosts = [text.strip() for text in given.values(where)] or ["*"]
+        entries += [
             (_principal(principal), host, operation, permission)
             for principal in given.values(who)
             for operation in operations
             for host in hosts
         ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(entries))
 
 
 def _principal(text: str) -> str:
@@ -210,11 +214,11 @@ def _principal(text: str) -> str:
 # ---- in Java's words
 
 
-def _shown_resource(resource: Resource) -> str:
+def _shpattern(resource: Resource) -> str:
     return f"ResourcePattern(resourceType={resource[0]}, name={resource[1]}, patternType={resource[2]})"
 
 
-def _shown_entry(entry: Entry) -> str:
+def _shentry(entry: Entry) -> str:
     principal, host, operation, permission = entry
     return f"(principal={principal}, host={host}, operation={operation}, permissionType={permission})"
 
@@ -248,15 +252,15 @@ def _add(given: Given, client: Admin) -> None:
     if not all(wanted.values()):
         raise Usage("You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.")
     for resource, entries in wanted.items():
-        there = {_split(each)[1] for each in client.describe_acls(_filter(resource))}
+        there = {_split(acl)[1] for acl in client.describe_acls(_filter(resource))}
         for entry in entries:
             if entry in there:
-                print(f"Acl (pattern={_shown_resource(resource)}, entry={_shown_entry(entry)}) already exists.")
+                print(f"Acl (pattern={_shpattern(resource)}, entry={_shentry(entry)}) already exists.")
         new = [entry for entry in entries if entry not in there]
         if not new:
             continue
-        lines = "\n".join(f"\t{_shown_entry(entry)}" for entry in new)
-        print(f"Adding ACLs for resource `{_shown_resource(resource)}`: \n {lines}\n")
+        lines = "\n".join(f"\t{_shentry(entry)}" for entry in new)
+        print(f"Adding ACLs for resource `{_shpattern(resource)}`: \n {lines}\n")
         kind, name, how = AclResource[resource[0]], resource[1], PatternType[resource[2]]
         client.create_acls(
             Acl(kind, name, principal, AclOperation[operation], AclPermission[permission], how, host)
@@ -266,12 +270,12 @@ def _add(given: Given, client: Admin) -> None:
 
 def _remove(given: Given, client: Admin) -> None:
     for resource, entries in _wanted(given).items():
-        shown = f"resource filter `{_shown_resource(resource)}`? (y/n)"
+        shown = f"resource filter `{_shpattern(resource)}`? (y/n)"
         if not entries:
             question = f"Are you sure you want to delete all ACLs for {shown}"
             filters = [_filter(resource)]
         else:
-            lines = "\n".join(f"\t{_shown_entry(entry)}" for entry in entries)
+            lines = "\n".join(f"\t{_shentry(entry)}" for entry in entries)
             question = f"Are you sure you want to remove ACLs: \n {lines}\n from {shown}"
             filters = [_filter(resource, entry) for entry in entries]
         if "force" in given or _confirmed(question):
@@ -285,24 +289,26 @@ def _confirmed(question: str) -> bool:
 
 def _list(given: Given, client: Admin) -> None:
     resources = _resources(given, needed=False)
-    found = [each for resource in resources for each in client.describe_acls(_filter(resource))]
+    acls = [acl for resource in resources for acl in client.describe_acls(_filter(resource))]
     if not resources:
-        found = client.describe_acls()
+        acls = client.describe_acls()
     by_resource: dict[Resource, list[Entry]] = {}
-    for each in found:
-        resource, entry = _split(each)
+    for acl in acls:
+        resource, entry = _split(acl)
         if entry not in by_resource.setdefault(resource, []):
             by_resource[resource].append(entry)
-    principals = [_principal(each) for each in given.values("principal")]
+    principals = [_principal(text) for text in given.values("principal")]
     if not principals:
         _print(by_resource)
     for principal in principals:
         print(f"ACLs for principal `{principal}`")
-        own = {each: [one for one in entries if one[0] == principal] for each, entries in by_resource.items()}
-        _print({each: entries for each, entries in own.items() if entries})
+        own = {
+            pattern: [entry for entry in entries if entry[0] == principal] for pattern, entries in by_resource.items()
+        }
+        _print({pattern: entries for pattern, entries in own.items() if entries})
 
 
 def _print(by_resource: dict[Resource, list[Entry]]) -> None:
     for resource, entries in by_resource.items():
-        lines = "\n".join(f"\t{_shown_entry(entry)}" for entry in entries)
-        print(f"Current ACLs for resource `{_shown_resource(resource)}`:\n{lines}\n")
+        lines = "\n".join(f"\t{_shentry(entry)}" for entry in entries)
+        print(f"Current ACLs for resource `{_shpattern(resource)}`:\n{lines}\n")

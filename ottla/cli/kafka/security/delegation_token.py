@@ -38,12 +38,12 @@ def main() -> None:
 
 
 def _run(given: Given) -> int:
-    if sum(each in given for each in _ACTIONS) != 1:
+    if sum(action in given for action in _ACTIONS) != 1:
         raise Usage("Command must include exactly one action: --create, --renew, --expire or --describe")
     _check(given)
     act = {"create": _create, "renew": _renew, "expire": _expire, "describe": _describe}
     with admin(given["bootstrap-server"], load(given["command-config"])) as client:
-        act[next(each for each in _ACTIONS if each in given)](given, client)
+        act[next(action for action in _ACTIONS if action in given)](given, client)
     return 0
 
 
@@ -62,11 +62,11 @@ def _check(given: Given) -> None:
 
 
 def _principals(given: Given, option: str) -> list[str]:
-    found = [each.strip() for each in given.values(option)]
-    for each in found:
-        if not all(each.partition(":")[::2]):
-            raise Failed(f"expected a string in format principalType:principalName but got {each}")
-    return found
+    principals = [text.strip() for text in given.values(option)]
+    for principal in principals:
+        if not all(principal.partition(":")[::2]):
+            raise Failed(f"expected a string in format principalType:principalName but got {principal}")
+    return principals
 
 
 def _create(given: Given, client: Admin) -> None:
@@ -118,10 +118,10 @@ def _describe(given: Given, client: Admin) -> None:
 def _print_tokens(tokens: list[DelegationToken]) -> None:
     heads = ("TOKENID", "HMAC", "OWNER", "REQUESTER", "RENEWERS", "ISSUEDATE", "EXPIRYDATE", "MAXDATE")
     print(_LINE.format(*heads))
-    for each in tokens:
-        dates = (_date(each.issued_timestamp), _date(each.expiry_timestamp), _date(each.max_timestamp))
-        renewers = f"[{', '.join(each.renewers)}]"
-        print(_LINE.format(each.id, b64encode(each.hmac).decode(), each.owner, each.requester, renewers, *dates))
+    for token in tokens:
+        dates = (_date(token.issued_timestamp), _date(token.expiry_timestamp), _date(token.max_timestamp))
+        renewers = f"[{', '.join(token.renewers)}]"
+        print(_LINE.format(token.id, b64encode(token.hmac).decode(), token.owner, token.requester, renewers, *dates))
 
 
 def _date(timestamp_ms: int) -> str:

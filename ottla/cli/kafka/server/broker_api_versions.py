@@ -25,13 +25,13 @@ def _run(given: Given) -> int:
     return 0
 
 
-def _lines(found: dict[str, tuple[int, int]]) -> list[str]:
+def _lines(versions: dict[str, tuple[int, int]]) -> list[str]:
     """Return the lines in the order of the API keys, including APIs that the broker does not support."""
     from ottla.wire.api import API, ApiKey
 
     keys = {"".join(word.capitalize() for word in key.name.split("_")): int(key) for key in ApiKey}
     lines: dict[int, str] = {}
-    for name, (low, high) in found.items():
+    for name, (low, high) in versions.items():
         if name not in keys:
             lines[int(name.removeprefix("UNKNOWN(").removesuffix(")"))] = f"{name}: {_range(low, high)}"
             continue

@@ -44,22 +44,24 @@ def _run(words: Sequence[str]) -> int:
     node_id, role = _wanted(words, "node-id"), _wanted(words, "process-role")
     if node_id and role:
         print("When both node-id and process-role are provided, the value for node-id will take precedence")
-    servers = [(each, found) for each in processes() if (found := server_words(each.words)) is not None]
+    servers = [
+        (process, arguments) for process in processes() if (arguments := server_words(process.words)) is not None
+    ]
     if not servers:
         print("No kafka server to stop")
         return 1
-    chosen = [each for each, found in servers if _is_meant(each, found, node_id, role)]
+    chosen = [server for server, arguments in servers if _is_meant(server, arguments, node_id, role)]
     if not chosen:
         tell(f"No kafka server to stop has {f'node.id {node_id}' if node_id else f'process.roles {role}'}")
     number = _signal(os.environ.get("SIGNAL") or "TERM")
     refused = 0
-    for each in chosen:
+    for process in chosen:
         try:
-            os.kill(each.pid, number)
+            os.kill(process.pid, number)
         except ProcessLookupError:
             continue
         except PermissionError:
-            tell(f"kill: ({each.pid}) - Operation not permitted")
+            tell(f"kill: ({process.pid}) - Operation not permitted")
             refused += 1
     return 1 if refused else 0
 
@@ -116,8 +118,8 @@ def _is_meant(process: Process, words: list[str], node_id: str, role: str) -> bo
 
 def processes() -> Iterable[Process]:
     """Return all processes except this one."""
-    found = _from_proc() if os.path.isdir(f"{_PROCESSES}/self") else _from_ps()
-    return [each for each in found if each.pid != os.getpid()]
+    all_processes = _from_proc() if os.path.isdir(f"{_PROCESSES}/self") else _from_ps()
+    return [process for process in all_processes if process.pid != os.getpid()]
 
 
 def _from_proc() -> Iterator[Process]:

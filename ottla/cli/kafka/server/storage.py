@@ -66,11 +66,11 @@ def _run(words: Words) -> int:
     elif words.command == "version-mapping":
         print_mapping(words["release-version"])
     elif words.command == "feature-dependencies":
-        for each in words["feature"]:
-            name, equals, level = each.partition("=")
+        for entry in words["feature"]:
+            name, equals, level = entry.partition("=")
             if not equals:
                 raise Failed(
-                    f"Invalid feature format: {each}. Expected format: 'feature=version' (e.g. 'group.version=1')"
+                    f"Invalid feature format: {entry}. Expected format: 'feature=version' (e.g. 'group.version=1')"
                 )
             if not level.strip().isdecimal():
                 raise Failed(f"Invalid version format: {level.strip()} for feature {name.strip()}")
@@ -92,14 +92,14 @@ def _info(words: Words) -> int:
 
     disk = HostDisk()
     settings = ServerSettings.parse(load(words["config"]))
-    found: list[str] = []
+    directories: list[str] = []
     problems: list[str] = []
     first: dict[str, str] | None = None
-    for path in sorted({each.rstrip("/") or "/" for each in (*settings.log_dirs, settings.metadata_log_dir)}):
+    for path in sorted({log_dir.rstrip("/") or "/" for log_dir in (*settings.log_dirs, settings.metadata_log_dir)}):
         if not disk.is_directory(path):
             problems.append(f"{path} is not a directory" if disk.exists(path) else f"{path} does not exist")
             continue
-        found.append(path)
+        directories.append(path)
         properties = read_properties(disk, f"{path}/{META_PROPERTIES}")
         if properties is None:
             problems.append(f"{path} is not formatted.")
@@ -109,7 +109,7 @@ def _info(words: Words) -> int:
             problems.append("Mismatched cluster IDs between storage directories.")
         elif first["node.id"] != properties["node.id"]:
             problems.append("Mismatched node IDs between storage directories.")
-    _section("Found log directory:" if len(found) == 1 else "Found log directories:", found)
+    _section("Found log directory:" if len(directories) == 1 else "Found log directories:", directories)
     if first is not None:
         shown = ", ".join(f"{name}={first[name]}" for name in sorted(first))
         print(f"Found metadata: {{{shown}}}\n")
@@ -119,7 +119,7 @@ def _info(words: Words) -> int:
 
 def _section(title: str, lines: list[str]) -> None:
     if lines:
-        print("\n".join([title, *(f"  {each}" for each in lines), ""]))
+        print("\n".join([title, *(f"  {line}" for line in lines), ""]))
 
 
 def _format(words: Words) -> None:
@@ -147,7 +147,7 @@ def _format(words: Words) -> None:
         initial_controllers=words["initial-controllers"],
         no_initial_controllers=words["no-initial-controllers"],
         scram=words["add-scram"] or (),
-        features=dict(name_and_level(each) for each in words["feature"] or ()),
+        features=dict(name_and_level(entry) for entry in words["feature"] or ()),
     )
     for line in lines:
         print(line)

@@ -63,19 +63,19 @@ def _run(given: Given) -> int:
     properties = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000", **(load(config) if config else {})}
     with admin(given["bootstrap-server"], properties) as client:
         try:
-            found = elect(client, partitions, unclean=election == "UNCLEAN")
+            outcome = elect(client, partitions, unclean=election == "UNCLEAN")
         except KafkaError as error:
             raise _whole(error) from error
-    if found.elected:
-        done = ", ".join(map(str, found.elected))
+    if outcome.elected:
+        done = ", ".join(map(str, outcome.elected))
         print(f"Successfully completed leader election ({election}) for partitions {done}")
-    if found.unchanged:
-        print(f"Valid replica already elected for partitions {', '.join(map(str, found.unchanged))}")
-    for key, one in found.failed.items():
-        why = f"{java_class(one)}: {message(one)}"
+    if outcome.unchanged:
+        print(f"Valid replica already elected for partitions {', '.join(map(str, outcome.unchanged))}")
+    for key, failure in outcome.failed.items():
+        why = f"{java_class(failure)}: {message(failure)}"
         print(f"Error completing leader election ({election}) for partition: {key}: {why}")
-    if found.failed:
-        raise Failed(f"{len(found.failed)} replica(s) could not be elected")
+    if outcome.failed:
+        raise Failed(f"{len(outcome.failed)} replica(s) could not be elected")
     return 0
 
 
@@ -91,11 +91,11 @@ def _whole(error: KafkaError) -> Exception:
 
 
 def _check(given: Given) -> None:
-    if missing := [each for each in ("bootstrap-server", "election-type") if each not in given]:
+    if missing := [name for name in ("bootstrap-server", "election-type") if name not in given]:
         raise Failed(f"Missing required option(s): {', '.join(missing)}")
     forbid(given, "admin.config", ("command-config",))
     scopes = ("topic", "all-topic-partitions", "path-to-json-file")
-    if sum(each in given for each in scopes) != 1:
+    if sum(scope in given for scope in scopes) != 1:
         raise Failed(f"One and only one of the following options is required: {', '.join(scopes)}")
     if "topic" in given and "partition" not in given:
         raise Failed("Missing required option(s): partition")
@@ -113,9 +113,9 @@ def _partitions(given: Given) -> Sequence[TopicPartition] | None:
     document = parse(read_text(given["path-to-json-file"]), "Replica election data is empty")
     if not isinstance(document, dict) or not isinstance(document.get("partitions"), list):
         raise Failed('Replica election data is missing "partitions" field')
-    found = [
-        TopicPartition(typed(each, "topic", str), typed(each, "partition", int)) for each in document["partitions"]
+    partitions = [
+        TopicPartition(typed(entry, "topic", str), typed(entry, "partition", int)) for entry in document["partitions"]
     ]
-    if twice := sorted({str(each) for each in found if found.count(each) > 1}):
+    if twice := sorted({str(tp) for tp in partitions if partitions.count(tp) > 1}):
         raise Failed(f"Replica election data contains duplicate partitions: [{', '.join(twice)}]")
-    return found
+    return partitions

@@ -28,9 +28,9 @@ def main() -> None:
 
 def _run(given: Given) -> int:
     require(given, "bootstrap-server", "describe")
-    topics = {each for each in given["topic-list"].split(",") if each}
+    topics = {part for part in given["topic-list"].split(",") if part}
     try:
-        wanted = {int(each) for each in given["broker-list"].split(",") if each}
+        wanted = {int(part) for part in given["broker-list"].split(",") if part}
     except ValueError as error:
         raise Failed(f'For input string: "{given["broker-list"]}"') from error
     with admin(given["bootstrap-server"], {"client.id": "log-dirs-tool", **admin_of(given)}) as client:
@@ -42,9 +42,12 @@ def _run(given: Given) -> int:
             )
         brokers = sorted(wanted or live)
         print("Querying brokers for log directories information")
-        found = client.describe_log_dirs(brokers).check()
+        log_dirs = client.describe_log_dirs(brokers).check()
     print(f"Received log directory information from brokers {_listed(brokers)}")
-    shown = [{"broker": broker, "logDirs": [_directory(each, topics) for each in found[broker]]} for broker in brokers]
+    shown = [
+        {"broker": broker, "logDirs": [_directory(directory, topics) for directory in log_dirs[broker]]}
+        for broker in brokers
+    ]
     print(json.dumps({"brokers": shown, "version": 1}, separators=(",", ":")))
     return 0
 
@@ -57,13 +60,13 @@ def _directory(directory: LogDirDescription, topics: set[str]) -> dict[str, Any]
     return {
         "partitions": [
             {
-                "partition": str(each.partition),
-                "size": each.size,
-                "offsetLag": each.offset_lag,
-                "isFuture": each.future,
+                "partition": str(replica.partition),
+                "size": replica.size,
+                "offsetLag": replica.offset_lag,
+                "isFuture": replica.future,
             }
-            for each in directory.replicas
-            if not topics or each.partition.topic in topics
+            for replica in directory.replicas
+            if not topics or replica.partition.topic in topics
         ],
         "error": None if directory.error is None else java_class(directory.error),
         "logDir": directory.path,

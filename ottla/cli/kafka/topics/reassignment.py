@@ -81,8 +81,8 @@ def _run(given: Given) -> int:
     try:
         with admin(bootstrap, properties) as client:
             _act(action, given, client)
-    except Reported as told:
-        print(told)
+    except Reported as report:
+        print(report)
         return 1
     except (KafkaError, OttlaError, Failed, Refused) as error:
         print(f"Error: {caused(error)}")
@@ -91,19 +91,19 @@ def _run(given: Given) -> int:
 
 
 def _check(given: Given) -> str:
-    chosen = [each for each in _ACTIONS if each in given]
+    chosen = [action for action in _ACTIONS if action in given]
     if len(chosen) != 1:
-        names = ", ".join(f"--{each}" for each in ("generate", "execute", "verify", "cancel", "list"))
+        names = ", ".join(f"--{action}" for action in ("generate", "execute", "verify", "cancel", "list"))
         raise Usage(f"Command must include exactly one action: {names}")
     action = chosen[0]
-    servers = [each for each in ("bootstrap-server", "bootstrap-controller") if each in given]
+    servers = [option for option in ("bootstrap-server", "bootstrap-controller") if option in given]
     if not servers:
         raise Usage("Please specify either --bootstrap-server or --bootstrap-controller")
     needed, permitted = _ACTIONS[action]
     require(given, *needed)
     allowed = {action, "command-config", "bootstrap-server", *needed, *permitted}
     allowed |= {"bootstrap-controller"} if action in ("cancel", "list") else set()
-    for name, _ in given.found:
+    for name, _ in given.occurrences:
         if name not in allowed:
             raise Usage(f'Option "[{name}]" can\'t be used with action "[{action}]"')
     return action
@@ -133,12 +133,12 @@ def _act(action: str, given: Given, client: Admin) -> None:
 
 
 def _list(client: Admin) -> None:
-    found = client.list_partition_reassignments()
-    if not found:
+    moves = client.list_partition_reassignments()
+    if not moves:
         print("No partition reassignments found.")
         return
     print("Current partition reassignments:")
-    for partition, move in sorted(found.items()):
+    for partition, move in sorted(moves.items()):
         line = f"{partition}: replicas: {_ids(move.replicas)}."
         line += f" adding: {_ids(move.adding)}." if move.adding else ""
         print(line + (f" removing: {_ids(move.removing)}." if move.removing else ""))
@@ -150,13 +150,13 @@ def _ids(brokers: tuple[int, ...]) -> str:
 
 def _generate(given: Given, client: Admin) -> None:
     try:
-        brokers = [int(each) for each in given["broker-list"].split(",")]
+        brokers = [int(part) for part in given["broker-list"].split(",")]
     except ValueError as error:
         raise Failed(f'For input string: "{given["broker-list"]}"') from error
-    if twice := sorted({each for each in brokers if brokers.count(each) > 1}):
+    if twice := sorted({broker for broker in brokers if brokers.count(broker) > 1}):
         raise Failed(f"Broker list contains duplicate entries: {twice}")
     topics = _topics(read_text(given["topics-to-move-json-file"]))
-    if twice_topics := sorted({each for each in topics if topics.count(each) > 1}):
+    if twice_topics := sorted({topic for topic in topics if topics.count(topic) > 1}):
         raise Failed(f"List of topics to reassign contains duplicate entries: [{', '.join(twice_topics)}]")
     now = current(client, topics)
     proposed = _propose(client, now, brokers, rack_aware="disable-rack-aware" not in given)
@@ -169,8 +169,8 @@ def _topics(text: str) -> list[str]:
     version = document.get("version", 1) if isinstance(document, dict) else 1
     if version != 1:
         raise Failed(f"Not supported version field value {version}")
-    found = document.get("topics", []) if isinstance(document, dict) else []
-    return [typed(each, "topic", str) for each in found]
+    entries = document.get("topics", []) if isinstance(document, dict) else []
+    return [typed(entry, "topic", str) for entry in entries]
 
 
 def _propose(client: Admin, now: Replicas, brokers: list[int], *, rack_aware: bool) -> Replicas:

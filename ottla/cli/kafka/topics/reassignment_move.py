@@ -67,11 +67,11 @@ class Plan:
             raise Failed("Partition reassignment list cannot be empty")
         if not all(self.replicas.values()):
             raise Failed("Partition replica list cannot be empty")
-        if twice := sorted({str(each) for each in self.partitions if self.partitions.count(each) > 1}):
+        if twice := sorted({str(tp) for tp in self.partitions if self.partitions.count(tp) > 1}):
             raise Failed(f"Partition reassignment contains duplicate topic partitions: {','.join(twice)}")
         entries = []
         for partition, brokers in self.replicas.items():
-            if again := sorted({each for each in brokers if brokers.count(each) > 1}):
+            if again := sorted({broker for broker in brokers if brokers.count(broker) > 1}):
                 entries.append(f"{partition} contains multiple entries for {_listed(again)}")
         if entries:
             raise Failed(f"Partition replica lists may not contain duplicate entries: {'. '.join(entries)}")
@@ -89,9 +89,9 @@ def current(client: Admin, topics: Iterable[str]) -> Replicas:
     for topic in described.errors:
         raise Failed(f"org.apache.kafka.common.errors.UnknownTopicOrPartitionException: Topic {topic} not found.")
     return {
-        TopicPartition(topic, each.partition): [node.id for node in each.replicas]
+        TopicPartition(topic, partition.partition): [node.id for node in partition.replicas]
         for topic, description in described.succeeded.items()
-        for each in description.partitions
+        for partition in description.partitions
     }
 
 
@@ -100,12 +100,12 @@ def show_plan(client: Admin, replicas: Replicas, *, directories: bool) -> str:
     where = directories_of(client, replicas) if directories and replicas else {}
     partitions = [
         {
-            "topic": each.topic,
-            "partition": each.partition,
+            "topic": tp.topic,
+            "partition": tp.partition,
             "replicas": brokers,
-            "log_dirs": [where.get((each, broker), (_ANY, None))[0] or _ANY for broker in brokers],
+            "log_dirs": [where.get((tp, broker), (_ANY, None))[0] or _ANY for broker in brokers],
         }
-        for each, brokers in sorted(replicas.items())
+        for tp, brokers in sorted(replicas.items())
     ]
     return json.dumps({"version": 1, "partitions": partitions}, separators=(",", ":"))
 
@@ -130,7 +130,7 @@ def _status(client: Admin, partition: TopicPartition, target: list[int], *, movi
         return f"Reassignment of partition {partition} is still in progress."
     described = client.describe_topics([partition.topic]).succeeded.get(partition.topic)
     parts = () if described is None else described.partitions
-    now = [node.id for each in parts if each.partition == partition.partition for node in each.replicas]
+    now = [node.id for part in parts if part.partition == partition.partition for node in part.replicas]
     if now == target:
         return f"Reassignment of partition {partition} is completed."
     return (
@@ -147,7 +147,7 @@ def _directory_status(client: Admin, plan: Plan) -> tuple[list[str], bool]:
         return [""], False
     where = directories_of(client, plan.replicas)
     lines, ongoing = [], False
-    for replica, target in sorted(plan.directories.items(), key=lambda each: (each[0].broker, str(each[0]))):
+    for replica, target in sorted(plan.directories.items(), key=lambda entry: (entry[0].broker, str(entry[0]))):
         partition = TopicPartition(replica.topic, replica.partition)
         now, future = where.get((partition, replica.broker), (None, None))
         of = f"Partition {partition} on broker {replica.broker}"
@@ -169,8 +169,8 @@ def _directory_status(client: Admin, plan: Plan) -> tuple[list[str], bool]:
 
 def _clear_throttles(client: Admin, plan: Plan) -> None:
     brokers = {node.id for node in client.describe_cluster().nodes}
-    brokers |= {broker for some in plan.replicas.values() for broker in some}
-    topics = sorted({each.topic for each in plan.replicas})
+    brokers |= {broker for replica in plan.replicas.values() for broker in replica}
+    topics = sorted({replica.topic for replica in plan.replicas})
     print(f"Clearing broker-level throttles on broker{'' if len(brokers) == 1 else 's'} {_listed(sorted(brokers))}")
     unthrottle_brokers(client, brokers, directories=True)
     print(f"Clearing topic-level throttles on topic{'' if len(topics) == 1 else 's'} {_listed(topics)}")
@@ -200,13 +200,13 @@ def execute(
             "to change the throttle by resubmitting the current reassignment."
         )
     live = {node.id for node in client.describe_cluster().nodes}
-    if unknown := sorted({broker for some in plan.replicas.values() for broker in some} - live):
+    if unknown := sorted({broker for replica in plan.replicas.values() for broker in replica} - live):
         raise Failed(f"Unknown broker id {unknown[0]}")
-    there = current(client, (each.topic for each in plan.replicas))
-    if missing := [str(each) for each in sorted(plan.replicas) if each not in there]:
+    there = current(client, (replica.topic for replica in plan.replicas))
+    if missing := [str(replica) for replica in sorted(plan.replicas) if replica not in there]:
         why = f"Unable to find partition: {', '.join(missing)}"
         raise Failed(f"org.apache.kafka.common.errors.UnknownTopicOrPartitionException: {why}")
-    now = {each: there[each] for each in plan.replicas}
+    now = {replica: there[replica] for replica in plan.replicas}
     shown = show_plan(client, now, directories=True)
     print(
         f"Current partition replica assignment\n\n{shown}\n\n"
@@ -215,13 +215,13 @@ def execute(
     if bytes_per_s >= 0 or directory_throttle >= 0:
         # A replica that another move is adding is not a source yet.
         full = {
-            each: [broker for broker in brokers if each not in moving or broker not in moving[each].adding]
-            for each, brokers in now.items()
+            tp: [broker for broker in brokers if tp not in moving or broker not in moving[tp].adding]
+            for tp, brokers in now.items()
         }
         _throttle(client, plan, full, bytes_per_s, directory_throttle)
     results = client.alter_partition_reassignments(plan.replicas, allow_replication_factor_change=not same_factor)
     if results.errors:
-        lines = [f"{each}: {message(results.errors[each])}" for each in sorted(results.errors)]
+        lines = [f"{error}: {message(results.errors[error])}" for error in sorted(results.errors)]
         raise Reported("\n".join(["Error reassigning partition(s):", *lines]))
     many = "" if len(plan.replicas) == 1 else "s"
     print(f"Successfully started partition reassignment{many} for {_listed(sorted(plan.replicas))}")
@@ -238,7 +238,7 @@ def _throttle(client: Admin, plan: Plan, now: Replicas, bytes_per_s: int, direct
         throttle(client, now, plan.replicas, bytes_per_s)
         print(f"The inter-broker throttle limit was set to {bytes_per_s} B/s")
     if directory_throttle >= 0:
-        throttle_directories(client, {each.broker for each in plan.directories}, directory_throttle)
+        throttle_directories(client, {directory.broker for directory in plan.directories}, directory_throttle)
         print(f"The replica-alter-dir throttle limit was set to {directory_throttle} B/s")
 
 
@@ -268,12 +268,12 @@ def _named(replica: Any) -> str:
 def cancel(client: Admin, plan: Plan, *, preserve: bool, timeout_ms: int) -> None:
     """Cancel the moves."""
     under_way = client.list_partition_reassignments(plan.replicas)
-    moving = [each for each in plan.replicas if each in under_way]
+    moving = [replica for replica in plan.replicas if replica in under_way]
     if moving:
         results = client.alter_partition_reassignments(dict.fromkeys(moving))
         many = "" if len(results.errors) == 1 else "s"
         if results.errors:
-            lines = [f"{each}: {message(results.errors[each])}" for each in sorted(results.errors)]
+            lines = [f"{error}: {message(results.errors[error])}" for error in sorted(results.errors)]
             raise Reported("\n".join([f"Error cancelling partition reassignment{many} for:", *lines]))
         many = "" if len(moving) == 1 else "s"
         print(f"Successfully cancelled partition reassignment{many} for: {_listed(sorted(moving))}")
@@ -295,9 +295,9 @@ def _moving_directories(client: Admin, plan: Plan) -> dict[Replica, str]:
     if not plan.directories:
         return {}
     where = directories_of(client, plan.replicas)
-    found: dict[Replica, str] = {}
+    moving: dict[Replica, str] = {}
     for replica in plan.directories:
         now, future = where.get((TopicPartition(replica.topic, replica.partition), replica.broker), (None, None))
         if now is not None and future is not None:
-            found[replica] = now
-    return found
+            moving[replica] = now
+    return moving

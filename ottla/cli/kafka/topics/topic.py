@@ -93,7 +93,7 @@ def _act(given: Given, client: Admin) -> None:
 
 
 def _check(given: Given) -> None:
-    if sum(each in given for each in _ACTIONS) != 1:
+    if sum(action in given for action in _ACTIONS) != 1:
         raise Usage("Command must include exactly one action: --list, --describe, --create, --alter or --delete")
     if "delete-config" in given:
         tell(
@@ -116,7 +116,7 @@ def _check(given: Given) -> None:
 
 def _check_pairs(given: Given) -> None:
     def only(name: str, *actions: str, besides: Iterable[str] = ()) -> None:
-        forbid(given, name, [*(each for each in _ACTIONS if each not in actions), *besides])
+        forbid(given, name, [*(action for action in _ACTIONS if action not in actions), *besides])
 
     only("config", "alter", "create")
     only("partitions", "alter", "create")
@@ -124,8 +124,8 @@ def _check_pairs(given: Given) -> None:
     only("replica-assignment", "alter", "create")
     if "create" in given:
         forbid(given, "replica-assignment", ("partitions", "replication-factor"))
-    for each in _REPORTS:
-        only(each, "describe", besides=("topics-with-overrides",))
+    for report in _REPORTS:
+        only(report, "describe", besides=("topics-with-overrides",))
     only("topics-with-overrides", "describe", besides=_REPORTS)
     only("if-exists", "alter", "delete", "describe")
     only("if-not-exists", "create")
@@ -163,7 +163,7 @@ def _create(given: Given, client: Admin) -> None:
 
 
 def _configs(given: Given) -> dict[str, str]:
-    found = {}
+    configs = {}
     for entry in given.values("config"):
         parts = re.split(r"\s*=\s*", entry)
         while parts and not parts[-1]:  # Java's split drops empty parts at the end
@@ -172,30 +172,30 @@ def _configs(given: Given) -> dict[str, str]:
             raise Failed(
                 'requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".'
             )
-        found[parts[0].strip()] = parts[1].strip()
+        configs[parts[0].strip()] = parts[1].strip()
     from ottla.settings.topic.settings import TopicSettings
 
-    if unknown := [name for name in found if name not in TopicSettings.declared()]:
+    if unknown := [name for name in configs if name not in TopicSettings.declared()]:
         raise Failed(f"Unknown topic config name: {unknown[0]}")
-    return found
+    return configs
 
 
 def _assignments(given: Given) -> dict[int, list[int]]:
     text = given["replica-assignment"]
     if not text:
         return {}
-    found: dict[int, list[int]] = {}
+    assignments: dict[int, list[int]] = {}
     for partition, part in enumerate(text.split(",")):
         try:
-            brokers = [int(each) for each in part.split(":")]
+            brokers = [int(broker) for broker in part.split(":")]
         except ValueError as error:
             raise Failed(f'For input string: "{part}"') from error
-        if twice := sorted({each for each in brokers if brokers.count(each) > 1}):
+        if twice := sorted({broker for broker in brokers if brokers.count(broker) > 1}):
             raise Failed(f"Partition replica lists may not contain duplicate entries: {','.join(map(str, twice))}")
-        found[partition] = brokers
-        if len(brokers) != len(found[0]):
+        assignments[partition] = brokers
+        if len(brokers) != len(assignments[0]):
             raise Failed(f"Partition {partition} has different replication factor: {brokers}")
-    return found
+    return assignments
 
 
 def _alter(given: Given, client: Admin) -> None:
@@ -216,14 +216,14 @@ def _alter(given: Given, client: Admin) -> None:
 def _topics(given: Given, client: Admin) -> list[str]:
     """Return the topics that match --topic, sorted."""
     internal = "exclude-internal" not in given
-    return chosen((each.name for each in client.list_topics(internal=internal)), given["topic"])
+    return chosen((topic.name for topic in client.list_topics(internal=internal)), given["topic"])
 
 
 def _topics_or_fail(given: Given, client: Admin) -> list[str]:
-    found = _topics(given, client)
-    if not found and given["topic"] and "if-exists" not in given:
+    topics = _topics(given, client)
+    if not topics and given["topic"] and "if-exists" not in given:
         raise Failed(f"Topic '{given['topic']}' does not exist as expected")
-    return found
+    return topics
 
 
 def _describe(given: Given, client: Admin) -> None:
@@ -241,9 +241,9 @@ def _describe(given: Given, client: Admin) -> None:
         entries = configs[resources[name]]
         _print_topic(given, described[name], entries, reassigning.get(name, {}))
         if "topics-with-overrides" not in given:
-            for each in described[name].partitions:
-                if _reported(given, each, entries, live, reassigning.get(name, {})):
-                    _print_partition(name, each, reassigning.get(name, {}))
+            for partition in described[name].partitions:
+                if _reported(given, partition, entries, live, reassigning.get(name, {})):
+                    _print_partition(name, partition, reassigning.get(name, {}))
 
 
 def _names_to_describe(given: Given, client: Admin) -> list[str]:
@@ -258,10 +258,10 @@ def _names_to_describe(given: Given, client: Admin) -> list[str]:
     if "topic" in given and "if-exists" in given:
         said = "both --topic and --topic-id are specified and topicId is not Uuid.ZERO_UUID"
         print(f"Only topic id will be used when {said}")
-    found = [each.name for each in client.list_topics(internal="exclude-internal" not in given) if each.id == wanted]
-    if not found and "if-exists" not in given:
+    names = [topic.name for topic in client.list_topics(internal="exclude-internal" not in given) if topic.id == wanted]
+    if not names and "if-exists" not in given:
         raise Failed(f"TopicId '{given['topic-id']}' does not exist as expected")
-    return found
+    return names
 
 
 #: For a topic: partition to (replicas that come, replicas that go).
@@ -272,15 +272,17 @@ def _reassigning(client: Admin, topics: Iterable[TopicDescription]) -> dict[str,
     """Return topic -> its moves under way; nothing if the cluster does not report them."""
     from ottla.client import TopicPartition
 
-    partitions = [TopicPartition(topic.name, each.partition) for topic in topics for each in topic.partitions]
+    partitions = [
+        TopicPartition(topic.name, description.partition) for topic in topics for description in topic.partitions
+    ]
     try:
-        found = client.list_partition_reassignments(partitions)
+        reassignments = client.list_partition_reassignments(partitions)
     except KafkaError as error:
         if error.code in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.CLUSTER_AUTHORIZATION_FAILED):
             return {}
         raise
     moves: dict[str, Moves] = {}
-    for partition, move in found.items():
+    for partition, move in reassignments.items():
         moves.setdefault(partition.topic, {})[partition.partition] = (move.adding, move.removing)
     return moves
 
@@ -288,8 +290,8 @@ def _reassigning(client: Admin, topics: Iterable[TopicDescription]) -> dict[str,
 def _print_topic(given: Given, topic: TopicDescription, entries: dict[str, ConfigEntry], moves: Moves) -> None:
     from ottla.kernel.ids import uuid_text
 
-    own = [f"{each.name}={each.value}" for each in sorted(entries.values(), key=_name) if not each.is_default]
-    if any(each in given for each in _REPORTS) or ("topics-with-overrides" in given and not own):
+    own = [f"{entry.name}={entry.value}" for entry in sorted(entries.values(), key=_name) if not entry.is_default]
+    if any(report in given for report in _REPORTS) or ("topics-with-overrides" in given and not own):
         return
     first = topic.partitions[0]
     print(
@@ -318,13 +320,13 @@ def _reported(
         "under-min-isr-partitions": not leads or in_sync < least,
         "at-min-isr-partitions": in_sync == least,
     }
-    asked = [each for each in _REPORTS if each in given]
-    return not asked or any(wanted[each] for each in asked)
+    asked = [report for report in _REPORTS if report in given]
+    return not asked or any(wanted[report] for report in asked)
 
 
 def _print_partition(topic: str, partition: PartitionDescription, moves: Moves) -> None:
     def ids(nodes: Iterable[object] | None) -> str:
-        return "N/A" if nodes is None else ",".join(str(getattr(each, "id", each)) for each in nodes)
+        return "N/A" if nodes is None else ",".join(str(getattr(node, "id", node)) for node in nodes)
 
     leader = "none" if partition.leader is None else partition.leader.id
     line = f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}"

@@ -111,36 +111,39 @@ def _failed(what: str, error: KafkaError) -> Failed:
 def _list(client: Admin, words: Words) -> None:
     duration = words["duration-filter"]
     try:
-        found = client.list_transactions(
+        transactions = client.list_transactions(
             duration_ms=-1 if duration is None else duration, pattern=words["transactional-id-pattern"]
         )
     except KafkaError as error:
         raise _failed("Failed to list transactions", error) from error
-    rows = [(each.transactional_id, str(each.coordinator.id), str(each.producer_id), each.state) for each in found]
+    rows = [
+        (listing.transactional_id, str(listing.coordinator.id), str(listing.producer_id), listing.state)
+        for listing in transactions
+    ]
     table(("TransactionalId", "Coordinator", "ProducerId", "TransactionState"), rows)
 
 
 def _describe(client: Admin, words: Words) -> None:
     name = words["transactional-id"]
     try:
-        found = client.describe_transactions([name])[name]
+        transaction = client.describe_transactions([name])[name]
     except KafkaError as error:
         what = f"Failed to describe transaction state of transactional-id `{name}`"
         if error.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             why = f"DescribeTransactions request for transactionalId `{name}` failed because the ID could not be found"
             raise Failed(f"{what}: {why}. Enable debug logging for additional detail.") from error
         raise _failed(what, error) from error
-    began = found.start_timestamp
+    began = transaction.start_timestamp
     row = (
-        str(found.coordinator.id),
+        str(transaction.coordinator.id),
         name,
-        str(found.producer_id),
-        str(found.producer_epoch),
-        found.state,
-        str(found.timeout_ms),
+        str(transaction.producer_id),
+        str(transaction.producer_epoch),
+        transaction.state,
+        str(transaction.timeout_ms),
         "None" if began is None else str(began),
         "None" if began is None else str(_now_ms() - began),
-        ",".join(map(str, found.partitions)),
+        ",".join(map(str, transaction.partitions)),
     )
     titles = ("CoordinatorId", "TransactionalId", "ProducerId", "ProducerEpoch", "TransactionState")
     times = ("TransactionTimeoutMs", "CurrentTransactionStartTimeMs", "TransactionDurationMs")
@@ -166,14 +169,14 @@ def _describe_producers(client: Admin, words: Words) -> None:
         raise _failed(f"Failed to describe producers for partition {partition} on {where}", error) from error
     rows = [
         (
-            str(each.producer_id),
-            str(each.producer_epoch),
-            str(-1 if each.coordinator_epoch is None else each.coordinator_epoch),
-            str(each.last_sequence),
-            str(each.last_timestamp),
-            str(each.transaction_start_offset),
+            str(producer.producer_id),
+            str(producer.producer_epoch),
+            str(-1 if producer.coordinator_epoch is None else producer.coordinator_epoch),
+            str(producer.last_sequence),
+            str(producer.last_timestamp),
+            str(producer.transaction_start_offset),
         )
-        for each in producers
+        for producer in producers
     ]
     titles = ("ProducerId", "ProducerEpoch", "LatestCoordinatorEpoch", "LastSequence", "LastTimestamp")
     table((*titles, "CurrentTransactionStartOffset"), rows)
@@ -187,15 +190,15 @@ def _abort(client: Admin, words: Words) -> None:
             "with --producer-id, --producer-epoch, and --coordinator-epoch (for older brokers)"
         )
     if start is None:
-        for each in ("producer-epoch", "coordinator-epoch"):
-            if words[each] is None:
-                raise Failed(f"Missing required argument --{each}")
+        for name in ("producer-epoch", "coordinator-epoch"):
+            if words[name] is None:
+                raise Failed(f"Missing required argument --{name}")
         raise Failed("brokers before 3.0 are not served: give --start-offset")
     try:
         producers = client.describe_producers([partition])[partition]
     except KafkaError as error:
         raise _failed(f"Failed to validate producer state for partition {partition}", error) from error
-    if not any(each.transaction_start_offset == start for each in producers):
+    if not any(producer.transaction_start_offset == start for producer in producers):
         raise Failed(f"Could not find any open transactions starting at offset {start} on partition {partition}")
     try:
         client.abort_transaction(partition, start)
@@ -235,14 +238,14 @@ def _find_hanging(client: Admin, words: Words) -> None:
         (
             partition.topic,
             str(partition.partition),
-            str(each.producer_id),
-            str(each.producer_epoch),
-            str(-1 if each.coordinator_epoch is None else each.coordinator_epoch),
-            str(each.transaction_start_offset),
-            str(each.last_timestamp),
-            str((_now_ms() - each.last_timestamp) // 60_000),
+            str(producer.producer_id),
+            str(producer.producer_epoch),
+            str(-1 if producer.coordinator_epoch is None else producer.coordinator_epoch),
+            str(producer.transaction_start_offset),
+            str(producer.last_timestamp),
+            str((_now_ms() - producer.last_timestamp) // 60_000),
         )
-        for partition, each in hanging
+        for partition, producer in hanging
     ]
     titles = ("Topic", "Partition", "ProducerId", "ProducerEpoch", "CoordinatorEpoch", "StartOffset")
     table((*titles, "LastTimestamp", "Duration(min)"), rows)

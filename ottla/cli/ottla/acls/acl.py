@@ -40,9 +40,11 @@ def list_(bootstrap: str, client: tuple[str, ...], principal: str | None, resour
 
     kind = AclResource.ANY if resource is None else AclResource[constant(resource)]
     with admin(bootstrap, client) as ask:
-        found = ask.describe_acls(AclFilter(kind, principal=None if principal is None else principal_of(principal)))
+        rules = ask.describe_acls(AclFilter(kind, principal=None if principal is None else principal_of(principal)))
     show(
-        found, as_json=as_json, empty="there are no ACLs; ottla acls grant NAME --consume TOPIC --group GROUP adds some"
+        rules,
+        as_json=as_json,
+        empty="there are no ACLs; ottla acls grant NAME --consume TOPIC --group GROUP adds some",
     )
 
 

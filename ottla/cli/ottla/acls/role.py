@@ -94,7 +94,7 @@ def grant(bootstrap: str, client: tuple[str, ...], as_json: bool, **role: Any) -
     wanted = _granted(**role)
     with admin(bootstrap, client) as ask:
         ask.create_acls(wanted).check()
-    screen.told(as_json, [about(each) for each in wanted], *map(sentence, wanted))
+    screen.told(as_json, [about(acl) for acl in wanted], *map(sentence, wanted))
 
 
 @click.command(cls=Tool)
@@ -109,16 +109,16 @@ def revoke(bootstrap: str, client: tuple[str, ...], yes: bool, as_json: bool, **
     """
     from ottla.operations.access import exactly
 
-    which = [exactly(each) for each in _granted(**role)]
+    which = [exactly(acl) for acl in _granted(**role)]
     if not yes:
         check_terminal(f"remove these rules for {role['principal']}?")
     with admin(bootstrap, client) as ask:
         if not yes:
-            there = sum(len(ask.describe_acls(each)) for each in which)
+            there = sum(len(ask.describe_acls(filter_)) for filter_ in which)
             confirm(f"remove {counted(there)} for {role['principal']}?", yes=False)
         removed = ask.delete_acls(which)
-        found = [each for one in which for each in removed[one]]
-    show(found, as_json=as_json, empty="there was no such rule")
+        acls = [acl for filter_ in which for acl in removed[filter_]]
+    show(acls, as_json=as_json, empty="there was no such rule")
 
 
 @click.command(cls=Tool)
@@ -151,16 +151,21 @@ def explain(
     who, what = principal_of(principal), operation_of(operation)
     with admin(bootstrap, client) as ask:
         acls = ask.describe_acls(speaking_of(AclResource[constant(kind)], name))
-    found = explained(acls, who, what, AclResource[constant(kind)], name, host)
+    explanation = explained(acls, who, what, AclResource[constant(kind)], name, host)
     thing = "the cluster" if kind == "cluster" else f"{kind} {name}"
-    lines = [f"{who} {'may' if found.is_allowed else 'may not'} {word(what.name)} {thing}: {found.reason}"]
-    if found.rule is not None:
-        lines.append(f"the rule: {sentence(found.rule)}")
-    if found.elsewhere:
-        lines.append(f"other rules decide the opposite for {', '.join(found.elsewhere)}")
+    lines = [f"{who} {'may' if explanation.is_allowed else 'may not'} {word(what.name)} {thing}: {explanation.reason}"]
+    if explanation.rule is not None:
+        lines.append(f"the rule: {sentence(explanation.rule)}")
+    if explanation.elsewhere:
+        lines.append(f"other rules decide the opposite for {', '.join(explanation.elsewhere)}")
     if as_json:
-        rule = None if found.rule is None else about(found.rule)
-        decided = {"allowed": found.is_allowed, "reason": found.reason, "rule": rule, "elsewhere": found.elsewhere}
+        rule = None if explanation.rule is None else about(explanation.rule)
+        decided = {
+            "allowed": explanation.is_allowed,
+            "reason": explanation.reason,
+            "rule": rule,
+            "elsewhere": explanation.elsewhere,
+        }
         screen.document(decided)
         return
     for line in lines:

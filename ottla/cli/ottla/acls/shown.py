@@ -33,11 +33,11 @@ def operation_of(text: str) -> AclOperation:
     """Parse an operation. OttlaError lists the operations."""
     from ottla.client.admin.acl import AclOperation
 
-    found = constant(text)
-    if found not in AclOperation.__members__ or found == "ANY":
-        names = ", ".join(word(each) for each in AclOperation.__members__ if each != "ANY")
+    name = constant(text)
+    if name not in AclOperation.__members__ or name == "ANY":
+        names = ", ".join(word(member) for member in AclOperation.__members__ if member != "ANY")
         raise OttlaError(f"unknown operation: {text} (expected {names})")
-    return AclOperation[found]
+    return AclOperation[name]
 
 
 def about(acl: Acl) -> dict[str, Any]:
@@ -63,18 +63,18 @@ def _star(pattern: str) -> str:
     return "*" if pattern.lower() == "prefixed" else ""
 
 
-def show(found: Sequence[Acl], *, as_json: bool, empty: str) -> None:
+def show(acls: Sequence[Acl], *, as_json: bool, empty: str) -> None:
     """Print rules as a table, or as a JSON document."""
     from ottla.cli import screen
 
     rows = sorted(
-        map(about, found), key=lambda each: [each[key] for key in ("principal", "resource", "name", "operation")]
+        map(about, acls), key=lambda row: [row[key] for key in ("principal", "resource", "name", "operation")]
     )
     if as_json:
         screen.document(rows)
         return
     columns = [screen.Column("principal", "name"), *(screen.Column(title) for title in _TITLES)]
-    screen.table(columns, [_row(each) for each in rows], empty=empty)
+    screen.table(columns, [_row(row) for row in rows], empty=empty)
 
 
 def _row(acl: dict[str, Any]) -> list[object]:

@@ -41,10 +41,10 @@ def health(bootstrap: str, client: tuple[str, ...], as_json: bool) -> int:
         missing = isinstance(error, NoBroker)
         mend = "ottla start, or -b HOST:PORT" if missing else "check the client's settings: -X, ottla profile show"
         reasons, looked_at = [Reason(FAILING, screen.in_words(error), mend)], {}
-    verdict = max((each.level for each in reasons), default=HEALTHY)
+    verdict = max((reason.level for reason in reasons), default=HEALTHY)
     if as_json:
-        found = [{"level": WORDS[each.level], "what": each.what, "do": each.do} for each in reasons]
-        screen.document({"verdict": WORDS[verdict], "reasons": found, **looked_at})
+        documents = [{"level": WORDS[reason.level], "what": reason.what, "do": reason.do} for reason in reasons]
+        screen.document({"verdict": WORDS[verdict], "reasons": documents, **looked_at})
         return verdict
     colour = {HEALTHY: "green", DEGRADED: "yellow", FAILING: "red"}
     counted = ", ".join(
@@ -52,9 +52,9 @@ def health(bootstrap: str, client: tuple[str, ...], as_json: bool) -> int:
         for what, count in looked_at.items()
     )
     click.echo(screen.styled(WORDS[verdict], colour[verdict], bold=True) + (f"  {counted}" if counted else ""))
-    for each in reasons:
-        click.echo(f"  {screen.styled(WORDS[each.level], colour[each.level])}: {screen.visible(each.what)}")
-        click.echo(screen.styled(f"    {each.do}", dim=True))
+    for reason in reasons:
+        click.echo(f"  {screen.styled(WORDS[reason.level], colour[reason.level])}: {screen.visible(reason.what)}")
+        click.echo(screen.styled(f"    {reason.do}", dim=True))
     return verdict
 
 
@@ -70,8 +70,8 @@ def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
         quorum = _quorum(ask)
         disks = _disks(ask)
     nodes = [
-        {"node": each.id, "host": each.host, "port": each.port, "rack": each.rack, **disks.get(each.id, {})}
-        for each in description.nodes
+        {"node": node.id, "host": node.host, "port": node.port, "rack": node.rack, **disks.get(node.id, {})}
+        for node in description.nodes
     ]
     if as_json:
         screen.document(
@@ -91,13 +91,13 @@ def show(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     columns += [screen.Column("logs", numeric=True), screen.Column("free", numeric=True)]
     rows = [
         (
-            each["node"],
-            f"{each['host']}:{each['port']}",
-            each["rack"],
-            screen.size(each.get("log_bytes", -1)),
-            screen.size(each.get("free_bytes", -1)),
+            node["node"],
+            f"{node['host']}:{node['port']}",
+            node["rack"],
+            screen.size(node.get("log_bytes", -1)),
+            screen.size(node.get("free_bytes", -1)),
         )
-        for each in nodes
+        for node in nodes
     ]
     screen.table(columns, rows)
 
@@ -116,8 +116,8 @@ def _quorum(ask: Admin) -> dict[str, Any] | None:
         "leader": quorum.leader_id,
         "epoch": quorum.leader_epoch,
         "high_watermark": quorum.high_watermark,
-        "voters": [each.id for each in quorum.voters],
-        "observers": [each.id for each in quorum.observers],
+        "voters": [voter.id for voter in quorum.voters],
+        "observers": [observer.id for observer in quorum.observers],
     }
 
 
@@ -125,12 +125,12 @@ def _disks(ask: Admin) -> dict[int, dict[str, Any]]:
     """Return node -> bytes of its logs and free bytes, over all its directories."""
     return {
         node: {
-            "log_bytes": sum(replica.size for each in directories for replica in each.replicas),
-            "free_bytes": sum(max(each.usable_bytes, 0) for each in directories),
+            "log_bytes": sum(replica.size for directory in directories for replica in directory.replicas),
+            "free_bytes": sum(max(directory.usable_bytes, 0) for directory in directories),
         }
         for node, directories in ask.describe_log_dirs().succeeded.items()
     }
 
 
-for each in LOCAL:
-    cluster.add_command(each)
+for command in LOCAL:
+    cluster.add_command(command)

@@ -74,7 +74,7 @@ def up(
             directory,
             nodes or 3,
             controllers=controllers,
-            racks=[each for each in racks.split(",") if each],
+            racks=[part for part in racks.split(",") if part],
             port=9092 if port is None else port,
             settings=pairs(changes, "--set"),
         )
@@ -104,15 +104,15 @@ def status(directory: str, as_json: bool) -> int:
     counts, behind = _replicas(cluster) if running else ({}, None)
     rows = [
         {
-            "node": each.node_id,
-            "state": "up" if each.node_id in running else "down",
-            "address": each.address,
-            "roles": "broker, controller" if each.is_controller else "broker",
-            "rack": each.rack or None,
-            "leads": counts.get(each.node_id, (0, 0))[0],
-            "replicas": counts.get(each.node_id, (0, 0))[1],
+            "node": node.node_id,
+            "state": "up" if node.node_id in running else "down",
+            "address": node.address,
+            "roles": "broker, controller" if node.is_controller else "broker",
+            "rack": node.rack or None,
+            "leads": counts.get(node.node_id, (0, 0))[0],
+            "replicas": counts.get(node.node_id, (0, 0))[1],
         }
-        for each in cluster.plan.nodes
+        for node in cluster.plan.nodes
     ]
     verdict = 1 if len(running) < len(rows) or behind else 0
     if as_json:
@@ -123,8 +123,8 @@ def status(directory: str, as_json: bool) -> int:
     columns += [screen.Column("roles"), screen.Column("rack")]
     columns += [screen.Column("leads", numeric=True), screen.Column("replicas", numeric=True)]
     colour = {"up": "green", "down": "red"}
-    shown = [{**each, "state": screen.coloured(each["state"], colour[str(each["state"])])} for each in rows]
-    screen.table(columns, [tuple(each.values()) for each in shown])
+    shown = [{**row, "state": screen.coloured(row["state"], colour[str(row["state"])])} for row in rows]
+    screen.table(columns, [tuple(row.values()) for row in shown])
     if behind:
         partitions = "partition has" if behind == 1 else "partitions have"
         screen.hint(f"{behind:,} {partitions} replicas out of sync: ottla partitions -b {rows[0]['address']}")
@@ -189,7 +189,7 @@ def drain(node: int, directory: str, as_json: bool) -> None:
     cluster = _opened(directory)
     cluster.plan.node(node)
     with Admin(_bootstrap(cluster)) as ask:
-        racks = {each.id: each.rack for each in ask.describe_cluster().nodes}
+        racks = {broker.id: broker.rack for broker in ask.describe_cluster().nodes}
         plan = drained(replicas_of_all(ask), racks, node)
         left = 0
         if plan:
@@ -278,7 +278,7 @@ def _bootstrap(cluster: LocalCluster) -> str:
     running = cluster.running()
     if not running:
         raise OttlaError("no node of this cluster is running; `ottla cluster up` starts them")
-    return ",".join(cluster.plan.node(each).address for each in running)
+    return ",".join(cluster.plan.node(node_id).address for node_id in running)
 
 
 def _replicas(cluster: LocalCluster) -> tuple[dict[int, tuple[int, int]], int | None]:
@@ -288,12 +288,12 @@ def _replicas(cluster: LocalCluster) -> tuple[dict[int, tuple[int, int]], int | 
 
     try:
         with Admin({"bootstrap.servers": _bootstrap(cluster), "default.api.timeout.ms": 5000}) as ask:
-            found = every_partition(ask)
+            partitions = every_partition(ask)
     except (OttlaError, KafkaError):
         return {}, None
-    leads = Counter(each.leader for each in found)
-    holds = Counter(node for each in found for node in each.replicas)
-    behind = sum(each.trouble is not None for each in found)
+    leads = Counter(partition.leader for partition in partitions)
+    holds = Counter(node for partition in partitions for node in partition.replicas)
+    behind = sum(partition.trouble is not None for partition in partitions)
     return {node: (leads[node], count) for node, count in holds.items()}, behind
 
 
