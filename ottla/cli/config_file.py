@@ -152,10 +152,10 @@ class ConfigFile:
             self._text = before
             raise OttlaError(f"this tool cannot change {self.path} ({error}); edit it by hand") from error
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
             file.write(text)
-        os.replace(beside, self.path)
+        os.replace(temporary, self.path)
 
 
 def _flat(settings: Mapping[str, Any], where: str, before: str = "") -> dict[str, str]:

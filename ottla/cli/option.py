@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 #: The port of a broker whose address says none.
 _PORT = 9092
-_SAID = click.core.ParameterSource.COMMANDLINE
+_COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
 #: Set when tables are wanted in a pipe; `screen` reads it.
 TABLES_WANTED = "ottla.table"
 #: Keys of the context's `meta`, which all tools of a run share.
@@ -35,13 +35,13 @@ def _inherit(context: click.Context, parameter: click.Parameter, value: Any) -> 
     name = parameter.name or ""
     here: click.Context | None = context
     while here is not None:
-        if here.get_parameter_source(name) is _SAID:
+        if here.get_parameter_source(name) is _COMMAND_LINE:
             return here.params.get(name, value)
         here = here.parent
     return value
 
 
-def _keep(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+def _store_in_meta(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
     def keep(context: click.Context, _: click.Parameter, value: str | None) -> None:
         if value is not None:
             context.meta[key] = value
@@ -56,7 +56,7 @@ def config_file(function: F) -> F:
         metavar="FILE",
         expose_value=False,
         is_eager=True,
-        callback=_keep(_CONFIG),
+        callback=_store_in_meta(_CONFIG),
         help="File with profiles (default: OTTLA_CONFIG, or ~/.config/ottla/config.toml).",
     )
     profile = click.option(
@@ -64,7 +64,7 @@ def config_file(function: F) -> F:
         metavar="NAME",
         expose_value=False,
         is_eager=True,
-        callback=_keep(_PROFILE),
+        callback=_store_in_meta(_PROFILE),
         help="Profile of the cluster in that file (default: OTTLA_PROFILE).",
     )
     return config(profile(function))
@@ -89,28 +89,28 @@ def profile_name() -> str | None:
     return (context.meta.get(_PROFILE) if context else None) or os.environ.get("OTTLA_PROFILE") or None
 
 
-def _profile(bootstrap_said: bool) -> dict[str, str]:
+def _profile(bootstrap_given: bool) -> dict[str, str]:
     """Return the settings of the profile in force; none if a cluster was named by hand and no profile was."""
     name = profile_name()
-    if name is None and bootstrap_said:
+    if name is None and bootstrap_given:
         return {}
     file = opened_config()
     name = name or file.current
     return {} if name is None else file.profile(name)
 
 
-def _choose(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+def _choose_bootstrap(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
     """Choose the brokers: from -b, else the named profile, else the environment, else the current profile."""
     here: click.Context | None = context
     while here is not None:
-        if here.get_parameter_source(parameter.name or "") is _SAID:
+        if here.get_parameter_source(parameter.name or "") is _COMMAND_LINE:
             return _with_ports(_inherit(context, parameter, value))
         here = here.parent
     # `ottla` itself asks no cluster: the tool reports a profile that cannot be read.
-    return value if context.parent is None else _unsaid()
+    return value if context.parent is None else _default_bootstrap()
 
 
-def _unsaid() -> str:
+def _default_bootstrap() -> str:
     """Return the brokers when there is no -b."""
     given = os.environ.get("OTTLA_BOOTSTRAP_SERVERS")
     return _with_ports(_profile(bool(given)).get("bootstrap.servers") or given or DEFAULT_BOOTSTRAP)
@@ -131,18 +131,18 @@ class Tool(click.Command):
         """Parse like click, after turning these options into arguments."""
         taken = {name for parameter in self.params for name in parameter.opts}
         for names in self._ALIASES:
-            if names[0] not in taken and any(_stands_for(parameter, names[0][2:]) for parameter in self.params):
-                arguments = _in_front(arguments, names)
+            if names[0] not in taken and any(_completes(parameter, names[0][2:]) for parameter in self.params):
+                arguments = _options_to_arguments(arguments, names)
         return super().parse_args(context, arguments)
 
 
-def _stands_for(parameter: click.Parameter, what: str) -> bool:
+def _completes(parameter: click.Parameter, what: str) -> bool:
     """Whether the parameter is the argument for topics or groups, recognized by its completion function."""
     complete = {"topic": complete_topic, "group": complete_group}[what]
     return isinstance(parameter, click.Argument) and parameter._custom_shell_complete is complete
 
 
-def _in_front(arguments: list[str], names: tuple[str, ...]) -> list[str]:
+def _options_to_arguments(arguments: list[str], names: tuple[str, ...]) -> list[str]:
     """Move the values of these options to the front, as arguments."""
     values, rest = [], []
     left = iter(arguments)
@@ -184,7 +184,7 @@ _bootstrap = click.option(
     "bootstrap",
     metavar="HOST:PORT",
     default=DEFAULT_BOOTSTRAP,
-    callback=_choose,
+    callback=_choose_bootstrap,
     help="Brokers to connect to first (default: the profile's, OTTLA_BOOTSTRAP_SERVERS, or 127.0.0.1:9092).",
 )
 _client = click.option(
@@ -203,7 +203,7 @@ def cluster(function: F) -> F:
     return _bootstrap(_client(config_file(function)))
 
 
-def _want_table(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+def _store_table(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
         context.meta[TABLES_WANTED] = True
 
@@ -212,12 +212,12 @@ _headings = click.option(
     "--table",
     is_flag=True,
     expose_value=False,
-    callback=_want_table,
+    callback=_store_table,
     help="Print headings and aligned columns in a pipe too, for watch and less.",
 )
 
 
-def _programs(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
+def _store_json(context: click.Context, parameter: click.Parameter, value: bool) -> bool:
     # The root command reads this when it reports an error.
     context.meta["ottla.json"] = wanted = bool(_inherit(context, parameter, value))
     return wanted
@@ -226,7 +226,7 @@ def _programs(context: click.Context, parameter: click.Parameter, value: bool) -
 def as_json(function: F) -> F:
     """Add --json and --table. With --json, an error is a JSON object too."""
     option = click.option(
-        "--json", "as_json", is_flag=True, callback=_programs, help="Print results as JSON, for programs."
+        "--json", "as_json", is_flag=True, callback=_store_json, help="Print results as JSON, for programs."
     )
     return option(_headings(function))
 
@@ -275,23 +275,23 @@ def client_settings(bootstrap: str, client: tuple[str, ...]) -> dict[str, object
     """Return the settings of every client: the profile's, then those of -X, with secrets resolved."""
     from ottla.cli.config_file import check_command_line, resolved
 
-    said = pairs(client, "-X")
-    check_command_line(said)
-    settings = {"client.id": "ottla-cli", **_profile(is_named()), **said, "bootstrap.servers": bootstrap}
-    return dict(resolved(settings, asked_for, os.environ))
+    given = pairs(client, "-X")
+    check_command_line(given)
+    settings = {"client.id": "ottla-cli", **_profile(names_cluster()), **given, "bootstrap.servers": bootstrap}
+    return dict(resolved(settings, prompt_once, os.environ))
 
 
-def is_named() -> bool:
+def names_cluster() -> bool:
     """Whether -b or the environment names a cluster."""
     here = click.get_current_context(silent=True)
     while here is not None:
-        if here.get_parameter_source("bootstrap") is _SAID:
+        if here.get_parameter_source("bootstrap") is _COMMAND_LINE:
             return True
         here = here.parent
     return "OTTLA_BOOTSTRAP_SERVERS" in os.environ
 
 
-def asked_for(name: str) -> str:
+def prompt_once(name: str) -> str:
     """Prompt for a secret, once per run."""
     context = click.get_current_context()
     key = f"ottla.secret.{name}"
@@ -315,7 +315,7 @@ def other_cluster(where: str) -> dict[str, object]:
     file = opened_config()
     own = file.profile(where) if where in file.profiles else {"bootstrap.servers": _with_ports(where)}
     return dict(
-        resolved({"client.id": "ottla-cli", "bootstrap.servers": DEFAULT_BOOTSTRAP} | own, asked_for, os.environ)
+        resolved({"client.id": "ottla-cli", "bootstrap.servers": DEFAULT_BOOTSTRAP} | own, prompt_once, os.environ)
     )
 
 
@@ -359,7 +359,7 @@ def complete_group(context: click.Context, _: click.Parameter, incomplete: str) 
 def _complete(context: click.Context, incomplete: str, ask: Callable[[Admin], list[str]]) -> list[str]:
     try:
         given = context.params.get("bootstrap")
-        bootstrap = given if given not in (None, DEFAULT_BOOTSTRAP) else _unsaid()
+        bootstrap = given if given not in (None, DEFAULT_BOOTSTRAP) else _default_bootstrap()
         with admin(bootstrap, context.params.get("client") or ()) as client:
             return [name for name in ask(client) if name.startswith(incomplete)]
     except Exception:  # completion must print no errors

@@ -41,7 +41,7 @@ def place(text: str) -> offsets.Place:
 
 
 @contextmanager
-def timely(target: str | None) -> Iterator[None]:
+def with_time_hint(target: str | None) -> Iterator[None]:
     """Add a hint to BeyondTheEnd if the offset looks like a time without its `@`."""
     try:
         yield
@@ -56,5 +56,5 @@ def offsets_at(ask: Admin, partitions: list[TopicPartition], target: str) -> off
 
     Raises OttlaError for an offset beyond the end of all partitions: a mistake, or a time without its `@`.
     """
-    with timely(target):
+    with with_time_hint(target):
         return offsets.offsets_at(ask, partitions, place(target))

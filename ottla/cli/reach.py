@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 #: How long a tool tries to reach the cluster before it says that nothing answers.
-_PATIENCE_MS = 4_000
+_TIMEOUT_MS = 4_000
 
 
 class NoBroker(OttlaError):
@@ -42,9 +42,9 @@ def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
         if int(port) not in range(1, 1 << 16):
             raise click.UsageError(f"-b {address}: invalid port {port} (expected 1 to 65535)")
         try:
-            with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE_MS / 1000) as connection:
+            with socket.create_connection((host.strip("[]"), int(port)), _TIMEOUT_MS / 1000) as connection:
                 if _is_broker(connection) if plain else _speaks_tls(connection):
-                    if protocol == "PLAINTEXT" and not _takes_strangers(connection):
+                    if protocol == "PLAINTEXT" and not _serves_unauthenticated(connection):
                         raise OttlaError(
                             f"{address} requires authentication: set security.protocol=SASL_PLAINTEXT, "
                             "sasl.mechanism and its credentials (-X KEY=VALUE, or ottla profile set)"
@@ -60,37 +60,37 @@ def reach(bootstrap: str, settings: Mapping[str, object]) -> None:
         except (TimeoutError, OSError) as error:
             reason = "does not answer" if isinstance(error, TimeoutError) else "nothing listens there"
             refused.append(f"{address}: {reason}")
-    mend = (
+    advice = (
         "start a node with `ottla start`, or name a cluster with -b HOST:PORT"
         if bootstrap == DEFAULT_BOOTSTRAP
         else "check that it is running and that the address is right"
     )
-    raise NoBroker(f"no broker at {bootstrap} ({'; '.join(refused)}); {mend}")
+    raise NoBroker(f"no broker at {bootstrap} ({'; '.join(refused)}); {advice}")
 
 
 #: ApiVersions 0 with a correlation id of its own and no client id, which every broker answers before anything else.
-_HELLO = bytes.fromhex("0000000a 0012 0000 6f74746c ffff")
+_API_VERSIONS_REQUEST = bytes.fromhex("0000000a 0012 0000 6f74746c ffff")
 
 
 def _is_broker(connection: socket.socket) -> bool:
-    connection.sendall(_HELLO)
-    return (_received(connection, 8) or b"")[4:] == _HELLO[8:12]
+    connection.sendall(_API_VERSIONS_REQUEST)
+    return (_received(connection, 8) or b"")[4:] == _API_VERSIONS_REQUEST[8:12]
 
 
 #: Metadata 1 of no topics, with the same correlation id.
-_WHO_IS_THERE = bytes.fromhex("0000000e 0003 0001 6f74746c ffff 00000000")
+_METADATA_REQUEST = bytes.fromhex("0000000e 0003 0001 6f74746c ffff 00000000")
 
 
-def _takes_strangers(connection: socket.socket) -> bool:
-    """Whether a broker that has answered `_HELLO` serves clients without authentication; True if that is unclear."""
+def _serves_unauthenticated(connection: socket.socket) -> bool:
+    """Whether a broker serves clients without authentication, after its ApiVersions answer; True if that is unclear."""
     # ApiVersions v0: an error code (2 bytes), a count (4), then each API's key, lowest and highest version (6).
     head = _received(connection, 6)
     offered = None if head is None else _received(connection, 6 * int.from_bytes(head[2:]))
-    if offered is None or not any(offered[at : at + 2] == _WHO_IS_THERE[4:6] for at in range(0, len(offered), 6)):
+    if offered is None or not any(offered[at : at + 2] == _METADATA_REQUEST[4:6] for at in range(0, len(offered), 6)):
         # A controller listener does not offer the Metadata API.
         return True
     try:
-        connection.sendall(_WHO_IS_THERE)
+        connection.sendall(_METADATA_REQUEST)
         return _received(connection, 8) is not None
     except TimeoutError:
         return True

@@ -52,7 +52,7 @@ def err() -> Console:
 
 
 @cache
-def _wide() -> Console:
+def _pipe_console() -> Console:
     """stdout for tables in a pipe: wide enough that nothing is cut or wrapped."""
     from rich.console import Console
 
@@ -92,12 +92,12 @@ def into_file() -> bool:
 
 
 #: What steers a terminal: C0 but tab and newline, delete, C1, and the marks that turn the direction of text.
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def visible(text: str) -> str:
     """Make external text safe for a terminal: show control characters as escapes."""
-    return _STEERING.sub(lambda match: ascii(match[0])[1:-1], text)
+    return _CONTROL_CHARACTERS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
 #: Between two columns, and the least width of one whose texts are longer and may be folded.
@@ -130,7 +130,7 @@ def table(
         filled = [index for index in range(len(columns)) if any(row[index] is not None for row in rows)]
         columns = [columns[index] for index in filled]
         rows = [[row[index] for index in filled] for row in rows]
-    console = out() if on_terminal() else _wide()
+    console = out() if on_terminal() else _pipe_console()
     if headless or _width(columns, rows) <= console.width:
         console.print(grid(columns, rows, headless=headless))
         return
@@ -238,7 +238,7 @@ def done(text: str) -> None:
         click.echo(text, err=True)
 
 
-def told(as_json: bool, document_: Any, *lines: str) -> None:
+def report(as_json: bool, document_: Any, *lines: str) -> None:
     """Report a change: as a JSON document, or as lines for the user."""
     if as_json:
         document(document_)
@@ -295,9 +295,9 @@ _WORDS = {
 
 
 #: Codes whose words here say what a longer message says already.
-_NAMED = {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+_SPECIFIC_MESSAGE = {ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 #: A message with no more spaces only names the thing: "topic x".
-_NAME_SPACES_MAX = 3
+_RESOURCE_SPACES_MAX = 3
 
 
 def in_words(error: OttlaError | KafkaError) -> str:
@@ -313,7 +313,7 @@ def in_words(error: OttlaError | KafkaError) -> str:
         return f"{message or error.code.name.lower().replace('_', ' ')} ({error.code.name})"
     if message.endswith("."):
         return message[:-1]
-    if error.code in _NAMED and message.count(" ") > _NAME_SPACES_MAX:
+    if error.code in _SPECIFIC_MESSAGE and message.count(" ") > _RESOURCE_SPACES_MAX:
         return message
     return f"{message}: {words}" if message else words
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.option import Tool, admin, as_json, cluster
-from ottla.operations.rates import Look, group_rows, look, topic_rows
+from ottla.operations.rates import ClusterSample, group_rows, take_sample, topic_rows
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -47,13 +47,13 @@ def top(
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        before = look(ask, internal=internal)
+        before = take_sample(ask, internal=internal)
         if screen.on_terminal() and not once and not as_json:
             _watch(ask, before, bootstrap, interval, sort, internal)
             return
         while True:
             time.sleep(interval)
-            now = look(ask, internal=internal)
+            now = take_sample(ask, internal=internal)
             topics, groups = sorted(topic_rows(before, now), key=_SORTS[sort]), group_rows(before, now)
             if as_json:
                 screen.line({"topics": topics, "groups": groups})
@@ -103,7 +103,7 @@ def _print(topics: list[dict[str, Any]], groups: list[dict[str, Any]]) -> None:
         screen.table(columns, map(_group_cells, groups))
 
 
-def _watch(ask: Admin, before: Look, bootstrap: str, interval: float, sort: str, internal: bool) -> None:
+def _watch(ask: Admin, before: ClusterSample, bootstrap: str, interval: float, sort: str, internal: bool) -> None:
     """Show the live view on the terminal's alternate screen."""
     from rich.live import Live
 
@@ -114,14 +114,14 @@ def _watch(ask: Admin, before: Look, bootstrap: str, interval: float, sort: str,
             live.update(_page(before, None, bootstrap, sort), refresh=True)
             while True:
                 time.sleep(interval)
-                now = look(ask, internal=internal)
+                now = take_sample(ask, internal=internal)
                 live.update(_page(now, before, bootstrap, sort), refresh=True)
                 before = now
     except KeyboardInterrupt:
         return
 
 
-def _page(now: Look, before: Look | None, bootstrap: str, sort: str) -> RenderableType:
+def _page(now: ClusterSample, before: ClusterSample | None, bootstrap: str, sort: str) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 

@@ -15,7 +15,7 @@ from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import TopicPartition
 
 
-def drained(
+def plan_drain(
     replicas: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], node_id: int
 ) -> dict[TopicPartition, list[int]]:
     """Return partition -> its replicas without `node_id`, for each partition that the node holds.

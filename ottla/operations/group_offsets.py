@@ -80,7 +80,7 @@ def plan_reset(
     """
     type_ = type_of(ask, group)
     before = committed(ask, group, type_)
-    partitions = _meant(ask, group, before, topics, only)
+    partitions = _selected(ask, group, before, topics, only)
     if place is not None:
         return Reset(group, type_, before, offsets_at(ask, partitions, place))
     if unread := [partition for partition in partitions if partition not in before]:
@@ -91,7 +91,7 @@ def plan_reset(
     )
 
 
-def _meant(
+def _selected(
     ask: Admin, group: str, read: Iterable[TopicPartition], topics: Collection[str], only: Collection[int]
 ) -> list[TopicPartition]:
     """Return the partitions of the named topics; otherwise those that the group has read."""
@@ -116,7 +116,7 @@ def check_empty(ask: Admin, group: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Forgetting:
+class OffsetDeletion:
     """A planned deletion of committed offsets: of `partitions`, or for a share group of `topics`."""
 
     group: str
@@ -132,13 +132,13 @@ class Forgetting:
             ask.delete_group_offsets(self.group, self.partitions).check()
 
 
-def plan_forgetting(ask: Admin, group: str, topics: Collection[str]) -> Forgetting:
+def plan_forgetting(ask: Admin, group: str, topics: Collection[str]) -> OffsetDeletion:
     """Plan the deletion of a group's offsets in topics. OttlaError for a topic in which it has committed nothing."""
     from ottla.client import GroupType
 
     if type_of(ask, group) is GroupType.SHARE:
-        return Forgetting(group, topics, None)
+        return OffsetDeletion(group, topics, None)
     read = [partition for partition in ask.list_group_offsets(group) if partition.topic in topics]
     if missing := sorted(set(topics) - {tp.topic for tp in read}):
         raise OttlaError(f"{group} has no committed offset for {missing[0]}")
-    return Forgetting(group, topics, read)
+    return OffsetDeletion(group, topics, read)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClusterSample:
     """A sample of a cluster. Partitions are (topic, number)."""
 
     at: float
@@ -33,7 +33,7 @@ class Look:
     groups: Mapping[str, tuple[str, int, int | None]] = field(default_factory=dict)
 
 
-def topic_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
+def topic_rows(before: ClusterSample | None, now: ClusterSample) -> list[dict[str, Any]]:
     """Return a row per topic: partitions, records, bytes, both rates since `before`, and the hottest partition."""
     rows = []
     seconds = 0.0 if before is None else now.at - before.at
@@ -62,7 +62,7 @@ def topic_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
     return rows
 
 
-def group_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
+def group_rows(before: ClusterSample | None, now: ClusterSample) -> list[dict[str, Any]]:
     """Return a row per group: state, members, lag, and how fast the lag grows (negative: the group catches up)."""
     rows = []
     seconds = 0.0 if before is None else now.at - before.at
@@ -73,7 +73,7 @@ def group_rows(before: Look | None, now: Look) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-(row["lag"] or 0), row["group"]))
 
 
-def look(ask: Admin, *, internal: bool) -> Look:
+def take_sample(ask: Admin, *, internal: bool) -> ClusterSample:
     """Take a sample of the cluster."""
     from ottla.client import OffsetSpec, TopicPartition
 
@@ -93,7 +93,7 @@ def look(ask: Admin, *, internal: bool) -> Look:
         except KafkaError:
             continue  # deleted since it was listed
         groups[listing.id] = (group_view.state, len(group_view.members), group_view.lag)
-    return Look(
+    return ClusterSample(
         at,
         {(tp.topic, tp.partition): result.offset for tp, result in ends.items()},
         {(tp.topic, tp.partition): result.offset for tp, result in starts.items()},

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from ottla.kernel.ids import TopicPartition
 
 
-def widened(
+def plan_widening(
     replicas: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], count: int
 ) -> dict[TopicPartition, list[int]]:
     """Return partition -> its replicas, for each partition that gets more: `count`, or as many as there are nodes.

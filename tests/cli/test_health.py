@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.operations.health import DEGRADED, FAILING, DirectoryState, PartitionState, judge
-from ottla.operations.rates import Look, group_rows, topic_rows
+from ottla.operations.rates import ClusterSample, group_rows, topic_rows
 from tests.cli.tool import CTRL_C, Tool, on_terminal
 
 _DISK = DirectoryState(1, "/data", None, 50, 100)
@@ -59,8 +59,10 @@ def test_a_node_says_whether_it_is_well_and_the_exit_code_too(tool: Tool, topic:
 
 
 def test_rates_come_from_two_looks() -> None:
-    before = Look(10.0, {("t", 0): 5, ("t", 1): 5, ("u", 0): 9}, {}, {"t": 100}, {"g": ("Stable", 1, 50)})
-    now = Look(12.0, {("t", 0): 25, ("t", 1): 6, ("new", 0): 3}, {("t", 0): 2}, {"t": 300}, {"g": ("Stable", 1, 10)})
+    before = ClusterSample(10.0, {("t", 0): 5, ("t", 1): 5, ("u", 0): 9}, {}, {"t": 100}, {"g": ("Stable", 1, 50)})
+    now = ClusterSample(
+        12.0, {("t", 0): 25, ("t", 1): 6, ("new", 0): 3}, {("t", 0): 2}, {"t": 300}, {"g": ("Stable", 1, 10)}
+    )
     rows = {row["topic"]: row for row in topic_rows(before, now)}
     assert rows["t"]["records_per_s"] == 10.5
     assert rows["t"]["bytes_per_s"] == 100

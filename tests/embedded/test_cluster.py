@@ -15,8 +15,8 @@ from ottla.embedded.cluster.plan import ClusterPlan, PlannedNode, rack_of, voter
 from ottla.embedded.cluster.process import NodeProcess
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import TopicPartition
-from ottla.operations.drain import drained
-from ottla.operations.widen import widened
+from ottla.operations.drain import plan_drain
+from ottla.operations.widen import plan_widening
 
 
 def _plan(count: int, voters: int) -> ClusterPlan:
@@ -65,27 +65,27 @@ def test_racks_are_dealt_in_turn() -> None:
 
 def test_a_drained_node_gives_each_replica_to_the_one_with_the_fewest() -> None:
     replicas = {TopicPartition("t", n): [1, 2] for n in range(4)} | {TopicPartition("u", 0): [3]}
-    plan = drained(replicas, dict.fromkeys((1, 2, 3, 4)), 1)
+    plan = plan_drain(replicas, dict.fromkeys((1, 2, 3, 4)), 1)
     assert [plan[TopicPartition("t", n)] for n in range(4)] == [[4, 2], [3, 2], [4, 2], [3, 2]]
     assert TopicPartition("u", 0) not in plan
 
 
 def test_a_drained_nodes_replica_goes_to_another_rack_first() -> None:
     replicas = {TopicPartition("t", 0): [1, 2], TopicPartition("u", 0): [4], TopicPartition("u", 1): [4]}
-    assert drained(replicas, {1: "a", 2: "b", 3: "b", 4: "a"}, 1) == {TopicPartition("t", 0): [4, 2]}
+    assert plan_drain(replicas, {1: "a", 2: "b", 3: "b", 4: "a"}, 1) == {TopicPartition("t", 0): [4, 2]}
 
 
 def test_a_node_that_cannot_be_drained_is_told_why() -> None:
     with pytest.raises(OttlaError, match="t-0 has 3 replicas, but without node 2 there are 2 nodes: add a node first"):
-        drained({TopicPartition("t", 0): [1, 2, 3]}, dict.fromkeys((1, 2, 3)), 2)
+        plan_drain({TopicPartition("t", 0): [1, 2, 3]}, dict.fromkeys((1, 2, 3)), 2)
 
 
 def test_partitions_get_their_new_replicas_behind_the_old_ones_and_in_other_racks_first() -> None:
     replicas = {TopicPartition("t", 0): [1], TopicPartition("t", 1): [1, 3], TopicPartition("u", 0): [2, 1, 3]}
     racks = {1: "a", 2: "a", 3: "b", 4: "c"}
-    plan = widened(replicas, racks, 3)
+    plan = plan_widening(replicas, racks, 3)
     assert plan == {TopicPartition("t", 0): [1, 4, 3], TopicPartition("t", 1): [1, 3, 4]}
-    assert widened({TopicPartition("t", 0): [1]}, dict.fromkeys((1, 2)), 3) == {TopicPartition("t", 0): [1, 2]}
+    assert plan_widening({TopicPartition("t", 0): [1]}, dict.fromkeys((1, 2)), 3) == {TopicPartition("t", 0): [1, 2]}
 
 
 def test_a_process_with_the_same_number_that_began_at_another_time_is_left_alone() -> None:

@@ -141,7 +141,7 @@ def set_(
     wanted = {key: setting_value(key, value) for key, value in pairs(changes, "set").items()}
     with admin(bootstrap, client) as ask:
         alter(ask, _resource(kind, name), dict(wanted))
-    screen.told(
+    screen.report(
         as_json,
         {"kind": kind, "name": name, "set": wanted},
         *(f"{kind} {name}: {key}={value}" for key, value in wanted.items()),
@@ -162,7 +162,7 @@ def unset(
 
     with admin(bootstrap, client) as ask:
         alter(ask, _resource(kind, name), dict.fromkeys(settings))
-    screen.told(
+    screen.report(
         as_json,
         {"kind": kind, "name": name, "unset": list(settings)},
         *(f"{kind} {name}: {setting} is the default again" for setting in settings),

@@ -127,7 +127,9 @@ def consume(
             raise click.UsageError(
                 "--share cannot be combined with -g, --from, -p, -e, --until, --tail, --grep or --where"
             )
-        read.share(client_settings(bootstrap, client), topics, queue, options["committed"], write, options["count"])
+        read.read_share_group(
+            client_settings(bootstrap, client), topics, queue, options["committed"], write, options["count"]
+        )
         return
     _read(bootstrap, client, topics, group, write, wanted, **options)
 
@@ -170,14 +172,14 @@ def _read(
     if group:
         reset = start or ("earliest" if stop_at_end else "latest")
         settings |= {"group.id": group, "auto.offset.reset": reset, "enable.auto.commit": "false"}
-        read.as_member(settings, topics, stops, write, wanted, count)
+        read.read_as_member(settings, topics, stops, write, wanted, count)
         return
     there = "records" if start else "new records (--from-beginning shows existing ones)"
     if tail:
         floor = begins if start or wanted else bounds(bootstrap, client, topics, only, "earliest", None)[0]
-        read.tail(settings, floor, ends, write, wanted, tail, follow=stops is None)
+        read.read_tail(settings, floor, ends, write, wanted, tail, follow=stops is None)
         return
-    read.plainly(settings, begins, ends, write, wanted, count, follow=stops is None, what=there)
+    read.read_range(settings, begins, ends, write, wanted, count, follow=stops is None, what=there)
 
 
 def wants(grep: str | None, condition: str | None) -> Wanted | None:

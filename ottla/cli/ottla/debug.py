@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ottla.cli.option import Commands, admin_of, as_json, client_settings, cluster, is_named, profile_name
+from ottla.cli.option import Commands, admin_of, as_json, client_settings, cluster, names_cluster, profile_name
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ottla.operations.bundle.archive import Bundle
 
 #: A call that finds no broker is given up before its part of the bundle is.
-_PATIENCE = {"default.api.timeout.ms": 10_000, "request.timeout.ms": 8_000}
+_TIMEOUTS = {"default.api.timeout.ms": 10_000, "request.timeout.ms": 8_000}
 _MIB = 1 << 20
 
 
@@ -84,13 +84,13 @@ def bundle(
     path = Path(output or time.strftime("ottla-debug-%Y%m%dT%H%M%SZ.tar.gz", time.gmtime()))
     with ExitStack() as stack:
         ask, refused = None, None
-        if not is_local or is_named() or profile_name() is not None:
+        if not is_local or names_cluster() or profile_name() is not None:
             settings = client_settings(bootstrap, client)
             for name, value in settings.items():
                 if is_secret(name):
                     mask.learn(str(value))
                     mask.learn_settings({name: str(value)})
-            ask, refused = _reached(stack, {**_PATIENCE, **settings}, or_raise=not is_local)
+            ask, refused = _connect(stack, {**_TIMEOUTS, **settings}, or_raise=not is_local)
         archive = stack.enter_context(Bundle(path, mask, bytes_max=max_bytes, seconds=timeout))
         archive.document("versions.json", "versions of this tool and its libraries, facts about the machine", versions)
         if is_local:
@@ -99,10 +99,10 @@ def bundle(
             add_cluster(archive, ask)
         elif refused is not None:
             archive.fail("cluster.json", refused)
-    _tell(archive, as_json=as_json)
+    _report(archive, as_json=as_json)
 
 
-def _reached(stack: ExitStack, settings: dict[str, object], *, or_raise: bool) -> tuple[Admin | None, str | None]:
+def _connect(stack: ExitStack, settings: dict[str, object], *, or_raise: bool) -> tuple[Admin | None, str | None]:
     """Return the admin client, or the error that prevents one."""
     from ottla.cli import screen
     from ottla.kernel.error import KafkaError
@@ -115,7 +115,7 @@ def _reached(stack: ExitStack, settings: dict[str, object], *, or_raise: bool) -
         return None, screen.in_words(error)
 
 
-def _tell(bundle: Bundle, *, as_json: bool) -> None:
+def _report(bundle: Bundle, *, as_json: bool) -> None:
     from ottla.cli import screen
 
     size = bundle.path.stat().st_size

@@ -118,7 +118,7 @@ def _print_batches(path: str, decoder: str, *, records: bool, limit: int | None,
     walk = _Walk(memoryview(data))
     with nullcontext() if screen.on_terminal() else screen.progress(os.path.basename(path), size, "bytes") as bar:
         if bar is not None:
-            walk.told = lambda position: bar.update(bar.task_ids[0], completed=position, count=position)
+            walk.on_progress = lambda position: bar.update(bar.task_ids[0], completed=position, count=position)
         if as_json:
             lines = _record_objects(walk, show) if records else _batch_objects(walk)
             for line in islice(lines, limit):
@@ -140,7 +140,7 @@ class _Walk:
         self.damage = ""
         self.invalid = 0
         #: Called with the position from time to time.
-        self.told: Callable[[int], object] = lambda _: None
+        self.on_progress: Callable[[int], object] = lambda _: None
 
     def __iter__(self) -> Iterator[tuple[int, Batch, bool]]:
         from ottla.wire.batch import check, read
@@ -150,7 +150,7 @@ class _Walk:
             for batch in read(self._data):
                 if position - reported >= _STRIDE:
                     reported = position
-                    self.told(position)
+                    self.on_progress(position)
                 valid = _holds(check, batch.data)
                 self.invalid += not valid
                 yield position, batch, valid

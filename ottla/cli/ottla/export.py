@@ -90,7 +90,7 @@ def export(
     if path == "-" and kind == "parquet":
         raise click.UsageError("Parquet cannot be written to stdout; name a FILE")
     if path != "-":
-        _check_place(path, force=force)
+        _check_path(path, force=force)
     if kind is None:
         raise click.UsageError(f"{path}: unknown suffix; use --format {'|'.join(_FORMATS)}")
     if kind == "parquet":
@@ -105,17 +105,17 @@ def export(
     progress = _Progress(begins)
     records = progress.over(chosen(settings, begins, ends, wants(grep, condition), limit))
     if path == "-":
-        _onto_stdout(records, progress, kind, fields)
+        _write_to_stdout(records, progress, kind, fields)
     else:
-        _into_file(records, progress, path, kind, fields)
-    screen.told(
+        _write_to_file(records, progress, path, kind, fields)
+    screen.report(
         as_json and path != "-",
         {"topic": topic, "file": path, "format": kind, "records": progress.count, "next": progress.places()},
         f"{screen.counted(progress.count, 'record')} of {topic} written to {'stdout' if path == '-' else path}",
     )
 
 
-def _check_place(path: str, *, force: bool) -> None:
+def _check_path(path: str, *, force: bool) -> None:
     """Check that the file can be written. Only a regular file is ever replaced, never a device or a directory."""
     if os.path.isdir(path):
         raise OttlaError(f"{path} is a directory; name a file in it")
@@ -148,7 +148,7 @@ class _Progress:
             self._next[record.partition] = record.offset + 1
             self.count += 1
 
-    def told(self, where: str) -> str:
+    def summary(self, where: str) -> str:
         """Say how many records are where, and how to continue."""
         verb = "is" if self.count == 1 else "are"
         return f"{counted(self.count, 'record')} {verb} {where}; continue with --from {self.places()} and another file"
@@ -157,33 +157,35 @@ class _Progress:
         return ",".join(f"{number}:{at}" for number, at in sorted(self._next.items()))
 
 
-def _onto_stdout(records: Iterator[ConsumerRecord], progress: _Progress, kind: str, fields: _Fields) -> None:
+def _write_to_stdout(records: Iterator[ConsumerRecord], progress: _Progress, kind: str, fields: _Fields) -> None:
     from ottla.cli import screen
 
     try:
         _write_text(records, sys.stdout.buffer, kind, fields)
         sys.stdout.buffer.flush()
     except KeyboardInterrupt:
-        screen.note(progress.told("written to stdout"))
+        screen.note(progress.summary("written to stdout"))
         raise
     except (OttlaError, KafkaError) as error:
-        raise OttlaError(f"{screen.in_words(error)}; {progress.told('written to stdout')}") from error
+        raise OttlaError(f"{screen.in_words(error)}; {progress.summary('written to stdout')}") from error
 
 
-def _into_file(records: Iterator[ConsumerRecord], progress: _Progress, path: str, kind: str, fields: _Fields) -> None:
+def _write_to_file(
+    records: Iterator[ConsumerRecord], progress: _Progress, path: str, kind: str, fields: _Fields
+) -> None:
     """Write to a temporary file, then rename it. The file is kept when an error of the cluster ends a text export."""
     from ottla.cli import screen
 
     place = os.path.realpath(path)
-    beside = Path(f"{place}.part-{os.getpid()}")
+    temporary = Path(f"{place}.part-{os.getpid()}")
     kept = False
     try:
-        with beside.open("wb") as file:
+        with temporary.open("wb") as file:
             if kind == "parquet":
                 _write_parquet(records, file, fields)
             else:
                 _write_text(records, file, kind, fields, "\t" if path.endswith(".tsv") else ",")
-        beside.replace(place)
+        temporary.replace(place)
     except KeyboardInterrupt:
         screen.note(f"{path} was not written")
         raise
@@ -191,11 +193,11 @@ def _into_file(records: Iterator[ConsumerRecord], progress: _Progress, path: str
         raise OttlaError(f"cannot write {path}: {error.strerror or error}") from error
     except (OttlaError, KafkaError) as error:
         kept = kind != "parquet" and progress.count > 0
-        outcome = progress.told(f"in {beside}") if kept else f"{path} was not written"
+        outcome = progress.summary(f"in {temporary}") if kept else f"{path} was not written"
         raise OttlaError(f"{screen.in_words(error)}; {outcome}") from error
     finally:
         if not kept:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _write_text(records: Iterator[ConsumerRecord], file: Any, kind: str, fields: _Fields, delimiter: str = ",") -> None:

@@ -82,7 +82,7 @@ def set_(
     with admin(bootstrap, client) as ask:
         set_levels(ask, wanted, downgrade=downgrade, dry_run=dry_run)
     would = " would work" if dry_run else ""
-    screen.told(
+    screen.report(
         as_json,
         {"features": wanted, "dry_run": dry_run},
         *(f"{name}={level}{would}" for name, level in wanted.items()),

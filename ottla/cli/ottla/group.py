@@ -9,7 +9,7 @@ import click
 
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, confirm, yes_option
 from ottla.cli.pattern import expand
-from ottla.cli.place import place, timely
+from ottla.cli.place import place, with_time_hint
 from ottla.kernel.error import OttlaError
 from ottla.operations.group_offsets import check_empty, plan_forgetting, plan_reset
 from ottla.operations.group_view import look, type_of
@@ -165,7 +165,7 @@ def reset(
     if (target is None) == (shift is None):
         raise click.UsageError("expected either --to WHERE or --by N")
     with admin(bootstrap, client) as ask:
-        with timely(target):
+        with with_time_hint(target):
             plan = plan_reset(
                 ask, group, None if target is None else place(target), shift=shift or 0, topics=topics, only=only
             )
@@ -209,7 +209,7 @@ def delete(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], yes:
     for name in names:
         if name in results.errors:
             raise OttlaError(f"{name}: {screen.in_words(results.errors[name])}") from results.errors[name]
-    screen.told(as_json, {"deleted": list(names)}, *(f"deleted {name}" for name in names))
+    screen.report(as_json, {"deleted": list(names)}, *(f"deleted {name}" for name in names))
 
 
 @groups.command()
@@ -228,6 +228,6 @@ def forget(
         plan = plan_forgetting(ask, group, topics)
         confirm(f"delete the committed offsets of {group} in {', '.join(topics)}?", yes=yes)
         plan.commit(ask)
-    screen.told(
+    screen.report(
         as_json, {"group": group, "forgot": list(topics)}, f"deleted the offsets of {group} in {', '.join(topics)}"
     )

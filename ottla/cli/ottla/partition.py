@@ -21,7 +21,7 @@ from ottla.operations.elections import elect as elect_leaders
 from ottla.operations.offsets import partitions_of
 from ottla.operations.partition_view import every_partition
 from ottla.operations.reassignment import begin_directory_move, begin_move, not_in, under_way
-from ottla.operations.reassignment import cancel as call_off
+from ottla.operations.reassignment import cancel as cancel_moves
 from ottla.operations.throttle import unthrottle, unthrottle_all
 
 #: Between two looks at a move.
@@ -103,7 +103,7 @@ def move(
         if throttle is not None and not stays:
             unthrottle(ask, [topic])
     many = f"{len(moved)} partition{'s' * (len(moved) != 1)}"
-    screen.told(
+    screen.report(
         as_json,
         {"topic": topic, "partitions": [tp.partition for tp in moved], "to": brokers, "done": ended},
         f"{many} of {topic} {'on' if ended else 'on the way to'} {_ids(brokers)}"
@@ -121,7 +121,7 @@ def unthrottle_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     with admin(bootstrap, client) as ask:
         topics = unthrottle_all(ask)
     many = f"{len(topics)} topic{'s' * (len(topics) != 1)}"
-    screen.told(as_json, {"topics": topics}, f"removed the throttles of {many} and all nodes")
+    screen.report(as_json, {"topics": topics}, f"removed the throttles of {many} and all nodes")
 
 
 def _numbers(text: str) -> list[int]:
@@ -190,9 +190,9 @@ def cancel(bootstrap: str, client: tuple[str, ...], topic: str, only: tuple[int,
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        numbers = [tp.partition for tp in call_off(ask, topic, only)]
+        numbers = [tp.partition for tp in cancel_moves(ask, topic, only)]
     done = f"cancelled the moves of {topic} {_ids(numbers)}" if numbers else f"no partition of {topic} was moving"
-    screen.told(as_json, {"topic": topic, "cancelled": numbers}, done)
+    screen.report(as_json, {"topic": topic, "cancelled": numbers}, done)
 
 
 @partitions.command()
@@ -270,7 +270,7 @@ def move_directory(
     numbers = [replica.partition for replica in replicas]
     ended = not (no_wait or left)
     many = f"{len(replicas)} partition{'s' * (len(replicas) != 1)}"
-    screen.told(
+    screen.report(
         as_json,
         {"topic": topic, "partitions": numbers, "node": node, "directory": directory, "done": ended},
         f"{many} of {topic} {'in' if ended else 'on the way to'} {directory}",

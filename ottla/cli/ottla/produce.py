@@ -120,7 +120,7 @@ def produce(
         raise click.UsageError(f"--key-separator needs --format lines, not {form}")
     if separator == b"":
         raise click.UsageError("--key-separator must not be empty")
-    shape = _shape(form, separator=separator, null=None if null is None else null.encode(), **_picked(options))
+    shape = _shape(form, separator=separator, null=None if null is None else null.encode(), **_shape_options(options))
     _write(bootstrap, client, topic, path, form, shape, as_json=as_json, **options)
 
 
@@ -154,10 +154,12 @@ def import_(
         raise click.UsageError(f"{path}: unknown suffix; use --format {'|'.join(FORMATS)}")
     if options["delimiter"] is None and Path(path).suffix.lower() == ".tsv":
         options["delimiter"] = "\t"
-    _write(bootstrap, client, topic, path, format_, _shape(format_, **_picked(options)), as_json=as_json, **options)
+    _write(
+        bootstrap, client, topic, path, format_, _shape(format_, **_shape_options(options)), as_json=as_json, **options
+    )
 
 
-def _picked(options: dict[str, Any]) -> dict[str, Any]:
+def _shape_options(options: dict[str, Any]) -> dict[str, Any]:
     return {name: options[name] for name in ("key", "headers", "value_column", "types", "partition")}
 
 
@@ -210,13 +212,13 @@ def _write(
     as_json: bool,
     **_: Any,
 ) -> None:
-    from ottla.cli.records.write import chosen, ensure_topic, rehearse, stream, when_good
+    from ottla.cli.records.write import after_first_record, chosen, ensure_topic, stream, summarize
 
     kinds = _kinds(types)
     with _open(path) as source:
         if dry_run:
             selected = chosen(_records(source, path, form, shape, kinds, delimiter), skip, limit)
-            _say_rehearsed(rehearse(selected), as_json=as_json)
+            _report_dry_run(summarize(selected), as_json=as_json)
             return
         typed = path is None and sys.stdin.isatty()
         if typed and form not in _PARSERS:
@@ -231,11 +233,11 @@ def _write(
         with Producer(settings_of("producer", settings)) as producer:
             if typed:
                 ensure()
-                _converse(producer, topic, _PARSERS[form](shape))
+                _prompt(producer, topic, _PARSERS[form](shape))
                 return
             selected = chosen(_records(source, path, form, shape, kinds, delimiter), skip, limit)
             if create:  # an error in the first record leaves no topic behind
-                selected = when_good(selected, ensure)
+                selected = after_first_record(selected, ensure)
             else:
                 ensure()
             size = None if form == "parquet" else _size(source)
@@ -285,7 +287,7 @@ def _size(source: BinaryIO) -> int | None:
     return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
-def _say_rehearsed(rehearsal: dict[str, Any], *, as_json: bool) -> None:
+def _report_dry_run(rehearsal: dict[str, Any], *, as_json: bool) -> None:
     from ottla.cli import screen
 
     if as_json:
@@ -298,14 +300,14 @@ def _say_rehearsed(rehearsal: dict[str, Any], *, as_json: bool) -> None:
     screen.done(f"{count} would be written ({screen.size(rehearsal['bytes'])}{nulls}); nothing was written")
 
 
-def _converse(producer: Producer, topic: str, parse: Parse) -> None:
+def _prompt(producer: Producer, topic: str, parse: Parse) -> None:
     """Prompt for records: write each line at once and show its offset. An invalid line is only reported."""
     from ottla.cli import screen
     from ottla.operations.writing import Writer
 
     writer = Writer(producer, topic)
     screen.hint(f"every line is a record of {topic}; Ctrl-D to end")
-    for number, line in enumerate(_typed(topic), 1):
+    for number, line in enumerate(_typed_lines(topic), 1):
         try:
             record = parse(line, number)
             if record is not None:
@@ -315,7 +317,7 @@ def _converse(producer: Producer, topic: str, parse: Parse) -> None:
             screen.complain(error)
 
 
-def _typed(topic: str) -> Iterator[bytes]:
+def _typed_lines(topic: str) -> Iterator[bytes]:
     import contextlib
 
     from ottla.cli import screen

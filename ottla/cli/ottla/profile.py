@@ -82,7 +82,9 @@ def use(name: str, as_json: bool) -> None:
 
     file = _file()
     file.use(name)
-    screen.told(as_json, {"current": name}, f"{name} is current ({file.profiles[name].get('bootstrap.servers', '-')})")
+    screen.report(
+        as_json, {"current": name}, f"{name} is current ({file.profiles[name].get('bootstrap.servers', '-')})"
+    )
 
 
 @profile.command("set")
@@ -112,7 +114,7 @@ def set_(name: str, changes: tuple[str, ...], as_json: bool) -> None:
         f"{key} is {'set' if is_secret(key) else value}" if value else f"{key} is removed"
         for key, value in wanted.items()
     ]
-    screen.told(as_json, {"profile": name, "set": sorted(wanted)}, *(f"{name}: {text}" for text in shown))
+    screen.report(as_json, {"profile": name, "set": sorted(wanted)}, *(f"{name}: {text}" for text in shown))
 
 
 def _asked(key: str) -> str:

@@ -110,7 +110,7 @@ def add(
     endpoints = dict(map(_endpoint, addresses))
     with admin(bootstrap, client) as ask:
         ask.add_raft_voter(node, _uuid(directory_id), endpoints)
-    screen.told(as_json, {"added": node, "directory_id": directory_id}, f"node {node} is a voter")
+    screen.report(as_json, {"added": node, "directory_id": directory_id}, f"node {node} is a voter")
 
 
 def _endpoint(text: str) -> tuple[str, tuple[str, int]]:
@@ -135,4 +135,4 @@ def remove(bootstrap: str, client: tuple[str, ...], node: int, directory_id: str
     confirm(f"remove node {node} from the voters?", yes=yes)
     with admin(bootstrap, client) as ask:
         ask.remove_raft_voter(node, directory)
-    screen.told(as_json, {"removed": node, "directory_id": directory_id}, f"node {node} is no longer a voter")
+    screen.report(as_json, {"removed": node, "directory_id": directory_id}, f"node {node} is no longer a voter")

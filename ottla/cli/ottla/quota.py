@@ -103,7 +103,7 @@ def set_(
             raise OttlaError(f"{name}={text}: expected a number") from None
     with admin(bootstrap, client) as ask:
         ask.alter_client_quotas([(entity, wanted)]).check()
-    screen.told(
+    screen.report(
         as_json,
         {"entity": _parts(entity), "set": wanted},
         *(f"{_named(entity)}: {name}={value}" for name, value in wanted.items()),
@@ -132,7 +132,7 @@ def unset(
     entity = _entity(user, client_id, ip)
     with admin(bootstrap, client) as ask:
         ask.alter_client_quotas([(entity, dict.fromkeys(names))]).check()
-    screen.told(
+    screen.report(
         as_json,
         {"entity": _parts(entity), "unset": list(names)},
         *(f"{_named(entity)}: {name} removed" for name in names),

@@ -60,7 +60,7 @@ _TOOLS = {
 
 
 #: Packages that the extra ottla[spark] brings, without which `ottla streams` cannot work. Other tools name their extra.
-_OF_SPARK = {"numpy", "pandas", "pyarrow", "pyspark"}
+_SPARK_PACKAGES = {"numpy", "pandas", "pyarrow", "pyspark"}
 
 
 class Tools(click.Group):
@@ -78,14 +78,14 @@ class Tools(click.Group):
                 raise
             from ottla.cli.screen import complain_as_json
 
-            complain_as_json(_in_ours(error) if isinstance(error, OSError) else error)
+            complain_as_json(_as_ottla_error(error) if isinstance(error, OSError) else error)
             return 1
 
     def _invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except ModuleNotFoundError as error:
-            if (error.name or "").partition(".")[0] not in _OF_SPARK:
+            if (error.name or "").partition(".")[0] not in _SPARK_PACKAGES:
                 raise
             tool = f"{context.command_path} {context.invoked_subcommand}"
             raise OttlaError(f"`{tool}` needs {error.name}: pip install 'ottla[spark]'") from error
@@ -144,39 +144,39 @@ def run() -> NoReturn:
     try:
         code = ottla.main(prog_name="ottla", standalone_mode=False)
     except click.exceptions.Abort:
-        _leave(130)
+        _exit(130)
     except click.UsageError as error:
-        _misused(error)
-        _leave(error.exit_code)
+        _report_usage_error(error)
+        _exit(error.exit_code)
     except click.ClickException as error:
         error.show()
-        _leave(error.exit_code)
+        _exit(error.exit_code)
     except (OttlaError, KafkaError) as error:
-        _say(error)
-        _leave(1)
+        _report(error)
+        _exit(1)
     except OSError as error:
-        _refused(error)
-        _leave(1)
+        _report_os_error(error)
+        _exit(1)
     except KeyboardInterrupt:
-        _leave(130)
-    _leave(code if isinstance(code, int) else 0)
+        _exit(130)
+    _exit(code if isinstance(code, int) else 0)
 
 
-def _leave(code: int) -> NoReturn:
+def _exit(code: int) -> NoReturn:
     error = finish()
     # After another error, this one was reported already or matters less.
     if error is not None and code == 0 and not isinstance(error, BrokenPipeError):
-        _refused(error)
+        _report_os_error(error)
         code = 1
     sys.exit(code)
 
 
-def _refused(error: OSError) -> None:
+def _report_os_error(error: OSError) -> None:
     """Report an error of the operating system: a full disk, a directory without write permission."""
-    _say(_in_ours(error))
+    _report(_as_ottla_error(error))
 
 
-def _in_ours(error: OSError) -> OttlaError:
+def _as_ottla_error(error: OSError) -> OttlaError:
     return OttlaError(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
 
 
@@ -189,7 +189,7 @@ _WORDS = {
 }
 
 
-def _misused(error: click.UsageError) -> None:
+def _report_usage_error(error: click.UsageError) -> None:
     """Print the error and the command whose --help to read. A command group without a command prints its help."""
     from ottla.cli.screen import styled
 
@@ -226,7 +226,7 @@ def _close(wrong: str, names: Sequence[str]) -> list[str]:
     return get_close_matches(wrong, names, n=1)
 
 
-def _say(error: OttlaError | KafkaError) -> None:
+def _report(error: OttlaError | KafkaError) -> None:
     from ottla.cli.screen import complain
 
     complain(error)

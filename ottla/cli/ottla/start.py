@@ -101,7 +101,7 @@ def start(
             texts = read_file(file)
         settings = ServerSettings.parse(texts | overrides)
     except OttlaError as error:
-        raise _Wrong(str(error)) from error
+        raise _InvalidSettings(str(error)) from error
     # Objects made during startup stay alive, so scanning them for garbage is wasted time. `run` enables the collector.
     gc.disable()
     from ottla.broker.log_output import configure
@@ -113,10 +113,10 @@ def start(
         from ottla.host.disk import HostDisk
 
         format_if_empty(HostDisk(), settings)
-    return run(settings, partial(_say, in_file=log_file is not None), STARTED_AT)
+    return run(settings, partial(_report, in_file=log_file is not None), STARTED_AT)
 
 
-class _Wrong(click.ClickException):
+class _InvalidSettings(click.ClickException):
     """An error in options or settings: one line, exit code 2."""
 
     exit_code = 2
@@ -128,7 +128,7 @@ class _Wrong(click.ClickException):
         complain(OttlaError(self.message))
 
 
-def _say(line: str, *, in_file: bool) -> None:
+def _report(line: str, *, in_file: bool) -> None:
     import logging
 
     print(line, flush=True)

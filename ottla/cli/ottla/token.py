@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.amount import instant, span_ms
-from ottla.cli.option import Commands, admin, as_json, asked_for, cluster
+from ottla.cli.option import Commands, admin, as_json, cluster, prompt_once
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
@@ -124,8 +124,8 @@ def renew(
 ) -> None:
     """Extend the expiry of a token, up to its maximum lifetime."""
     with admin(bootstrap, client) as ask:
-        expires = ask.renew_delegation_token(_secret(ask, token, hmac), renew_period_ms=period_ms)
-    _tell(token, expires, as_json=as_json)
+        expires = ask.renew_delegation_token(_hmac_of(ask, token, hmac), renew_period_ms=period_ms)
+    _report(token, expires, as_json=as_json)
 
 
 @tokens.command()
@@ -139,18 +139,20 @@ def expire(
 ) -> None:
     """Expire a token, at once or after a time."""
     with admin(bootstrap, client) as ask:
-        expires = ask.expire_delegation_token(_secret(ask, token, hmac), expiry_period_ms=period_ms)
-    _tell(token, expires, as_json=as_json)
+        expires = ask.expire_delegation_token(_hmac_of(ask, token, hmac), expiry_period_ms=period_ms)
+    _report(token, expires, as_json=as_json)
 
 
-def _tell(token: str | None, expires_ms: int, *, as_json: bool) -> None:
+def _report(token: str | None, expires_ms: int, *, as_json: bool) -> None:
     from ottla.cli import screen
 
     when = instant(expires_ms)
-    screen.told(as_json, {"id": token, "expires": when}, f"{f'token {token}' if token else 'the token'} expires {when}")
+    screen.report(
+        as_json, {"id": token, "expires": when}, f"{f'token {token}' if token else 'the token'} expires {when}"
+    )
 
 
-def _secret(ask: Admin, token: str | None, hmac: str | None) -> bytes:
+def _hmac_of(ask: Admin, token: str | None, hmac: str | None) -> bytes:
     """Return the HMAC from the reference, or of the token with this id."""
     if (token is None) == (hmac is None):
         raise click.UsageError("expected either the ID of a token (`ottla tokens` lists them) or --hmac")
@@ -167,7 +169,7 @@ def _secret(ask: Admin, token: str | None, hmac: str | None) -> bytes:
             "'${prompt}', or name the token by its ID"
         )
     try:
-        return b64decode(resolved({"hmac": hmac}, asked_for, os.environ)["hmac"], validate=True)
+        return b64decode(resolved({"hmac": hmac}, prompt_once, os.environ)["hmac"], validate=True)
     except binascii.Error as error:
         raise OttlaError(
             f"the value of {hmac} is not an HMAC (expected base64, as `ottla tokens create` shows it)"

@@ -13,7 +13,7 @@ from ottla.cli.option import Commands, admin, as_json, cluster, complete_topic, 
 from ottla.cli.ottla.topic_analyze import analyze
 from ottla.cli.ottla.topic_copy import copy, diff
 from ottla.cli.pattern import expand
-from ottla.cli.place import place, timely
+from ottla.cli.place import place, with_time_hint
 from ottla.kernel.error import OttlaError
 from ottla.operations.offsets import plan_trim
 from ottla.operations.topics.view import PartitionPlace, TopicDetails, TopicSummary, summaries, view
@@ -51,7 +51,7 @@ def list_(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], inter
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        chosen = _meant(ask, names) if names else [topic.name for topic in ask.list_topics(internal=internal)]
+        chosen = _matching_topics(ask, names) if names else [topic.name for topic in ask.list_topics(internal=internal)]
         listed = summaries(ask, chosen)
     if as_json:
         screen.document([asdict(summary) for summary in listed])
@@ -70,7 +70,7 @@ def list_(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], inter
     screen.table(columns, rows, empty="there are no topics yet; ottla topics create NAME creates one")
 
 
-def _meant(ask: Admin, names: Iterable[str]) -> list[str]:
+def _matching_topics(ask: Admin, names: Iterable[str]) -> list[str]:
     """Return the topics that names and patterns match. A pattern matches no internal topic."""
     there = ask.list_topics(internal=True)
     own = [listing.name for listing in there if not listing.internal]
@@ -86,7 +86,7 @@ def describe(bootstrap: str, client: tuple[str, ...], names: tuple[str, ...], as
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        details = [view(ask, name) for name in _meant(ask, names)]
+        details = [view(ask, name) for name in _matching_topics(ask, names)]
     if as_json:
         documents = [asdict(topic) for topic in details]
         screen.document(documents[0] if len(details) == 1 and names == (details[0].topic,) else documents)
@@ -183,7 +183,7 @@ def create(
         if error is not None:
             if if_not_exists and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 continue
-            raise _naming(name, error) from error
+            raise _with_name(name, error) from error
         topic = results[name]
         made.append({"topic": name, "partitions": topic.partitions, "replicas": topic.replication_factor})
         if not as_json:
@@ -193,7 +193,7 @@ def create(
         screen.document(made)
 
 
-def _naming(name: str, error: Any) -> Exception:
+def _with_name(name: str, error: Any) -> Exception:
     from ottla.cli import screen
 
     return OttlaError(f"{name}: {screen.in_words(error)}")
@@ -212,9 +212,9 @@ def delete(
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        meant = _meant(ask, names)
+        meant = _matching_topics(ask, names)
         if dry_run:
-            screen.told(as_json, {"would_delete": meant}, *(f"{name} would be deleted" for name in meant))
+            screen.report(as_json, {"would_delete": meant}, *(f"{name} would be deleted" for name in meant))
             return
         if not yes:
             confirm(_question(summaries(ask, meant)), yes=False)
@@ -224,14 +224,14 @@ def delete(
         for name in deleted:
             screen.done(f"deleted {name}")
     for name, error in results.errors.items():
-        raise _naming(name, error) from error
-    screen.told(as_json, {"deleted": deleted}, *(f"deleted {name}" for name in deleted))
+        raise _with_name(name, error) from error
+    screen.report(as_json, {"deleted": deleted}, *(f"deleted {name}" for name in deleted))
 
 
-def _question(doomed: list[TopicSummary]) -> str:
+def _question(topics_to_delete: list[TopicSummary]) -> str:
     shown = [
         f"{summary.topic} with {'? records' if summary.records is None else counted(summary.records, 'record')}"
-        for summary in doomed
+        for summary in topics_to_delete
     ]
     if len(shown) == 1:
         return f"delete {shown[0]} forever?"
@@ -258,12 +258,12 @@ def trim(
     from ottla.cli import screen
 
     with admin(bootstrap, client) as ask:
-        with timely(target):
+        with with_time_hint(target):
             trim = plan_trim(ask, name, place(target), only)
         confirm(f"delete {counted(trim.records, 'record')} of {name} forever?", yes=yes)
         results = ask.delete_records(trim.goals)
     rows = [{"partition": partition.partition, "start_offset": results[partition]} for partition in trim.goals]
-    screen.told(
+    screen.report(
         as_json,
         {"topic": name, "deleted": trim.records, "partitions": rows},
         f"deleted {counted(trim.records, 'record')} of {name}",
@@ -284,7 +284,7 @@ def grow(bootstrap: str, client: tuple[str, ...], name: str, partitions: int, as
         if partitions <= there:
             raise OttlaError(f"{name} already has {counted(there, 'partition')}; their number can only grow")
         ask.create_partitions({name: partitions}).check()
-    screen.told(as_json, {"topic": name, "partitions": partitions}, f"{name} has {partitions} partitions")
+    screen.report(as_json, {"topic": name, "partitions": partitions}, f"{name} has {partitions} partitions")
 
 
 topics.add_command(copy)

@@ -89,7 +89,7 @@ def copy(
             raise
         raise OttlaError(f"{screen.in_words(error)}; {progress}") from error
     written, how = under_way.written, "partition by partition" if keeps else "to partitions by their keys"
-    screen.told(
+    screen.report(
         as_json, {"topic": target, "records": written}, f"{screen.counted(written, 'record')} copied to {target}, {how}"
     )
 

@@ -200,7 +200,7 @@ def abort(
     confirm(f"abort the transaction in {topic} {partition} from offset {start_offset}?", yes=yes)
     with admin(bootstrap, client) as ask:
         ask.abort_transaction(TopicPartition(topic, partition), start_offset)
-    screen.told(
+    screen.report(
         as_json,
         {"topic": topic, "partition": partition, "aborted_from": start_offset},
         f"aborted the transaction in {topic} {partition} from offset {start_offset}",
@@ -219,7 +219,7 @@ def fence(bootstrap: str, client: tuple[str, ...], transactional_id: str, yes: b
     confirm(f"fence the producer that uses {transactional_id}, and abort its transaction?", yes=yes)
     with admin(bootstrap, client) as ask:
         ask.terminate_transaction(transactional_id)
-    screen.told(
+    screen.report(
         as_json,
         {"fenced": transactional_id},
         f"{transactional_id}: the producer is fenced, its transaction aborted",

@@ -97,7 +97,7 @@ def set_(
         )
     names = [name_of(chosen_mechanism) for chosen_mechanism in chosen]
     about = {"user": user, "mechanisms": names, "iterations": iterations}
-    screen.told(as_json, about, f"set the password of {user} ({' and '.join(names)}), for listeners with SASL")
+    screen.report(as_json, about, f"set the password of {user} ({' and '.join(names)}), for listeners with SASL")
 
 
 def _password(user: str) -> str:
@@ -128,4 +128,4 @@ def delete(
         confirm(f"delete the password of {user}?", yes=yes)
         deletion.commit(ask)
     names = [name_of(mechanism) for mechanism in deletion.mechanisms]
-    screen.told(as_json, {"user": user, "deleted": names}, f"deleted the password of {user} ({' and '.join(names)})")
+    screen.report(as_json, {"user": user, "deleted": names}, f"deleted the password of {user} ({' and '.join(names)})")

@@ -31,7 +31,7 @@ Write = Callable[[Any], str]
 _WAIT = "waiting for {}; Ctrl-C to stop"
 
 
-def plainly(
+def read_range(
     settings: dict[str, object],
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
@@ -52,7 +52,7 @@ def plainly(
         show(polls(consumer, begins, limits), write, wanted, count, expected, what, ends=limits)
 
 
-def as_member(
+def read_as_member(
     settings: dict[str, object],
     topics: Sequence[str],
     ends: Mapping[TopicPartition, int] | None,
@@ -80,8 +80,8 @@ def as_member(
             positions = dict(consumer.positions())
             for record in reversed(left):
                 positions[TopicPartition(record.topic, record.partition)] = record.offset
-            ledger.wrote(size, positions)
-            ledger.look()
+            ledger.note_written(size, positions)
+            ledger.commit_if_due()
 
         try:
             show(until_ends(consumer, ends), write, wanted, count, None, "records", ends=ends, shown=shown)
@@ -89,7 +89,7 @@ def as_member(
             ledger.finish()
 
 
-def share(
+def read_share_group(
     settings: dict[str, object],
     topics: Sequence[str],
     group: str,
@@ -120,7 +120,7 @@ def share(
         show(polled(), write, None, count, None, "records of the share group", shown=shown)
 
 
-def tail(
+def read_tail(
     settings: dict[str, object],
     floor: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
@@ -154,17 +154,17 @@ def _last(
         newest: list[ConsumerRecord] = []
         per: dict[TopicPartition, int] = {}
         for records in polls(consumer, begins, ends):
-            batch, _ = _cut(records, wanted, None, ends)
+            batch, _ = _split(records, wanted, None, ends)
             for record in batch:
                 partition = TopicPartition(record.topic, record.partition)
                 per[partition] = per.get(partition, 0) + 1
-            newest = nlargest(count, [*newest, *batch], key=_when)
+            newest = nlargest(count, [*newest, *batch], key=_time_order)
         if all(begins[tp] == floor[tp] or per.get(tp, 0) >= count for tp in begins):
-            return sorted(newest, key=_when)
+            return sorted(newest, key=_time_order)
         back *= 4
 
 
-def _when(record: ConsumerRecord) -> tuple[int, int, int]:
+def _time_order(record: ConsumerRecord) -> tuple[int, int, int]:
     return record.timestamp, record.partition, record.offset
 
 
@@ -193,7 +193,7 @@ def show(
         if bar is not None:
             bar.start()
         for records in batches:
-            batch, left = _cut(records, wanted, None if count is None else count - done, ends)
+            batch, left = _split(records, wanted, None if count is None else count - done, ends)
             data = "".join(map(write, batch)).encode(errors="surrogateescape")
             if data:
                 sys.stdout.buffer.write(data)
@@ -218,7 +218,7 @@ def show(
     return done
 
 
-def _cut(
+def _split(
     records: Sequence[Any], wanted: Wanted | None, room: int | None, ends: Mapping[TopicPartition, int] | None
 ) -> tuple[Sequence[Any], Sequence[Any]]:
     """Split records into those wanted, at most `room`, and those left over: beyond an end, or beyond `room`."""
@@ -253,7 +253,7 @@ def chosen(
     left = limit
     with Consumer(settings_of("consumer", settings)) as consumer:
         for records in polls(consumer, begins, ends):
-            batch, _ = _cut(records, wanted, left, ends)
+            batch, _ = _split(records, wanted, left, ends)
             yield from batch
             if left is not None:
                 left -= len(batch)

@@ -35,11 +35,11 @@ def writer(*, keys: bool, topics: tuple[str, ...], null: str | None, output: str
     if terminal:
         return _decorated(max(map(len, topics)) if len(topics) > 1 else 0, none)
     if keys:
-        return lambda record: f"{_or(text(record.key), none)}\t{_or(text(record.value), none)}\n"
-    return lambda record: f"{_or(text(record.value), none)}\n"
+        return lambda record: f"{_text_or(text(record.key), none)}\t{_text_or(text(record.value), none)}\n"
+    return lambda record: f"{_text_or(text(record.value), none)}\n"
 
 
-def _or(content: str | None, none: str) -> str:
+def _text_or(content: str | None, none: str) -> str:
     return none if content is None else content
 
 
@@ -54,7 +54,7 @@ def _decorated(topic_width: int, none: str) -> Write:
         value = text(record.value)
         parts.append(visible(value) if value is not None else screen.styled(none, dim=True))
         for name, content in record.headers:
-            parts.append(screen.styled(visible(f"{name}={_or(text(content), none)}"), dim=True))
+            parts.append(screen.styled(visible(f"{name}={_text_or(text(content), none)}"), dim=True))
         return "  ".join(parts) + "\n"
 
     return line

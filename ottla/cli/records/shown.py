@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from ottla.client import Consumer, TopicPartition
 
 #: How long a reader must stay behind what it took.
-_STAY_S = 0.1
+_HOLD_S = 0.1
 #: Between two commits while it follows.
-_EVERY_S = 1.0
+_COMMIT_INTERVAL_S = 1.0
 
 
 class Ledger:
@@ -42,9 +42,9 @@ class Ledger:
         self._taken: tuple[float, dict[TopicPartition, int]] | None = None
         self._seen: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
-        self._due = time.monotonic() + _EVERY_S
+        self._due = time.monotonic() + _COMMIT_INTERVAL_S
 
-    def wrote(self, size: int, positions: Mapping[TopicPartition, int]) -> None:
+    def note_written(self, size: int, positions: Mapping[TopicPartition, int]) -> None:
         """Note that `size` more bytes are written; `positions` are the next offsets after them."""
         self._written += size
         if self._pipe:
@@ -52,11 +52,11 @@ class Ledger:
         else:
             self._seen |= positions
 
-    def look(self) -> None:
+    def commit_if_due(self) -> None:
         """Commit seen records when a commit is due."""
         self._advance()
         if time.monotonic() >= self._due:
-            self._due = time.monotonic() + _EVERY_S
+            self._due = time.monotonic() + _COMMIT_INTERVAL_S
             self.commit()
 
     def commit(self) -> None:
@@ -69,16 +69,16 @@ class Ledger:
 
     def finish(self) -> None:
         """Wait until the reader has read everything or closed the pipe, and commit what it has seen."""
-        while self._pipe and (self._waiting or self._taken) and not _gone():
+        while self._pipe and (self._waiting or self._taken) and not _reader_gone():
             self._advance()
-            time.sleep(_STAY_S / 4)
+            time.sleep(_HOLD_S / 4)
         self.commit()
 
     def _advance(self) -> None:
-        if not self._pipe or _gone():
+        if not self._pipe or _reader_gone():
             return
         now = time.monotonic()
-        if self._taken is not None and now - self._taken[0] >= _STAY_S:
+        if self._taken is not None and now - self._taken[0] >= _HOLD_S:
             self._seen |= self._taken[1]
             self._taken = None
         out = self._written - _unread()
@@ -101,8 +101,8 @@ def _unread() -> int:
     return int(count[0])
 
 
-def _gone() -> bool:
+def _reader_gone() -> bool:
     """Whether the reader has closed the pipe."""
-    look = select.poll()
-    look.register(sys.stdout.fileno(), 0)
-    return any(event & (select.POLLERR | select.POLLHUP) for _, event in look.poll(0))
+    poller = select.poll()
+    poller.register(sys.stdout.fileno(), 0)
+    return any(event & (select.POLLERR | select.POLLHUP) for _, event in poller.poll(0))

@@ -54,7 +54,7 @@ def _check_partition(topic: str, partition: int | None, count: int, has: str = "
         raise OttlaError(f"{topic} {has} no partition {partition} (expected 0 to {count - 1})")
 
 
-def when_good(records: Iterator[InputRecord], prepare: Callable[[], None]) -> Iterator[InputRecord]:
+def after_first_record(records: Iterator[InputRecord], prepare: Callable[[], None]) -> Iterator[InputRecord]:
     """Yield the records after calling `prepare` once the first is parsed, or the input has ended without one."""
     first = next(records, None)
     prepare()
@@ -122,7 +122,7 @@ def chosen(records: Iterator[InputRecord], skip: int, limit: int | None) -> Iter
     return islice(records, skip, None if limit is None else skip + limit)
 
 
-def rehearse(records: Iterator[InputRecord]) -> dict[str, Any]:
+def summarize(records: Iterator[InputRecord]) -> dict[str, Any]:
     """Return what would be written: counts, and the first three records."""
     count = keys = nulls = size = 0
     first: list[dict[str, Any]] = []

@@ -14,7 +14,7 @@ from ottla.kernel.error import OttlaError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from ottla.cli.streams.view import Sighting
+    from ottla.cli.streams.view import StreamsSample
     from ottla.client import Admin
     from ottla.spark.streams.last_run import Alive, LastRun
     from ottla.streams import Application, State
@@ -48,7 +48,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
                     "state": view.state(alive),
                     "tasks": len(run.tasks),
                     "stores": len(run.stores),
-                    "lag": sum(row["lag"] for row in view.task_rows(run, view.look(ask, run), None)),
+                    "lag": sum(row["lag"] for row in view.task_rows(run, view.take_sample(ask, run), None)),
                     "started": screen.instant(run.started_ms),
                     "guarantee": run.guarantee,
                 }
@@ -172,7 +172,7 @@ def describe(
     settings = client_settings(bootstrap, client)
     with admin(bootstrap, client) as ask:
         last, alive = view.last_run_of(ask, settings, application)
-        before = view.look(ask, last)
+        before = view.take_sample(ask, last)
         if not watch:
             _show(last, alive, before, None, as_json=as_json)
         elif screen.on_terminal() and not as_json:
@@ -180,13 +180,19 @@ def describe(
         else:
             while True:
                 time.sleep(interval)
-                now = view.look(ask, last)
+                now = view.take_sample(ask, last)
                 _show(last, alive, now, before, as_json=as_json, again=True)
                 before = now
 
 
 def _show(
-    last: LastRun, alive: Alive | None, now: Sighting, before: Sighting | None, *, as_json: bool, again: bool = False
+    last: LastRun,
+    alive: Alive | None,
+    now: StreamsSample,
+    before: StreamsSample | None,
+    *,
+    as_json: bool,
+    again: bool = False,
 ) -> None:
     from ottla.cli import screen
     from ottla.cli.streams import view
@@ -256,7 +262,7 @@ def _lag(lag: int) -> Any:
     return screen.coloured(f"{lag:,}" if screen.on_terminal() else lag, "green" if lag == 0 else "yellow")
 
 
-def _watch(ask: Admin, last: LastRun, before: Sighting, interval: float) -> None:
+def _watch(ask: Admin, last: LastRun, before: StreamsSample, interval: float) -> None:
     """Show the live view on the terminal's alternate screen."""
     from rich.live import Live
 
@@ -268,14 +274,14 @@ def _watch(ask: Admin, last: LastRun, before: Sighting, interval: float) -> None
             live.update(_page(last, before, None), refresh=True)
             while True:
                 time.sleep(interval)
-                now = view.look(ask, last)
+                now = view.take_sample(ask, last)
                 live.update(_page(last, now, before), refresh=True)
                 before = now
     except KeyboardInterrupt:
         return
 
 
-def _page(last: LastRun, now: Sighting, before: Sighting | None) -> RenderableType:
+def _page(last: LastRun, now: StreamsSample, before: StreamsSample | None) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 

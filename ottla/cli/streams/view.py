@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class StreamsSample:
     """A sample of an application's offsets."""
 
     at: float
@@ -51,17 +51,17 @@ def last_run_of(
     raise OttlaError(f"no application {application_id} has run on this cluster{hint}")
 
 
-def look(ask: Admin, run: last_run.LastRun) -> Sighting:
+def take_sample(ask: Admin, run: last_run.LastRun) -> StreamsSample:
     """Take a sample: the committed and end offsets of the partitions that the tasks read."""
     from ottla.client import OffsetSpec, TopicPartition
 
     places = [TopicPartition(topic, number) for task in run.tasks for topic, number in task["sources"]]
     committed = ask.list_group_offsets(run.application_id)
     ends = ask.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST)).succeeded if places else {}
-    return Sighting(time.monotonic(), committed, {place: end.offset for place, end in ends.items()})
+    return StreamsSample(time.monotonic(), committed, {place: end.offset for place, end in ends.items()})
 
 
-def task_rows(run: last_run.LastRun, now: Sighting, before: Sighting | None) -> list[dict[str, Any]]:
+def task_rows(run: last_run.LastRun, now: StreamsSample, before: StreamsSample | None) -> list[dict[str, Any]]:
     """Return a row per task: its input, lag, stream time, stores, and records a second since `before`."""
     from ottla.client import TopicPartition
 

@@ -19,7 +19,7 @@ from ottla.embedded.cluster.plan import HOST, REPLICAS_MAX, voters_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.operations.partition_view import every_partition, replicas_of_all
-from ottla.operations.widen import widened
+from ottla.operations.widen import plan_widening
 
 _LOOK_SECONDS = 0.2
 _WAIT_SECONDS = 300.0
@@ -57,7 +57,7 @@ def grow(cluster: LocalCluster, nodes: int, tell: Tell = lambda _: None) -> list
                 tell(f"node {each.node_id} votes in the metadata quorum")
         racks = {each.node_id: each.rack or None for each in plan.nodes}
         _until(lambda: set(racks) <= {each.id for each in ask.describe_cluster().nodes}, "all nodes to register")
-        wide = widened(replicas_of_all(ask), racks, min(REPLICAS_MAX, nodes))
+        wide = plan_widening(replicas_of_all(ask), racks, min(REPLICAS_MAX, nodes))
         if wide:
             ask.alter_partition_reassignments(wide).check()
             tell(f"{len(wide):,} partitions get more replicas")

@@ -25,7 +25,7 @@ _HTTP_SECONDS = 5.0
 _HTTP_BYTES_MAX = 8 << 20
 _UUID_BYTES = 16
 #: Topics that are asked about at once.
-_MANY = 500
+_BATCH = 500
 
 
 def add_cluster(bundle: Bundle, ask: Admin) -> None:
@@ -66,7 +66,7 @@ def _add_node(bundle: Bundle, ask: Admin, node: ClusterNode) -> None:
     if where is None:
         return bundle.fail(f"metrics/{name}.txt", f"the node does not report a {setting}")
     for file, path in ((f"metrics/{name}.txt", "/metrics"), (f"metrics/{name}-health.json", "/health")):
-        bundle.text(file, f"{path} of the node", lambda path=path: _got(where, node.host, path))  # type: ignore[misc]
+        bundle.text(file, f"{path} of the node", lambda path=path: _http_get(where, node.host, path))  # type: ignore[misc]
 
 
 def plain(value: Any) -> Any:
@@ -126,8 +126,8 @@ def _topic_settings(ask: Admin) -> Iterator[dict[str, Any]]:
     from ottla.client import ConfigResource, ResourceType
 
     names = _topics(ask)
-    for at in range(0, len(names), _MANY):
-        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in names[at : at + _MANY]]
+    for at in range(0, len(names), _BATCH):
+        resources = [ConfigResource(ResourceType.TOPIC, topic) for topic in names[at : at + _BATCH]]
         for resource, entries in ask.describe_configs(resources).succeeded.items():
             if mine := own(entries, resource):
                 yield {"topic": resource.name, "settings": {name: entry.value for name, entry in mine.items()}}
@@ -135,8 +135,8 @@ def _topic_settings(ask: Admin) -> Iterator[dict[str, Any]]:
 
 def _partitions(ask: Admin) -> Iterator[dict[str, Any]]:
     names = _topics(ask)
-    for at in range(0, len(names), _MANY):
-        described = ask.describe_topics(names[at : at + _MANY])
+    for at in range(0, len(names), _BATCH):
+        described = ask.describe_topics(names[at : at + _BATCH])
         for name, topic in sorted(described.succeeded.items()):
             led = [partition.partition for partition in topic.partitions if partition.leader is not None]
             ends = _offsets(ask, name, led)
@@ -217,7 +217,7 @@ def _groups(ask: Admin) -> Iterator[dict[str, Any]]:
             yield {**about, "lag": view.lag, **asdict(view)}
 
 
-def _got(where: str, node_host: str, path: str) -> str:
+def _http_get(where: str, node_host: str, path: str) -> str:
     """Read `path` over HTTP from a node that listens at `where`; for a wildcard address, use the host of the node."""
     host, _, port = where.rpartition(":")
     host = host.strip("[]")

@@ -64,7 +64,13 @@ def _run(given: Given) -> int:
         actions = ", ".join(f"--{action}" for action in _ACTIONS)
         raise Usage(f"Command must include exactly one action: {actions}.")
     properties = {**admin_of(given), "default.api.timeout.ms": str(given["timeout"])}
-    act = {"list": _list, "describe": _describe, "delete": _delete, "reset-offsets": _reset, "delete-offsets": _forget}
+    act = {
+        "list": _list,
+        "describe": _describe,
+        "delete": _delete,
+        "reset-offsets": _reset,
+        "delete-offsets": _delete_offsets,
+    }
     try:
         with admin(given["bootstrap-server"], properties) as client:
             return act[next(action for action in _ACTIONS if action in given)](given, client)
@@ -248,7 +254,7 @@ def _reset(given: Given, client: Admin) -> int:
     return 0
 
 
-def _forget(given: Given, client: Admin) -> int:
+def _delete_offsets(given: Given, client: Admin) -> int:
     topics: list[str] = sorted(set(given.values("topic")))
     errors: dict[str, KafkaError] = {}
     try:

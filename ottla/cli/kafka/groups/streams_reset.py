@@ -88,7 +88,7 @@ def _reset(given: Given) -> int:
             "instead."
         )
     with admin(given["bootstrap-server"] or _SERVER, admin_of(given, config)) as client:
-        _send_away(client, group, force="force" in given)
+        _remove_members(client, group, force="force" in given)
         topics = sorted(topic.name for topic in client.list_topics())
         if "dry-run" in given:
             print("----Dry run displays the actions which will be performed when running Streams Reset Tool----")
@@ -97,7 +97,7 @@ def _reset(given: Given) -> int:
     return code
 
 
-def _send_away(client: Admin, group: str, *, force: bool) -> None:
+def _remove_members(client: Admin, group: str, *, force: bool) -> None:
     try:
         members = client.describe_group(group).members
     except KafkaError as error:
@@ -177,13 +177,13 @@ def _wanted(given: Given, client: Admin, group: str, partitions: list[TopicParti
         at = committed_or_end(client, group, partitions)
         return _within(client, {tp: offset + given["shift-by"] for tp, offset in at.items()})
     if "to-datetime" in given:
-        return from_time(client, partitions, _told(timestamp, given["to-datetime"]), warning=_EMPTY)
+        return from_time(client, partitions, _parsed(timestamp, given["to-datetime"]), warning=_EMPTY)
     if "by-duration" in given:
         return from_time(
             client, partitions, time.time_ns() // 1_000_000 - _duration(given["by-duration"]), warning=_EMPTY
         )
     if "from-file" in given:
-        plan = _told(_plan, given["from-file"])
+        plan = _parsed(_plan, given["from-file"])
         if absent := [str(partition) for partition in partitions if partition not in plan]:
             raise Failed(f"{given['from-file']} has no offset for {', '.join(absent)}")
         return _within(client, {partition: plan[partition] for partition in partitions})
@@ -197,7 +197,7 @@ def _duration(text: str) -> int:
         raise Failed(f"java.time.format.DateTimeParseException: {error}") from error
 
 
-def _told(read: Callable[[str], R], text: str) -> R:
+def _parsed(read: Callable[[str], R], text: str) -> R:
     """Parse a value with `read`; on failure, print Apache's extra line."""
     try:
         return read(text)

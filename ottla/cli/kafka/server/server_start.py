@@ -46,14 +46,14 @@ def _start(words: list[str], *, daemon: bool) -> int:
         tell(str(wrong), help_text(OPTIONS))
         return 1
     if daemon:
-        return _let_go(words)
+        return _daemonize(words)
     from ottla.broker.serve import run
     from ottla.cli import STARTED_AT
 
     def say(line: str) -> None:
         print(line, flush=True)
         if " ready on " in line:
-            _say_as_apache(settings)
+            _print_apache_lines(settings)
 
     return run(settings, say, STARTED_AT)
 
@@ -85,7 +85,7 @@ def _overrides(words: list[str]) -> Given:
     return given
 
 
-def _let_go(words: list[str]) -> int:
+def _daemonize(words: list[str]) -> int:
     import subprocess
 
     directory = Path(os.environ.get("LOG_DIR") or "logs")
@@ -105,7 +105,7 @@ def _let_go(words: list[str]) -> int:
     return 0
 
 
-def _say_as_apache(settings: ServerSettings) -> None:
+def _print_apache_lines(settings: ServerSettings) -> None:
     now = datetime.now().astimezone()
     at = f"{now:%Y-%m-%d %H:%M:%S},{now.microsecond // 1000:03d}"
     node = settings.node_id

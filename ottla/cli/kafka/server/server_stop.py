@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _run(words: Sequence[str]) -> int:
-    node_id, role = _wanted(words, "node-id"), _wanted(words, "process-role")
+    node_id, role = _option_value(words, "node-id"), _option_value(words, "process-role")
     if node_id and role:
         print("When both node-id and process-role are provided, the value for node-id will take precedence")
     servers = [
@@ -50,7 +50,7 @@ def _run(words: Sequence[str]) -> int:
     if not servers:
         print("No kafka server to stop")
         return 1
-    chosen = [server for server, arguments in servers if _is_meant(server, arguments, node_id, role)]
+    chosen = [server for server, arguments in servers if _is_selected(server, arguments, node_id, role)]
     if not chosen:
         tell(f"No kafka server to stop has {f'node.id {node_id}' if node_id else f'process.roles {role}'}")
     number = _signal(os.environ.get("SIGNAL") or "TERM")
@@ -66,7 +66,7 @@ def _run(words: Sequence[str]) -> int:
     return 1 if refused else 0
 
 
-def _wanted(words: Sequence[str], name: str) -> str:
+def _option_value(words: Sequence[str], name: str) -> str:
     """Return the value of --name=VALUE or --name VALUE; other words are ignored, as in Apache's script."""
     for place, word in enumerate(words):
         if word.startswith(f"--{name}="):
@@ -97,7 +97,7 @@ def server_words(words: Sequence[str]) -> list[str] | None:
     return None
 
 
-def _is_meant(process: Process, words: list[str], node_id: str, role: str) -> bool:
+def _is_selected(process: Process, words: list[str], node_id: str, role: str) -> bool:
     if not node_id and not role:
         return True
     file = Path(process.directory, words[0])

@@ -48,7 +48,7 @@ def list_(bootstrap: str, client: tuple[str, ...], principal: str | None, resour
     )
 
 
-def _meant(
+def _acl(
     principal: str, operation: str, resource: str, name: str, host: str | None, *, allow: bool, prefixed: bool
 ) -> Acl:
     from ottla.client.admin.acl import Acl, AclPermission, AclResource, PatternType
@@ -69,7 +69,7 @@ def _meant(
     )
 
 
-def _what(function: F) -> F:
+def _acl_arguments(function: F) -> F:
     """Add the arguments PRINCIPAL OPERATION RESOURCE NAME and their options."""
     for part in (_host, _prefixed, _name, _resource, click.argument("operation"), click.argument("principal")):
         function = part(function)
@@ -78,7 +78,7 @@ def _what(function: F) -> F:
 
 @acls.command()
 @cluster
-@_what
+@_acl_arguments
 @as_json
 def allow(bootstrap: str, client: tuple[str, ...], as_json: bool, **meant: Any) -> None:
     """Allow PRINCIPAL to do OPERATION on a resource.
@@ -87,16 +87,16 @@ def allow(bootstrap: str, client: tuple[str, ...], as_json: bool, **meant: Any) 
     ottla acls allow ann read topic flights
     ottla acls allow ann write topic fl --prefixed
     """  # noqa: D301 - click wants the backspace itself
-    _add(bootstrap, client, _meant(**meant, allow=True), as_json=as_json)
+    _add(bootstrap, client, _acl(**meant, allow=True), as_json=as_json)
 
 
 @acls.command()
 @cluster
-@_what
+@_acl_arguments
 @as_json
 def deny(bootstrap: str, client: tuple[str, ...], as_json: bool, **meant: Any) -> None:
     """Deny PRINCIPAL to do OPERATION on a resource. A denial takes precedence over rules that allow."""
-    _add(bootstrap, client, _meant(**meant, allow=False), as_json=as_json)
+    _add(bootstrap, client, _acl(**meant, allow=False), as_json=as_json)
 
 
 def _add(bootstrap: str, client: tuple[str, ...], acl: Acl, *, as_json: bool) -> None:
@@ -104,7 +104,7 @@ def _add(bootstrap: str, client: tuple[str, ...], acl: Acl, *, as_json: bool) ->
 
     with admin(bootstrap, client) as ask:
         ask.create_acls([acl]).check()
-    screen.told(as_json, about(acl), sentence(acl))
+    screen.report(as_json, about(acl), sentence(acl))
 
 
 @acls.command()

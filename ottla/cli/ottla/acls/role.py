@@ -94,7 +94,7 @@ def grant(bootstrap: str, client: tuple[str, ...], as_json: bool, **role: Any) -
     wanted = _granted(**role)
     with admin(bootstrap, client) as ask:
         ask.create_acls(wanted).check()
-    screen.told(as_json, [about(acl) for acl in wanted], *map(sentence, wanted))
+    screen.report(as_json, [about(acl) for acl in wanted], *map(sentence, wanted))
 
 
 @click.command(cls=Tool)

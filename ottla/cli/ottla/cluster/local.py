@@ -85,7 +85,7 @@ def up(
             cluster.remove()
             raise
     there = cluster.plan.bootstrap_servers
-    screen.told(
+    screen.report(
         as_json,
         {"cluster": cluster.plan.cluster_id, "started": started, "bootstrap_servers": there},
         f"{_nodes(started)} up; -b {there}" if started else f"all nodes are up; -b {there}",
@@ -138,7 +138,7 @@ def status(directory: str, as_json: bool) -> int:
 def kill(node: int, directory: str, as_json: bool) -> None:
     """Kill NODE at once, like kill -9."""
     _opened(directory).kill(node)
-    _told(as_json, node, "killed")
+    _report(as_json, node, "killed")
 
 
 @click.command(cls=Tool)
@@ -149,7 +149,7 @@ def stop(node: int, directory: str, as_json: bool) -> None:
     """Stop NODE cleanly, after its partitions have got other leaders."""
     if not _opened(directory).stop([node]):
         raise OttlaError(f"node {node} is not running")
-    _told(as_json, node, "stopped")
+    _report(as_json, node, "stopped")
 
 
 @click.command(cls=Tool)
@@ -159,7 +159,7 @@ def stop(node: int, directory: str, as_json: bool) -> None:
 def restart(node: int, directory: str, as_json: bool) -> None:
     """Restart NODE; if it is running, stop it cleanly first."""
     _opened(directory).restart(node)
-    _told(as_json, node, "up")
+    _report(as_json, node, "up")
 
 
 @click.command("add-node", cls=Tool)
@@ -171,7 +171,7 @@ def add_node(rack: str, directory: str, as_json: bool) -> None:
     cluster = _opened(directory)
     node = cluster.add(rack)
     cluster.start([node.node_id])
-    _told(as_json, node.node_id, "up", f" on {node.address}")
+    _report(as_json, node.node_id, "up", f" on {node.address}")
 
 
 @click.command(cls=Tool)
@@ -183,14 +183,14 @@ def drain(node: int, directory: str, as_json: bool) -> None:
     from ottla.cli import screen
     from ottla.cli.ottla.partition import follow_moves
     from ottla.client import Admin
-    from ottla.operations.drain import drained
+    from ottla.operations.drain import plan_drain
     from ottla.operations.partition_view import replicas_of_all
 
     cluster = _opened(directory)
     cluster.plan.node(node)
     with Admin(_bootstrap(cluster)) as ask:
         racks = {broker.id: broker.rack for broker in ask.describe_cluster().nodes}
-        plan = drained(replicas_of_all(ask), racks, node)
+        plan = plan_drain(replicas_of_all(ask), racks, node)
         left = 0
         if plan:
             ask.alter_partition_reassignments(plan).check()
@@ -198,7 +198,7 @@ def drain(node: int, directory: str, as_json: bool) -> None:
                 f"draining node {node}", len(plan), lambda: len(ask.list_partition_reassignments(list(plan)))
             )
     done = len(plan) - left
-    screen.told(
+    screen.report(
         as_json,
         {"node": node, "moved": done, "left": left},
         f"{screen.counted(done, 'replica')} moved away from node {node}" + (f", {left} on the way" if left else ""),
@@ -220,7 +220,7 @@ def grow(nodes: int, directory: str, as_json: bool) -> None:
     cluster = _opened(directory)
     new = grown(cluster, nodes, _progress(as_json))
     there = cluster.plan.bootstrap_servers
-    screen.told(
+    screen.report(
         as_json,
         {"new": new, "bootstrap_servers": there},
         f"{screen.counted(len(cluster.plan.nodes), 'node')}; -b {there}",
@@ -236,7 +236,7 @@ def roll(directory: str, as_json: bool) -> None:
     from ottla.embedded.cluster.change import roll as rolled
 
     done = rolled(_opened(directory), _progress(as_json))
-    screen.told(as_json, {"restarted": done}, f"{_nodes(done)} restarted")
+    screen.report(as_json, {"restarted": done}, f"{_nodes(done)} restarted")
 
 
 @click.command(cls=Tool)
@@ -252,7 +252,7 @@ def down(directory: str, delete: bool, as_json: bool) -> None:
     if delete:
         cluster.remove()
     kept = "its data are deleted" if delete else f"its data stay in {directory}"
-    screen.told(as_json, {"stopped": stopped, "deleted": delete}, f"{_nodes(stopped)} down; {kept}")
+    screen.report(as_json, {"stopped": stopped, "deleted": delete}, f"{_nodes(stopped)} down; {kept}")
 
 
 LOCAL = (up, status, kill, stop, restart, add_node, drain, grow, roll, down)
@@ -301,7 +301,7 @@ def _nodes(ids: list[int]) -> str:
     return f"node{'s' * (len(ids) != 1)} {', '.join(map(str, ids))}" if ids else "no node"
 
 
-def _told(as_json: bool, node: int, state: str, more: str = "") -> None:
+def _report(as_json: bool, node: int, state: str, more: str = "") -> None:
     from ottla.cli import screen
 
-    screen.told(as_json, {"node": node, "state": state}, f"node {node} {state}{more}")
+    screen.report(as_json, {"node": node, "state": state}, f"node {node} {state}{more}")
