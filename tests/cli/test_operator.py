@@ -107,7 +107,7 @@ def test_a_partition_moves_to_another_directory(tool: Tool, two_disks: tuple[str
             producer.send(topic, b"x")
     wrong = tool("partitions", "move-directory", topic, f"{paths[0]}x", "-b", server)
     assert wrong.code == 1
-    assert f"it has {', '.join(sorted(paths))}" in wrong.err
+    assert f"(expected {', '.join(sorted(paths))}" in wrong.err
     for path in paths:
         assert tool("partitions", "move-directory", topic, path, "--json", "-b", server).json["done"]
         assert (Path(path) / f"{topic}-0").is_dir()

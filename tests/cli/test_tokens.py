@@ -82,8 +82,8 @@ def test_the_table_of_a_new_token_has_its_hmac(ann: Ann) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("renew",), 2, "name the token by its ID"),
-        (("renew", "x", "--hmac", "${env:H}"), 2, "one of them"),
+        (("renew",), 2, "expected either the ID of a token"),
+        (("renew", "x", "--hmac", "${env:H}"), 2, "or --hmac"),
         (("expire", "--hmac", "c2VjcmV0"), 2, "every user of this machine can see"),
         (("expire", "--hmac", "${env:ANNS}"), 1, "is not an HMAC"),
         (("renew", "no-such"), 1, "there is no token no-such that this user may see"),
