@@ -166,7 +166,7 @@ def test_the_time_and_the_bytes_of_all_parts_are_bounded(tmp_path: Path) -> None
     assert "too long" in bundle.missing["third.txt"]
     with Bundle(tmp_path / "c.tar.gz", Mask(), bytes_max=1 << 20, seconds=0) as bundle:
         bundle.text("first.txt", "", lambda: "x")
-    assert bundle.missing == {"first.txt": "the time for the bundle is over (--timeout)"}
+    assert bundle.missing == {"first.txt": "not collected: the time for the bundle is over (--timeout)"}
 
 
 def test_a_file_that_is_there_is_kept_and_one_that_is_not_finished_goes(tmp_path: Path) -> None:

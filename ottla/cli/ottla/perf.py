@@ -44,8 +44,10 @@ def _count(default: int) -> Callable[[F], F]:
 @_count(1_000_000)
 @click.option("-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes per record.")
 @click.option("-r", "--rate", type=float, default=0.0, help="Limit in records a second (0: no limit).")
-@click.option("-z", "--compression", default="none", help="Compression: none, gzip, snappy, lz4 or zstd.")
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Acknowledgements to wait for.")
+@click.option("-z", "--compression", default="none", help="Compression: none (default), gzip, snappy, lz4 or zstd.")
+@click.option(
+    "--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Acknowledgements to wait for (default: all)."
+)
 @as_json
 def produce(
     bootstrap: str,
@@ -165,7 +167,9 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
 @click.argument("topic", required=False, shell_complete=complete_topic)
 @_count(1_000)
 @click.option("-s", "--size", type=click.IntRange(1), default=100, show_default=True, help="Bytes per record.")
-@click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="Acknowledgements to wait for.")
+@click.option(
+    "--acks", type=click.Choice(["all", "1"]), default="all", help="Acknowledgements to wait for (default: all)."
+)
 @as_json
 def latency(
     bootstrap: str, client: tuple[str, ...], topic: str | None, count: int, size: int, acks: str, as_json: bool

@@ -67,10 +67,13 @@ def writing(function: F) -> F:
             "--compression",
             type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
             default="none",
-            help="Compression of batches.",
+            help="Compression of batches (default: none).",
         ),
         click.option(
-            "--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Acknowledgements to wait for."
+            "--acks",
+            type=click.Choice(["all", "1", "0"]),
+            default="all",
+            help="Acknowledgements to wait for (default: all).",
         ),
         click.option("--create", is_flag=True, help="Create the topic if it does not exist."),
         click.option(
@@ -88,7 +91,9 @@ def writing(function: F) -> F:
 @cluster
 @click.argument("topic", shell_complete=complete_topic)
 @click.option("-f", "--file", "path", type=click.Path(), help="Read this file instead of stdin.")
-@click.option("-F", "--format", "form", type=click.Choice(FORMATS), default="lines", help="Format of the input.")
+@click.option(
+    "-F", "--format", "form", type=click.Choice(FORMATS), default="lines", help="Format of the input (default: lines)."
+)
 @click.option(
     "-K", "--key-separator", metavar="TEXT", help=r"Separator of KEY and VALUE in a line, e.g. -K : or -K '\t'."
 )

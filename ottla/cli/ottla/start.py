@@ -70,7 +70,12 @@ def _absolute(directory: str) -> str:
     help="Level of the log; `ottla configs set logger` changes it later.",
 )
 @click.option("--log-file", type=click.Path(), default=None, help="Write the log to this file instead of stderr.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Format of the log's lines.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="Format of the log's lines (default: text).",
+)
 def start(
     file: str | None,
     changes: tuple[str, ...],

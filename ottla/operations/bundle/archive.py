@@ -135,7 +135,7 @@ class Bundle:
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
-            self._fail(name, f"cut: not complete after {seconds:.0f} s")
+            self._fail(name, f"took longer than {seconds:.0f} s")
         elif failure:
             error = failure[0]
             message = str(error) if isinstance(error, OttlaError | OSError) else f"{type(error).__name__}: {error}"
