@@ -61,10 +61,10 @@ def test_a_csv_goes_in_with_keys_headers_and_types(run: Run, topic: str, tmp_pat
             (),
             "line 3 has 1 cells, but the header row has 2; 1 record is written; continue with --skip 1",
         ),
-        ("a,b\n1,2\nx,2\n", ("--type", "a=int"), "line 3 has 'x' in column a, which is no int"),
-        ("a,b\n1,2\n", ("--key", "c"), "there is no column c; there are a, b"),
+        ("a,b\n1,2\nx,2\n", ("--type", "a=int"), "line 3 has an invalid int in column a: 'x'"),
+        ("a,b\n1,2\n", ("--key", "c"), "there is no column c; the columns are a, b"),
         ("a,a\n1,2\n", (), "names a column twice"),
-        ("a,b\n1,2\n", ("--type", "a=number"), "--type a=number: it takes text, int"),
+        ("a,b\n1,2\n", ("--type", "a=number"), "--type a=number: unknown type (expected text, int"),
         ("a,b\n\xff\n".encode("latin-1").decode("latin-1"), ("--delimiter", ";;"), "expected one character"),
     ],
 )
@@ -81,22 +81,22 @@ def test_a_file_that_cannot_be_read_leaves_no_topic(run: Run, topic: str, tmp_pa
     missing = str(tmp_path / "missing.csv")
     for command in (("import", missing, f"{topic}_unread"), ("produce", f"{topic}_unread", "-f", missing)):
         said = run(*command, "--create")
-        assert (said.code, said.err) == (1, f"ottla: {missing} cannot be read: No such file or directory\n")
+        assert (said.code, said.err) == (1, f"ottla: cannot read {missing}: No such file or directory\n")
     assert f"{topic}_unread" not in run("topics", "list").out
 
 
 @pytest.mark.parametrize(
     ("words", "text", "sentence"),
     [
-        (("-F", "csv", "--type", "a=int"), "a\nx\n2\n", "line 2 has 'x' in column a"),
-        (("-F", "csv", "--type", "a=int", "--skip", "1"), "a\n1\nx\n", "line 3 has 'x' in column a"),
+        (("-F", "csv", "--type", "a=int"), "a\nx\n2\n", "line 2 has an invalid int in column a"),
+        (("-F", "csv", "--type", "a=int", "--skip", "1"), "a\n1\nx\n", "line 3 has an invalid int in column a"),
         (("-F", "csv", "--key", "b"), "a\n1\n", "there is no column b"),
         (("-F", "csv", "--delimiter", ";;"), "a\n1\n", "expected one character"),
         (("-F", "jsonl"), "{\n", "line 1"),
         (("-F", "json"), "{}\n", 'line 1 has no "value"'),
         (("-K", ":"), "x\n", "line 1 has no key separator"),
         (("-F", "parquet"), "", "needs a file"),
-        (("-p", "7"), "x\n", "would have no partition 7: it would have 0 to 0"),
+        (("-p", "7"), "x\n", "would have no partition 7 (expected 0 to 0)"),
         (("-X", "linger.ms=soon"), "x\n", "invalid value for linger.ms"),
     ],
 )

@@ -162,7 +162,7 @@ def test_an_authorizer_in_java_stops_the_start_in_one_line(tmp_path: Path) -> No
 def test_a_file_that_is_not_there_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     said = in_process("start", str(tmp_path / "nowhere.properties"))
     assert said.code == 2
-    assert "nowhere.properties cannot be read" in said.err
+    assert "cannot read" in said.err
 
 
 def test_a_node_without_security_imports_none_of_it() -> None:

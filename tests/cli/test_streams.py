@@ -121,7 +121,7 @@ def test_an_application_that_runs_is_left_alone(tool: Tool, bootstrap: str, appl
     heartbeat.close()
     said = tool("streams", "reset", application, "-y")
     assert said.code == 1
-    assert f"{application} runs on " in said.err and "stop it first" in said.err
+    assert f"{application} is running on " in said.err and "stop it first" in said.err
     assert tool("streams", "describe", application, "--json").json["state"] == "RUNNING"
     heartbeat = Heartbeat({"bootstrap.servers": bootstrap}, application, lambda: {"state": "NOT_RUNNING", "workers": 2})
     heartbeat.close()
