@@ -17,7 +17,7 @@ from tests.cli.tool import in_process
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--set", "num.partitions=abc"], "num.partitions=abc"),
+        (["--set", "num.partitions=abc"], "invalid value for num.partitions: abc"),
         (["--set", "log.dirs=/proc/nowhere"], "/proc/nowhere"),
         (["--port", "{taken}"], "127.0.0.1:{taken} is taken by another process"),
         (["--port", "65000", "--nodes", "600"], "a port is at most 65535"),
