@@ -78,7 +78,7 @@ class _Json(logging.Formatter):
 
 def _one_line(text: str) -> str:
     """The text without line breaks, so that a client cannot forge log lines."""
-    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 def _time(record: logging.LogRecord) -> str:
@@ -163,7 +163,7 @@ def brief(value: Any, depth: int = 0) -> str:
     if depth > _DEPTH_MAX:
         return "..."
     if isinstance(value, list | tuple):
-        shown = [brief(each, depth + 1) for each in value[:_ENTRIES_MAX]]
+        shown = [brief(entry, depth + 1) for entry in value[:_ENTRIES_MAX]]
         return f"[{', '.join(shown)}{f', ... {len(value)}' if len(value) > _ENTRIES_MAX else ''}]"
     if names := getattr(type(value), "__annotations__", None):
         return f"({', '.join(f'{name}={brief(getattr(value, name, None), depth + 1)}' for name in names)})"

@@ -373,7 +373,14 @@ class BrokerNode(MetadataNode):
 
     def coordinators_of(self, topic: str) -> Coordinators[Any] | None:
         """The coordinators whose records this topic holds."""
-        return next((each for each in (self.groups, self.transactions, self.share_states) if each.topic == topic), None)
+        return next(
+            (
+                coordinators
+                for coordinators in (self.groups, self.transactions, self.share_states)
+                if coordinators.topic == topic
+            ),
+            None,
+        )
 
     # ---- waking fetches
 

@@ -96,7 +96,7 @@ class NodeSecurity:
         return SecuredOutbound(*arguments, login=self._logins[listener], **options)
 
     def start_logins(self, *, needed: bool) -> None:
-        """Prepare to sign in at other nodes. OttlaError if impossible; without `needed` the first login fails."""
+        """Prepare to sign in at other nodes. OttlaError if impossible; without `needed` only the first login fails."""
         for login in self._logins.values():
             if needed or not login.problem:
                 login.start()

@@ -62,7 +62,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
 
         def ready() -> None:
             ready_already.append(True)
-            at = ", ".join(f"{each.host}:{each.port}" for each in node.bound())
+            at = ", ".join(f"{endpoint.host}:{endpoint.port}" for endpoint in node.bound())
             line = f"ottla: node {node.node_id} ready on {at} in {1000 * (time.monotonic() - started_at):.0f} ms"
             # Printed by the running loop, so that a signal sent in reaction to the line finds its handler.
             loop.call_soon(say, f"{line}, data in {', '.join(settings.log_dirs)}")

@@ -53,5 +53,5 @@ def _hint(call: Call, response: Any, endpoint: Callable[..., Any], name: str | N
     leader.leader_id, leader.leader_epoch = partition.leader, partition.leader_epoch
     node = call.node.brokers_at(call.connection.listener_name).alive_node(partition.leader)
     endpoints: list[Any] = response.node_endpoints
-    if node is not None and all(each.node_id != node.node_id for each in endpoints):
+    if node is not None and all(endpoint_data.node_id != node.node_id for endpoint_data in endpoints):
         endpoints.append(endpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack))

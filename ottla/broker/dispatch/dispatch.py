@@ -245,15 +245,15 @@ class Dispatch:
 
     def _check_waiting(self, route: _Route, size: int) -> None:
         """Raise PeerError if too many bytes of long requests wait already, not counting closed connections."""
-        if sum(len(each[2]) for each in self._long_waiting) + size > _LONG_BYTES_WAITING:
-            self._long_waiting = deque(each for each in self._long_waiting if not each[1].closed)
-            waiting = sum(len(each[2]) for each in self._long_waiting)
+        if sum(len(entry[2]) for entry in self._long_waiting) + size > _LONG_BYTES_WAITING:
+            self._long_waiting = deque(entry for entry in self._long_waiting if not entry[1].closed)
+            waiting = sum(len(entry[2]) for entry in self._long_waiting)
             if waiting and waiting + size > _LONG_BYTES_WAITING:
                 name = route.handler.api.name
                 raise PeerError(f"a {name} request of {size} bytes while {waiting} bytes of requests wait")
 
     def _read_waiting(self) -> None:
-        """Start to decode waiting long requests, as many as there is room for."""
+        """Start decoding waiting long requests, as many as there is room for."""
         while self._long_waiting:
             route, connection, data, slot = self._long_waiting[0]
             if self._long_bytes and self._long_bytes + len(data) > _LONG_BYTES_AT_ONCE:

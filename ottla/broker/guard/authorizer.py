@@ -45,11 +45,11 @@ class Authorizer:
         if image.acls is old.acls:
             return
         step = image.touched_acls(old)
-        for each in step:
-            if each in old.acls:
-                self.rules.remove(old.acls[each])
-            if each in image.acls:
-                self.rules.add(image.acls[each])
+        for acl_id in step:
+            if acl_id in old.acls:
+                self.rules.remove(old.acls[acl_id])
+            if acl_id in image.acls:
+                self.rules.add(image.acls[acl_id])
 
     def allows(
         self, call: Call, operation: AclOperation, kind: AclResource, name: str = CLUSTER_NAME, *, logged: bool = True

@@ -103,8 +103,8 @@ def divided(asked: Iterable[Any], may: Callable[[Any], bool]) -> tuple[list[Any]
     """(permitted, denied) elements."""
     kept: list[Any] = []
     refused: list[Any] = []
-    for each in asked:
-        (kept if may(each) else refused).append(each)
+    for element in asked:
+        (kept if may(element) else refused).append(element)
     return kept, refused
 
 

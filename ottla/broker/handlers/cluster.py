@@ -44,12 +44,12 @@ def describe_cluster(call: Call, request: DescribeClusterRequest) -> DescribeClu
     response = DescribeClusterResponse(
         endpoint_type=_BROKERS,
         cluster_id=node.cluster_id,
-        controller_id=controller_id if any(each.node_id == controller_id for each in shown) else -1,
+        controller_id=controller_id if any(broker.node_id == controller_id for broker in shown) else -1,
         brokers=[
             DescribeClusterBroker(
-                broker_id=each.node_id, host=each.host, port=each.port, rack=each.rack, is_fenced=each.fenced
+                broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack, is_fenced=broker.fenced
             )
-            for each in shown
+            for broker in shown
         ],
     )
     if request.include_cluster_authorized_operations:

@@ -164,8 +164,8 @@ def decide(call: Call, request: Any) -> Later:
             # Another node's controller puts the throttle time it charged into its response.
             response.throttle_time_ms = max(mutations.throttle_ms, response.throttle_time_ms)
         if isinstance(response, creation.CreateTopicsResponse | partitions.CreatePartitionsResponse):
-            made = response.topics if isinstance(response, creation.CreateTopicsResponse) else response.results
-            node.leadership.on_created([each.name for each in made], lambda: later.resolve(response))
+            results = response.topics if isinstance(response, creation.CreateTopicsResponse) else response.results
+            node.leadership.on_created([result.name for result in results], lambda: later.resolve(response))
         else:
             later.resolve(response)
 

@@ -31,7 +31,7 @@ _Parts = dict[str, list[DescribeLogDirsPartition]]
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS)
 def alter_replica_log_dirs(call: Call, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    """Start to move each partition; if a request names two directories for one, the last counts."""
+    """Start moving each partition; if a request names two directories for one, the last counts."""
     wanted = {
         TopicPartition(topic.name, index): directory.path
         for directory in request.dirs

@@ -187,8 +187,8 @@ def _write_in_steps(
 def _reply(call: Call, request: ProduceRequest, response: ProduceResponse, pending: list[_Pending]) -> Reply:
     later = _Answer(call, response, pending, request.timeout_ms).later if pending else None
     if request.acks == 0:
-        for each in response.responses:
-            if any(part.error_code for part in each.partition_responses):
+        for topic in response.responses:
+            if any(part.error_code for part in topic.partition_responses):
                 raise PeerError("a produce request with acks=0 failed")
         return NO_REPLY
     return hint_to_producer(call, response) if later is None else later

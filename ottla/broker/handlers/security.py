@@ -105,8 +105,13 @@ def _not_created(call: Call, request: creation.CreateAclsRequest) -> creation.Cr
 
 
 def _not_deleted(call: Call, request: deletion.DeleteAclsRequest) -> deletion.DeleteAclsResponse | None:
-    for each in request.filters:
-        _check(each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
+    for acl_filter in request.filters:
+        _check(
+            acl_filter.resource_type_filter,
+            acl_filter.pattern_type_filter,
+            acl_filter.operation,
+            acl_filter.permission_type,
+        )
     if call.node.authorizer is not None:
         return None
     refused = deletion.DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)

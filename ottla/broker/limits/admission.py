@@ -204,5 +204,5 @@ class ListenerGate:
 def _overrides(settings: ServerSettings) -> Mapping[str, int]:
     """Address -> count, from `max.connections.per.ip.overrides`."""
     text = settings.max_connections_per_ip_overrides
-    pairs = (each.strip().rpartition(":") for each in text.split(",") if each.strip())
+    pairs = (pair.strip().rpartition(":") for pair in text.split(",") if pair.strip())
     return {address.strip(): int(count) for address, _, count in pairs}

@@ -43,13 +43,13 @@ class Described(NamedTuple):
 def describe_topic(server: ServerSettings, image: Image, name: str) -> list[Described]:
     """A topic's configs."""
     settings = TopicSettings.resolve(image.config(TOPIC, name), server)
-    return [_described(settings, each, read_only=False) for each in _shown(settings)]
+    return [_described(settings, setting, read_only=False) for setting in _shown(settings)]
 
 
 def describe_group(server: ServerSettings, image: Image, name: str) -> list[Described]:
     """A group's configs."""
     settings = GroupSettings.resolve(image.config(GROUP, name), server)
-    return [_described(settings, each, read_only=False) for each in _shown(settings)]
+    return [_described(settings, setting, read_only=False) for setting in _shown(settings)]
 
 
 def describe_broker(server: ServerSettings, image: Image, name: str) -> list[Described]:
@@ -110,7 +110,7 @@ def _is_fixed(setting: Setting[Any] | None, name: str) -> bool:
 
 def _shown(settings: Settings) -> list[Setting[Any]]:
     """Every setting; internal ones only if they were set, as in Kafka."""
-    return [each for each in settings.declared().values() if not each.internal or settings.given(each.name)]
+    return [setting for setting in settings.declared().values() if not setting.internal or settings.given(setting.name)]
 
 
 def _described(settings: Settings, setting: Setting[object], *, read_only: bool) -> Described:

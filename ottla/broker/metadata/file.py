@@ -213,8 +213,8 @@ def make_durable_directory(disk: Disk, path: str) -> None:
         path = path.rpartition("/")[0] or "/"
     if missing:
         disk.make_directory(missing[0])
-    for each in missing:
-        disk.sync_directory(each.rpartition("/")[0] or "/")
+    for created in missing:
+        disk.sync_directory(created.rpartition("/")[0] or "/")
 
 
 def write_batches(disk: Disk, path: str, part_path: str, batches: Iterable[bytes]) -> None:

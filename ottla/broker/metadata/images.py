@@ -35,7 +35,7 @@ class Images:
         self._subscribers: list[Subscriber] = []
 
     def load(self, loaded: LoadedMetadata) -> None:
-        """Take the loaded metadata. The snapshot is committed; how much of the log behind it is, is not known yet."""
+        """Take the loaded metadata. The snapshot is committed; the commit of the log behind it is not known yet."""
         self._log, self._fold, self.committed = loaded.log, loaded.fold, loaded.snapshot
         self._committed_end = loaded.snapshot_end_offset
         self._uncommitted.extend(loaded.steps)

@@ -237,7 +237,7 @@ class MetadataLog:
         return None
 
     def finish(self) -> None:
-        """Before the node stops, commit what was decided and cease to use its threads. OSError if the disk fails."""
+        """Before the node stops, commit what was decided and stop using its threads. OSError if the disk fails."""
         self._loop = None
         if self._timer is not None:
             self._timer.cancel()

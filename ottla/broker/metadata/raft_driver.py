@@ -174,7 +174,7 @@ class RaftDriver:
         self.sync.start_threads(loop, pool)
 
     def finish(self) -> None:
-        """Before the node stops, commit what was decided and cease to use its threads. OSError if the disk fails."""
+        """Before the node stops, commit what was decided and stop using its threads. OSError if the disk fails."""
         try:
             self.sync.now()
         finally:

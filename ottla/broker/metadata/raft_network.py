@@ -89,9 +89,9 @@ class RaftNetwork:
     def failures(self) -> list[str]:
         """Why peers cannot be reached, each as `HOST:PORT reason`."""
         return [
-            f"{each.host}:{each.port} {each.last_failure}"
-            for each in self._peers.values()
-            if each.last_failure and not each.is_connected
+            f"{peer.host}:{peer.port} {peer.last_failure}"
+            for peer in self._peers.values()
+            if peer.last_failure and not peer.is_connected
         ]
 
     # ---- incoming

@@ -52,7 +52,9 @@ def controller_listeners(settings: ServerSettings) -> list[Listener]:
 
 def voter_endpoints(settings: ServerSettings) -> tuple[VoterEndpoint, ...]:
     """The same listeners as the voters' record represents them."""
-    return tuple(VoterEndpoint(each.name, each.host, each.port) for each in controller_listeners(settings))
+    return tuple(
+        VoterEndpoint(listener.name, listener.host, listener.port) for listener in controller_listeners(settings)
+    )
 
 
 def controller_request(settings: ServerSettings, rng: Rng) -> controller.ControllerRegistrationRequest:

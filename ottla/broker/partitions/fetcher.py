@@ -345,7 +345,7 @@ class ReplicaFetcher:
         if self._answers:
             self._runtime.loop.call_soon(self._apply_answers, unsynced)
         elif unsynced:
-            self._flusher.flush([each.log for each in unsynced], self._send_next)
+            self._flusher.flush([replica.log for replica in unsynced], self._send_next)
         elif not self.closed:
             self._send_next()
 

@@ -84,7 +84,7 @@ class Housekeeping:
             self._store.remove_deleted(self._runtime.clock.now_ms())
         except OSError:
             _log.exception("cannot remove the files of deleted logs; will retry")
-        rolled = [each.log for each in self._leadership.hosted.values() if each.log.wants_flush]
+        rolled = [replica.log for replica in self._leadership.hosted.values() if replica.log.wants_flush]
         if rolled:
             self._flusher.flush(rolled, lambda: None)
         for path, task in zip(self._store.directories, self._store.checkpoint_tasks(), strict=True):
@@ -93,7 +93,7 @@ class Housekeeping:
     def flush_overdue(self) -> None:
         """Flush the logs whose `flush.ms` has passed."""
         now_ms = self._runtime.clock.now_ms()
-        overdue = [each.log for each in self._leadership.hosted.values() if each.log.flush_is_overdue(now_ms)]
+        overdue = [replica.log for replica in self._leadership.hosted.values() if replica.log.flush_is_overdue(now_ms)]
         if overdue:
             self._flusher.flush(overdue, lambda: None)
 
