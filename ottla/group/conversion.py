@@ -68,27 +68,27 @@ def _as_consumer_group(classic: ClassicGroup, topics: TopicView) -> ConsumerGrou
         # The group is in its first rebalance, or in one to another protocol.
         protocol = classic.choose_protocol()
     taken: set[tuple[Uuid, int]] = set()
-    for one in classic.members.values():
-        subscription = read_subscription(one.metadata(protocol))
-        target = _target_of(classic, one, topics)
+    for member in classic.members.values():
+        subscription = read_subscription(member.metadata(protocol))
+        target = _target_of(classic, member, topics)
         partitions = [(topic_id, partition) for topic_id, indexes in target.items() for partition in indexes]
         if not taken.isdisjoint(partitions):
             raise Malformed("a partition is assigned twice")
         taken.update(partitions)
-        group.targets[one.member_id] = target
+        group.targets[member.member_id] = target
         group.put(
             ConsumerMember(
-                one.member_id,
+                member.member_id,
                 epoch=classic.generation,
                 previous_epoch=classic.generation,
-                instance_id=one.instance_id,
+                instance_id=member.instance_id,
                 rack_id=subscription.rack_id or None,
-                rebalance_timeout_ms=one.rebalance_timeout_ms,
-                client_id=one.client_id,
-                client_host=one.client_host,
+                rebalance_timeout_ms=member.rebalance_timeout_ms,
+                client_id=member.client_id,
+                client_host=member.client_host,
                 topics=tuple(sorted(set(subscription.topics))),
                 assigned={topic_id: dict.fromkeys(indexes, classic.generation) for topic_id, indexes in target.items()},
-                classic=ClassicMetadata(one.session_timeout_ms, one.protocols),
+                classic=ClassicMetadata(member.session_timeout_ms, member.protocols),
             )
         )
     group.metadata_hash = metadata_hash(subscribed_topics(group.members.values(), {}), topics)
@@ -133,8 +133,8 @@ def finish_upgrade(context: CommandContext, classic: ClassicGroup, group: Consum
 
 def may_downgrade(context: CommandContext, group: ConsumerGroup, leaving: Iterable[ConsumerMember]) -> bool:
     """Are all remaining members classic ones, and may the group become a classic group?"""
-    gone = {member.member_id for member in leaving}
-    staying = [member for member in group.members.values() if member.member_id not in gone]
+    leaving_ids = {member.member_id for member in leaving}
+    staying = [member for member in group.members.values() if member.member_id not in leaving_ids]
     return (
         bool(staying)
         and all(member.classic is not None for member in staying)
@@ -170,8 +170,8 @@ def downgrade(
     for member_id in (*group.members, *classic.members):
         for alarm in (Alarm.SESSION, Alarm.REBALANCE, Alarm.MEMBER_JOIN, Alarm.MEMBER_SYNC):
             context.timers.cancel(TimerKey(alarm, group.group_id, member_id))
-    for one in classic.members.values():
-        keep_alive(context, classic, one)
+    for member in classic.members.values():
+        keep_alive(context, classic, member)
     if rebalance:
         # The classic group exists once the records are replayed; then its members must be told to rejoin.
         context.alarm_in(TimerKey(Alarm.CLASSIC_REBALANCE, group.group_id), 0)
@@ -199,10 +199,12 @@ def _as_classic_group(
         )
     classic.protocol_name = classic.choose_protocol()
     assignment = {
-        one.member_id: assignment_bytes(
-            targets[one.member_id], protocol_version(one.metadata(classic.protocol_name)), context.shard.topics
+        classic_member.member_id: assignment_bytes(
+            targets[classic_member.member_id],
+            protocol_version(classic_member.metadata(classic.protocol_name)),
+            context.shard.topics,
         )
-        for one in classic.members.values()
+        for classic_member in classic.members.values()
     }
     return classic, assignment
 

@@ -119,11 +119,11 @@ def forget_topics(context: CommandContext, group_id: str, deleted: Sequence[tupl
     """Delete a group's offsets of deleted topics, except those of a later topic of the same name."""
     offsets = context.shard.offsets
     held = [offsets.of_group(group_id), *(groups.get(group_id, {}) for groups in offsets.pending.values())]
-    gone: dict[tuple[str, int], None] = {}
+    forgotten: dict[tuple[str, int], None] = {}
     for name, topic_id in deleted:
         for topics in held:
             for partition, committed in topics.get(name, {}).items():
                 if committed.topic_id in (NO_UUID, topic_id):
-                    gone[name, partition] = None
-    for name, partition in gone:
+                    forgotten[name, partition] = None
+    for name, partition in forgotten:
         context.append(offset_tombstone(group_id, name, partition))

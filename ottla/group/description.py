@@ -54,8 +54,8 @@ def _describe(group: Any, group_id: str, version: int) -> DescribedGroup:
         dead = DescribedGroup(group_id=group_id, group_state=ClassicState.DEAD)
         if version >= _NOT_FOUND_FROM:
             dead.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-            what = "not found" if group is None else "is not a classic group"
-            dead.error_message = f"Group {group_id} {what}."
+            problem = "not found" if group is None else "is not a classic group"
+            dead.error_message = f"Group {group_id} {problem}."
         return dead
     protocol = group.protocol_name if group.state is ClassicState.STABLE else None
     return DescribedGroup(
@@ -121,11 +121,11 @@ def _describe_consumer(context: CommandContext, group_id: str) -> DescribedConsu
         return DescribedConsumerGroup(group_id="", error_code=ErrorCode.INVALID_GROUP_ID)
     group = context.shard.groups.get(group_id)
     if not isinstance(group, ConsumerGroup):
-        what = "not found" if group is None else "is not a consumer group"
+        problem = "not found" if group is None else "is not a consumer group"
         return DescribedConsumerGroup(
             group_id=group_id,
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group_id} {what}.",
+            error_message=f"Group {group_id} {problem}.",
         )
     topics = context.shard.topics
     return DescribedConsumerGroup(

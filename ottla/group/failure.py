@@ -94,8 +94,8 @@ def _failure_by_part(request: Any, code: ErrorCode) -> Any:
                         name=topic.name,
                         topic_id=topic.topic_id,
                         partitions=[
-                            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
-                            for one in topic.partitions
+                            OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                            for partition in topic.partitions
                         ],
                     )
                     for topic in request.topics
@@ -108,8 +108,8 @@ def _failure_by_part(request: Any, code: ErrorCode) -> Any:
                         name=topic.name,
                         topic_id=topic.topic_id,
                         partitions=[
-                            TxnOffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code)
-                            for one in topic.partitions
+                            TxnOffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=code)
+                            for partition in topic.partitions
                         ],
                     )
                     for topic in request.topics

@@ -29,5 +29,5 @@ class TopicView(Protocol):
 
 def topic_ids(names: Iterable[str], topics: TopicView) -> frozenset[Uuid]:
     """The ids of the topics that exist."""
-    found = (topics.topic_id(name) for name in names)
-    return frozenset(topic_id for topic_id in found if topic_id is not None)
+    ids = (topics.topic_id(name) for name in names)
+    return frozenset(topic_id for topic_id in ids if topic_id is not None)

@@ -37,11 +37,11 @@ def delete_old_segments(log: "Log", now_ms: int) -> int:
 
 def remove_deleted(log: "Log", now_ms: int) -> int:
     """Remove the files of deleted segments whose delay has passed."""
-    due = [segment for due_ms, segment in log.pending_removals if due_ms <= now_ms]
+    due_segments = [segment for due_ms, segment in log.pending_removals if due_ms <= now_ms]
     log.pending_removals = [entry for entry in log.pending_removals if entry[0] > now_ms]
-    for segment in due:
+    for segment in due_segments:
         segment.remove()
-    return len(due)
+    return len(due_segments)
 
 
 def advance_start_offset(log: "Log", offset: int) -> bool:

@@ -104,8 +104,8 @@ def split(request: Any) -> list[tuple[SharePartitionKey, Any]]:
     for topic in request.topics:
         for partition in topic.partitions:
             key = SharePartitionKey(request.group_id, topic.topic_id, partition.partition)
-            one = type(topic)(topic_id=topic.topic_id, partitions=[partition])
-            parts.append((key, kind(group_id=request.group_id, topics=[one])))
+            topic_part = type(topic)(topic_id=topic.topic_id, partitions=[partition])
+            parts.append((key, kind(group_id=request.group_id, topics=[topic_part])))
     return parts
 
 

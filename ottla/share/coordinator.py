@@ -110,10 +110,10 @@ class ShareCoordinator:
         if name is None or key.partition >= self.topics.partition_count(name):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
-    def _state(self, key: SharePartitionKey, what: str) -> StoredState:
+    def _state(self, key: SharePartitionKey, operation: str) -> StoredState:
         state = self.states.get(key)
         if state is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} {_UNINITIALIZED}")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{operation} {_UNINITIALIZED}")
         return state
 
     def _initialize(self, key: SharePartitionKey, asked: Any, now_ms: int) -> list[Entry]:
@@ -148,8 +148,8 @@ class ShareCoordinator:
             raise _fenced_state()
         self._check_topic(key)
         batches = tuple(
-            StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count)
-            for each in asked.state_batches
+            StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+            for batch in asked.state_batches
         )
         count = asked.delivery_complete_count
         return [self._entry(key, state, asked.start_offset, state.leader_epoch, count, batches, now_ms)]
@@ -219,17 +219,17 @@ class ShareCoordinator:
 
     def replay(self, key: bytes, value: bytes | None, *, offset: int, producer_id: int = -1) -> None:
         """Apply a record of the log."""
-        parsed, found = record.parse(key, value)
+        parsed, parsed_value = record.parse(key, value)
         partition = SharePartitionKey(parsed.group_id, parsed.topic_id, parsed.partition)
         self._end_offset = offset + 1
         if isinstance(parsed, record.ShareUpdateKey):
-            if found is not None:
-                self._replay_update(partition, found)
-        elif found is None:
+            if parsed_value is not None:
+                self._replay_update(partition, parsed_value)
+        elif parsed_value is None:
             for table in (self.states, self.updates, self.snapshots):
                 table.pop(partition, None)
         else:
-            self._replay_snapshot(partition, found, offset)
+            self._replay_snapshot(partition, parsed_value, offset)
 
     def _replay_snapshot(self, key: SharePartitionKey, value: record.ShareSnapshotValue, offset: int) -> None:
         self.states[key] = StoredState(
@@ -299,5 +299,6 @@ def _wire_batches(batches: tuple[StateBatch, ...]) -> list[record.StateBatch]:
 
 def _batches(batches: list[record.StateBatch]) -> tuple[StateBatch, ...]:
     return tuple(
-        StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in batches
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in batches
     )

@@ -143,7 +143,7 @@ class SharePartition:
 
     def acknowledge(self, member_id: str, acknowledgements: Iterable[Acknowledgement], now_ms: int) -> Write | None:
         """Apply a member's acknowledgements. Raises INVALID_RECORD_STATE or INVALID_REQUEST, and applies none then."""
-        parts = [part for each in acknowledgements for part in self._checked(member_id, each)]
+        parts = [part for acknowledgement in acknowledgements for part in self._checked(member_id, acknowledgement)]
         number = self._next_number()
         changed = []
         for first_offset, end_offset, kind in parts:
@@ -155,20 +155,23 @@ class SharePartition:
                     changed.append(run)
         return self._write(changed, number)
 
-    def _checked(self, member_id: str, said: Acknowledgement) -> Iterator[tuple[int, int, AcknowledgeType]]:
+    def _checked(self, member_id: str, acknowledgement: Acknowledgement) -> Iterator[tuple[int, int, AcknowledgeType]]:
         window = self.window
-        if said.last_offset < window.start_offset:
+        if acknowledgement.last_offset < window.start_offset:
             # Already finished: the response to an earlier acknowledgement was lost, or the log's start has moved.
             return
         if not window.runs:
             raise _invalid_state("Batch record not found. The request batch offsets are not found in the cache.")
-        for what, offset in (("first", said.first_offset), ("last", said.last_offset)):
+        for which, offset in (("first", acknowledgement.first_offset), ("last", acknowledgement.last_offset)):
             if offset >= window.end_offset:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST,
-                    f"Batch record not found. The {what} offset in request is past acquired records.",
+                    f"Batch record not found. The {which} offset in request is past acquired records.",
                 )
-        first_offset, end_offset = max(said.first_offset, window.start_offset), said.last_offset + 1
+        first_offset, end_offset = (
+            max(acknowledgement.first_offset, window.start_offset),
+            acknowledgement.last_offset + 1,
+        )
         for run in window.overlapping(first_offset, end_offset):
             if run.state is not RecordState.ACQUIRED:
                 raise _invalid_state("The batch cannot be acknowledged. The batch is not in the acquired state.")
@@ -178,15 +181,15 @@ class SharePartition:
                 raise _invalid_state(
                     "The record state is invalid. The acknowledgement of delivery could not be completed."
                 )
-        if AcknowledgeType.RENEW in said.types and not self.limits.may_renew:
+        if AcknowledgeType.RENEW in acknowledgement.types and not self.limits.may_renew:
             raise _invalid_state("Renewing acquisition locks is not enabled for the group.")
-        if len(said.types) == 1:
-            yield first_offset, end_offset, AcknowledgeType(said.types[0])
+        if len(acknowledgement.types) == 1:
+            yield first_offset, end_offset, AcknowledgeType(acknowledgement.types[0])
             return
         while first_offset < end_offset:
-            kind = said.types[first_offset - said.first_offset]
+            kind = acknowledgement.types[first_offset - acknowledgement.first_offset]
             last = first_offset
-            while last + 1 < end_offset and said.types[last + 1 - said.first_offset] == kind:
+            while last + 1 < end_offset and acknowledgement.types[last + 1 - acknowledgement.first_offset] == kind:
                 last += 1
             yield first_offset, last + 1, AcknowledgeType(kind)
             first_offset = last + 1

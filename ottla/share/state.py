@@ -100,10 +100,10 @@ def combine(
 ) -> tuple[StateBatch, ...]:
     """Combine batches: sorted, without overlaps, equal neighbours merged."""
     pieces = [*present, *more]
-    edges = sorted({edge for each in pieces for edge in (each.first_offset, each.last_offset + 1)})
+    edges = sorted({edge for batch in pieces for edge in (batch.first_offset, batch.last_offset + 1)})
     if start_offset != UNSET_OFFSET:
         edges = [start_offset, *(edge for edge in edges if edge > start_offset)]
-    pieces.sort(key=lambda each: each.first_offset)
+    pieces.sort(key=lambda batch: batch.first_offset)
     combined: list[StateBatch] = []
     open_batches: list[StateBatch] = []
     index = 0
@@ -111,10 +111,10 @@ def combine(
         while index < len(pieces) and pieces[index].first_offset <= first:
             open_batches.append(pieces[index])
             index += 1
-        open_batches = [each for each in open_batches if each.last_offset >= first]
+        open_batches = [batch for batch in open_batches if batch.last_offset >= first]
         if not open_batches:
             continue
-        _, _, state, count = max(open_batches, key=lambda each: (each.delivery_count, each.state))
+        _, _, state, count = max(open_batches, key=lambda batch: (batch.delivery_count, batch.state))
         last = combined[-1] if combined else None
         if last is not None and last[1] + 1 == first and last[2:] == (state, count):
             combined[-1] = StateBatch(last.first_offset, end - 1, state, count)

@@ -110,7 +110,9 @@ class TransactionCoordinator:
             return self._markers_written(event.transactional_id, now.wall_ms)
         if isinstance(event, Loaded):
             self._timeouts_checked_ms = self._expiry_checked_ms = now.monotonic_ms
-            return [_markers(each) for each in self.transactions.values() if each.state in PREPARED]
+            return [
+                _markers(transaction) for transaction in self.transactions.values() if transaction.state in PREPARED
+            ]
         return self._time_passed(now)
 
     def _save(self, transaction: Transaction) -> Append:
@@ -269,23 +271,23 @@ class TransactionCoordinator:
         effects: list[Effect] = []
         if now.monotonic_ms >= self._timeouts_due_ms:
             self._timeouts_checked_ms = now.monotonic_ms
-            for each in list(self.transactions.values()):
-                if each.timeout_ms == NO_TIMEOUT_MS and each.client_version >= EPOCH_BUMP_VERSION:
+            for transaction in list(self.transactions.values()):
+                if transaction.timeout_ms == NO_TIMEOUT_MS and transaction.client_version >= EPOCH_BUMP_VERSION:
                     continue
-                if each.state is State.ONGOING and each.start_ms + each.timeout_ms < now.wall_ms:
-                    ended = self._fence(each, now.wall_ms)
+                if transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms < now.wall_ms:
+                    ended = self._fence(transaction, now.wall_ms)
                     # Without a new producer id, the next check tries again.
                     effects += [] if ended is None else [self._save(ended), _markers(ended)]
         if now.monotonic_ms >= self._expiry_due_ms:
             self._expiry_checked_ms = now.monotonic_ms
             oldest_ms = now.wall_ms - self._settings.transactional_id_expiration_ms
-            gone: list[Entry] = [
-                (key_bytes(TransactionLogKey(transactional_id=each.transactional_id)), None)
-                for each in self.transactions.values()
-                if each.state in (State.EMPTY, *COMPLETED) and each.update_ms <= oldest_ms
+            tombstones: list[Entry] = [
+                (key_bytes(TransactionLogKey(transactional_id=transaction.transactional_id)), None)
+                for transaction in self.transactions.values()
+                if transaction.state in (State.EMPTY, *COMPLETED) and transaction.update_ms <= oldest_ms
             ]
-            if gone:
-                effects.append(Append(gone))
+            if tombstones:
+                effects.append(Append(tombstones))
         return effects
 
 
@@ -315,21 +317,23 @@ def _check_end(known: Transaction, request: EndTxnRequest, *, bumps: bool) -> tu
         return ErrorCode.PRODUCER_FENCED, False
     if bumps and known.state in PREPARED and not retries:
         return ErrorCode.PRODUCER_FENCED, False
-    again = retries or overflowed or not bumps
-    wanted = (
+    is_retry = retries or overflowed or not bumps
+    outcome_states = (
         (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
         if request.committed
         else (State.PREPARE_ABORT, State.COMPLETE_ABORT)
     )
     if known.state in PREPARED:
-        return (ErrorCode.CONCURRENT_TRANSACTIONS if known.state in wanted else ErrorCode.INVALID_TXN_STATE), again
-    if known.state in COMPLETED and again and known.state not in wanted:
-        return ErrorCode.INVALID_TXN_STATE, again
+        return (
+            ErrorCode.CONCURRENT_TRANSACTIONS if known.state in outcome_states else ErrorCode.INVALID_TXN_STATE
+        ), is_retry
+    if known.state in COMPLETED and is_retry and known.state not in outcome_states:
+        return ErrorCode.INVALID_TXN_STATE, is_retry
     if known.state is State.EMPTY and (request.committed or not bumps):
-        return ErrorCode.INVALID_TXN_STATE, again
-    if known.state in COMPLETED and not again and request.committed:
-        return ErrorCode.INVALID_TXN_STATE, again
-    return ErrorCode.NONE, again
+        return ErrorCode.INVALID_TXN_STATE, is_retry
+    if known.state in COMPLETED and not is_retry and request.committed:
+        return ErrorCode.INVALID_TXN_STATE, is_retry
+    return ErrorCode.NONE, is_retry
 
 
 def _markers(transaction: Transaction) -> WriteMarkers:

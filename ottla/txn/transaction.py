@@ -159,7 +159,7 @@ class Transaction:
 
     def extended(self, added: tuple[TopicPartition, ...], client_version: int, now_ms: int) -> Transaction:
         """With partitions added; the first ones begin the transaction."""
-        new = tuple(each for each in dict.fromkeys(added) if each not in self.partitions)
+        new = tuple(tp for tp in dict.fromkeys(added) if tp not in self.partitions)
         return replace(
             self,
             state=State.ONGOING,
@@ -225,8 +225,8 @@ class Transaction:
         """
         version = min(transaction_version, _VALUE_VERSION)
         topics: dict[str, list[int]] = {}
-        for each in self.partitions:
-            topics.setdefault(each.topic, []).append(each.partition)
+        for tp in self.partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
         value = TransactionLogValue(
             producer_id=self.producer_id,
             previous_producer_id=self.previous_producer_id if version else NO_PRODUCER_ID,

@@ -41,7 +41,7 @@ def join_consumer_group(context: CommandContext, call: Called, group: ConsumerGr
     newcomer = not request.member_id
     member_id = request.member_id or uuid_text(context.shard.rng.randbytes(16))
     check_room(context, group, member_id)
-    protocols: Protocols = tuple({one.name: one.metadata for one in request.protocols}.items())
+    protocols: Protocols = tuple({protocol.name: protocol.metadata for protocol in request.protocols}.items())
     if not protocols or not group.supports(request.protocol_type, protocols):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if newcomer and request.group_instance_id is None and call.version >= _PROMISES_FROM:
@@ -120,9 +120,9 @@ def _downgrades(context: CommandContext, group: ConsumerGroup, predecessor: Cons
     """Does the last member of the consumer protocol return as a classic one?"""
     if predecessor is None or predecessor.classic is not None:
         return False
-    others = (one for one in group.members.values() if one is not predecessor)
+    others = (member for member in group.members.values() if member is not predecessor)
     fits = len(group.members) <= context.settings.group_max_size
-    return fits and context.settings.may_downgrade and all(one.classic is not None for one in others)
+    return fits and context.settings.may_downgrade and all(member.classic is not None for member in others)
 
 
 def _classic_member(

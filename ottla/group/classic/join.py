@@ -197,7 +197,7 @@ def _return_static(context: CommandContext, call: Called, group: ClassicGroup, m
             # The leader may have the old id, and its assignment would not reach the new one.
             prepare_rebalance(context, group)
         return
-    context.append(classic_group_entry(group, {one.member_id: one.assignment for one in group.members.values()}))
+    context.append(classic_group_entry(group, {other.member_id: other.assignment for other in group.members.values()}))
     if call.version >= _SKIP_ASSIGNMENT_FROM:
         skip = group.leader == member_id
         context.answer(call.ticket, join_response(group, member_id, skip_assignment=skip))

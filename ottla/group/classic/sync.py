@@ -73,8 +73,8 @@ def _differs(asked: str | None, held: str | None) -> bool:
 
 
 def _take_assignment(context: CommandContext, group: ClassicGroup, request: SyncGroupRequest) -> None:
-    given = {one.member_id: one.assignment for one in request.assignments}
-    assignment = {member_id: given.get(member_id, b"") for member_id in group.members}
+    assignments = {entry.member_id: entry.assignment for entry in request.assignments}
+    assignment = {member_id: assignments.get(member_id, b"") for member_id in group.members}
     # Replaying this record makes the group stable; the answers wait for its commit.
     context.append(classic_group_entry(group, assignment))
     for member_id, ticket in group.syncs.items():
@@ -123,11 +123,11 @@ def leave_group(context: CommandContext, call: Called) -> None:
     identities = leaving_members(request, call.version)
     group = context.shard.groups.get(request.group_id)
     if group is None or isinstance(group, ShareGroup | StreamsGroup):
-        results = [(one, ErrorCode.UNKNOWN_MEMBER_ID) for one in identities]
+        results = [(identity, ErrorCode.UNKNOWN_MEMBER_ID) for identity in identities]
     elif isinstance(group, ConsumerGroup):
         results = leave_consumer_group(context, group, identities)
     else:
-        results = [(one, _leave(context, group, one)) for one in identities]
+        results = [(identity, _leave(context, group, identity)) for identity in identities]
         if any(error is ErrorCode.NONE for _, error in results):
             if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
                 prepare_rebalance(context, group)
@@ -157,7 +157,7 @@ def _leave_response(results: list[tuple[MemberIdentity, ErrorCode]], version: in
         return LeaveGroupResponse(error_code=results[0][1])
     return LeaveGroupResponse(
         members=[
-            MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)
-            for one, error in results
+            MemberResponse(member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error)
+            for identity, error in results
         ]
     )

@@ -162,11 +162,11 @@ class _Balance:
             unchanged_topics = 0 if self._even_out(topic_id) else unchanged_topics + 1
             if unchanged_topics == len(shared):
                 break
-        found: list[dict[Uuid, list[int]]] = [{} for _ in self.member_ids]
+        targets: list[dict[Uuid, list[int]]] = [{} for _ in self.member_ids]
         for topic_id, owners in self.owners.items():
             for partition, owner in enumerate(owners):
-                found[owner].setdefault(topic_id, []).append(partition)
-        return {member_id: _target(target) for member_id, target in zip(self.member_ids, found, strict=True)}
+                targets[owner].setdefault(topic_id, []).append(partition)
+        return {member_id: _target(target) for member_id, target in zip(self.member_ids, targets, strict=True)}
 
     def _urgency(self, topic_id: Uuid) -> tuple[float, int, int, int]:
         """The sort key of topics: many partitions for few subscribers go first, since they leave the least choice."""

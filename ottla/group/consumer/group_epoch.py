@@ -121,13 +121,13 @@ def _is_stale(context: CommandContext, known: Resolved) -> bool:
 def _matching(context: CommandContext, regex: str) -> tuple[str, ...]:
     try:
         expression = Expression(regex)
-        found = sorted(name for name in context.shard.topics.names() if expression.matches(name))
+        names = sorted(name for name in context.shard.topics.names() if expression.matches(name))
     except InvalidExpression as error:
         raise KafkaError(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
             f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
         ) from error
-    return tuple(name for name in found if context.may_describe is None or context.may_describe(name))
+    return tuple(name for name in names if context.may_describe is None or context.may_describe(name))
 
 
 def advance(

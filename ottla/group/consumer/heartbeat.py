@@ -61,9 +61,9 @@ def _check_request(context: CommandContext, request: ConsumerGroupHeartbeatReque
     names = {"GroupId": request.group_id, "InstanceId": request.instance_id, "RackId": request.rack_id}
     if needs_id:
         names = {"MemberId": request.member_id, **names}
-    for what, value in names.items():
+    for field, value in names.items():
         if value is not None and not value.strip():
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} can't be empty.")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{field} can't be empty.")
     if epoch == 0:
         _check_join(request)
     elif epoch == LEAVE_STATIC_EPOCH and request.instance_id is None:

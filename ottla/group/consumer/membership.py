@@ -115,8 +115,8 @@ def fence(context: CommandContext, group: ConsumerGroup, members: Sequence[Consu
     if may_downgrade(context, group, members):
         downgrade(context, group, members, rebalance=True)
         return
-    gone = {member.member_id for member in members}
-    staying = [member for member in group.members.values() if member.member_id not in gone]
+    removed_ids = {member.member_id for member in members}
+    staying = [member for member in group.members.values() if member.member_id not in removed_ids]
     for member in members:
         context.extend(member_tombstones(group.group_id, member.member_id))
         cancel_timers(context, group, member.member_id)

@@ -101,15 +101,15 @@ def _advance(member: ConsumerMember, goal: Goal, epoch: int) -> ConsumerMember:
     gains: dict[Uuid, list[int]] = {}
     waits = False
     for topic_id in dict.fromkeys((*goal.target, *member.assigned)):
-        wanted = goal.target.get(topic_id, ()) if topic_id in goal.topic_ids else ()
+        target = goal.target.get(topic_id, ()) if topic_id in goal.topic_ids else ()
         has = member.assigned.get(topic_id, {})
-        keeps = {partition: since for partition, since in has.items() if partition in wanted}
-        loses = {partition: since for partition, since in has.items() if partition not in wanted}
+        keeps = {partition: since for partition, since in has.items() if partition in target}
+        loses = {partition: since for partition, since in has.items() if partition not in target}
         if keeps:
             assigned[topic_id] = keeps
         if loses:
             revoking[topic_id] = loses
-        for partition in wanted:
+        for partition in target:
             if partition in keeps:
                 continue
             owner = goal.owners.get((topic_id, partition))

@@ -36,15 +36,15 @@ def update_target(
     topics = context.shard.topics
     subscribers: dict[str, Subscriber] = {}
     counts: dict[Uuid, int] = {}
-    for member_id, one in members.items():
+    for member_id, other in members.items():
         topic_ids = []
-        for name in topics_of(one, resolved):
+        for name in topics_of(other, resolved):
             topic_id = topics.topic_id(name)
             if topic_id is not None:
                 topic_ids.append(topic_id)
                 counts[topic_id] = topics.partition_count(name)
-        before = group.target_of(member_id, one.instance_id) if one is member else group.target_of(member_id)
-        subscribers[member_id] = Subscriber(tuple(topic_ids), before, one.instance_id)
+        before = group.target_of(member_id, other.instance_id) if other is member else group.target_of(member_id)
+        subscribers[member_id] = Subscriber(tuple(topic_ids), before, other.instance_id)
     assign = ASSIGNORS[preferred_assignor(members.values(), context.settings)]
     targets = assign(subscribers, counts)
     for member_id, target in targets.items():

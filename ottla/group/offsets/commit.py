@@ -62,27 +62,27 @@ def commit_offsets(context: CommandContext, call: Called) -> None:
     """Handle OffsetCommit: write the accepted offsets."""
     request: OffsetCommitRequest = call.request
     by_id = call.version >= _TOPIC_IDS_FROM
-    found = [(topic, _topic_of(context, topic, by_id=by_id)) for topic in request.topics]
+    resolved = [(topic, _topic_of(context, topic, by_id=by_id)) for topic in request.topics]
     # Leave existing topics without partitions out of the response.
-    found = [each for each in found if each[0].partitions or not _topic_exists(context, each[1][1])]
-    if not any(any(exists) for _, (_, _, exists) in found) and request.topics:
-        context.answer(call.ticket, _refused(found, ErrorCode.NONE))
+    resolved = [entry for entry in resolved if entry[0].partitions or not _topic_exists(context, entry[1][1])]
+    if not any(any(existing) for _, (_, _, existing) in resolved) and request.topics:
+        context.answer(call.ticket, _refused(resolved, ErrorCode.NONE))
         return
     try:
         check = _check_commit(context, call, request.group_id)
-        for topic, (topic_id, name, exists) in found:
-            for partition, there in zip(topic.partitions, exists, strict=True):
-                if name is not None and _refusal(context, name, partition, there=there) is ErrorCode.NONE:
+        for topic, (topic_id, name, existing) in resolved:
+            for partition, exists in zip(topic.partitions, existing, strict=True):
+                if name is not None and _refusal(context, name, partition, exists=exists) is ErrorCode.NONE:
                     check(topic_id, name, partition.partition_index)
     except KafkaError as refusal:
-        context.answer(call.ticket, _refused(found, refusal.code))
+        context.answer(call.ticket, _refused(resolved, refusal.code))
         return
     expire_ms = -1 if request.retention_time_ms == -1 else context.now_ms + request.retention_time_ms
     response = OffsetCommitResponse()
-    for topic, (_, name, exists) in found:
+    for topic, (_, name, existing) in resolved:
         results = []
-        for partition, there in zip(topic.partitions, exists, strict=True):
-            error = _refusal(context, name, partition, there=there)
+        for partition, exists in zip(topic.partitions, existing, strict=True):
+            error = _refusal(context, name, partition, exists=exists)
             if name is not None and error is ErrorCode.NONE:
                 _append(context, request.group_id, topic.topic_id, name, partition, expire_ms)
             results.append(OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error))
@@ -106,15 +106,17 @@ def _topic_exists(context: CommandContext, name: str | None) -> bool:
 
 
 def _refused(
-    found: list[tuple[OffsetCommitRequestTopic, tuple[Uuid, str | None, list[bool]]]], code: ErrorCode
+    resolved: list[tuple[OffsetCommitRequestTopic, tuple[Uuid, str | None, list[bool]]]], code: ErrorCode
 ) -> OffsetCommitResponse:
     """The response when nothing is committed: `code` for existing partitions, an error of its own for unknown ones."""
     response = OffsetCommitResponse()
-    for topic, (_, name, exists) in found:
+    for topic, (_, name, existing) in resolved:
         unknown = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partitions = [
-            OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=code if there else unknown)
-            for one, there in zip(topic.partitions, exists, strict=True)
+            OffsetCommitResponsePartition(
+                partition_index=partition.partition_index, error_code=code if exists else unknown
+            )
+            for partition, exists in zip(topic.partitions, existing, strict=True)
         ]
         response.topics.append(
             OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
@@ -122,11 +124,11 @@ def _refused(
     return response
 
 
-def _refusal(context: CommandContext, name: str | None, partition: _Partition, *, there: bool) -> ErrorCode:
+def _refusal(context: CommandContext, name: str | None, partition: _Partition, *, exists: bool) -> ErrorCode:
     """The error of one partition, or NONE. `name` is None if the topic id is unknown."""
     if name is None:
         return ErrorCode.UNKNOWN_TOPIC_ID
-    if not there:
+    if not exists:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if len(partition.committed_metadata or "") > context.settings.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -262,10 +264,10 @@ def commit_transactional_offsets(context: CommandContext, call: Called) -> None:
         raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
-        topic_id, name, exists = _topic_of(context, topic, by_id=call.version >= _TXN_TOPIC_IDS_FROM)
+        topic_id, name, existing = _topic_of(context, topic, by_id=call.version >= _TXN_TOPIC_IDS_FROM)
         results = []
-        for partition, there in zip(topic.partitions, exists, strict=True):
-            error = _refusal(context, name, partition, there=there)
+        for partition, exists in zip(topic.partitions, existing, strict=True):
+            error = _refusal(context, name, partition, exists=exists)
             if name is not None and error is ErrorCode.NONE:
                 try:
                     check(topic_id, name, partition.partition_index)

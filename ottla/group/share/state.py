@@ -209,26 +209,26 @@ def delete_share_offsets(context: CommandContext, call: Called) -> None:
     if not group.is_empty:
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
     response = delete.DeleteShareGroupOffsetsResponse()
-    gone: dict[Uuid, Sequence[int]] = {}
+    deleting: dict[Uuid, Sequence[int]] = {}
     for topic in request.topics:
         answer = delete.DeleteShareGroupOffsetsResponseTopic(topic_name=topic.topic_name)
         response.responses.append(answer)
         topic_id = context.shard.topics.topic_id(topic.topic_name)
         if topic_id is not None and topic_id in group.initialized:
-            gone[topic_id] = sorted(group.initialized[topic_id].partitions)
+            deleting[topic_id] = sorted(group.initialized[topic_id].partitions)
         elif topic_id is not None and topic_id in group.deleting:
-            gone[topic_id] = range(context.shard.topics.partition_count(topic.topic_name))
+            deleting[topic_id] = range(context.shard.topics.partition_count(topic.topic_name))
         else:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             text = "There is no offset information to delete."
             answer.error_message = _NO_TOPIC if topic_id is None else text
             continue
         answer.topic_id = topic_id
-    if not gone:
+    if not deleting:
         context.answer(call.ticket, response)
         return
     _write_state_partitions(
-        context, group, initialized=without(group.initialized, gone), deleting=group.deleting | gone.keys()
+        context, group, initialized=without(group.initialized, deleting), deleting=group.deleting | deleting.keys()
     )
 
     def answered(later: CommandContext, errors: StateErrors) -> None:
@@ -239,11 +239,11 @@ def delete_share_offsets(context: CommandContext, call: Called) -> None:
                 topic.error_code, topic.error_message = error.code, error.message or None
         present = later.shard.groups.get(request.group_id)
         if isinstance(present, ShareGroup):
-            _write_state_partitions(later, present, deleting=present.deleting - (gone.keys() - failed.keys()))
+            _write_state_partitions(later, present, deleting=present.deleting - (deleting.keys() - failed.keys()))
         later.answer(call.ticket, response)
 
     call_id = _register_call(context, answered, [call])
-    context.after(DeleteShareState(call_id, request.group_id, gone))
+    context.after(DeleteShareState(call_id, request.group_id, deleting))
 
 
 def delete_state(
@@ -251,30 +251,32 @@ def delete_state(
 ) -> None:
     """Have all state of a group without members deleted; `then` gets the error, or NONE."""
     every = merge(group.initialized, group.initializing)
-    gone: dict[Uuid, Sequence[int]] = {topic_id: sorted(each.partitions) for topic_id, each in every.items()}
+    deleting: dict[Uuid, Sequence[int]] = {topic_id: sorted(named.partitions) for topic_id, named in every.items()}
     for topic_id in group.deleting - every.keys():
         name = context.shard.topics.topic_name(topic_id)
         if name is not None:
-            gone[topic_id] = range(context.shard.topics.partition_count(name))
-    if not gone:
+            deleting[topic_id] = range(context.shard.topics.partition_count(name))
+    if not deleting:
         then(context, ErrorCode.NONE)
         return
-    _write_state_partitions(context, group, initializing={}, initialized={}, deleting=frozenset(gone))
+    _write_state_partitions(context, group, initializing={}, initialized={}, deleting=frozenset(deleting))
 
     def answered(later: CommandContext, errors: StateErrors) -> None:
         then(later, next((error.code for error in errors.values()), ErrorCode.NONE))
 
     call_id = _register_call(context, answered, [call])
-    context.after(DeleteShareState(call_id, group.group_id, gone))
+    context.after(DeleteShareState(call_id, group.group_id, deleting))
 
 
 def forget_state(context: CommandContext, group: ShareGroup, deleted: Iterable[Uuid]) -> None:
     """Drop the entries of deleted topics."""
-    gone = frozenset(deleted)
-    if not gone & {*group.initializing, *group.initialized, *group.deleting}:
+    deleted_ids = frozenset(deleted)
+    if not deleted_ids & {*group.initializing, *group.initialized, *group.deleting}:
         return
     kept = [
-        {topic_id: each for topic_id, each in held.items() if topic_id not in gone}
+        {topic_id: named for topic_id, named in held.items() if topic_id not in deleted_ids}
         for held in (group.initializing, group.initialized)
     ]
-    _write_state_partitions(context, group, initializing=kept[0], initialized=kept[1], deleting=group.deleting - gone)
+    _write_state_partitions(
+        context, group, initializing=kept[0], initialized=kept[1], deleting=group.deleting - deleted_ids
+    )

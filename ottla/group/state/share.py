@@ -109,7 +109,7 @@ class ShareGroup(ServerAssignedGroup[ShareMember, Target]):
         for member in self.members.values():
             assert member.epoch <= self.epoch
         for held in (self.initializing, self.initialized):
-            assert all(each.partitions for each in held.values())
+            assert all(named.partitions for named in held.values())
 
 
 def subscribed_topics(members: Iterable[ShareMember]) -> dict[str, None]:
@@ -120,19 +120,19 @@ def subscribed_topics(members: Iterable[ShareMember]) -> dict[str, None]:
 def merge(held: PartitionsByTopic, more: PartitionsByTopic) -> dict[Uuid, NamedPartitions]:
     """The union of both; names come from `more`."""
     merged = dict(held)
-    for topic_id, each in more.items():
+    for topic_id, named in more.items():
         before = merged.get(topic_id)
         merged[topic_id] = NamedPartitions(
-            each.name, each.partitions if before is None else each.partitions | before.partitions
+            named.name, named.partitions if before is None else named.partitions | before.partitions
         )
     return merged
 
 
 def without(held: PartitionsByTopic, less: Mapping[Uuid, Iterable[int]]) -> dict[Uuid, NamedPartitions]:
     """The partitions of `held` that are not in `less`."""
-    left = {}
-    for topic_id, each in held.items():
-        partitions = each.partitions.difference(less.get(topic_id, ()))
+    remaining = {}
+    for topic_id, named in held.items():
+        partitions = named.partitions.difference(less.get(topic_id, ()))
         if partitions:
-            left[topic_id] = NamedPartitions(each.name, partitions)
-    return left
+            remaining[topic_id] = NamedPartitions(named.name, partitions)
+    return remaining

@@ -156,7 +156,7 @@ class StreamsGroup(ServerAssignedGroup[StreamsMember, TaskSet]):
         """May a member of this process take the task?"""
         if role is Role.ACTIVE and (Role.ACTIVE, subtopology, partition) in self.processes:
             return False
-        return not any(process_id in self.processes.get((each, subtopology, partition), ()) for each in Role)
+        return not any(process_id in self.processes.get((any_role, subtopology, partition), ()) for any_role in Role)
 
     def validate(self) -> None:
         """Raise AssertionError if an invariant is broken."""

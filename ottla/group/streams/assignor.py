@@ -103,12 +103,14 @@ class _Assignment:
 
     def give_active(self) -> None:
         # By partition first, so that members over their quota give up the last partitions of every subtopology.
-        left = sorted(self._active, key=lambda task: (task[1], task[0]))
-        left = [task for task in left if not self._keep(task, self._was_active.get(task))]
-        left = [task for task in left if not self._keep(task, self._least_loaded(self._was_standby.get(task, ())))]
+        unassigned = sorted(self._active, key=lambda task: (task[1], task[0]))
+        unassigned = [task for task in unassigned if not self._keep(task, self._was_active.get(task))]
+        unassigned = [
+            task for task in unassigned if not self._keep(task, self._least_loaded(self._was_standby.get(task, ())))
+        ]
         heap = [(process.rank, process) for process in self._processes.values()]
         heapify(heap)
-        for task in sorted(left):
+        for task in sorted(unassigned):
             _, process = heappop(heap)
             self._give(task, _least(process.counts), Role.ACTIVE)
             heappush(heap, (process.rank, process))
@@ -122,19 +124,19 @@ class _Assignment:
     # -- standby tasks
 
     def give_standby(self) -> None:
-        left: list[tuple[_Task, int]] = []
+        unassigned: list[tuple[_Task, int]] = []
         for task in sorted(self._stateful, key=lambda task: (task[1], task[0]), reverse=True):
-            wanted = self._standbys
-            while wanted and self._keep_standby(task):
-                wanted -= 1
-            if wanted:
-                left.append((task, wanted))
-        for task, wanted in sorted(left, reverse=True):
-            for _ in range(wanted):
+            missing = self._standbys
+            while missing and self._keep_standby(task):
+                missing -= 1
+            if missing:
+                unassigned.append((task, missing))
+        for task, missing in sorted(unassigned, reverse=True):
+            for _ in range(missing):
                 free = [process for process in self._processes.values() if task not in process.tasks]
                 if not free:
                     break
-                process = min(free, key=lambda each: each.rank)
+                process = min(free, key=lambda process_candidate: process_candidate.rank)
                 self._give(task, _least(process.counts), Role.STANDBY)
 
     def _keep_standby(self, task: _Task) -> bool:
@@ -142,7 +144,7 @@ class _Assignment:
         was_active = self._was_active.get(task)
         here_before = [] if was_active is None else [was_active]
         for candidates in (here_before, self._was_standby.get(task, [])):
-            free = [each for each in candidates if task not in self._process_of(each).tasks]
+            free = [candidate for candidate in candidates if task not in self._process_of(candidate).tasks]
             member_id = self._least_loaded(free)
             if member_id is not None and self._count(member_id) < self._quota.each:
                 self._give(task, member_id, Role.STANDBY)
@@ -158,7 +160,9 @@ class _Assignment:
         return self._process_of(member_id).counts[member_id]
 
     def _least_loaded(self, members: Iterable[str]) -> str | None:
-        return min(members, key=lambda each: (self._process_of(each).rank[0], self._count(each)), default=None)
+        return min(
+            members, key=lambda member_id: (self._process_of(member_id).rank[0], self._count(member_id)), default=None
+        )
 
     def _give(self, task: _Task, member_id: str, role: Role) -> None:
         process = self._process_of(member_id)

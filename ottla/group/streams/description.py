@@ -42,8 +42,10 @@ def _topology(group: StreamsGroup) -> api.Topology | None:
     if topology is None:
         return None
     ready = configured if configured is not None and configured.is_ready else None
-    subtopologies = sorted(topology.subtopologies, key=lambda each: each.subtopology_id)
-    return api.Topology(epoch=topology.epoch, subtopologies=[_subtopology(each, ready) for each in subtopologies])
+    subtopologies = sorted(topology.subtopologies, key=lambda subtopology: subtopology.subtopology_id)
+    return api.Topology(
+        epoch=topology.epoch, subtopologies=[_subtopology(subtopology, ready) for subtopology in subtopologies]
+    )
 
 
 def _subtopology(subtopology: Subtopology, configured: ConfiguredTopology | None) -> api.Subtopology:
@@ -67,7 +69,7 @@ def _infos(topics: Iterable[InternalTopic]) -> list[api.TopicInfo]:
             replication_factor=topic.replication_factor,
             topic_configs=[api.KeyValue(key=key, value=value) for key, value in topic.configs],
         )
-        for topic in sorted(topics, key=lambda each: each.name)
+        for topic in sorted(topics, key=lambda topic: topic.name)
     ]
 
 

@@ -86,32 +86,34 @@ def _unsupported(request: api.StreamsGroupHeartbeatRequest) -> str:
         return "TaskEndOffsets are not supported yet."
     if request.warmup_tasks:
         return "WarmupTasks are not supported yet."
-    if request.topology is not None and any(each.source_topic_regex for each in request.topology.subtopologies):
+    if request.topology is not None and any(
+        subtopology.source_topic_regex for subtopology in request.topology.subtopologies
+    ):
         return "Regular expressions for source topics are not supported yet."
     return ""
 
 
 def _empty_name(request: api.StreamsGroupHeartbeatRequest) -> str:
-    for what, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
+    for field, value in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
         if value is not None and not value.strip():
-            return f"{what} can't be empty."
+            return f"{field} can't be empty."
     return ""
 
 
 def _join_problem(request: api.StreamsGroupHeartbeatRequest) -> str:
     if request.rebalance_timeout_ms == -1:
         return "RebalanceTimeoutMs must be provided in first request."
-    for what, tasks in (
+    for field, tasks in (
         ("ActiveTasks", request.active_tasks),
         ("StandbyTasks", request.standby_tasks),
         ("WarmupTasks", request.warmup_tasks),
     ):
         if tasks is None or tasks:
-            return f"{what} must be empty when (re-)joining."
+            return f"{field} must be empty when (re-)joining."
     if request.topology is None:
         return "Topology must be non-null when (re-)joining."
-    for each in request.topology.subtopologies:
-        for topic in each.state_changelog_topics:
+    for subtopology in request.topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
             if topic.partitions:
                 raise invalid(
                     f"Changelog topic {topic.name} must have an undefined partition count, "

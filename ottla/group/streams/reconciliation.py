@@ -67,8 +67,8 @@ def _claims(owned: OwnedTasks, goal: TaskGoal) -> bool:
     claimed = goal.claimed
     if claimed is None:
         return True
-    said = {Role.ACTIVE: claimed.active, Role.STANDBY: claimed.standby, Role.WARMUP: claimed.warmup}
-    return any(partition in said[role].get(subtopology, ()) for role, subtopology, partition in owned.each())
+    claimed_by_role = {Role.ACTIVE: claimed.active, Role.STANDBY: claimed.standby, Role.WARMUP: claimed.warmup}
+    return any(partition in claimed_by_role[role].get(subtopology, ()) for role, subtopology, partition in owned.each())
 
 
 @frozen
@@ -88,16 +88,16 @@ class _Step:
         }
 
 
-def _step(role: Role, member: StreamsMember, goal: TaskGoal, has: TaskEpochs, wanted: Tasks) -> _Step:
+def _step(role: Role, member: StreamsMember, goal: TaskGoal, has: TaskEpochs, target: Tasks) -> _Step:
     keeps: dict[str, dict[int, int]] = {}
     loses: dict[str, dict[int, int]] = {}
     gains: dict[str, dict[int, int]] = {}
     waits = False
     for subtopology, epochs in has.items():
         for partition, since in epochs.items():
-            into = keeps if partition in wanted.get(subtopology, ()) else loses
+            into = keeps if partition in target.get(subtopology, ()) else loses
             into.setdefault(subtopology, {})[partition] = since
-    for subtopology, partitions in wanted.items():
+    for subtopology, partitions in target.items():
         for partition in partitions:
             if partition in has.get(subtopology, {}):
                 continue

@@ -88,8 +88,8 @@ def configure(topology: Topology, topics: TopicView) -> ConfiguredTopology:
         counts = _Counts(topology, topics)
         counts.decide()
         subtopologies = {
-            each.subtopology_id: _configured(each, counts)
-            for each in sorted(topology.subtopologies, key=lambda each: each.subtopology_id)
+            subtopology.subtopology_id: _configured(subtopology, counts)
+            for subtopology in sorted(topology.subtopologies, key=lambda subtopology: subtopology.subtopology_id)
         }
         missing = _missing(subtopologies.values(), topics)
     except _TopicsDoNotFit as unfit:
@@ -110,26 +110,31 @@ def check_topology(topology: Topology) -> None:
     """Raise STREAMS_INVALID_TOPOLOGY for problems that no set of topics could fix."""
     if topology.epoch < 0:
         raise invalid("Topology epoch must be non-negative.")
-    ids = [each.subtopology_id for each in topology.subtopologies]
+    ids = [subtopology.subtopology_id for subtopology in topology.subtopologies]
     if len(ids) != len(set(ids)):
         raise invalid("Two subtopologies have the same id.")
-    for each in topology.subtopologies:
-        if not each.inputs:
-            raise invalid(f"No source topics found for subtopology {each.subtopology_id}")
-        if any(topic.partitions < 0 for topic in each.repartition_sources):
+    for subtopology in topology.subtopologies:
+        if not subtopology.inputs:
+            raise invalid(f"No source topics found for subtopology {subtopology.subtopology_id}")
+        if any(topic.partitions < 0 for topic in subtopology.repartition_sources):
             raise invalid("Number of partitions must be at least 1.")
-        for group in each.copartition_groups:
+        for group in subtopology.copartition_groups:
             for places, of in (
-                (group.source_topics, each.source_topics),
-                (group.repartition_source_topics, each.repartition_sources),
+                (group.source_topics, subtopology.source_topics),
+                (group.repartition_source_topics, subtopology.repartition_sources),
             ):
                 if any(not 0 <= place < len(of) for place in places):
-                    raise invalid(f"A copartition group of subtopology {each.subtopology_id} names no topic of it.")
+                    raise invalid(
+                        f"A copartition group of subtopology {subtopology.subtopology_id} names no topic of it."
+                    )
 
 
 def _check_sources(topology: Topology, topics: TopicView) -> None:
     missing = {
-        name for each in topology.subtopologies for name in each.source_topics if not topics.partition_count(name)
+        name
+        for subtopology in topology.subtopologies
+        for name in subtopology.source_topics
+        if not topics.partition_count(name)
     }
     if missing:
         text = f"Source topics {_summary(sorted(missing))} are missing."
@@ -155,26 +160,30 @@ class _Counts:
 
     def decide(self) -> None:
         self._decide_repartition_topics()
-        for each in sorted(self._subtopologies, key=lambda each: each.subtopology_id):
-            for group in each.copartition_groups:
+        for subtopology in sorted(self._subtopologies, key=lambda subtopology: subtopology.subtopology_id):
+            for group in subtopology.copartition_groups:
                 names = {
-                    *(each.source_topics[place] for place in group.source_topics),
-                    *(each.repartition_sources[place].name for place in group.repartition_source_topics),
+                    *(subtopology.source_topics[place] for place in group.source_topics),
+                    *(subtopology.repartition_sources[place].name for place in group.repartition_source_topics),
                 }
                 if names:
                     self._copartition(names)
-        for each in self._subtopologies:
-            self.decided.update(dict.fromkeys((topic.name for topic in each.changelogs), self.tasks(each)))
+        for subtopology in self._subtopologies:
+            self.decided.update(
+                dict.fromkeys((topic.name for topic in subtopology.changelogs), self.tasks(subtopology))
+            )
 
     def _decide_repartition_topics(self) -> None:
         counts = dict(self._fixed)
-        open_sinks = {sink for each in self._subtopologies for sink in each.repartition_sinks if sink not in counts}
+        open_sinks = {
+            sink for subtopology in self._subtopologies for sink in subtopology.repartition_sinks if sink not in counts
+        }
         while open_sinks:
             decided = {}
-            for each in self._subtopologies:
-                upstream = [counts[topic.name] for topic in each.repartition_sources if topic.name in counts]
-                upstream += [self._topics.partition_count(name) for name in each.source_topics]
-                for sink in each.repartition_sinks:
+            for subtopology in self._subtopologies:
+                upstream = [counts[topic.name] for topic in subtopology.repartition_sources if topic.name in counts]
+                upstream += [self._topics.partition_count(name) for name in subtopology.source_topics]
+                for sink in subtopology.repartition_sinks:
                     if sink in open_sinks and sink not in decided and upstream:
                         decided[sink] = counts[sink] = max(upstream)
             if not decided:
@@ -240,16 +249,16 @@ def _configured(subtopology: Subtopology, counts: _Counts) -> ConfiguredSubtopol
 
 def _missing(subtopologies: Iterable[ConfiguredSubtopology], topics: TopicView) -> tuple[InternalTopic, ...]:
     missing: dict[str, InternalTopic] = {}
-    for each in subtopologies:
-        for topic in (*each.repartition_sources, *each.changelogs):
-            found = topics.partition_count(topic.name)
-            if not found:
+    for subtopology in subtopologies:
+        for topic in (*subtopology.repartition_sources, *subtopology.changelogs):
+            present = topics.partition_count(topic.name)
+            if not present:
                 missing[topic.name] = topic
-            elif found != topic.partitions:
+            elif present != topic.partitions:
                 raise _TopicsDoNotFit(
                     Status.INCORRECTLY_PARTITIONED_TOPICS,
                     f"Existing topic {topic.name} has different number of partitions: "
-                    f"expected {topic.partitions}, found {found}",
+                    f"expected {topic.partitions}, found {present}",
                 )
     return tuple(missing.values())
 

@@ -80,6 +80,6 @@ def role_tasks(role: Role, tasks: Mapping[str, Iterable[int]]) -> Iterator[RoleT
 def read_tasks(ids: Iterable[TaskIds]) -> Tasks:
     """The tasks of a message or record."""
     tasks: dict[str, set[int]] = {}
-    for each in ids:
-        tasks.setdefault(each.subtopology_id, set()).update(each.partitions)
+    for entry in ids:
+        tasks.setdefault(entry.subtopology_id, set()).update(entry.partitions)
     return {subtopology: tuple(sorted(tasks[subtopology])) for subtopology in sorted(tasks) if tasks[subtopology]}

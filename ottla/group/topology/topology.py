@@ -61,46 +61,49 @@ class Topology:
     @property
     def sources(self) -> dict[str, str]:
         """Topic name -> the subtopology that reads it."""
-        return {topic: each.subtopology_id for each in self.subtopologies for topic in each.inputs}
+        return {topic: subtopology.subtopology_id for subtopology in self.subtopologies for topic in subtopology.inputs}
 
     @property
     def required_topics(self) -> list[str]:
         """All topics that must exist before the application can run."""
         return [
             topic
-            for each in self.subtopologies
-            for topic in (*each.inputs, *(changelog.name for changelog in each.changelogs))
+            for subtopology in self.subtopologies
+            for topic in (*subtopology.inputs, *(changelog.name for changelog in subtopology.changelogs))
         ]
 
     def is_same_as(self, other: "Topology") -> bool:
         """Are the topologies equal, apart from the order of their parts?"""
-        parts = [{each.subtopology_id: each for each in one.subtopologies} for one in (self, other)]
+        parts = [
+            {subtopology.subtopology_id: subtopology for subtopology in topology.subtopologies}
+            for topology in (self, other)
+        ]
         return self.epoch == other.epoch and parts[0] == parts[1]
 
 
-def read_topology(said: Any) -> Topology:
+def read_topology(source: Any) -> Topology:
     """The topology of a heartbeat or of a record; both have the same form."""
-    return Topology(said.epoch, tuple(_subtopology(each) for each in said.subtopologies))
+    return Topology(source.epoch, tuple(_subtopology(subtopology) for subtopology in source.subtopologies))
 
 
-def _subtopology(said: Any) -> Subtopology:
+def _subtopology(source: Any) -> Subtopology:
     return Subtopology(
-        said.subtopology_id,
-        tuple(said.source_topics),
-        tuple(said.source_topic_regex),
-        _internal_topics(said.state_changelog_topics),
-        tuple(said.repartition_sink_topics),
-        _internal_topics(said.repartition_source_topics),
+        source.subtopology_id,
+        tuple(source.source_topics),
+        tuple(source.source_topic_regex),
+        _internal_topics(source.state_changelog_topics),
+        tuple(source.repartition_sink_topics),
+        _internal_topics(source.repartition_source_topics),
         tuple(
             CopartitionGroup(
                 tuple(group.source_topics), tuple(group.source_topic_regex), tuple(group.repartition_source_topics)
             )
-            for group in said.copartition_groups
+            for group in source.copartition_groups
         ),
     )
 
 
-def _internal_topics(said: Iterable[Any]) -> tuple[InternalTopic, ...]:
+def _internal_topics(topics: Iterable[Any]) -> tuple[InternalTopic, ...]:
     return tuple(
         InternalTopic(
             topic.name,
@@ -108,7 +111,7 @@ def _internal_topics(said: Iterable[Any]) -> tuple[InternalTopic, ...]:
             topic.replication_factor,
             tuple((config.key, config.value) for config in topic.topic_configs or ()),
         )
-        for topic in said
+        for topic in topics
     )
 
 
@@ -118,22 +121,22 @@ def topology_value(topology: Topology) -> record.StreamsGroupTopologyValue:
         epoch=topology.epoch,
         subtopologies=[
             record.Subtopology(
-                subtopology_id=each.subtopology_id,
-                source_topics=list(each.source_topics),
-                source_topic_regex=list(each.source_topic_regex),
-                state_changelog_topics=_infos(each.changelogs),
-                repartition_sink_topics=list(each.repartition_sinks),
-                repartition_source_topics=_infos(each.repartition_sources),
+                subtopology_id=subtopology.subtopology_id,
+                source_topics=list(subtopology.source_topics),
+                source_topic_regex=list(subtopology.source_topic_regex),
+                state_changelog_topics=_infos(subtopology.changelogs),
+                repartition_sink_topics=list(subtopology.repartition_sinks),
+                repartition_source_topics=_infos(subtopology.repartition_sources),
                 copartition_groups=[
                     record.CopartitionGroup(
                         source_topics=list(group.source_topics),
                         source_topic_regex=list(group.source_topic_regex),
                         repartition_source_topics=list(group.repartition_source_topics),
                     )
-                    for group in each.copartition_groups
+                    for group in subtopology.copartition_groups
                 ],
             )
-            for each in topology.subtopologies
+            for subtopology in topology.subtopologies
         ],
     )
 
