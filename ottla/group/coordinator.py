@@ -18,8 +18,8 @@ from ottla.group.description import describe_consumer_groups, describe_groups, l
 from ottla.group.event import (
     Effect,
     Event,
+    HeartbeatSuperseded,
     HeldHeartbeat,
-    ReleaseHeldHeartbeat,
     SettingsChanged,
     ShareStateAnswered,
     TopicsChanged,
@@ -156,7 +156,7 @@ class GroupCoordinator:
                 context = CommandContext(self.shard, now)
                 resume_heartbeat(context, event)
                 return context.effects()
-            case ReleaseHeldHeartbeat():
+            case HeartbeatSuperseded():
                 context = CommandContext(self.shard, now)
                 release_held(context, event.ticket)
                 return context.effects()

@@ -52,7 +52,7 @@ class HeldHeartbeat:
 
 
 @frozen
-class ReleaseHeldHeartbeat:
+class HeartbeatSuperseded:
     """The client has sent another request or disconnected: answer its held heartbeat now."""
 
     ticket: int
@@ -66,7 +66,7 @@ Event = (
     | SettingsChanged
     | ShareStateAnswered
     | HeldHeartbeat
-    | ReleaseHeldHeartbeat
+    | HeartbeatSuperseded
 )
 
 

@@ -38,7 +38,7 @@ def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int)
         elif header.base_offset < next_offset:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"a batch at offset {header.base_offset} was fetched where {next_offset} or more comes next",
+                f"fetched a batch at offset {header.base_offset}, expected offset {next_offset} or higher",
             )
         next_offset = header.last_offset + 1
         batches.append((position, header))

@@ -38,7 +38,7 @@ def read_text(disk: Disk, path: str) -> str | None:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise CorruptCheckpoint(f"{path} is no text: {error}") from error
+        raise CorruptCheckpoint(f"{path} is not UTF-8 text: {error}") from error
 
 
 def write_text(disk: Disk, path: str, text: str, *, sync_name: bool = True) -> None:
@@ -80,7 +80,7 @@ def decode_lines(text: str, path: str) -> list[list[str]]:
         raise CorruptCheckpoint(f"{path} does not begin with version 0 and a count")
     words = [line.split() for line in lines[2:]]
     if int(lines[1]) != len(words):
-        raise CorruptCheckpoint(f"{path} announces {lines[1].strip()} entries and has {len(words)}")
+        raise CorruptCheckpoint(f"{path} declares {lines[1].strip()} entries but has {len(words)}")
     return words
 
 
@@ -130,7 +130,7 @@ def read_topic_id(disk: Disk, directory: str) -> Uuid:
         return NO_UUID
     fields = _fields(text, ":")
     if fields.get("version") != "0" or "topic_id" not in fields:
-        raise CorruptCheckpoint(f"{path} is not of version 0 or has no topic_id")
+        raise CorruptCheckpoint(f"{path} is not version 0 or has no topic_id")
     try:
         return parse_uuid(fields["topic_id"])
     except ValueError as error:

@@ -348,8 +348,7 @@ class Log:
         """Batches of one segment, from the batch that contains `offset` on, all below `end_offset`.
 
         The slice may end within a batch, as Kafka's does, but not within the first: without `min_one_batch` it is empty
-        if the first batch does not fit. It is empty at `end_offset`. Raises OFFSET_OUT_OF_RANGE outside
-        [start_offset, end of the log].
+        if the first batch does not fit. It is empty at `end_offset`. Raises OFFSET_OUT_OF_RANGE outside the log.
         """
         if not self.start_offset <= offset <= self.end_offset:
             raise KafkaError(

@@ -75,7 +75,7 @@ def rewrite_batch(data: Buffer, settings: LogSettings, now_ms: int, *, from_clie
     if target is not None and len(rewritten) > settings.max_message_bytes:
         raise KafkaError(
             ErrorCode.MESSAGE_TOO_LARGE,
-            f"the batch has {len(rewritten)} bytes as {target.name.lower()}, the limit is {settings.max_message_bytes}",
+            f"the batch has {len(rewritten)} bytes as {target.name.lower()}, more than {settings.max_message_bytes}",
         )
     return rewritten
 
@@ -93,7 +93,7 @@ def _check_records(data: Buffer, header: BatchHeader, settings: LogSettings, now
     if not (compact or early) and (before_max_ms == UNLIMITED or not create_time):
         return
     if header.count > RECORDS_MAX:
-        why = f"the batch has {header.count} records, and this topic's settings have each looked at: send {RECORDS_MAX}"
+        why = f"the batch has {header.count} records, but the topic's settings allow at most {RECORDS_MAX}"
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
     bytes_max = _bytes_max(settings)
     fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else None

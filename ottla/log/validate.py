@@ -50,7 +50,7 @@ _STREAM_MAGIC = (b"", b"\x1f\x8b", b"", b"\x04\x22\x4d\x18", b"\x28\xb5\x2f\xfd"
 def unpack_padded(data: Buffer) -> Fields:
     """Unpack a batch that ends before the six bytes do. Raises INVALID_RECORD if it ends within its header."""
     if len(data) < HEADER_BYTES:
-        raise invalid("there is no whole batch to append")
+        raise invalid("the data is shorter than a batch header")
     # No record is that short, so the padding does not matter.
     return HEADER_AND_FIRST.unpack(bytes(data).ljust(HEADER_AND_FIRST.size, b"\0"))
 
@@ -66,17 +66,19 @@ def check_header(data: Buffer, size: int, fields: Fields, settings: LogSettings,
         raise RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch has base offset {base_offset}, it must be 0")
     if size > settings.max_message_bytes:
         raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, at most {settings.max_message_bytes} are taken"
+            ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {size} bytes, at most {settings.max_message_bytes} are allowed"
         )
     view = data if type(data) is memoryview else memoryview(data)
     if size < HEADER_BYTES or crc32c(view[CRC_START:]) != crc:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch does not have the CRC that it claims")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch does not match its CRC")
     if delta < 0 or count != delta + 1:
         why = f"the batch claims {count} records and a last offset delta of {delta}"
         raise RefusedBatch(ErrorCode.INVALID_RECORD, why)
     codec = attributes & _CODEC_MASK
     if codec > _CODEC_MAX:
-        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"no codec has the id {codec}")
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec id {codec} (expected 0 to {_CODEC_MAX})"
+        )
     if from_client:
         if attributes & CONTROL:
             raise RefusedBatch(ErrorCode.INVALID_RECORD, "a client must not write control records")
@@ -119,7 +121,7 @@ def _check_compressed(data: Buffer, size: int, codec: int, count: int) -> None:
     begin = _STREAM_MAGIC[codec]
     if data[HEADER_BYTES : HEADER_BYTES + len(begin)] != begin:
         # Apache Kafka's code for a failing decoder.
-        raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch is not of the codec that it claims")
+        raise RefusedBatch(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch's data is not a stream of its codec")
     if count > _RECORDS_PER_BYTE * (size - HEADER_BYTES):
         # Rare enough to decompress as many bytes as these records need at least.
         needed = count * RECORD_BYTES_MIN
@@ -133,7 +135,7 @@ def _check_compressed(data: Buffer, size: int, codec: int, count: int) -> None:
 
 
 def _header_mismatch(why: str) -> RefusedBatch:
-    return RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch's records do not bear out its header: {why}")
+    return RefusedBatch(ErrorCode.INVALID_RECORD, f"the batch's records contradict its header: {why}")
 
 
 def only_batch(data: Buffer, size: int) -> Buffer:
@@ -148,7 +150,7 @@ def only_batch(data: Buffer, size: int) -> Buffer:
     if size < HEADER_BYTES:
         return data
     if rest >= PREFIX.size and PREFIX.unpack_from(data, size)[1] + LENGTH_END <= rest:
-        raise invalid("there is more than one batch")
+        raise invalid("the data has more than one batch, expected one")
     return memoryview(data)[:size]
 
 

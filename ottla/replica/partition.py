@@ -117,7 +117,7 @@ class Partition(HostedReplica):
             needed = min(machine.settings.min_isr, len(machine.state.replicas))
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(machine.state.isr)} replicas are in sync, and min.insync.replicas is {needed}",
+                f"{len(machine.state.isr)} replicas are in sync, fewer than min.insync.replicas={needed}",
             )
 
     def check_follower(self, replica_id: int, broker_epoch: int) -> None:

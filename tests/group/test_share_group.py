@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.group.event import ReleaseHeldHeartbeat
+from ottla.group.event import HeartbeatSuperseded
 from ottla.group.setting import CoordinatorSettings
 from ottla.group.share.assignor import assign_simple
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -278,11 +278,11 @@ def test_a_held_heartbeat_is_answered_when_more_comes_behind_it_or_after_two_sec
     host, ticket = held_host()
     host.pass_ms(1_999)
     assert host.waits(ticket)
-    host.send(ReleaseHeldHeartbeat(ticket)) if hurries else host.pass_ms(1)
+    host.send(HeartbeatSuperseded(ticket)) if hurries else host.pass_ms(1)
     answer = host.answers[ticket]
     assert (answer.error_code, answer.member_epoch, answer.assignment.topic_partitions) == (0, 2, [])
     # Late, and for no answer.
-    host.send(ReleaseHeldHeartbeat(ticket))
+    host.send(HeartbeatSuperseded(ticket))
     host.pass_ms(2_000)
     answer_share_calls(host)
     one = Sharer(host, "one", ["orders"])

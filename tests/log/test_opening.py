@@ -84,9 +84,9 @@ def test_a_start_says_how_much_is_left_to_read(tmp_path: Path) -> None:
     store.abandon()
     told: list[str] = []
     store = _open(dirs, None, told)
-    assert told[0].endswith("0 of 2 logs, 0 MiB read, 3 MiB left in those begun")
-    assert any("1 of 2 logs, 3 MiB read, 1 MiB left in those begun" in line for line in told)
-    assert told[-1].endswith("2 of 2 logs, 4 MiB read, 0 MiB left in those begun")
+    assert told[0].endswith("0 of 2 logs, 0 MiB read, 3 MiB left in the logs begun")
+    assert any("1 of 2 logs, 3 MiB read, 1 MiB left in the logs begun" in line for line in told)
+    assert told[-1].endswith("2 of 2 logs, 4 MiB read, 0 MiB left in the logs begun")
     store.close()
     told.clear()
     _open(dirs, None, told).close()

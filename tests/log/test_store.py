@@ -59,7 +59,7 @@ def test_a_directory_that_is_not_ours_is_refused_in_words(disk: SimDisk) -> None
         _open(disk, node_id=2)
     with pytest.raises(OttlaError, match="belongs to cluster c, and this is cluster d"):
         _open(disk, cluster_id="d")
-    with pytest.raises(OttlaError, match="/none is not there"):
+    with pytest.raises(OttlaError, match="/none does not exist"):
         _open(disk, "/none")
     disk.make_directory("/empty")
     with pytest.raises(OttlaError, match="not formatted"):

@@ -12,8 +12,8 @@ from ottla.broker.metadata.topic_view import ImageTopics, TopicStep
 from ottla.group.coordinator import GroupCoordinator
 from ottla.group.event import (
     DeleteShareState,
+    HeartbeatSuperseded,
     InitializeShareState,
-    ReleaseHeldHeartbeat,
     SettingsChanged,
     ShareStateAnswered,
     TopicsChanged,
@@ -122,7 +122,7 @@ class GroupDriver(Driver[GroupCoordinator]):
     def release_held(self, ticket: int) -> None:
         """Answer a delayed request now, because the client has already sent its next one."""
         if not self.failed:
-            self.step(ReleaseHeldHeartbeat(ticket))
+            self.step(HeartbeatSuperseded(ticket))
 
     def ask_others(self, effect: InitializeShareState | DeleteShareState) -> None:
         """Pass a request on to the share coordinators."""

@@ -77,7 +77,7 @@ def take(disk: LockingDisk, path: str, node_id: int, cluster_id: str | None) -> 
     try:
         disk.list(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise OttlaError(f"the log directory {path} is not there: format it first (ottla storage format)") from None
+        raise OttlaError(f"the log directory {path} does not exist: format it first (ottla storage format)") from None
     lock = disk.lock(f"{path}/{checkpoint.LOCK}")
     if lock is None:
         raise OttlaError(f"the log directory {path} is in use by another broker")
@@ -85,7 +85,7 @@ def take(disk: LockingDisk, path: str, node_id: int, cluster_id: str | None) -> 
         directory = Directory(path, lock)
         properties = checkpoint.read_properties(disk, f"{path}/{checkpoint.META_PROPERTIES}")
         if properties is None:
-            raise OttlaError(f"the log directory {path} is not formatted (ottla storage format)")
+            raise OttlaError(f"the log directory {path} is not formatted: run ottla storage format first")
         owner = properties.get("node.id", properties.get("broker.id", ""))
         if owner != str(node_id):
             raise OttlaError(
@@ -152,13 +152,13 @@ class Directories:
     def _check_ids(self) -> None:
         online = self._online()
         if not online:
-            raise OttlaError(f"no log directory works: {'; '.join(map(str, self.failed_directories.values()))}")
+            raise OttlaError(f"all log directories failed: {'; '.join(map(str, self.failed_directories.values()))}")
         first = online[0]
         for other in online[1:]:
             if other.cluster_id != first.cluster_id:
                 raise OttlaError(
-                    f"log directories of two clusters: {first.path} is of {first.cluster_id}, "
-                    f"{other.path} of {other.cluster_id}; take one of them out of log.dirs"
+                    f"the log directories belong to two clusters: {first.path} to {first.cluster_id}, "
+                    f"{other.path} to {other.cluster_id}; remove one of them from log.dirs"
                 )
 
     def _release_locks(self) -> None:

@@ -67,8 +67,8 @@ class Opening:
             return f"{self.directory}: opening, {self.done:,} of {self.total:,} logs"
         left_mib = (self.bytes_total - self.bytes_read) / (1 << 20)
         return (
-            f"{self.directory}: recovering after an unclean end, {self.done:,} of {self.total:,} logs, "
-            f"{self.bytes_read / (1 << 20):,.0f} MiB read, {left_mib:,.0f} MiB left in those begun"
+            f"{self.directory}: recovering after an unclean shutdown, {self.done:,} of {self.total:,} logs, "
+            f"{self.bytes_read / (1 << 20):,.0f} MiB read, {left_mib:,.0f} MiB left in the logs begun"
         )
 
 
@@ -162,7 +162,7 @@ def sort_copies(
         return
     if len({log.topic_id for log, _ in copies if log.topic_id != NO_UUID}) > 1:
         places = " and ".join(directory.path for _, directory in copies)
-        raise OttlaError(f"{tp} is in two log directories as two topics of that name, {places}: take one of them away")
+        raise OttlaError(f"{tp} has logs of two topics with that name, in {places}: remove one of them")
     name = named(tp)
     # Within a leader epoch there is one history, so the longer log has everything that the shorter one has.
     copies.sort(key=lambda copy: (copy[0].epochs.latest, copy[0].end_offset, copy[1].directory_id == name))

@@ -149,7 +149,9 @@ class Store(Directories):
         log = self.get(tp)
         if log is not None:
             if NO_UUID not in (log.topic_id, topic_id) and log.topic_id != topic_id:
-                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{tp} is another topic's of the same name")
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_TOPIC_ID, f"the log of {tp} belongs to another topic of that name"
+                )
             return log
         return self.plan([tp], topic_id)[0].begin().adopt()
 
@@ -453,7 +455,7 @@ class Store(Directories):
             except OSError as error:
                 self.fail(home.path, error)
             else:
-                _log.warning("%s is in two directories: %s is used, the other is set aside as %s", tp, log.path, aside)
+                _log.warning("%s has logs in two directories: using %s, moved the other to %s", tp, log.path, aside)
 
     def _aside_path(self, path: str, suffix: str, now_ms: int) -> str:
         """A free path to move a log's directory to."""

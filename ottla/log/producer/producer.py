@@ -175,7 +175,7 @@ class Producers:
             raise _out_of_order(producer_id, first_sequence, -1)
         if producer.transaction_start >= 0 and not transactional:
             raise RefusedBatch(
-                ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has a transaction under way and writes outside it"
+                ErrorCode.INVALID_TXN_STATE, f"producer {producer_id} has an ongoing transaction and writes outside it"
             )
         return None
 

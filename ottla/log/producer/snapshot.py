@@ -52,16 +52,16 @@ def encode(producers: dict[int, ProducerStateEntry]) -> bytes:
 def decode(data: bytes) -> list[tuple[int, ProducerStateEntry]]:
     """(producer id, state) of each producer. Raises CorruptSnapshot if the bytes are not a snapshot."""
     if len(data) < _HEAD.size + _COUNT.size:
-        raise CorruptSnapshot(f"{len(data)} bytes are no producer snapshot")
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes is too short")
     version, crc = _HEAD.unpack_from(data)
     if version != VERSION:
-        raise CorruptSnapshot(f"version {version} of producer snapshots is not known")
+        raise CorruptSnapshot(f"unknown producer snapshot version {version} (expected {VERSION})")
     if crc32c(data[_HEAD.size :]) != crc:
         raise CorruptSnapshot("the CRC of a producer snapshot is wrong")
     (count,) = _COUNT.unpack_from(data, _HEAD.size)
     body = data[_HEAD.size + _COUNT.size :]
     if count < 0 or len(body) != count * _ENTRY.size:
-        raise CorruptSnapshot(f"{count} producers do not take {len(body)} bytes")
+        raise CorruptSnapshot(f"a producer snapshot of {count} producers cannot have {len(body)} bytes")
     entries = []
     for fields in _ENTRY.iter_unpack(body):
         producer = ProducerStateEntry()

@@ -97,6 +97,6 @@ def read_entries(disk: Disk, path: str) -> list[AbortedTransaction]:
     entries = []
     for version, *fields in _ENTRY.iter_unpack(data[: len(data) // ENTRY_BYTES * ENTRY_BYTES]):
         if version != 0:
-            raise ValueError(f"{path}: an entry of version {version}, only 0 is known")
+            raise ValueError(f"{path}: unknown entry version {version} (expected 0)")
         entries.append(AbortedTransaction(*fields))
     return entries
