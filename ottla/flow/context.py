@@ -13,7 +13,7 @@ from ottla.flow.record import FixedKeyRecord, Headers, Output, Record, RecordCon
 from ottla.flow.serde import Serde, SessionWindowedSerde, TimeWindowedSerde
 from ottla.flow.store.changelog import Cell
 from ottla.flow.task.punctuation import Schedule
-from ottla.flow.task.push import Fused, Push, at, together
+from ottla.flow.task.push import Fused, Push, at, call_all
 from ottla.flow.topology import Sink
 from ottla.flow.window import ms
 
@@ -31,7 +31,7 @@ class NodeContext:
         self.application_id = task.settings.application_id
         self.task_id = task.id
         #: `emit` calls all children, `push` is the node itself as a function. `link` sets both.
-        self.emit: Push = together(())
+        self.emit: Push = call_all(())
         self.emit_at: Push = self.emit
         self.push: Push = self.emit
         self._stores = stores
@@ -55,16 +55,16 @@ class NodeContext:
 
     def link(self) -> None:
         """Make the functions of this node. Those of its children must exist."""
-        self.emit = together([node.push for _, node in self._children])
+        self.emit = call_all([node.push for _, node in self._children])
         self.emit_at = at(self.task, self.emit)
         if isinstance(self.processor, Fused):
             self.push = self.processor.fused(self)
         elif self.processor is not None:
-            self.push = self._called(self.processor.process)
+            self.push = self._call_processor(self.processor.process)
 
-    def _called(self, process: Callable[[Record], Any]) -> Push:
+    def _call_processor(self, process: Callable[[Record], Any]) -> Push:
         """A function that calls a processor with a Record."""
-        failed = self.failed
+        on_error = self.on_error
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -72,7 +72,7 @@ class NodeContext:
             except Failed:
                 raise
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
 
         return push
 
@@ -81,13 +81,13 @@ class NodeContext:
         emit(record.key, record.value, record.timestamp, record.headers)
 
     def child(self, name: str) -> Push:
-        found: list[Push] = [node.push for child, node in self._children if child == name]
-        if not found:
+        pushes: list[Push] = [node.push for child, node in self._children if child == name]
+        if not pushes:
             names = ", ".join(child for child, _ in self._children) or "none"
             raise StreamsError(f"processor {self.name} has no child {name} (its children: {names})")
-        return found[0]
+        return pushes[0]
 
-    def failed(self, key: Any, value: Any, timestamp: int, headers: Headers, error: Exception) -> None:
+    def on_error(self, key: Any, value: Any, timestamp: int, headers: Headers, error: Exception) -> None:
         record = Record(key, value, timestamp, headers)
         self.task.respond(self.task.settings.handlers.processing, self.name, record, error)
 
@@ -181,7 +181,7 @@ class SinkNode:
         )
         #: The sink has one topic and the default partitioner.
         self.is_fixed = isinstance(self._topic, str) and sink.partitioner is None
-        self.push: Push = self._fixed(self.topic) if self.is_fixed else self._chosen
+        self.push: Push = self._make_push(self.topic) if self.is_fixed else self._push_routed
 
     @property
     def topic(self) -> str:
@@ -192,7 +192,7 @@ class SinkNode:
         """The serdes of keys and values."""
         return self._key, self._value
 
-    def _fixed(self, topic: str) -> Push:
+    def _make_push(self, topic: str) -> Push:
         task, windowed, make = self._task, self._windowed, tuple.__new__
         write_key, write_value = self._key.writer(topic), self._value.writer(topic)
 
@@ -208,12 +208,12 @@ class SinkNode:
 
         return push
 
-    def _chosen(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def _push_routed(self, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         """Choose the topic or the partition for each record."""
         topic = self._topic
         try:
             if not isinstance(topic, str):
-                topic = self._extracted(topic, Record(key, value, timestamp, headers))
+                topic = self._extract_topic(topic, Record(key, value, timestamp, headers))
             self._write(topic, key, value, timestamp, headers)
         except Failed:
             raise
@@ -221,7 +221,7 @@ class SinkNode:
             record = Record(key, value, timestamp, headers)
             self._task.respond(self._task.settings.handlers.processing, self.name, record, error)
 
-    def _extracted(self, extractor: Callable[..., str], record: Record) -> str:
+    def _extract_topic(self, extractor: Callable[..., str], record: Record) -> str:
         named: Any = extractor(record.key, record.value, self._task.context(record))
         if not isinstance(named, str) or not named:
             raise StreamsError(f"the topic extractor of {self.name} returned {named!r} (expected a topic name)")

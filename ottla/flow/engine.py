@@ -53,7 +53,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ottla.flow.context import NodeContext, SinkNode
-from ottla.flow.failure import Failed, failed
+from ottla.flow.failure import Failed, failure_of
 from ottla.flow.handler import Action, ErrorContext, Handler, Handlers
 from ottla.flow.make_store import bound, make_store
 from ottla.flow.record import NO_TIMESTAMP, Headers, Input, Output, Record, RecordContext
@@ -142,7 +142,7 @@ class Task:
         self.timestamp = NO_TIMESTAMP
         self._state = state or State()
         self._cells: dict[str, Cell] = {}
-        self._told: dict[str, int] = dict(self._state.cells)
+        self._reported_cells: dict[str, int] = dict(self._state.cells)
         #: The stream time.
         self.time = self.cell("stream_time")
         self._globals = globals_
@@ -172,8 +172,8 @@ class Task:
 
     def add(self, inputs: Iterable[Input]) -> None:
         """Queue records. `step` or `drain` processes them."""
-        for each in inputs:
-            self._waiting.add((each.topic, each.partition), each)
+        for record in inputs:
+            self._waiting.add((record.topic, record.partition), record)
 
     def add_columns(self, batch: Batch) -> None:
         """Queue many records of one partition. They are deserialized together, or one by one if that fails."""
@@ -253,8 +253,8 @@ class Task:
         for name, entries in self._backends.items():
             if isinstance(entries, MemoryBytes) and (changed := entries.take_changes()):
                 stores[name] = changed
-        cells = {name: cell.value for name, cell in self._cells.items() if self._told.get(name) != cell.value}
-        self._told |= cells
+        cells = {name: cell.value for name, cell in self._cells.items() if self._reported_cells.get(name) != cell.value}
+        self._reported_cells |= cells
         return Changes(stores, cells)
 
     def cell(self, name: str, initial: int = NO_TIMESTAMP) -> Cell:
@@ -305,7 +305,7 @@ class Task:
         response = self.settings.handlers.respond(handler, context, error)
         self.outputs.extend(response.dead_letters)
         if response.action is Action.FAIL:
-            raise failed(self.topology, context, error) from error
+            raise failure_of(self.topology, context, error) from error
         self.dropped += 1
 
     # ---- inside
@@ -420,7 +420,9 @@ class GlobalTask(Task):
         backend: Callable[[str], OrderedBytes] | None = None,
         now: int = 0,
     ) -> None:
-        nodes = tuple(node for each in topology.subtopologies() if each.is_global for node in each.nodes)
+        nodes = tuple(
+            node for subtopology in topology.subtopologies() if subtopology.is_global for node in subtopology.nodes
+        )
         super().__init__(topology, Subtopology(-1, nodes, True), -1, settings, state=state, backend=backend, now=now)
         self.id = "global"
 

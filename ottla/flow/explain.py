@@ -67,24 +67,24 @@ def operation(node: plan.Node) -> str:
 
 def details(node: plan.Node) -> list[str]:
     """The node's windows, stores and internal topics, a line each."""
-    told = []
+    lines = []
     windows = getattr(node, "windows", None)
     if windows is not None:
-        told.append(f"windows: {_windows(windows)}{', emitted on close' if getattr(node, 'on_close', False) else ''}")
+        lines.append(f"windows: {_windows(windows)}{', emitted on close' if getattr(node, 'on_close', False) else ''}")
     for name in ("store", "this_store", "other_store", "candidates", "subscriptions", "buffer"):
         store = getattr(node, name, None)
         if store is not None and not (getattr(node, "materialized", True) is False and name == "store"):
-            told.append(f"store {store.name} ({store.kind.replace('_', ' ')})")
+            lines.append(f"store {store.name} ({store.kind.replace('_', ' ')})")
     if isinstance(node, (plan.Repartition, plan.TableRepartition)):
-        told.append(f"through topic <application id>-{node.topic}")
+        lines.append(f"through topic <application id>-{node.topic}")
     if isinstance(node, plan.ForeignKeyJoin):
-        told.append(f"through topics {node.names.registration_topic}, {node.names.response_topic}")
+        lines.append(f"through topics {node.names.registration_topic}, {node.names.response_topic}")
     if isinstance(node, plan.Suppress):
         rule = node.rule
-        told.append(
+        lines.append(
             f"waits {rule.wait_ms} ms {'after the window ends' if rule.by_window else 'after the first update'}"
         )
-    return told
+    return lines
 
 
 def _windows(windows: object) -> str:

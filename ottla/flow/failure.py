@@ -11,7 +11,7 @@ class Failed(StreamsError):
     """A handler chose to fail. The error passes through all processors upstream."""
 
 
-def failed(topology: Topology, context: ErrorContext, error: BaseException) -> Failed:
+def failure_of(topology: Topology, context: ErrorContext, error: BaseException) -> Failed:
     """The error in one sentence: the node, the line that made it, and the record."""
     for nodes in (topology.processors, topology.sinks, topology.sources):
         node = nodes.get(context.node)

@@ -71,7 +71,7 @@ Handler = Callable[[ErrorContext, BaseException], Response]
 def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Output:
     """The source record with the error in its headers, as Kafka Streams writes it."""
     stack = "".join(traceback.format_exception(error))
-    told = {
+    fields = {
         "exception": f"{type(error).__module__}.{type(error).__qualname__}",
         "message": str(error),
         "stacktrace": stack,
@@ -79,7 +79,7 @@ def dead_letter(topic: str, context: ErrorContext, error: BaseException) -> Outp
         "partition": str(context.partition),
         "offset": str(context.offset),
     }
-    headers = (*context.headers, *((_PREFIX + name, text.encode()) for name, text in told.items()))
+    headers = (*context.headers, *((_PREFIX + name, text.encode()) for name, text in fields.items()))
     return Output(topic, context.raw_key, context.raw_value, max(context.timestamp, 0), headers, None, context.raw_key)
 
 

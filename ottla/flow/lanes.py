@@ -18,13 +18,13 @@ def lanes(program: plan.Plan, key: Serde | None, value: Serde | None) -> dict[pl
     if the types of a step do not match.
     """
     kinds: dict[plan.Node, Kinds] = {}
-    found: dict[plan.Node, str] = {}
+    lane_of: dict[plan.Node, str] = {}
     for node in program:
         kinds[node] = _kinds(node, [kinds[parent] for parent in node.parents], (key, value))
         function = getattr(node, "function", None) or getattr(node, "predicate", None)
         if function is not None and not isinstance(node, plan.Process):
-            found[node] = _lane(node, function, kinds[node.parents[0]])
-    return found
+            lane_of[node] = _lane(node, function, kinds[node.parents[0]])
+    return lane_of
 
 
 def _lane(node: plan.Node, function: object, given: Kinds) -> str:
@@ -33,10 +33,10 @@ def _lane(node: plan.Node, function: object, given: Kinds) -> str:
         is_test = isinstance(node, plan.Arm) or getattr(node, "operation", "").startswith("filter")
         if is_test and kind not in (None, "boolean"):
             raise TopologyError(f"{function.expression!r} is a {kind} (expected a boolean)", node.where)
-        told = f"column: {function.expression!r}"
+        lane = f"column: {function.expression!r}"
         if isinstance(node, (plan.Arm, plan.TableMap)):
-            return f"{told}, for each record"
-        return told if None not in given else f"{told}, for each record, because its input types are not known"
+            return f"{lane}, for each record"
+        return lane if None not in given else f"{lane}, for each record, because its input types are not known"
     if isinstance(function, BatchFunction):
         if None in given or not isinstance(node, plan.Stateless):
             raise TopologyError(

@@ -54,7 +54,7 @@ def _stateless(lowering: Lowering, node: plan.Stateless) -> None:
 
 
 def _branch(lowering: Lowering, node: plan.Branch) -> None:
-    arms = [(each.name, each.predicate) for each in lowering.plan.children(node) if isinstance(each, plan.Arm)]
+    arms = [(child.name, child.predicate) for child in lowering.plan.children(node) if isinstance(child, plan.Arm)]
     supplier = partial(stateless.Branch, arms)
     lowering.topology.add_processor(node.name, supplier, *lowering.parents(node), where=node.where)
 

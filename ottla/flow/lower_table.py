@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ottla.flow import plan
 from ottla.flow.operator.aggregate import CogroupTable, StreamAggregate
 from ottla.flow.operator.foreign_key import (
-    AnswerAll,
-    AnswerSerde,
-    AnswerSubscription,
-    JoinAnswers,
-    ReceiveSubscriptions,
-    SendSubscriptions,
+    ForeignTableJoin,
+    ResponseJoin,
+    SubscriptionJoin,
+    SubscriptionReceive,
+    SubscriptionResponseSerde,
+    SubscriptionSend,
     SubscriptionSerde,
 )
 from ottla.flow.operator.session_aggregate import SessionAggregate
@@ -187,7 +187,7 @@ def _foreign_key_join(lowering: Lowering, node: plan.ForeignKeyJoin) -> None:
     foreign, primary, left_value = right.schema.key, left.schema.key, left.schema.value
     for topic in (names.registration_topic, names.response_topic):
         topology.add_internal_topic(InternalTopic(topic))
-    send = partial(SendSubscriptions, node.extractor, foreign, left_value, left=node.left, versioned=left.is_versioned)
+    send = partial(SubscriptionSend, node.extractor, foreign, left_value, left=node.left, versioned=left.is_versioned)
     topology.add_processor(names.send, send, lowering.name(left), where=where)
     asked: Any = {"key_serde": foreign, "value_serde": SubscriptionSerde(primary)}
     by_key = node.other_partitioner and _without_value(node.other_partitioner)
@@ -198,21 +198,21 @@ def _foreign_key_join(lowering: Lowering, node: plan.ForeignKeyJoin) -> None:
     topology.add_source(source, names.registration_topic, **asked, where=where, internal=True)
     store = node.subscriptions.name
     topology.add_state_store(node.subscriptions, where=where)
-    topology.add_processor(names.receive, partial(ReceiveSubscriptions, store, foreign, primary), source, where=where)
+    topology.add_processor(names.receive, partial(SubscriptionReceive, store, foreign, primary), source, where=where)
     topology.connect_processor_and_state_stores(names.receive, store, where=where)
-    topology.add_processor(names.answer, partial(AnswerSubscription, right_values), names.receive, where=where)
+    topology.add_processor(names.answer, partial(SubscriptionJoin, right_values), names.receive, where=where)
     topology.connect_processor_and_state_stores(names.answer, *right_values.stores, where=where)
-    every = partial(AnswerAll, store, foreign, primary, right.is_versioned)
+    every = partial(ForeignTableJoin, store, foreign, primary, right.is_versioned)
     topology.add_processor(names.answer_all, every, lowering.name(right), where=where)
     topology.connect_processor_and_state_stores(names.answer_all, store, where=where)
-    answered: Any = {"key_serde": primary, "value_serde": AnswerSerde(right.schema.value)}
+    answered: Any = {"key_serde": primary, "value_serde": SubscriptionResponseSerde(right.schema.value)}
     back = _without_value(node.partitioner) if node.partitioner else lambda topic, key, value, count: value.partition
     parents = (names.answer, names.answer_all)
     topology.add_sink(
         names.response_sink, names.response_topic, *parents, **answered, partitioner=back, where=where, internal=True
     )
     topology.add_source(names.response_source, names.response_topic, **answered, where=where, internal=True)
-    resolve = partial(JoinAnswers, left_values, left_value, node.joiner, left=node.left)
+    resolve = partial(ResponseJoin, left_values, left_value, node.joiner, left=node.left)
     topology.add_processor(names.resolve, resolve, names.response_source, where=where)
     topology.connect_processor_and_state_stores(names.resolve, *left_values.stores, where=where)
     view = lowering.view(node)

@@ -319,7 +319,7 @@ class Plan:
         return iter(self.nodes)
 
     def children(self, node: Node) -> list[Node]:
-        return [each for each in self.nodes if node in each.parents]
+        return [child for child in self.nodes if node in child.parents]
 
     def explain(self, lanes: Mapping[Node, str] | None = None) -> str:
         """The plan as text: each step with its schema, partitioning, times, lane, and line in the program."""

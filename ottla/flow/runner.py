@@ -17,12 +17,12 @@ from ottla.flow.record import Input, Output
 from ottla.flow.topology import Subtopology, Topology
 
 #: (key bytes or None, number of partitions) -> partition.
-Place = Callable[[bytes | None, int], int]
+DefaultPartitioner = Callable[[bytes | None, int], int]
 
 
 class Runner:
-    """Runs a topology. `partitions`: the number of partitions of each source topic (default 1). `place`: the default
-    partitioner. Offsets of internal topics start at 0.
+    """Runs a topology. `partitions`: the number of partitions of each source topic (default 1). `partitioner`: places
+    records without a partition. Offsets of internal topics start at 0.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class Runner:
         settings: Settings,
         *,
         partitions: Mapping[str, int] | None = None,
-        place: Place = lambda key, count: 0,
+        partitioner: DefaultPartitioner = lambda key, count: 0,
         drain: Literal["record", "batch"] = "record",
         now: int = 0,
         state: Mapping[str, State] | None = None,
@@ -39,7 +39,7 @@ class Runner:
         self.topology = topology
         self.settings = settings
         self.now = now
-        self._place = place
+        self._partitioner = partitioner
         self._drain = drain
         self._partitions = dict(partitions or {})
         topology.check_partitions(self._partitions)
@@ -47,10 +47,10 @@ class Runner:
         self.globals_: GlobalTask | None = None
         if topology.global_stores:
             self.globals_ = GlobalTask(topology, settings, state=known.get("global"), now=now)
-        self.stages = [each for each in topology.subtopologies() if not each.is_global]
+        self.stages = [stage for stage in topology.subtopologies() if not stage.is_global]
         self.tasks: dict[str, Task] = {}
         if drain == "record":
-            nodes = tuple(node for node in topology.order if any(node in each.nodes for each in self.stages))
+            nodes = tuple(node for node in topology.order if any(node in stage.nodes for stage in self.stages))
             whole = Subtopology(0, nodes, False)
             task = Task(
                 topology,
@@ -73,7 +73,7 @@ class Runner:
                     self.tasks[key] = task
         self._offsets: dict[tuple[str, int], int] = {}
         #: The outputs of the current call of `run`, also after it has failed.
-        self.made: list[Output] = []
+        self.outputs: list[Output] = []
 
     def run(self, inputs: Iterable[Input], now: int | None = None) -> list[Output]:
         """Process records. Returns all outputs in order, those to internal topics included."""
@@ -82,7 +82,7 @@ class Runner:
         inputs = list(inputs)
         if self.globals_ is not None:
             topics = self.sources(global_=True)
-            self.globals_.run([each for each in inputs if each.topic in topics], self.now)
+            self.globals_.run([record for record in inputs if record.topic in topics], self.now)
         return self._record(inputs) if self._drain == "record" else self._batch(inputs)
 
     def state(self) -> dict[str, State]:
@@ -118,9 +118,9 @@ class Runner:
         }
         if topic not in internal:
             return 1
-        told = self.topology.internal_topics[internal[topic]].partitions
-        self._partitions[topic] = told or 1
-        if told is None:
+        partitions = self.topology.internal_topics[internal[topic]].partitions
+        self._partitions[topic] = partitions or 1
+        if partitions is None:
             writers = [
                 stage
                 for stage in self.stages
@@ -162,23 +162,23 @@ class Runner:
         (task,) = self.tasks.values()
         topics, global_topics = self.sources(), self.sources(global_=True)
         task.now = max(task.now, self.now)
-        outputs = self.made = []
-        for each in inputs:
-            if each.topic in global_topics:
+        outputs = self.outputs = []
+        for record in inputs:
+            if record.topic in global_topics:
                 continue
-            task.add((each,))
+            task.add((record,))
             while task.step():
-                outputs += self._again(task, topics)
+                outputs += self._requeue(task, topics)
         task.punctuate()
-        outputs += self._again(task, topics)
+        outputs += self._requeue(task, topics)
         while task.step():
-            outputs += self._again(task, topics)
+            outputs += self._requeue(task, topics)
         return outputs
 
-    def _again(self, task: Task, topics: set[str]) -> list[Output]:
+    def _requeue(self, task: Task, topics: set[str]) -> list[Output]:
         """Take the task's outputs and queue those that the topology reads itself."""
         outputs = task.take_outputs()
-        task.add(self._input(each) for each in outputs if each.topic in topics)
+        task.add(self._input(output) for output in outputs if output.topic in topics)
         return outputs
 
     def _batch(self, inputs: list[Input]) -> list[Output]:
@@ -192,36 +192,36 @@ class Runner:
         }
         global_topics = self.sources(global_=True)
 
-        def give(each: Input) -> None:
-            if each.topic in global_topics:
+        def enqueue(record: Input) -> None:
+            if record.topic in global_topics:
                 return
-            if each.topic not in readers:
-                raise TopologyError(f"no source reads topic {each.topic}")
-            waiting[f"{readers[each.topic]}_{each.partition}"].append(each)
+            if record.topic not in readers:
+                raise TopologyError(f"no source reads topic {record.topic}")
+            waiting[f"{readers[record.topic]}_{record.partition}"].append(record)
 
-        for each in inputs:
-            give(each)
+        for record in inputs:
+            enqueue(record)
         outputs: list[Output] = []
-        again = True
-        while again:
-            again = False
+        pending = True
+        while pending:
+            pending = False
             for key, task in self.tasks.items():
-                taken, waiting[key] = waiting[key], []
-                made = self._give(task, taken)
-                outputs += made
-                for output in made:
+                records, waiting[key] = waiting[key], []
+                produced = self._run_task(task, records)
+                outputs += produced
+                for output in produced:
                     if output.topic in readers:
-                        again = True
-                        give(self._input(output))
+                        pending = True
+                        enqueue(self._input(output))
         return outputs
 
-    def _give(self, task: Task, inputs: list[Input]) -> list[Output]:
+    def _run_task(self, task: Task, inputs: list[Input]) -> list[Output]:
         return task.run(inputs, self.now)
 
     def _input(self, output: Output) -> Input:
         partition = output.partition
         if partition is None:
-            partition = self._place(output.partition_by, self.count(output.topic))
+            partition = self._partitioner(output.partition_by, self.count(output.topic))
         offset = self._offsets.get((output.topic, partition), 0)
         self._offsets[output.topic, partition] = offset + 1
         return Input(output.topic, partition, offset, output.timestamp, output.key, output.value, output.headers)

@@ -162,8 +162,8 @@ JSON = FunctionSerde("json", _to_json, _from_json)
 LONG = _number("long", ">q", int)
 DOUBLE = _number("double", ">d", float)
 _NAMED: dict[str, Serde] = {
-    each.name: each
-    for each in (
+    named_serde.name: named_serde
+    for named_serde in (
         BYTES,
         STRING,
         JSON,

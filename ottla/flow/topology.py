@@ -133,7 +133,7 @@ class Topology:
         if not names and pattern is None:
             raise TopologyError(f"source {name} reads no topic: name at least one", where)
         for topic in names:
-            taken = next((each.name for each in self.sources.values() if topic in each.topics), None)
+            taken = next((source.name for source in self.sources.values() if topic in source.topics), None)
             if taken is not None:
                 raise TopologyError(
                     f"topic {topic} has already been registered by source {taken}: use the stream or table you have",
@@ -275,7 +275,7 @@ class Topology:
 
     def children(self, name: str) -> list[str]:
         """The children of a node in the order in which they were added."""
-        return [each for each in self.order if name in self.parents(each)]
+        return [child for child in self.order if name in self.parents(child)]
 
     def subtopologies(self) -> list[Subtopology]:
         """The sub-topologies, numbered as in Kafka Streams: by the first node of each."""

@@ -114,8 +114,8 @@ def check_master(master: str) -> None:
         cores_of(master)
     if not master.startswith("spark://"):
         return
-    for each in master.removeprefix("spark://").split(","):
-        host, _, port = each.rpartition(":")
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
         if not host or not port.isdigit():
             raise OttlaError(f"invalid master: {master} (expected spark://HOST:PORT)")
         with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), _REACH_S):
@@ -125,14 +125,14 @@ def check_master(master: str) -> None:
 
 def cores_of(master: str | None) -> int:
     """The N of local[N]: the machine's cores for local[*] and for None, 1 for local. OttlaError for anything else."""
-    found = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master or "local[*]")
-    if found is None:
+    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master or "local[*]")
+    if match is None:
         raise OttlaError(
             f"invalid master: {master} (expected local[N], spark://HOST:PORT, yarn, k8s://... or sc://HOST:PORT)"
         )
-    if found[1] is None:
+    if match[1] is None:
         return 1
-    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
+    return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])
 
 
 def _first_line(error: Exception) -> str:
@@ -150,13 +150,13 @@ def _ensure_jvm(home: Path, version: str, memory: str, long_running: bool, setti
     chosen = java.find()
     jars = jar.jars(chosen, version, home / "jars")
     gateway = jvm.start(chosen, jars, spark_home=home, memory=memory, long_running=long_running, settings=settings)
-    told = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}
-    os.environ.update(told)
+    connection = {"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}
+    os.environ.update(connection)
     try:
         SparkContext._ensure_initialized()
     finally:
         # Child processes must not find the gateway.
-        for key in told:
+        for key in connection:
             del os.environ[key]
     atexit.register(_end, gateway)
 

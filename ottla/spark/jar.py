@@ -74,7 +74,7 @@ COMPANIONS = (
 )
 
 #: The connector tested with PySpark 4.3.0, for when Spark's own is not available.
-PROVED = (
+TESTED_CONNECTOR = (
     Artifact(
         "org.apache.spark",
         "spark-sql-kafka-0-10_2.13",
@@ -95,12 +95,12 @@ def jars(java: Java, spark_version: str, spark_jars: Path) -> list[Path]:
     kept = cache.directory("jars") / f"spark-{spark_version}"
     if not kept.is_dir():
         sys.stderr.write(f"ottla: downloading Spark's Kafka connector into {kept} (once)\n")
-        _bring(java, spark_version, spark_jars, kept)
+        _download(java, spark_version, spark_jars, kept)
     return sorted(kept.glob("*.jar"))
 
 
-def _bring(java: Java, spark_version: str, spark_jars: Path, kept: Path) -> None:
-    own = tuple(Artifact(artifact.group, artifact.name, spark_version) for artifact in PROVED)
+def _download(java: Java, spark_version: str, spark_jars: Path, kept: Path) -> None:
+    own = tuple(Artifact(artifact.group, artifact.name, spark_version) for artifact in TESTED_CONNECTOR)
     with tempfile.TemporaryDirectory(dir=kept.parent, prefix=".resolving-") as scratch, ThreadPoolExecutor(2) as both:
 
         def resolve(connector: tuple[Artifact, ...]) -> tuple[str, Path]:
@@ -108,14 +108,14 @@ def _bring(java: Java, spark_version: str, spark_jars: Path, kept: Path) -> None
             return _resolve(java, spark_jars, (*connector, *COMPANIONS), work), work / "jars"
 
         # In parallel: a resolver spends its seconds waiting for responses.
-        for said, brought in both.map(resolve, (own, PROVED)):
-            if not said:
-                _publish(brought, kept)
+        for error, downloaded in both.map(resolve, (own, TESTED_CONNECTOR)):
+            if not error:
+                _publish(downloaded, kept)
                 return
-            if "Server access error" in said:
+            if "Server access error" in error:
                 break  # without a response, the artifacts may exist
     raise OttlaError(
-        f"Spark's Kafka connector is not in {kept} and cannot be downloaded: {_reason(said)}. Start once with network "
+        f"Spark's Kafka connector is not in {kept} and cannot be downloaded: {_reason(error)}. Start once with network "
         "access; set OTTLA_MAVEN_REPOSITORY to use another Maven repository"
     )
 
@@ -163,10 +163,10 @@ def _publish(made: Path, kept: Path) -> None:
         shutil.rmtree(made)
 
 
-def _reason(said: str) -> str:
-    lines = [line.strip(" :\t") for line in said.splitlines()]
-    told = [line for line in lines if "Server access error" in line or line.endswith(": not found")]
-    return told[0] if told else (lines[-1] if lines else "the resolver had no output")
+def _reason(output: str) -> str:
+    lines = [line.strip(" :\t") for line in output.splitlines()]
+    reasons = [line for line in lines if "Server access error" in line or line.endswith(": not found")]
+    return reasons[0] if reasons else (lines[-1] if lines else "the resolver had no output")
 
 
 def _module(artifacts: tuple[Artifact, ...]) -> str:

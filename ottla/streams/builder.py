@@ -261,7 +261,7 @@ def _optimizations(setting: str, where: Where) -> frozenset[str]:
         return frozenset()
     if setting == "all":
         return _OPTIMIZATIONS
-    names = frozenset(each.strip() for each in setting.split(","))
+    names = frozenset(name.strip() for name in setting.split(","))
     if unknown := names - _OPTIMIZATIONS:
         raise TopologyError(
             f"invalid topology.optimization: {', '.join(sorted(unknown))} (expected none, all or some of "

@@ -65,7 +65,9 @@ class TestDriver:
         A record piped without a timestamp gets the topic's time, which starts at `start` (ms; default: the wall
         clock) and then advances by `advance` (a timedelta or ms).
         """
-        source = next((each for each in self.application.topology.sources.values() if topic in each.topics), None)
+        source = next(
+            (candidate for candidate in self.application.topology.sources.values() if topic in candidate.topics), None
+        )
         key = serde(key_serde, here()) or (source.key if source else None)
         value = serde(value_serde, here()) or (source.value if source else None)
         defaults = self._settings.defaults
@@ -80,7 +82,9 @@ class TestDriver:
 
     def output_topic(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
         """A topic to read from. Serdes default to those of the sink that writes it."""
-        sink = next((each for each in self.application.topology.sinks.values() if each.topic == topic), None)
+        sink = next(
+            (candidate for candidate in self.application.topology.sinks.values() if candidate.topic == topic), None
+        )
         key = serde(key_serde, here()) or (sink.key if sink else None)
         value = serde(value_serde, here()) or (sink.value if sink else None)
         defaults = self._settings.defaults
@@ -99,7 +103,7 @@ class TestDriver:
         """
         known = self._runner.sources() | self._runner.sources(global_=True)
         sources = self.application.topology.sources.values()
-        if topic not in known and not any(each.pattern is not None for each in sources):
+        if topic not in known and not any(source.pattern is not None for source in sources):
             raise TopologyError(f"no source reads topic {topic} (sources read: {', '.join(sorted(known))})", here())
         offset = self._offsets.get(topic, 0)
         self._offsets[topic] = offset + 1
@@ -146,14 +150,14 @@ class TestDriver:
         try:
             self._keep(self._runner.run(inputs))
         except Exception:
-            self._keep(self._runner.made)
+            self._keep(self._runner.outputs)
             for task in self._runner.tasks.values():
                 self._keep(task.take_outputs())
             raise
 
     def _keep(self, outputs: Iterable[Output]) -> None:
-        for each in outputs:
-            self._produced.setdefault(each.topic, deque()).append(each)
+        for output in outputs:
+            self._produced.setdefault(output.topic, deque()).append(output)
 
 
 class TestInputTopic:
@@ -231,11 +235,11 @@ class TestOutputTopic:
 
     def read_key_values(self) -> list[tuple[Any, Any]]:
         """Read all remaining records as (key, value) pairs."""
-        return [(each.key, each.value) for each in self.read_records()]
+        return [(record.key, record.value) for record in self.read_records()]
 
     def read_values(self) -> list[Any]:
         """Read the values of all remaining records."""
-        return [each.value for each in self.read_records()]
+        return [record.value for record in self.read_records()]
 
     def read_map(self) -> dict[Any, Any]:
         """Read all remaining records: the latest value of each key."""

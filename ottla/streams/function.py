@@ -70,6 +70,6 @@ def with_key(function: Function | Expression, values: int = 1) -> Function:
             of_key_and_value.of_value = function  # type: ignore[attr-defined]
             return of_key_and_value
         if values == 2:
-            return lambda key, one, other: function(one, other)
+            return lambda key, value, other_value: function(value, other_value)
         return lambda key, *rest: function(*rest)
     return function

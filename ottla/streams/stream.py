@@ -382,7 +382,7 @@ class KStream(Generic[K, V]):
             )
         if operation not in ("map_values", "select_key"):
             return schema
-        kinds = [None if each is None else each.column_type for each in (self.key_serde, self.value_serde)]
+        kinds = [None if known is None else known.column_type for known in (self.key_serde, self.value_serde)]
         made = serde_of(type_of(given.expression, *kinds))
         return replace(schema, value=made) if operation == "map_values" else replace(schema, key=made)
 

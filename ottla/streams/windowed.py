@@ -36,9 +36,9 @@ def windowed_store(
     return store_of(kept, store, "timestamped_window", key, value, retention, windows.size_ms)
 
 
-def merged(key: Any, one: Any, other: Any) -> Any:
+def merged(key: Any, first: Any, second: Any) -> Any:
     """The session merger of avg."""
-    return [one[0] + other[0], one[1] + other[1]] if one and other else one or other
+    return [first[0] + second[0], first[1] + second[1]] if first and second else first or second
 
 
 def windowed_key(windows: plan.AggregateWindows, key: Serde | None) -> Serde:
@@ -66,7 +66,7 @@ class _WindowedKStream(Generic[K, V]):
             # Kafka Streams uses up a number here.
             self._grouped.builder.next_store("KSTREAM-AGGREGATE-")
         return self._table(
-            "count", "KSTREAM-AGGREGATE-", zero, counted, lambda key, one, other: one + other, name, kept, LONG
+            "count", "KSTREAM-AGGREGATE-", zero, counted, lambda key, first, second: first + second, name, kept, LONG
         )
 
     def reduce(
@@ -80,8 +80,8 @@ class _WindowedKStream(Generic[K, V]):
         The reducer also merges two sessions.
         """
 
-        def merger(key: Any, one: Any, other: Any) -> Any:
-            return other if one is None else reducer(one, other)
+        def merger(key: Any, first: Any, second: Any) -> Any:
+            return second if first is None else reducer(first, second)
 
         value = self._grouped.value_serde
         return self._table(

@@ -38,7 +38,7 @@ class ColumnRunner(Runner):
         for task in self.tasks.values():
             vectorize(task)
 
-    def _give(self, task: Task, inputs: list[Input]) -> list[Output]:
+    def _run_task(self, task: Task, inputs: list[Input]) -> list[Output]:
         inputs.sort(key=lambda each: (each.topic, each.partition))
         for (topic, partition), some in groupby(inputs, lambda each: (each.topic, each.partition)):
             rows = list(some)

@@ -50,7 +50,7 @@ KEYS = [value["card"], value["n"].cast("string"), value["card"].otherwise("none"
 @pytest.fixture(autouse=True)
 def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also few records go as columns."""
-    monkeypatch.setattr(region, "LEAST", 1)
+    monkeypatch.setattr(region, "ROWS_MIN", 1)
 
 
 def inputs(rng: Random, topic: str, count: int, bad: float = 0.02) -> list[Input]:

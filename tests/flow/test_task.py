@@ -114,7 +114,7 @@ def test_stages_give_each_key_the_same_as_the_driver() -> None:
         return sum(key or b"") % count
 
     one = Runner(topology, settings()).run(given)
-    runner = Runner(topology, settings(), partitions={"a": 3}, place=place, drain="batch")
+    runner = Runner(topology, settings(), partitions={"a": 3}, partitioner=place, drain="batch")
     assert sorted(runner.tasks) == ["0_0", "0_1", "0_2", "1_0", "1_1", "1_2"]
     many = runner.run(spread)
     assert {each.key for each in many if each.topic == "out"} == {b"x", b"y", b"z", b"k"}

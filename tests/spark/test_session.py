@@ -93,7 +93,7 @@ def publish(repository: Path, artifact: Artifact, content: bytes) -> Artifact:
 
 
 def publish_all(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PROVED", "COMPANIONS"):
+    for name in ("TESTED_CONNECTOR", "COMPANIONS"):
         published = tuple(publish(repository, each, each.name.encode()) for each in getattr(jar, name))
         monkeypatch.setattr(jar, name, published)
 
@@ -103,7 +103,7 @@ def test_the_jars_come_from_a_repository_once_and_then_from_the_cache(
 ) -> None:
     publish_all(repository, monkeypatch)
     brought = jar.jars(BUNDLED, "4.3.0", SPARK_JARS)
-    assert [each.name for each in brought] == sorted(each.file for each in (*jar.PROVED, *jar.COMPANIONS))
+    assert [each.name for each in brought] == sorted(each.file for each in (*jar.TESTED_CONNECTOR, *jar.COMPANIONS))
     assert "once" in capsys.readouterr().err
     monkeypatch.setenv("OTTLA_MAVEN_REPOSITORY", (repository / "nothing").as_uri())
     monkeypatch.setattr(subprocess, "run", None)
@@ -114,7 +114,7 @@ def test_the_connector_of_sparks_own_version_is_taken_where_it_exists(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish_all(repository, monkeypatch)
-    for each in jar.PROVED:
+    for each in jar.TESTED_CONNECTOR:
         publish(repository, Artifact(each.group, each.name, "4.3.0"), b"new")
     names = {each.name for each in jar.jars(BUNDLED, "4.3.0", SPARK_JARS)}
     assert "spark-sql-kafka-0-10_2.13-4.3.0.jar" in names

@@ -53,8 +53,8 @@ class Scene:
         self.admin = Asked()
         self.purge = Purge(program, cast(Admin, self.admin), 0)
 
-    def look(self, committed: dict[TopicPartition, int], now: int) -> None:
-        self.purge.look(committed, now)
+    def purge_if_due(self, committed: dict[TopicPartition, int], now: int) -> None:
+        self.purge.purge_if_due(committed, now)
         if self.purge.thread is not None:
             self.purge.thread.join()
 
@@ -69,7 +69,7 @@ def test_once_an_interval_what_was_committed_since_is_deleted() -> None:
         ({ONE: 5, TWO: 3, source: 9}, 2_000),
         ({ONE: 5, TWO: 3, source: 9}, 9_000),
     ):
-        scene.look(committed, now)
+        scene.purge_if_due(committed, now)
     assert scene.admin.asked == [{ONE: 5}, {TWO: 3}]
 
 
@@ -77,15 +77,15 @@ def test_what_was_not_deleted_is_told_once_and_asked_for_again(caplog: pytest.Lo
     scene = Scene(0)
     scene.admin.refused[ONE] = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no DELETE")
     with caplog.at_level(logging.WARNING):
-        scene.look({ONE: 5, TWO: 1}, 1)
-        scene.look({ONE: 5, TWO: 1}, 2)
+        scene.purge_if_due({ONE: 5, TWO: 1}, 1)
+        scene.purge_if_due({ONE: 5, TWO: 1}, 2)
         assert [each.getMessage().partition(":")[0] for each in caplog.records] == [
             f"cannot delete processed records of {REPARTITION}-0 yet"
         ]
         scene.admin.refused.clear()
-        scene.look({ONE: 6, TWO: 1}, 3)
+        scene.purge_if_due({ONE: 6, TWO: 1}, 3)
         scene.admin.gone = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "no broker answers")
-        scene.look({ONE: 7, TWO: 1}, 4)
+        scene.purge_if_due({ONE: 7, TWO: 1}, 4)
     assert scene.admin.asked == [{ONE: 5, TWO: 1}, {ONE: 5}, {ONE: 6}, {ONE: 7}]
     assert len(caplog.records) == 2
 
@@ -111,7 +111,7 @@ def test_the_log_of_a_repartition_topic_begins_where_its_reader_committed() -> N
             for number in range(10):
                 producer.send(REPARTITION, b"%d" % number, b"k", partition=number % 2)
         purge = Purge(program, admin, 0)
-        purge.look({ONE: 3, TWO: 5}, 0)
+        purge.purge_if_due({ONE: 3, TWO: 5}, 0)
         assert purge.thread is not None
         purge.thread.join()
         starts = admin.list_offsets(dict.fromkeys([ONE, TWO], OffsetSpec.EARLIEST)).check()

@@ -9,7 +9,7 @@ from ottla.client.admin.client import Admin
 from ottla.client.admin.result import ConfigResource, ResourceType
 from ottla.kernel.error import OttlaError
 from ottla.spark.streams.running import prepare
-from ottla.spark.streams.setting import replication_factor, tell_unserved
+from ottla.spark.streams.setting import replication_factor, warn_unserved
 from ottla.streams import Materialized, StreamsBuilder
 from ottla.streams.application import Application
 
@@ -47,9 +47,9 @@ def test_a_replication_factor_that_is_none_stops_the_start(given: object) -> Non
 def test_settings_of_kafka_streams_without_effect_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
     served = {"processing.guarantee": "at_least_once", "topic.segment.ms": 1, "replication.factor": 3, "my.own": 1}
     with caplog.at_level(logging.WARNING):
-        tell_unserved(served)
+        warn_unserved(served)
         assert not caplog.messages
-        tell_unserved({**served, "num.standby.replicas": 1, "consumer.fetch.min.bytes": 2, "commit.interval.ms": 1})
+        warn_unserved({**served, "num.standby.replicas": 1, "consumer.fetch.min.bytes": 2, "commit.interval.ms": 1})
     assert [each.partition(": no effect")[0] for each in caplog.messages] == [
         "config: commit.interval.ms, consumer.fetch.min.bytes, num.standby.replicas"
     ]

@@ -92,7 +92,7 @@ def batch(
     if form not in ("arrow", "pandas", "polars"):
         raise TopologyError(f"invalid form: {form!r} (expected arrow, pandas or polars)", where)
     kind: Type = returns if isinstance(returns, str) else tuple(returns.items())
-    for each in (key, kind) if isinstance(kind, str) else (key, *(one for _, one in kind or ())):
-        if each is not None and each not in _KINDS:
-            raise TopologyError(f"unknown type: {each!r} (expected one of {', '.join(_KINDS)})", where)
+    for name in (key, kind) if isinstance(kind, str) else (key, *(field_type for _, field_type in kind or ())):
+        if name is not None and name not in _KINDS:
+            raise TopologyError(f"unknown type: {name!r} (expected one of {', '.join(_KINDS)})", where)
     return BatchFunction(function, form, kind, key)

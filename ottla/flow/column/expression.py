@@ -138,7 +138,7 @@ class Expression:
 
     def is_in(self, *values: Any) -> Expression:
         """Whether the value equals one of these constants, which must be of one class."""
-        if not values or len({type(each) for each in values}) != 1 or type(values[0]) not in LITERALS:
+        if not values or len({type(constant) for constant in values}) != 1 or type(values[0]) not in LITERALS:
             raise TopologyError(f"invalid values for is_in: {values!r} (expected constants of one class)", here())
         return Expression("is_in", (self,), values)
 
@@ -209,17 +209,17 @@ def col(path: str) -> Expression:
     first, *rest = path.split(".")
     if first not in ("key", "value", "timestamp"):
         first, rest = "value", [first, *rest]
-    found = Expression("root", (), (first,))
+    expression = Expression("root", (), (first,))
     for name in rest:
-        found = found[name]
-    return found
+        expression = expression[name]
+    return expression
 
 
 def struct(**fields: Any) -> Expression:
     """An object with these fields."""
     if not fields:
         raise TopologyError("struct() has no fields; pass at least one as a keyword", here())
-    return Expression("struct", tuple(_expression(each) for each in fields.values()), tuple(fields))
+    return Expression("struct", tuple(_expression(field_value) for field_value in fields.values()), tuple(fields))
 
 
 key, value, timestamp = (Expression("root", (), (name,), Where("", 0)) for name in ("key", "value", "timestamp"))
@@ -230,7 +230,7 @@ def _expression(given: Any) -> Expression:
 
 
 def _of(operation: str, *parts: Any) -> Expression:
-    return Expression(operation, tuple(_expression(each) for each in parts))
+    return Expression(operation, tuple(_expression(part) for part in parts))
 
 
 def _text(given: Any, what: str) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 from ottla.flow.column.expression import LONG_MAX, LONG_MIN
 
 
-def added(one: Any, other: Any) -> Any:
+def added(first: Any, second: Any) -> Any:
     """The sum of two values. OverflowError if it is an int of more than 64 bits."""
-    total = one + other
+    total = first + second
     if total.__class__ is int and not LONG_MIN <= total <= LONG_MAX:
         raise OverflowError(f"the sum {total} does not fit in a long")
     return total
@@ -18,6 +18,6 @@ def added(one: Any, other: Any) -> Any:
 
 FOLDS: dict[str, Callable[[Any, Any], Any]] = {
     "sum": added,
-    "min": lambda one, other: other if other < one else one,
-    "max": lambda one, other: other if other > one else one,
+    "min": lambda first, second: second if second < first else first,
+    "max": lambda first, second: second if second > first else first,
 }

@@ -13,7 +13,7 @@ _NUMBERS = ("long", "double")
 
 def type_of(expression: Expression, key: Type, value: Type) -> Type:
     """The type of an expression's result; None if not known before run time. TopologyError if operands do not match."""
-    parts = [type_of(each, key, value) for each in expression.parts]
+    parts = [type_of(part, key, value) for part in expression.parts]
     operation, options = expression.operation, expression.options
     match operation:
         case "root":
@@ -23,12 +23,12 @@ def type_of(expression: Expression, key: Type, value: Type) -> Type:
         case "field":
             return _field(expression, parts[0], options[0])
         case "struct":
-            if any(each is None for each in parts):
+            if any(part is None for part in parts):
                 return None
-            if any(not isinstance(each, str) for each in parts):
+            if any(not isinstance(part, str) for part in parts):
                 raise _wrong(expression, parts, "fields of simple types")
-            return tuple(zip(options, [str(each) for each in parts], strict=True))
-    if any(each is None for each in parts):
+            return tuple(zip(options, [str(part) for part in parts], strict=True))
+    if any(part is None for part in parts):
         return _RESULTS.get(operation)
     if operation == "cast":
         if parts[0] not in ("long", "double", "string"):
@@ -44,7 +44,7 @@ def type_of(expression: Expression, key: Type, value: Type) -> Type:
             raise _wrong(expression, parts, f"a {LITERALS[type(options[0])]}")
         return "boolean"
     wanted = _WANTED.get(operation, ("string",))
-    numbers = all(each in _NUMBERS for each in parts) and "number" in wanted
+    numbers = all(part in _NUMBERS for part in parts) and "number" in wanted
     if not numbers and (len(set(map(str, parts))) != 1 or parts[0] not in wanted):
         raise _wrong(expression, parts, " or ".join(wanted))
     if operation in ("add", "subtract", "multiply"):
@@ -73,13 +73,13 @@ def _field(expression: Expression, kind: Type, name: str) -> Type:
         return None
     if isinstance(kind, str):
         raise TopologyError(f"{expression.parts[0]!r} is a {kind}, so it has no field {name}", expression.where)
-    found = dict(kind).get(name)
-    if found is None:
-        names = ", ".join(each for each, _ in kind)
+    field_type = dict(kind).get(name)
+    if field_type is None:
+        names = ", ".join(field for field, _ in kind)
         raise TopologyError(f"{expression.parts[0]!r} has no field {name} (its fields: {names})", expression.where)
-    return found
+    return field_type
 
 
 def _wrong(expression: Expression, parts: list[Type], wanted: str) -> TopologyError:
-    found = " and ".join(each if isinstance(each, str) else "object" for each in parts)
-    return TopologyError(f"invalid types in {expression!r}: {found} (expected {wanted})", expression.where)
+    types = " and ".join(part if isinstance(part, str) else "object" for part in parts)
+    return TopologyError(f"invalid types in {expression!r}: {types} (expected {wanted})", expression.where)

@@ -15,7 +15,7 @@ Row = Callable[[Any, Any, int], Any]
 def row(expression: Expression) -> Row:
     """Compile an expression to a function of key, value and timestamp."""
     operation, options = expression.operation, expression.options
-    parts = [row(each) for each in expression.parts]
+    parts = [row(part) for part in expression.parts]
     match operation:
         case "root":
             return {"key": lambda k, v, t: k, "value": lambda k, v, t: v, "timestamp": lambda k, v, t: t}[options[0]]
@@ -33,26 +33,26 @@ def row(expression: Expression) -> Row:
             first, second = parts
 
             def otherwise(k: Any, v: Any, t: int) -> Any:
-                found = first(k, v, t)
-                return second(k, v, t) if found is None else found
+                operand = first(k, v, t)
+                return second(k, v, t) if operand is None else operand
 
             return otherwise
     function = ROWS[operation]
     if len(parts) == 1:
         (inner,) = parts
 
-        def one(k: Any, v: Any, t: int) -> Any:
-            found = inner(k, v, t)
-            return None if found is None else function(found, *options)
+        def unary(k: Any, v: Any, t: int) -> Any:
+            operand = inner(k, v, t)
+            return None if operand is None else function(operand, *options)
 
-        return one
+        return unary
     left, right = parts
 
-    def two(k: Any, v: Any, t: int) -> Any:
+    def binary(k: Any, v: Any, t: int) -> Any:
         a, b = left(k, v, t), right(k, v, t)
         return None if a is None or b is None else function(a, b)
 
-    return two
+    return binary
 
 
 def _kleene(left: Row, right: Row, both: bool) -> Row:
@@ -60,9 +60,9 @@ def _kleene(left: Row, right: Row, both: bool) -> Row:
 
     def decide(k: Any, v: Any, t: int) -> Any:
         a, b = left(k, v, t), right(k, v, t)
-        for each in (a, b):
-            if each is not None and each.__class__ is not bool:
-                raise TypeError(f"{each!r} is not a boolean")
+        for operand in (a, b):
+            if operand is not None and operand.__class__ is not bool:
+                raise TypeError(f"{operand!r} is not a boolean")
         if a is (not both) or b is (not both):
             return not both
         return None if a is None or b is None else both
@@ -88,8 +88,8 @@ def _pair(a: Any, b: Any, others: tuple[type, ...] = ()) -> tuple[Any, Any]:
 
 def _arithmetic(function: Callable[[Any, Any], Any], *others: type) -> Callable[[Any, Any], Any]:
     def compute(a: Any, b: Any) -> Any:
-        found = function(*_pair(a, b, others))
-        return _long(found) if found.__class__ is int else found
+        result = function(*_pair(a, b, others))
+        return _long(result) if result.__class__ is int else result
 
     return compute
 
@@ -121,10 +121,10 @@ def _texts(function: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
-def _of_field(found: Any, name: str) -> Any:
-    if not isinstance(found, dict):
-        return getattr(found, name)
-    return found[name]
+def _of_field(record: Any, name: str) -> Any:
+    if not isinstance(record, dict):
+        return getattr(record, name)
+    return record[name]
 
 
 def _not(a: Any) -> bool:
@@ -133,28 +133,28 @@ def _not(a: Any) -> bool:
     return not a
 
 
-def _is_in(found: Any, *values: Any) -> bool:
-    if found.__class__ is not values[0].__class__:
-        raise TypeError(f"{found!r} is not a {LITERALS[type(values[0])]}")
-    return any(found == each for each in values)
+def _is_in(operand: Any, *values: Any) -> bool:
+    if operand.__class__ is not values[0].__class__:
+        raise TypeError(f"{operand!r} is not a {LITERALS[type(values[0])]}")
+    return any(operand == constant for constant in values)
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
-def cast(found: Any, kind: str) -> Any:
+def cast(operand: Any, kind: str) -> Any:
     """Convert a value to another type. ValueError or OverflowError if that type has no such value."""
-    if found.__class__ not in (int, float, str):
-        raise TypeError(f"{found!r} is not a long, a double or a string")
+    if operand.__class__ not in (int, float, str):
+        raise TypeError(f"{operand!r} is not a long, a double or a string")
     if kind == "string":
-        return found if found.__class__ is str else repr(found)
+        return operand if operand.__class__ is str else repr(operand)
     if kind == "double":
-        return float(found)
-    if found.__class__ is str:
-        if not _INTEGER.fullmatch(found):
-            raise ValueError(f"{found!r} is not a long")
-        return _long(int(found))
-    return _long(int(found))
+        return float(operand)
+    if operand.__class__ is str:
+        if not _INTEGER.fullmatch(operand):
+            raise ValueError(f"{operand!r} is not a long")
+        return _long(int(operand))
+    return _long(int(operand))
 
 
 ROWS: dict[str, Callable[..., Any]] = {

@@ -21,9 +21,9 @@ class ColumnsSerde(Serde):
     def __init__(self, fields: Mapping[str, str]) -> None:
         wrong = next(((name, kind) for name, kind in fields.items() if kind not in _KINDS), None)
         if wrong is not None or not fields:
-            told = f"field {wrong[0]} is {wrong[1]!r}" if wrong else "no fields"
+            problem = f"field {wrong[0]} is {wrong[1]!r}" if wrong else "no fields"
             raise TopologyError(
-                f"invalid columns: {told} (expected names with types, each one of {', '.join(_KINDS)})", here()
+                f"invalid columns: {problem} (expected names with types, each one of {', '.join(_KINDS)})", here()
             )
         self.column_type = tuple(fields.items())
         self.name = f"columns({', '.join(f'{name} {kind}' for name, kind in fields.items())})"
@@ -35,10 +35,10 @@ class ColumnsSerde(Serde):
         return hash(self.column_type)
 
     def deserialize(self, topic: str, data: bytes) -> Any:
-        found = JSON.deserialize(topic, data)
-        if not isinstance(found, dict):
+        fields = JSON.deserialize(topic, data)
+        if not isinstance(fields, dict):
             raise SerdeError(f"{data[:40]!r} is not a JSON object")
-        return self._checked(found, SerdeError)
+        return self._checked(fields, SerdeError)
 
     def serialize(self, topic: str, value: Any) -> bytes:
         if not isinstance(value, dict):
@@ -51,20 +51,20 @@ class ColumnsSerde(Serde):
         except UnicodeEncodeError as error:
             raise SerdeError(f"the {self.name} serde cannot write {value!r}: {error}") from error
 
-    def _checked(self, found: Mapping[str, Any], wrong: Callable[[str], Exception]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+    def _checked(self, fields: Mapping[str, Any], error_class: Callable[[str], Exception]) -> dict[str, Any]:
+        checked: dict[str, Any] = {}
         for name, kind in self.column_type:
-            each: Any = found.get(name)
-            if each is None or each.__class__ is _KINDS[kind]:
-                made[name] = each
-            elif kind == "double" and each.__class__ is int:
-                made[name] = float(each)
+            content: Any = fields.get(name)
+            if content is None or content.__class__ is _KINDS[kind]:
+                checked[name] = content
+            elif kind == "double" and content.__class__ is int:
+                checked[name] = float(content)
             else:
-                raise wrong(f"field {name} is {each!r} (expected a {kind})")
-            if kind == "double" and each is not None:
-                made[name] += 0.0  # no negative zero: some readers take JSON's "-0" for an int
-                if not isfinite(made[name]):
-                    raise wrong(f"field {name} is {each!r}, which JSON cannot represent")
-            elif kind == "long" and each is not None and not -(1 << 63) <= each < 1 << 63:
-                raise wrong(f"field {name} is {each!r}, which does not fit in a long of 64 bits")
-        return made
+                raise error_class(f"field {name} is {content!r} (expected a {kind})")
+            if kind == "double" and content is not None:
+                checked[name] += 0.0  # no negative zero: some readers take JSON's "-0" for an int
+                if not isfinite(checked[name]):
+                    raise error_class(f"field {name} is {content!r}, which JSON cannot represent")
+            elif kind == "long" and content is not None and not -(1 << 63) <= content < 1 << 63:
+                raise error_class(f"field {name} is {content!r}, which does not fit in a long of 64 bits")
+        return checked

@@ -46,16 +46,16 @@ class _Aggregate(Fused):
 
     def fused(self, node: Node) -> Push:
         initializer, aggregator, send_old = self._table.initializer, self._table.aggregator, self._table.sending_old
-        get, put, emit, emit_at, failed = self._store.get, self._store.put, node.emit, node.emit_at, node.failed
+        get, put, emit, emit_at, on_error = self._store.get, self._store.put, node.emit, node.emit_at, node.on_error
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None or value is None:
                 node.drop()
                 return
             try:
-                found = get(key)
-                if found is not None:
-                    old, before = found
+                stored = get(key)
+                if stored is not None:
+                    old, before = stored
                     time = timestamp if timestamp > before else before
                     new = aggregator(key, value, old)
                 else:
@@ -67,7 +67,7 @@ class _Aggregate(Fused):
                         new = aggregator(key, value, old)
                 code = put(key, new, time)
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
                 return
             if code != NOT_PUT:
                 send = emit if time == timestamp else emit_at

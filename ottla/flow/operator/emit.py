@@ -17,7 +17,7 @@ def interval_ms(configs: dict[str, Any], name: str) -> int:
     return int(configs.get(name, 1000))
 
 
-class CloseClock:
+class EmitThrottle:
     """The emit-on-close state of an operator. `last` is the close time up to which it has emitted."""
 
     def __init__(self, context: Context) -> None:

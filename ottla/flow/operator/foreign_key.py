@@ -42,7 +42,7 @@ class Subscription(NamedTuple):
     partition: int
 
 
-class Answer(NamedTuple):
+class SubscriptionResponse(NamedTuple):
     """The response to a subscription: the right row's value, and the hash of the left value that subscribed."""
 
     hash: bytes | None
@@ -75,28 +75,28 @@ class SubscriptionSerde(WrappingSerde):
         return Subscription(data[2:at] or None, Instruction(data[1]), key, int.from_bytes(data[-4:], "big"))
 
 
-class AnswerSerde(WrappingSerde):
+class SubscriptionResponseSerde(WrappingSerde):
     """The serde of responses. `inner` is the serde of the right value."""
 
     def __init__(self, inner: Serde | None) -> None:
         self.inner = inner
         self.name = f"answer({inner or 'default'})"
 
-    def bound(self, inner: Serde) -> AnswerSerde:
-        return AnswerSerde(inner)
+    def bound(self, inner: Serde) -> SubscriptionResponseSerde:
+        return SubscriptionResponseSerde(inner)
 
-    def serialize(self, topic: str, value: Answer) -> bytes:
+    def serialize(self, topic: str, value: SubscriptionResponse) -> bytes:
         assert self.inner is not None
         version = 1 if value.hash is not None else 0x81
         data = b"" if value.value is None else b"\x01" + self.inner.serialize(topic, value.value)
         return bytes((version,)) + (value.hash or b"") + value.partition.to_bytes(4, "big") + data
 
-    def deserialize(self, topic: str, data: bytes) -> Answer:
+    def deserialize(self, topic: str, data: bytes) -> SubscriptionResponse:
         assert self.inner is not None
         at = 1 if data[0] & 0x80 else 17
         body = data[at + 4 :]
         value = self.inner.deserialize(topic, body[1:]) if body else None
-        return Answer(data[1:at] or None, value, int.from_bytes(data[at : at + 4], "big"))
+        return SubscriptionResponse(data[1:at] or None, value, int.from_bytes(data[at : at + 4], "big"))
 
 
 def _bound(context: Context, given: Serde | None, what: str, *, key: bool = False) -> Serde:
@@ -107,7 +107,7 @@ def _hash(serde: Serde, value: Any) -> bytes | None:
     return None if value is None else blake2b(serde.serialize("", value), digest_size=16).digest()
 
 
-class SendSubscriptions(Processor):
+class SubscriptionSend(Processor):
     """Turns changes of the left table into subscriptions under their foreign keys. `extractor` takes (key, value)."""
 
     def __init__(
@@ -190,7 +190,7 @@ class _Keys:
         return self.prefix(foreign_key) + self._primary.serialize("", primary_key)
 
 
-class ReceiveSubscriptions(Processor):
+class SubscriptionReceive(Processor):
     """Stores subscriptions beside the right table and forwards them for a response."""
 
     def __init__(self, store: str, foreign: Serde | None, primary: Serde | None) -> None:
@@ -209,15 +209,15 @@ class ReceiveSubscriptions(Processor):
                 self.context.drop()
                 return
         else:
-            place = self._keys.combined(record.key, subscription.primary_key)
+            store_key = self._keys.combined(record.key, subscription.primary_key)
             if subscription.instruction in (Instruction.DELETE_AND_PROPAGATE, Instruction.DELETE_NO_PROPAGATE):
-                self._store.delete(place)
+                self._store.delete(store_key)
             else:
-                self._store.put(place, (subscription, record.timestamp))
+                self._store.put(store_key, (subscription, record.timestamp))
         self.context.forward(record)
 
 
-class AnswerSubscription(Processor):
+class SubscriptionJoin(Processor):
     """Responds to a new subscription with the right row's value."""
 
     def __init__(self, right: Getter) -> None:
@@ -229,22 +229,22 @@ class AnswerSubscription(Processor):
 
     def process(self, record: Record) -> None:
         subscription: Subscription = record.value
-        found = None if record.key is None else self._values.get(record.key)
-        timestamp = max(record.timestamp, found[1] if found is not None else NO_TIMESTAMP)
+        right = None if record.key is None else self._values.get(record.key)
+        timestamp = max(record.timestamp, right[1] if right is not None else NO_TIMESTAMP)
         match subscription.instruction:
             case Instruction.DELETE_AND_PROPAGATE:
                 value = None
             case Instruction.PROPAGATE_NULL_IF_MISSING:
-                value = value_of(found)
-            case Instruction.PROPAGATE_ONLY_IF_PRESENT if found is not None:
-                value = found[0]
+                value = value_of(right)
+            case Instruction.PROPAGATE_ONLY_IF_PRESENT if right is not None:
+                value = right[0]
             case _:
                 return
-        answer = Answer(subscription.hash, value, subscription.partition)
+        answer = SubscriptionResponse(subscription.hash, value, subscription.partition)
         self.context.forward(Record(subscription.primary_key, answer, timestamp, record.headers))
 
 
-class AnswerAll(Processor):
+class ForeignTableJoin(Processor):
     """Responds to all subscriptions of a right row when it changes, in the order of the left keys."""
 
     def __init__(self, store: str, foreign: Serde | None, primary: Serde | None, versioned: bool) -> None:
@@ -263,14 +263,14 @@ class AnswerAll(Processor):
             self.context.drop()
             return
         prefix = self._keys.prefix(record.key)
-        for place, _ in list(self._store.entries.scan(prefix, after(prefix))):
-            found = self._store.get(place)
-            subscription: Subscription = found[0]
-            answer = Answer(subscription.hash, change.new, subscription.partition)
+        for store_key, _ in list(self._store.entries.scan(prefix, after(prefix))):
+            stored = self._store.get(store_key)
+            subscription: Subscription = stored[0]
+            answer = SubscriptionResponse(subscription.hash, change.new, subscription.partition)
             self.context.forward(Record(subscription.primary_key, answer, record.timestamp, record.headers))
 
 
-class JoinAnswers(Processor):
+class ResponseJoin(Processor):
     """Joins responses with the left rows that subscribed. `joiner` takes (key, left, right)."""
 
     def __init__(
@@ -287,7 +287,7 @@ class JoinAnswers(Processor):
         self._value = _bound(context, self._value_serde, "value of the left table")
 
     def process(self, record: Record) -> None:
-        answer: Answer = record.value
+        answer: SubscriptionResponse = record.value
         current = value_of(self._values.get(record.key))
         if answer.hash != _hash(self._value, current):
             self.context.drop()

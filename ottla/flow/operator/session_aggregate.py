@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.flow.operator.emit import CloseClock
+from ottla.flow.operator.emit import EmitThrottle
 from ottla.flow.operator.view import Aggregator, SessionValues, WindowedAggregate
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import Change, Record, Window, Windowed
@@ -43,7 +43,7 @@ class _SessionAggregate(Processor):
         self.context = context
         self._store = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
-        self._clock = CloseClock(context) if self._table.on_close else None
+        self._clock = EmitThrottle(context) if self._table.on_close else None
 
     def process(self, record: Record) -> None:
         key, timestamp, gap = record.key, record.timestamp, self._windows.gap_ms
@@ -78,7 +78,7 @@ class _SessionAggregate(Processor):
             change = Change(new, old if self._table.sending_old else None)
             self.context.forward(Record(session, change, session.window.end))
 
-    def _emit_closed(self, clock: CloseClock, record: Record, close: int) -> None:
+    def _emit_closed(self, clock: EmitThrottle, record: Record, close: int) -> None:
         if not clock.due(close) or close - 1 < 0:
             return
         earliest, latest = max(0, clock.last.value), close - 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ottla.flow.operator.emit import CloseClock
+from ottla.flow.operator.emit import EmitThrottle
 from ottla.flow.operator.view import WindowedAggregate
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import Change, Record, ValueAndTimestamp, Window, Windowed
@@ -35,7 +35,7 @@ class _SlidingAggregate(Processor):
         self.context = context
         self._store = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
-        self._clock = CloseClock(context) if self._table.on_close else None
+        self._clock = EmitThrottle(context) if self._table.on_close else None
 
     def process(self, record: Record) -> None:
         if record.key is None or record.value is None:
@@ -63,22 +63,22 @@ class _SlidingAggregate(Processor):
         previous: int | None = None
         starts: set[int] = set()
         earliest = max(0, timestamp - 2 * difference)
-        for start, found in list(self._store.backward_fetch(record.key, earliest, timestamp + 1)):
+        for start, stored in list(self._store.backward_fetch(record.key, earliest, timestamp + 1)):
             starts.add(start)
             end = start + difference
             if start == timestamp + 1:
                 right_made = True
             elif end > timestamp:
-                right_value = right_value or found
-                self._update(Window(start, end), found, record, close)
+                right_value = right_value or stored
+                self._update(Window(start, end), stored, record, close)
             elif end == timestamp:
                 left_made = True
-                self._update(Window(start, end), found, record, close)
-                if found[1] >= timestamp:
+                self._update(Window(start, end), stored, record, close)
+                if stored[1] >= timestamp:
                     return
-                previous = found[1]
+                previous = stored[1]
             else:
-                left_value, previous = found, found[1]
+                left_value, previous = stored, stored[1]
                 break
         if previous is not None and previous + 1 not in starts and previous + 1 + difference >= timestamp:
             self._open(previous + 1, record, close)
@@ -98,15 +98,15 @@ class _SlidingAggregate(Processor):
         right_made = False
         previous: int | None = None
         starts: set[int] = set()
-        for start, found in list(self._store.fetch(record.key, 0, timestamp + 1)):
+        for start, stored in list(self._store.fetch(record.key, 0, timestamp + 1)):
             starts.add(start)
             if start == 0:
-                combined = found
-                if found[1] < timestamp:
-                    previous = found[1]
+                combined = stored
+                if stored[1] < timestamp:
+                    previous = stored[1]
             elif start <= timestamp:
-                right_value = found
-                self._update(Window(start, start + difference), found, record, close)
+                right_value = stored
+                self._update(Window(start, start + difference), stored, record, close)
             else:
                 right_made = True
         if right_value is None and combined is not None and combined[1] > timestamp:
@@ -129,13 +129,13 @@ class _SlidingAggregate(Processor):
         self._store.put(record.key, value, window.start)
         self._forward(record, window, None, value[0], value[1])
 
-    def _update(self, window: Window, found: ValueAndTimestamp, record: Record, close: int) -> None:
+    def _update(self, window: Window, stored: ValueAndTimestamp, record: Record, close: int) -> None:
         if window.end < close:
             self.context.drop()
             return
-        old = found[0]
+        old = stored[0]
         new = self._aggregator(record.key, record.value, old)
-        timestamp = record.timestamp if old is None else max(record.timestamp, found[1])
+        timestamp = record.timestamp if old is None else max(record.timestamp, stored[1])
         self._store.put(record.key, ValueAndTimestamp(new, timestamp), window.start)
         self._forward(record, window, old, new, timestamp)
 
@@ -144,7 +144,7 @@ class _SlidingAggregate(Processor):
             change = Change(new, old if self._table.sending_old else None)
             self.context.forward(Record(Windowed(record.key, window), change, timestamp, record.headers))
 
-    def _emit_closed(self, clock: CloseClock, record: Record, close: int) -> None:
+    def _emit_closed(self, clock: EmitThrottle, record: Record, close: int) -> None:
         if not clock.due(close):
             return
         latest = close - self._difference - 1

@@ -15,8 +15,8 @@ Function = Callable[[Any, Any], Any]
 
 def _timed(function: Function) -> Callable[[Any, Any, int], Any] | None:
     """The function of key, value and timestamp, if it is a column expression or a batch function."""
-    found: Callable[[Any, Any, int], Any] | None = getattr(function, "timed", None)
-    return found
+    timed: Callable[[Any, Any, int], Any] | None = getattr(function, "timed", None)
+    return timed
 
 
 def _without_time(function: Function) -> Callable[[Any, Any, int], Any]:
@@ -31,14 +31,14 @@ class Filter(Fused):
         self.negate = negate
 
     def fused(self, node: Node) -> Push:
-        predicate, negate, emit, failed = self.function, self.negate, node.emit, node.failed
+        predicate, negate, emit, on_error = self.function, self.negate, node.emit, node.on_error
         timed = _timed(predicate)
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 kept = bool(predicate(key, value)) is not negate
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
                 return
             if kept:
                 emit(key, value, timestamp, headers)
@@ -47,7 +47,7 @@ class Filter(Fused):
             try:
                 kept = bool(timed(key, value, timestamp)) is not negate  # type: ignore[misc]
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
                 return
             if kept:
                 emit(key, value, timestamp, headers)
@@ -84,7 +84,7 @@ class Map(Fused):
         self.function = mapper
 
     def fused(self, node: Node) -> Push:
-        mapper, emit, failed = self.function, node.emit, node.failed
+        mapper, emit, on_error = self.function, node.emit, node.on_error
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -93,7 +93,7 @@ class Map(Fused):
                     raise TypeError("the function of map returned None (expected a pair: key, value)")
                 new_key, new_value = pair
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
                 return
             emit(new_key, new_value, timestamp, headers)
 
@@ -107,7 +107,7 @@ class FlatMap(Fused):
         self.function = mapper
 
     def fused(self, node: Node) -> Push:
-        mapper, emit, failed = self.function, node.emit, node.failed
+        mapper, emit, on_error = self.function, node.emit, node.on_error
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -119,7 +119,7 @@ class FlatMap(Fused):
             except Failed:
                 raise
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
 
         return push
 
@@ -131,14 +131,14 @@ class SelectKey(Fused):
         self.function = mapper
 
     def fused(self, node: Node) -> Push:
-        mapper, emit, failed = self.function, node.emit, node.failed
+        mapper, emit, on_error = self.function, node.emit, node.on_error
         timed = _timed(mapper) or (lambda key, value, timestamp: mapper(key, value))
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 new_key = timed(key, value, timestamp)
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
                 return
             emit(new_key, value, timestamp, headers)
 
@@ -152,7 +152,7 @@ class MapValues(Fused):
         self.function = mapper
 
     def fused(self, node: Node) -> Push:
-        mapper, emit, failed = self.function, node.emit, node.failed
+        mapper, emit, on_error = self.function, node.emit, node.on_error
         #: A function of the value alone, called directly instead of through its adapter.
         alone: Callable[[Any], Any] | None = getattr(mapper, "of_value", None)
         timed = _timed(mapper)
@@ -161,7 +161,7 @@ class MapValues(Fused):
             try:
                 new = mapper(key, value)
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
                 return
             emit(key, new, timestamp, headers)
 
@@ -169,7 +169,7 @@ class MapValues(Fused):
             try:
                 new = alone(value)  # type: ignore[misc]
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
                 return
             emit(key, new, timestamp, headers)
 
@@ -177,7 +177,7 @@ class MapValues(Fused):
             try:
                 new = timed(key, value, timestamp)  # type: ignore[misc]
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
                 return
             emit(key, new, timestamp, headers)
 
@@ -193,7 +193,7 @@ class FlatMapValues(Fused):
         self.function = mapper
 
     def fused(self, node: Node) -> Push:
-        mapper, emit, failed = self.function, node.emit, node.failed
+        mapper, emit, on_error = self.function, node.emit, node.on_error
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -205,7 +205,7 @@ class FlatMapValues(Fused):
             except Failed:
                 raise
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
 
         return push
 
@@ -217,13 +217,13 @@ class Peek(Fused):
         self._action = action
 
     def fused(self, node: Node) -> Push:
-        action, emit, failed = self._action, node.emit, node.failed
+        action, emit, on_error = self._action, node.emit, node.on_error
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
                 action(key, value)
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
                 return
             emit(key, value, timestamp, headers)
 
@@ -240,7 +240,7 @@ class Branch(Fused):
     def fused(self, node: Node) -> Push:
         arms = [(node.child(name), _timed(predicate) or _without_time(predicate)) for name, predicate in self._arms]
         default = node.child(self._default) if self._default is not None else None
-        failed = node.failed
+        on_error = node.on_error
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             emit = default
@@ -250,7 +250,7 @@ class Branch(Fused):
                         emit = arm
                         break
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
                 return
             if emit is not None:
                 emit(key, value, timestamp, headers)

@@ -33,7 +33,7 @@ class JoinWindow(Fused):
         self._store = context.get_state_store(self._name)
 
     def fused(self, node: Node) -> Push:
-        emit, put, failed = node.emit, self._store.put, node.failed
+        emit, put, on_error = node.emit, self._store.put, node.on_error
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             emit(key, value, timestamp, headers)
@@ -41,12 +41,12 @@ class JoinWindow(Fused):
                 try:
                     put(key, value, timestamp, headers)
                 except Exception as error:
-                    failed(key, value, timestamp, headers, error)
+                    on_error(key, value, timestamp, headers, error)
 
         return push
 
 
-class JoinClock:
+class JoinTimes:
     """The cells that both sides of a join share, and the interval between emissions in ms."""
 
     def __init__(self, task: Any, name: str, interval: int) -> None:
@@ -84,14 +84,14 @@ class StreamJoin(Fused):
         self.context = context
         self._other = context.get_state_store(self._other_store)
         interval = interval_ms(context.app_configs, JOIN_INTERVAL)
-        self._clock = JoinClock(context.task, self._name, interval)  # type: ignore[attr-defined]
+        self._clock = JoinTimes(context.task, self._name, interval)  # type: ignore[attr-defined]
         self._candidates: UnjoinedStore | None = None
         if self._candidates_name is not None:
             self._candidates = context.get_state_store(self._candidates_name)
 
     def fused(self, node: Node) -> Push:
-        emit, emit_at, failed, joined, outer = node.emit, node.emit_at, node.failed, self._joined, self._outer
-        find, joiner, candidates, clock = self._other.found, self._joiner, self._candidates, self._clock
+        emit, emit_at, on_error, joined, outer = node.emit, node.emit_at, node.on_error, self._joined, self._outer
+        find, joiner, candidates, clock = self._other.find, self._joiner, self._candidates, self._clock
         before, after, left, stream_time = self._before, self._after, self._left, clock.stream_time
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -105,10 +105,10 @@ class StreamJoin(Fused):
                         node.drop()
                     return
                 if candidates is not None and timestamp == stream_time.value:
-                    self._give_up(candidates, emit_at, headers)
+                    self._emit_expired(candidates, emit_at, headers)
                 latest = max(0, timestamp + after)
-                found = find(key, max(0, timestamp - before), latest)
-                for other_time, other in found:
+                matches = find(key, max(0, timestamp - before), latest)
+                for other_time, other in matches:
                     if candidates is not None:
                         candidates.remove(key, other_time, not left)
                     made = joiner(key, value, other) if left else joiner(key, other, value)
@@ -116,7 +116,7 @@ class StreamJoin(Fused):
                         emit(key, made, timestamp, headers)
                     else:
                         emit_at(key, made, other_time, headers)
-                if outer and not found:
+                if outer and not matches:
                     if candidates is None or latest < stream_time.value:
                         emit(key, joined(key, value, None), timestamp, headers)
                     else:
@@ -125,14 +125,14 @@ class StreamJoin(Fused):
             except Failed:
                 raise
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
 
         return push
 
     def _joined(self, key: Any, value: Any, other: Any) -> Any:
         return self._joiner(key, value, other) if self._left else self._joiner(key, other, value)
 
-    def _give_up(self, candidates: UnjoinedStore, emit_at: Push, headers: Headers) -> None:
+    def _emit_expired(self, candidates: UnjoinedStore, emit_at: Push, headers: Headers) -> None:
         clock, now = self._clock, self.context.current_system_time_ms()
         due = clock.oldest.value + self._after + self._windows.grace_ms
         # Without a candidate the sum overflows in Java and turns negative, so the interval starts; do the same.
@@ -152,7 +152,7 @@ class StreamJoin(Fused):
                 continue
             left, right = (candidate.value, None) if candidate.left else (None, candidate.value)
             emit_at(candidate.key, self._joiner(candidate.key, left, right), candidate.timestamp, headers)
-            candidates.give_up(candidate)
+            candidates.remove_candidate(candidate)
 
     def _is_open(self, candidate: Candidate) -> bool:
         reach = self._windows.after_ms if candidate.left else self._windows.before_ms
@@ -180,9 +180,9 @@ class SelfJoin(Processor):
         before, after = self._windows.before_ms, self._windows.after_ms
         self._time.value = max(self._time.value, time)
         emit_self = time > self._time.value - (self._windows.size_ms + self._windows.grace_ms) + 1
-        for other_time, other in self._store.found(key, max(0, time - before), max(0, time + after)):
+        for other_time, other in self._store.find(key, max(0, time - before), max(0, time + after)):
             self._forward(record, self._joiner(key, value, other), max(time, other_time))
-        for other_time, other in self._store.found(key, max(0, time - after), max(0, time + before)):
+        for other_time, other in self._store.find(key, max(0, time - after), max(0, time + before)):
             if emit_self and time < other_time:
                 emit_self = False
                 self._forward(record, self._joiner(key, value, value), time)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.flow.failure import Failed
-from ottla.flow.operator.suppress import _AsIfFrom
+from ottla.flow.operator.suppress import _HeldRecordContext
 from ottla.flow.operator.view import Getter
 from ottla.flow.processor import Context
 from ottla.flow.record import Headers, Record
@@ -46,7 +46,7 @@ class StreamTableJoin(Fused):
             self._buffer = context.get_state_store(self._buffer_name)
 
     def fused(self, node: Node) -> Push:
-        join, buffer, failed = self._joins(node.emit), self._buffer, node.failed
+        join, buffer, on_error = self._joins(node.emit), self._buffer, node.on_error
         always, on_null_key = not self._left, self._left and self._selector is not None
         selector = self._selector
 
@@ -62,7 +62,7 @@ class StreamTableJoin(Fused):
             except Failed:
                 raise
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
 
         return push
 
@@ -72,11 +72,11 @@ class StreamTableJoin(Fused):
         joiner, left = self._joiner, self._left
 
         def join(name: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
-            found = None
+            row = None
             if name is not None:
-                found = get_as_of(name, timestamp) if versioned else get(name)
-            if found is not None:
-                other = found[0]
+                row = get_as_of(name, timestamp) if versioned else get(name)
+            if row is not None:
+                other = row[0]
                 if left or other is not None:
                     emit(key, joiner(key, value, other), timestamp, headers)
             elif left:
@@ -93,5 +93,5 @@ class StreamTableJoin(Fused):
         for held in buffer.due():
             due = held.record
             selected = due.key if self._selector is None else self._selector(due.key, due.value)
-            with _AsIfFrom(self.context, held.context):
+            with _HeldRecordContext(self.context, held.context):
                 join(selected, due.key, due.value, due.timestamp, due.headers)

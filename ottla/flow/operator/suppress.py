@@ -51,11 +51,11 @@ class SuppressedTable(View):
         parent = self.parent.getter()
         return Getter(
             (self.store, *parent.stores),
-            lambda context: _Visible(context.get_state_store(self.store), parent.open(context)),
+            lambda context: _SuppressedValues(context.get_state_store(self.store), parent.open(context)),
         )
 
 
-class _Visible:
+class _SuppressedValues:
     """The values that downstream sees: for a key that is held back, the value from before."""
 
     versioned = False
@@ -110,11 +110,11 @@ class _Suppress(Processor):
         change: Change = held.record.value
         if change.new is None and self._rule.by_window:
             return
-        with _AsIfFrom(self.context, held.context):
+        with _HeldRecordContext(self.context, held.context):
             self.context.forward(held.record)
 
 
-class _AsIfFrom:
+class _HeldRecordContext:
     """Sets the task's record metadata to that of a held-back record while it is forwarded."""
 
     def __init__(self, context: Any, origin: Any) -> None:

@@ -50,7 +50,7 @@ class _Source(Fused):
         self._store = StoreValues(context, self._name) if self._name else None
 
     def fused(self, node: Node) -> Push:
-        emit, failed, drop, store, send_old = node.emit, node.failed, node.drop, self._store, self._send_old
+        emit, on_error, drop, store, send_old = node.emit, node.on_error, node.drop, self._store, self._send_old
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             old, code = None, IS_LATEST
@@ -63,7 +63,7 @@ class _Source(Fused):
                         old = value_of(store.get(key))
                     code = store.put(key, value, timestamp)
                 except Exception as error:
-                    failed(key, value, timestamp, headers, error)
+                    on_error(key, value, timestamp, headers, error)
                     return
             if code == NOT_PUT:
                 drop()
@@ -136,8 +136,8 @@ class FilteredTable(_DerivedTable):
         return None
 
     def _compute(self, context: Context) -> Callable[[Any, ValueAndTimestamp | None], ValueAndTimestamp | None]:
-        def compute(key: Any, found: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
-            return found if found is not None and self.kept(key, found[0]) is not None else None
+        def compute(key: Any, parent_value: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
+            return parent_value if parent_value is not None and self.kept(key, parent_value[0]) is not None else None
 
         return compute
 
@@ -189,9 +189,9 @@ class MappedTable(_DerivedTable):
         return None if value is None else self.mapper(key, value)
 
     def _compute(self, context: Context) -> Callable[[Any, ValueAndTimestamp | None], ValueAndTimestamp | None]:
-        def compute(key: Any, found: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
-            value = None if found is None else self.mapper(key, found[0])
-            return None if value is None or found is None else ValueAndTimestamp(value, found[1])
+        def compute(key: Any, parent_value: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
+            value = None if parent_value is None else self.mapper(key, parent_value[0])
+            return None if value is None or parent_value is None else ValueAndTimestamp(value, parent_value[1])
 
         return compute
 
@@ -222,9 +222,9 @@ class TransformedTable(_DerivedTable):
     def _compute(self, context: Context) -> Callable[[Any, ValueAndTimestamp | None], ValueAndTimestamp | None]:
         transformer = _opened(self.supplier, context)
 
-        def compute(key: Any, found: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
-            value = transformer.transform(key, value_of(found))
-            return None if value is None else ValueAndTimestamp(value, found[1] if found else -1)
+        def compute(key: Any, parent_value: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
+            value = transformer.transform(key, value_of(parent_value))
+            return None if value is None else ValueAndTimestamp(value, parent_value[1] if parent_value else -1)
 
         return compute
 

@@ -104,7 +104,7 @@ class TableGroupBy(Fused):
         self._versioned = versioned
 
     def fused(self, node: Node) -> Push:
-        emit, failed, mapped, versioned = node.emit, node.failed, self._mapped, self._versioned
+        emit, on_error, mapped, versioned = node.emit, node.on_error, self._mapped, self._versioned
 
         def push(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
@@ -114,7 +114,7 @@ class TableGroupBy(Fused):
                     return
                 new, old = mapped(key, change.new), mapped(key, change.old)
             except Exception as error:
-                failed(key, change, timestamp, headers, error)
+                on_error(key, change, timestamp, headers, error)
                 return
             if new is not None and old is not None and new[0] == old[0]:
                 emit(new[0], Change(new[1], old[1], change.latest), timestamp, headers)
@@ -161,20 +161,20 @@ class _TableAggregate(Fused):
         self._store = StoreValues(context, self._table.store)
 
     def fused(self, node: Node) -> Push:
-        emit, emit_at, failed, get, put = node.emit, node.emit_at, node.failed, self._store.get, self._store.put
+        emit, emit_at, on_error, get, put = node.emit, node.emit_at, node.on_error, self._store.get, self._store.put
         update, send_old, store = self._updated, self._table.sending_old, self._table.store
 
         def push(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
                 if key is None:
                     raise StreamsError(f"cannot aggregate a row with key None in store {store}")
-                found = get(key)
-                old = None if found is None else found[0]
+                stored = get(key)
+                old = None if stored is None else stored[0]
                 new, updated = update(key, change, old)
-                time = timestamp if not updated or found is None or found[1] < timestamp else found[1]
+                time = timestamp if not updated or stored is None or stored[1] < timestamp else stored[1]
                 code = put(key, new, time)
             except Exception as error:
-                failed(key, change, timestamp, headers, error)
+                on_error(key, change, timestamp, headers, error)
                 return
             if code != NOT_PUT:
                 send = emit if time == timestamp else emit_at

@@ -76,7 +76,7 @@ class _Joined:
         if this is None and other is None:
             return None
         value = self._join.joiner(key, value_of(this), value_of(other))
-        times = [found[1] for found in (this, other) if found is not None]
+        times = [side[1] for side in (this, other) if side is not None]
         return None if value is None else ValueAndTimestamp(value, max(times))
 
     def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp | None:
@@ -96,12 +96,12 @@ class _JoinSide(Processor):
         if key is None or (join.versioned and not change.latest):
             self.context.drop()
             return
-        found = self._other.get(key)
-        other = value_of(found)
+        other_row = self._other.get(key)
+        other = value_of(other_row)
         nothing = change.new is None and change.old is None
         if other is None and (nothing or join.side in ("inner", "right")):
             return
-        timestamp = max(record.timestamp, found[1] if found is not None and other is not None else NO_TIMESTAMP)
+        timestamp = max(record.timestamp, other_row[1] if other_row is not None and other is not None else NO_TIMESTAMP)
         new = join.joiner(key, change.new, other) if self._joins(change.new, other) else None
         old = join.joiner(key, change.old, other) if join.sending_old and self._joins(change.old, other) else None
         self.context.forward(Record(key, Change(new, old, change.latest), timestamp, record.headers))

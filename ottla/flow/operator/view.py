@@ -72,14 +72,14 @@ class StoreValues:
             self.get = self._store.get  # type: ignore[method-assign]
 
     def get(self, key: Any) -> ValueAndTimestamp | None:
-        found = self._store.get(key)
-        return found if found is None or not self.versioned else ValueAndTimestamp(found.value, found.timestamp)
+        stored = self._store.get(key)
+        return stored if stored is None or not self.versioned else ValueAndTimestamp(stored.value, stored.timestamp)
 
     def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp | None:
         if not self.versioned:
             return self.get(key)
-        found = self._store.get(key, timestamp)
-        return None if found is None else ValueAndTimestamp(found.value, found.timestamp)
+        version = self._store.get(key, timestamp)
+        return None if version is None else ValueAndTimestamp(version.value, version.timestamp)
 
     def put(self, key: Any, value: Any, timestamp: int) -> int:
         """Put a value. Returns IS_LATEST, NOT_PUT, or the time until which an out-of-order version is valid."""
@@ -104,8 +104,8 @@ class WindowValues:
         self._store = context.get_state_store(name)
 
     def get(self, key: Windowed) -> ValueAndTimestamp | None:
-        found: ValueAndTimestamp | None = self._store.fetch_one(key.key, key.window.start)
-        return found
+        stored: ValueAndTimestamp | None = self._store.fetch_one(key.key, key.window.start)
+        return stored
 
     def get_as_of(self, key: Windowed, timestamp: int) -> ValueAndTimestamp | None:
         return self.get(key)
@@ -171,9 +171,9 @@ def _reduced(reducer: Aggregator) -> Aggregator:
     return aggregator
 
 
-def value_of(found: ValueAndTimestamp | None) -> Any:
+def value_of(row: ValueAndTimestamp | None) -> Any:
     """The value without its timestamp, or None."""
-    return None if found is None else found[0]
+    return None if row is None else row[0]
 
 
 __all__ = [

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.flow.failure import Failed
-from ottla.flow.operator.emit import CloseClock
+from ottla.flow.operator.emit import EmitThrottle
 from ottla.flow.operator.view import WindowedAggregate
 from ottla.flow.processor import Context
 from ottla.flow.record import Change, Headers, ValueAndTimestamp, Window, Windowed
@@ -37,11 +37,11 @@ class _WindowAggregate(Fused):
     def init(self, context: Context) -> None:
         self._store = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
-        self._clock = CloseClock(context) if self._table.on_close else None
+        self._clock = EmitThrottle(context) if self._table.on_close else None
 
     def fused(self, node: Node) -> Push:
-        time, clock, grace, failed = self._time, self._clock, self._windows.grace_ms, node.failed
-        windows_for, update = Memory(self._windows).windows_for, self._updater(node)
+        time, clock, grace, on_error = self._time, self._clock, self._windows.grace_ms, node.on_error
+        windows_for, update = WindowCache(self._windows).windows_for, self._updater(node)
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if key is None:
@@ -61,7 +61,7 @@ class _WindowAggregate(Fused):
             except Failed:
                 raise
             except Exception as error:
-                failed(key, value, timestamp, headers, error)
+                on_error(key, value, timestamp, headers, error)
 
         return push
 
@@ -75,12 +75,12 @@ class _WindowAggregate(Fused):
 
         def update(key: Any, value: Any, timestamp: int, headers: Headers, window: Window) -> None:
             start, send = window[0], emit
-            found = fetch(key, start)
-            old = None if found is None else found[0]
+            stored = fetch(key, start)
+            old = None if stored is None else stored[0]
             if old is None:
                 old = initializer()
-            elif found[1] > timestamp:
-                timestamp, send = found[1], emit_at
+            elif stored[1] > timestamp:
+                timestamp, send = stored[1], emit_at
             new = aggregator(key, value, old)
             put(key, make(ValueAndTimestamp, (new, timestamp)), start)
             if not quiet:
@@ -89,7 +89,7 @@ class _WindowAggregate(Fused):
 
         return update
 
-    def _emit_closed(self, clock: CloseClock, emit_at: Push, headers: Headers, close: int) -> None:
+    def _emit_closed(self, clock: EmitThrottle, emit_at: Push, headers: Headers, close: int) -> None:
         if not clock.due(close):
             return
         size = self._windows.size_ms
@@ -104,7 +104,7 @@ class _WindowAggregate(Fused):
         clock.last.value = close
 
 
-class Memory:
+class WindowCache:
     """Caches the last result of `windows_for`: most records have the same windows as the record before."""
 
     def __init__(self, windows: TimeWindows | UnlimitedWindows) -> None:

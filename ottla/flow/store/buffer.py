@@ -20,7 +20,7 @@ from ottla.kernel.named import NamedTuple
 _SLOT, _KEY = b"t", b"k"
 
 
-class Held(NamedTuple):
+class HeldRecord(NamedTuple):
     """A record that leaves a buffer, with the context in which it was put there."""
 
     record: Record
@@ -81,9 +81,9 @@ class SuppressBuffer(Store):
         self._bytes = 0
         #: The first slot; None if it must be looked up.
         self._first: bytes | None = None
-        for place, data in entries.scan(_SLOT, None):
+        for entry_key, data in entries.scan(_SLOT, None):
             self._count += 1
-            self._bytes += len(place) + len(data)
+            self._bytes += len(entry_key) + len(data)
 
     def __len__(self) -> int:
         return self._count
@@ -94,23 +94,23 @@ class SuppressBuffer(Store):
 
     def put(self, time: int, record: Record, origin: tuple[str, int, int]) -> None:
         """Hold a change back, in the key's slot if there is one. `origin`: topic, partition and offset."""
-        name = self._key.serialize(self._topic, record.key)
+        key_bytes = self._key.serialize(self._topic, record.key)
         change: Change = record.value
         old, new = self._bytes_of(change.old), self._bytes_of(change.new)
-        slot = self.entries.get(_KEY + name)
+        slot = self.entries.get(_KEY + key_bytes)
         prior = old
         if slot is None:
-            place = _SLOT + time.to_bytes(8, "big") + name
-            self.entries.put(_KEY + name, place[1:9])
+            entry_key = _SLOT + time.to_bytes(8, "big") + key_bytes
+            self.entries.put(_KEY + key_bytes, entry_key[1:9])
             self._count += 1
-            if self._count == 1 or (self._first is not None and place < self._first):
-                self._first = place
+            if self._count == 1 or (self._first is not None and entry_key < self._first):
+                self._first = entry_key
         else:
-            place = _SLOT + slot + name
-            held = self.entries.get(place)
+            entry_key = _SLOT + slot + key_bytes
+            held = self.entries.get(entry_key)
             assert held is not None
             prior = _unpack(held).prior
-            self._bytes -= len(place) + len(held)
+            self._bytes -= len(entry_key) + len(held)
         stored = _Stored(
             prior,
             old,
@@ -121,42 +121,42 @@ class SuppressBuffer(Store):
             *origin,
         )
         data = _pack(stored)
-        self.entries.put(place, data)
-        self._bytes += len(place) + len(data)
+        self.entries.put(entry_key, data)
+        self._bytes += len(entry_key) + len(data)
         if self._log is not None:
-            self._log(self.name, name, data, record.timestamp)
+            self._log(self.name, key_bytes, data, record.timestamp)
 
     def first_time(self) -> int | None:
         """The time of the first slot."""
-        place = self._first_slot()
-        return None if place is None else int.from_bytes(place[1:9], "big")
+        entry_key = self._first_slot()
+        return None if entry_key is None else int.from_bytes(entry_key[1:9], "big")
 
-    def pop(self) -> Held:
+    def pop(self) -> HeldRecord:
         """Remove and return the content of the first slot. LookupError if the buffer is empty."""
-        place = self._first_slot()
-        data = None if place is None else self.entries.get(place)
-        if place is None or data is None:
+        entry_key = self._first_slot()
+        data = None if entry_key is None else self.entries.get(entry_key)
+        if entry_key is None or data is None:
             raise LookupError(f"buffer {self.name} is empty")
-        name = place[9:]
+        key_bytes = entry_key[9:]
         self._first = None
-        self.entries.delete(place)
-        self.entries.delete(_KEY + name)
+        self.entries.delete(entry_key)
+        self.entries.delete(_KEY + key_bytes)
         self._count -= 1
-        self._bytes -= len(place) + len(data)
+        self._bytes -= len(entry_key) + len(data)
         stored = _unpack(data)
         if self._log is not None:
-            self._log(self.name, name, None, stored.timestamp)
+            self._log(self.name, key_bytes, None, stored.timestamp)
         change = Change(self._value_of(stored.new), self._value_of(stored.old), stored.latest)
-        key = self._key.deserialize(self._topic, name)
-        return Held(Record(key, change, stored.timestamp, stored.headers), _context(stored))
+        key = self._key.deserialize(self._topic, key_bytes)
+        return HeldRecord(Record(key, change, stored.timestamp, stored.headers), _context(stored))
 
     def prior(self, key: Any) -> tuple[bool, Any]:
         """(whether the key is held back, the value that downstream still sees)."""
-        name = self._key.serialize(self._topic, key)
-        slot = self.entries.get(_KEY + name)
+        key_bytes = self._key.serialize(self._topic, key)
+        slot = self.entries.get(_KEY + key_bytes)
         if slot is None:
             return False, None
-        held = self.entries.get(_SLOT + slot + name)
+        held = self.entries.get(_SLOT + slot + key_bytes)
         assert held is not None
         return True, self._value_of(_unpack(held).prior)
 
@@ -204,29 +204,29 @@ class JoinBuffer(Store):
             return False
         self._observed.value = max(self._observed.value, record.timestamp)
         self._sequence.value = (self._sequence.value + 1) & 0x7FFFFFFF
-        name = self._key.serialize(self._topic, record.key)
+        key_bytes = self._key.serialize(self._topic, record.key)
         data = self._value.serialize(self._topic, record.value)
         stored = _Stored(
             None, None, data, True, record.timestamp, record.headers, context.topic, context.partition, context.offset
         )
-        place = record.timestamp.to_bytes(8, "big") + name + self._sequence.value.to_bytes(4, "big")
+        entry_key = record.timestamp.to_bytes(8, "big") + key_bytes + self._sequence.value.to_bytes(4, "big")
         packed = _pack(stored)
-        self.entries.put(place, packed)
+        self.entries.put(entry_key, packed)
         if self._log is not None:
-            self._log(self.name, place, packed, record.timestamp)
+            self._log(self.name, entry_key, packed, record.timestamp)
         return True
 
-    def due(self) -> Iterator[Held]:
+    def due(self) -> Iterator[HeldRecord]:
         """Remove and yield the records that have waited long enough, by time, then key."""
         limit = self._observed.value - self.spec.grace_ms + 1
         if limit <= 0:
             return
-        for place, data in self.entries.scan(None, limit.to_bytes(8, "big")):
-            self.entries.delete(place)
+        for entry_key, data in self.entries.scan(None, limit.to_bytes(8, "big")):
+            self.entries.delete(entry_key)
             stored = _unpack(data)
             if self._log is not None:
-                self._log(self.name, place, None, stored.timestamp)
+                self._log(self.name, entry_key, None, stored.timestamp)
             assert stored.new is not None
             value = self._value.deserialize(self._topic, stored.new)
-            key = self._key.deserialize(self._topic, place[8:-4])
-            yield Held(Record(key, value, stored.timestamp, stored.headers), _context(stored))
+            key = self._key.deserialize(self._topic, entry_key[8:-4])
+            yield HeldRecord(Record(key, value, stored.timestamp, stored.headers), _context(stored))

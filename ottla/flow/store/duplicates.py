@@ -34,48 +34,48 @@ class DuplicatesStore(WindowStore):
         """Add a value for a key and start. None is only written to the changelog."""
         sequence, observed = self._sequence, self._observed
         sequence.value = (sequence.value + 1) & 0x7FFFFFFF
-        name = self._name(key)
+        key_bytes = self._key_bytes(key)
         number = start << 32 | sequence.value
-        place = BY_KEY + name + number.to_bytes(12, "big")
+        entry_key = BY_KEY + key_bytes + number.to_bytes(12, "big")
         if value is None or (isinstance(value, ValueAndTimestamp) and value[0] is None):
             if self._log is not None:
-                self._log(self.name, place[1:], None, self._now() if deleted_ms is None else deleted_ms, headers)
+                self._log(self.name, entry_key[1:], None, self._now() if deleted_ms is None else deleted_ms, headers)
             return
         data, logged, timestamp = self._write(value)
         # Kafka Streams logs expired records too.
         if self._log is not None:
-            self._log(self.name, place[1:], logged, timestamp, headers)
+            self._log(self.name, entry_key[1:], logged, timestamp, headers)
         before = observed.value
         if start > before:
             observed.value = start
-            if before // self._pace != start // self._pace:
+            if before // self._expiry_step_ms != start // self._expiry_step_ms:
                 self._expire()
         elif start < before - self.spec.retention_ms:
             return
-        age = (start + self.spec.retention_ms) // self._pace
+        age = (start + self.spec.retention_ms) // self._expiry_step_ms
         if age in self._ages:
-            self._ages[age].append(place)
+            self._ages[age].append(entry_key)
         else:
-            self._ages[age] = [place]
-        numbers = self._numbers.get(name)
+            self._ages[age] = [entry_key]
+        numbers = self._numbers.get(key_bytes)
         if numbers is None:
-            self._numbers[name] = [number]
+            self._numbers[key_bytes] = [number]
         elif numbers[-1] < number:
             numbers.append(number)
         else:
             insort(numbers, number)
-        self.entries.put(place, data)
+        self.entries.put(entry_key, data)
 
-    def found(self, key: Any, earliest: int, latest: int) -> list[tuple[int, Any]]:
+    def find(self, key: Any, earliest: int, latest: int) -> list[tuple[int, Any]]:
         """(start, value) of a key's entries that start in [earliest, latest], ascending."""
-        name = self._name(key)
-        numbers = self._numbers.get(name)
+        key_bytes = self._key_bytes(key)
+        numbers = self._numbers.get(key_bytes)
         if numbers is None:
             return []
         first = max(earliest, self._observed.value - self.spec.retention_ms + 1, 0) << 32
         if numbers[-1] < first:
             return []
-        get, read, prefix = self.entries.get, self._read, BY_KEY + name
+        get, read, prefix = self.entries.get, self._read, BY_KEY + key_bytes
         made = []
         for number in numbers[bisect_left(numbers, first) : bisect_left(numbers, (latest + 1) << 32)]:
             data = get(prefix + number.to_bytes(12, "big"))
@@ -86,38 +86,40 @@ class DuplicatesStore(WindowStore):
     def fetch_closed(self, earliest: int, latest: int) -> Iterator[tuple[Windowed, Any]]:
         hidden = self._observed.value - self.spec.retention_ms
         first = max(earliest, hidden + 1 if self.spec.in_memory else hidden, 0)
-        found = []
-        for place, data in self.entries.scan(BY_KEY, END):
-            start = int.from_bytes(place[-12:-4], "big")
+        entries = []
+        for entry_key, data in self.entries.scan(BY_KEY, END):
+            start = int.from_bytes(entry_key[-12:-4], "big")
             if first <= start <= latest:
-                found.append((start, place[1:-12], data))
-        for start, name, data in sorted(found, key=lambda each: each[:2]):
-            yield self._windowed(name, start), self._read(data)
+                entries.append((start, entry_key[1:-12], data))
+        for start, key_bytes, data in sorted(entries, key=lambda entry: entry[:2]):
+            yield self._windowed(key_bytes, start), self._read(data)
 
     def _fetch(self, key: Any, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[int, Any]]:
-        found = self.found(key, earliest, latest)
-        return reversed(found) if reverse else iter(found)
+        values = self.find(key, earliest, latest)
+        return reversed(values) if reverse else iter(values)
 
     def _load(self) -> None:
-        for place in self.entries.keys():  # noqa: SIM118
-            number = int.from_bytes(place[-12:], "big")
-            self._numbers.setdefault(place[1:-12], []).append(number)
-            self._ages.setdefault(((number >> 32) + self.spec.retention_ms) // self._pace, []).append(place)
+        for entry_key in self.entries.keys():  # noqa: SIM118
+            number = int.from_bytes(entry_key[-12:], "big")
+            self._numbers.setdefault(entry_key[1:-12], []).append(number)
+            self._ages.setdefault(((number >> 32) + self.spec.retention_ms) // self._expiry_step_ms, []).append(
+                entry_key
+            )
         for numbers in self._numbers.values():
             numbers.sort()
 
     def _expire(self) -> None:
-        age = self._observed.value // self._pace
-        first = (age * self._pace - self.spec.retention_ms) << 32
-        names: set[bytes] = set()
-        for each in [each for each in self._ages if each < age]:
-            for place in self._ages.pop(each):
-                self.entries.delete(place)
-                names.add(place[1:-12])
-        for name in names:
-            numbers = self._numbers[name]
+        age = self._observed.value // self._expiry_step_ms
+        first = (age * self._expiry_step_ms - self.spec.retention_ms) << 32
+        changed_keys: set[bytes] = set()
+        for expired in [expired for expired in self._ages if expired < age]:
+            for entry_key in self._ages.pop(expired):
+                self.entries.delete(entry_key)
+                changed_keys.add(entry_key[1:-12])
+        for key_bytes in changed_keys:
+            numbers = self._numbers[key_bytes]
             if numbers[-1] < first:
-                del self._numbers[name]
+                del self._numbers[key_bytes]
             else:
                 del numbers[: bisect_left(numbers, first)]
 

@@ -18,9 +18,9 @@ from ottla.flow.store.spec import StoreSpec
 from ottla.flow.store.store import Store
 
 #: Immutable classes whose objects are equal only if their bytes are.
-FIXED = frozenset((str, bytes, int))
+IMMUTABLE = frozenset((str, bytes, int))
 #: The maximum number of entries cached as objects.
-RECENT_MAX = 1 << 16
+CACHED_MAX = 1 << 16
 _pair = tuple.__new__
 
 
@@ -131,23 +131,23 @@ class TimestampedKeyValueStore(KeyValueStore):
         self._exact: frozenset[type] = self._value.exact if self._log is None else frozenset()
 
     def get(self, key: Any) -> ValueAndTimestamp | None:
-        if key.__class__ not in FIXED:
-            found: ValueAndTimestamp | None = super().get(key)
-            return found
+        if key.__class__ not in IMMUTABLE:
+            stored: ValueAndTimestamp | None = super().get(key)
+            return stored
         known = self._recent.get(key)
         if known is not None:
             return known[1]
-        name = self._key.serialize(self._topic, key)
-        data = self.entries.get(name)
+        key_bytes = self._key.serialize(self._topic, key)
+        data = self.entries.get(key_bytes)
         if data is None:
             return None
         value = self._read(data)
-        if value[0].__class__ in FIXED:
-            self._keep(key, name, value)
+        if value[0].__class__ in IMMUTABLE:
+            self._cache(key, key_bytes, value)
         return value
 
     def put(self, key: Any, value: Any) -> None:
-        if key.__class__ not in FIXED:
+        if key.__class__ not in IMMUTABLE:
             super().put(key, value)
             return
         if value is None or value[0].__class__ not in self._exact:
@@ -155,35 +155,35 @@ class TimestampedKeyValueStore(KeyValueStore):
             super().put(key, value)
             return
         known = self._recent.get(key)
-        name = known[0] if known is not None else self._key.serialize(self._topic, key)
+        key_bytes = known[0] if known is not None else self._key.serialize(self._topic, key)
         content, timestamp = value
         try:
             data = self._write(content)
         except Exception:
             data = self._value.serialize(self._topic, content)
-        self.entries.put(name, timestamp.to_bytes(8, "big", signed=True) + data)
+        self.entries.put(key_bytes, timestamp.to_bytes(8, "big", signed=True) + data)
         if known is not None:
-            self._recent[key] = (name, value)
+            self._recent[key] = (key_bytes, value)
         else:
-            self._keep(key, name, value)
+            self._cache(key, key_bytes, value)
 
-    def read_many(self, names: Sequence[bytes]) -> list[bytes | None]:
+    def read_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The entries of keys, given as bytes: 8 bytes of timestamp, then the value's bytes."""
-        return [self.entries.get(name) for name in names]
+        return [self.entries.get(key_bytes) for key_bytes in keys]
 
-    def write_many(self, names: Sequence[bytes], entries: Sequence[bytes]) -> None:
+    def write_many(self, keys: Sequence[bytes], entries: Sequence[bytes]) -> None:
         """Put entries, given as bytes."""
         self._recent.clear()
         put, log = self.entries.put, self._log
-        for name, data in zip(names, entries, strict=True):
-            put(name, data)
+        for key_bytes, data in zip(keys, entries, strict=True):
+            put(key_bytes, data)
             if log is not None:
-                log(self.name, name, data[8:], int.from_bytes(data[:8], "big", signed=True))
+                log(self.name, key_bytes, data[8:], int.from_bytes(data[:8], "big", signed=True))
 
-    def _keep(self, key: Any, name: bytes, value: ValueAndTimestamp) -> None:
-        if len(self._recent) >= RECENT_MAX:
+    def _cache(self, key: Any, key_bytes: bytes, value: ValueAndTimestamp) -> None:
+        if len(self._recent) >= CACHED_MAX:
             self._recent.clear()
-        self._recent[key] = (name, value)
+        self._recent[key] = (key_bytes, value)
 
     def _read(self, data: bytes) -> ValueAndTimestamp:
         timestamp = int.from_bytes(data[:8], "big", signed=True)

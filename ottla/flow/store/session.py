@@ -38,24 +38,24 @@ class SessionStore(TimedStore):
     def put(self, session: Windowed, value: Any) -> None:
         """Set the aggregate of a session; None deletes it."""
         start, end = session.window
-        name = self._key.serialize(self._topic, session.key)
+        key_bytes = self._key.serialize(self._topic, session.key)
         times = _TIMES(end, start)
         data = None if value is None else self._value.serialize(self._topic, value)
         late = end < self._oldest_kept()
         # Kafka Streams logs expired records too.
         if self._log is not None:
-            self._log(self.name, name + times, data, self._now())
+            self._log(self.name, key_bytes + times, data, self._now())
         if late:
             return
         if end > self._observed.value:
             self._observed.value = end
             self._expire()
         if data is None:
-            self.entries.delete(_BY_KEY + name + times)
-            self.entries.delete(_BY_TIME + times + name)
+            self.entries.delete(_BY_KEY + key_bytes + times)
+            self.entries.delete(_BY_TIME + times + key_bytes)
         else:
-            self.entries.put(_BY_KEY + name + times, data)
-            self.entries.put(_BY_TIME + times + name, b"")
+            self.entries.put(_BY_KEY + key_bytes + times, data)
+            self.entries.put(_BY_TIME + times + key_bytes, b"")
 
     def remove(self, session: Windowed) -> None:
         """Delete a session."""
@@ -81,11 +81,15 @@ class SessionStore(TimedStore):
         """All sessions of the keys in [low, high] (None: open)."""
         first = None if low is None else self._key.serialize(self._topic, low)
         last = None if high is None else self._key.serialize(self._topic, high)
-        for place, data in self.entries.scan(_BY_KEY, _BY_TIME):
-            name, end = place[1:-16], int.from_bytes(place[-16:-8], "big")
-            if end <= self._hidden or (first is not None and name < first) or (last is not None and name > last):
+        for entry_key, data in self.entries.scan(_BY_KEY, _BY_TIME):
+            key_bytes, end = entry_key[1:-16], int.from_bytes(entry_key[-16:-8], "big")
+            if (
+                end <= self._hidden
+                or (first is not None and key_bytes < first)
+                or (last is not None and key_bytes > last)
+            ):
                 continue
-            yield self._windowed(name, place[-16:]), self._value.deserialize(self._topic, data)
+            yield self._windowed(key_bytes, entry_key[-16:]), self._value.deserialize(self._topic, data)
 
     def all(self) -> Iterator[tuple[Windowed, Any]]:
         """All sessions of all keys."""
@@ -95,8 +99,8 @@ class SessionStore(TimedStore):
         """The aggregate of one session, or None."""
         if end <= self._hidden:
             return None
-        name = self._key.serialize(self._topic, key)
-        data = self.entries.get(_BY_KEY + name + end.to_bytes(8, "big") + start.to_bytes(8, "big"))
+        key_bytes = self._key.serialize(self._topic, key)
+        data = self.entries.get(_BY_KEY + key_bytes + end.to_bytes(8, "big") + start.to_bytes(8, "big"))
         return None if data is None else self._value.deserialize(self._topic, data)
 
     def find_closed(self, earliest_end: int, latest_end: int) -> Iterator[tuple[Windowed, Any]]:
@@ -105,11 +109,11 @@ class SessionStore(TimedStore):
         if first > latest_end:
             return
         low, high = _BY_TIME + first.to_bytes(8, "big"), _BY_TIME + (latest_end + 1).to_bytes(8, "big")
-        for place, _ in self.entries.scan(low, high):
-            times, name = place[1:17], place[17:]
-            data = self.entries.get(_BY_KEY + name + times)
+        for entry_key, _ in self.entries.scan(low, high):
+            times, key_bytes = entry_key[1:17], entry_key[17:]
+            data = self.entries.get(_BY_KEY + key_bytes + times)
             if data is not None:
-                yield self._windowed(name, times), self._value.deserialize(self._topic, data)
+                yield self._windowed(key_bytes, times), self._value.deserialize(self._topic, data)
 
     @property
     def _hidden(self) -> int:
@@ -122,24 +126,24 @@ class SessionStore(TimedStore):
 
     def _find(self, key: Any, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[Windowed, Any]]:
         first = max(earliest, self._hidden + 1, 0)
-        name = self._key.serialize(self._topic, key)
-        size = len(name) + 17
-        prefix = _BY_KEY + name
+        key_bytes = self._key.serialize(self._topic, key)
+        size = len(key_bytes) + 17
+        prefix = _BY_KEY + key_bytes
         low, high = prefix + first.to_bytes(8, "big"), prefix + b"\xff" * 17
-        for place, data in self.entries.scan(low, high, reverse):
+        for entry_key, data in self.entries.scan(low, high, reverse):
             # Skip longer keys with the same prefix.
-            if len(place) == size and int.from_bytes(place[-8:], "big") <= latest:
-                yield self._windowed(name, place[-16:]), self._value.deserialize(self._topic, data)
+            if len(entry_key) == size and int.from_bytes(entry_key[-8:], "big") <= latest:
+                yield self._windowed(key_bytes, entry_key[-16:]), self._value.deserialize(self._topic, data)
 
-    def _windowed(self, name: bytes, times: bytes) -> Windowed:
+    def _windowed(self, key_bytes: bytes, times: bytes) -> Windowed:
         end, start = _READ_TIMES(times)
-        return Windowed(self._key.deserialize(self._topic, name), Window(start, end))
+        return Windowed(self._key.deserialize(self._topic, key_bytes), Window(start, end))
 
     def _expire(self) -> None:
         oldest = self._oldest_kept()
         if oldest <= self._expired:
             return
         self._expired = oldest
-        for place, _ in self.entries.scan(_BY_TIME, _BY_TIME + oldest.to_bytes(8, "big")):
-            self.entries.delete(place)
-            self.entries.delete(_BY_KEY + place[17:] + place[1:17])
+        for entry_key, _ in self.entries.scan(_BY_TIME, _BY_TIME + oldest.to_bytes(8, "big")):
+            self.entries.delete(entry_key)
+            self.entries.delete(_BY_KEY + entry_key[17:] + entry_key[1:17])

@@ -17,9 +17,9 @@ from ottla.kernel.named import NamedTuple
 
 
 class Candidate(NamedTuple):
-    """A record that has no match yet. `place` is its key in the store."""
+    """A record that has no match yet. `entry_key` is its key in the store."""
 
-    place: bytes
+    entry_key: bytes
     key: Any
     timestamp: int
     left: bool
@@ -51,34 +51,34 @@ class UnjoinedStore:
 
     def put(self, key: Any, timestamp: int, left: bool, value: Any) -> None:
         self._sequence.value = (self._sequence.value + 1) & 0x7FFFFFFF
-        place = self._place(key, timestamp, left) + self._sequence.value.to_bytes(4, "big")
+        entry_key = self._entry_prefix(key, timestamp, left) + self._sequence.value.to_bytes(4, "big")
         data = self._sides[left].serialize(self._topic, value)
-        self.entries.put(place, data)
+        self.entries.put(entry_key, data)
         if self._log is not None:
-            self._log(self.name, place, data, timestamp)
+            self._log(self.name, entry_key, data, timestamp)
 
     def remove(self, key: Any, timestamp: int, left: bool) -> None:
         """Remove all records of a key and time, because they have a match."""
-        prefix = self._place(key, timestamp, left)
-        for place, _ in self.entries.scan(prefix, after(prefix)):
-            if len(place) == len(prefix) + 4:
-                self._drop(place, timestamp)
+        prefix = self._entry_prefix(key, timestamp, left)
+        for entry_key, _ in self.entries.scan(prefix, after(prefix)):
+            if len(entry_key) == len(prefix) + 4:
+                self._drop(entry_key, timestamp)
 
     def all(self) -> Iterator[Candidate]:
         """All candidates, by time, then right before left, then key, then arrival."""
-        for place, data in self.entries.scan(None, None):
-            left = place[8] == 1
+        for entry_key, data in self.entries.scan(None, None):
+            left = entry_key[8] == 1
             value = self._sides[left].deserialize(self._topic, data)
-            key = self._key.deserialize(self._topic, place[9:-4])
-            yield Candidate(place, key, int.from_bytes(place[:8], "big"), left, value)
+            key = self._key.deserialize(self._topic, entry_key[9:-4])
+            yield Candidate(entry_key, key, int.from_bytes(entry_key[:8], "big"), left, value)
 
-    def give_up(self, candidate: Candidate) -> None:
-        self._drop(candidate.place, candidate.timestamp)
+    def remove_candidate(self, candidate: Candidate) -> None:
+        self._drop(candidate.entry_key, candidate.timestamp)
 
-    def _place(self, key: Any, timestamp: int, left: bool) -> bytes:
+    def _entry_prefix(self, key: Any, timestamp: int, left: bool) -> bytes:
         return timestamp.to_bytes(8, "big") + (b"\x01" if left else b"\x00") + self._key.serialize(self._topic, key)
 
-    def _drop(self, place: bytes, timestamp: int) -> None:
-        self.entries.delete(place)
+    def _drop(self, entry_key: bytes, timestamp: int) -> None:
+        self.entries.delete(entry_key)
         if self._log is not None:
-            self._log(self.name, place, None, timestamp)
+            self._log(self.name, entry_key, None, timestamp)

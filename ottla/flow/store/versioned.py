@@ -33,14 +33,14 @@ class VersionedStore(TimedStore):
             self._observed.value = timestamp
         elif timestamp < self._observed.value - self.spec.retention_ms:
             return NOT_PUT
-        name = self._key.serialize(self._topic, key)
-        place = name + timestamp.to_bytes(8, "big")
+        key_bytes = self._key.serialize(self._topic, key)
+        entry_key = key_bytes + timestamp.to_bytes(8, "big")
         data = None if value is None else self._value.serialize(self._topic, value)
-        later = next(self._versions(name, timestamp + 1, None), None)
-        self.entries.put(place, b"\x00" if data is None else b"\x01" + data)
-        self._forget(name)
+        later = next(self._versions(key_bytes, timestamp + 1, None), None)
+        self.entries.put(entry_key, b"\x00" if data is None else b"\x01" + data)
+        self._forget(key_bytes)
         if self._log is not None:
-            self._log(self.name, name, data, timestamp)
+            self._log(self.name, key_bytes, data, timestamp)
         return IS_LATEST if later is None else later[0]
 
     def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
@@ -53,37 +53,37 @@ class VersionedStore(TimedStore):
         """The latest value, or the one that was valid at `as_of` (ms)."""
         if as_of is not None and as_of < self._observed.value - self.spec.retention_ms:
             return None
-        name = self._key.serialize(self._topic, key)
-        found = next(self._versions(name, None, as_of, reverse=True), None)
-        if found is None or found[1] == b"\x00":
+        key_bytes = self._key.serialize(self._topic, key)
+        version = next(self._versions(key_bytes, None, as_of, reverse=True), None)
+        if version is None or version[1] == b"\x00":
             return None
-        return VersionedRecord(self._value.deserialize(self._topic, found[1][1:]), found[0])
+        return VersionedRecord(self._value.deserialize(self._topic, version[1][1:]), version[0])
 
     def versions(self, key: Any, earliest: int = 0, latest: int | None = None) -> Iterator[VersionedRecord]:
         """The values that were valid at some time in [earliest, latest], newest first (MultiVersionedKeyQuery)."""
-        name = self._key.serialize(self._topic, key)
+        key_bytes = self._key.serialize(self._topic, key)
         end: int | None = None
-        for timestamp, data in self._versions(name, None, None, reverse=True):
+        for timestamp, data in self._versions(key_bytes, None, None, reverse=True):
             if data != b"\x00" and (latest is None or timestamp <= latest) and (end is None or end > earliest):
                 yield VersionedRecord(self._value.deserialize(self._topic, data[1:]), timestamp, end)
             end = timestamp
 
     def _versions(
-        self, name: bytes, earliest: int | None, latest: int | None, reverse: bool = False
+        self, key_bytes: bytes, earliest: int | None, latest: int | None, reverse: bool = False
     ) -> Iterator[tuple[int, bytes]]:
-        low = name + (earliest or 0).to_bytes(8, "big")
-        high = name + (b"\xff" * 8 if latest is None else latest.to_bytes(8, "big")) + b"\x00"
-        size = len(name) + 8
-        for place, data in self.entries.scan(low, high, reverse):
+        low = key_bytes + (earliest or 0).to_bytes(8, "big")
+        high = key_bytes + (b"\xff" * 8 if latest is None else latest.to_bytes(8, "big")) + b"\x00"
+        size = len(key_bytes) + 8
+        for entry_key, data in self.entries.scan(low, high, reverse):
             # Skip longer keys with the same prefix.
-            if len(place) == size:
-                yield int.from_bytes(place[-8:], "big"), data
+            if len(entry_key) == size:
+                yield int.from_bytes(entry_key[-8:], "big"), data
 
-    def _forget(self, name: bytes) -> None:
+    def _forget(self, key_bytes: bytes) -> None:
         """Drop versions that ceased to be valid before the history begins."""
         oldest = self._observed.value - self.spec.retention_ms
         if oldest <= 0:
             return
-        behind = [time for time, _ in self._versions(name, None, oldest)]
+        behind = [time for time, _ in self._versions(key_bytes, None, oldest)]
         for time in behind[:-1]:
-            self.entries.delete(name + time.to_bytes(8, "big"))
+            self.entries.delete(key_bytes + time.to_bytes(8, "big"))

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ottla.flow.record import TIME_MAX, Headers, ValueAndTimestamp, Window, Windowed
-from ottla.flow.store.key_value import FIXED, RECENT_MAX
+from ottla.flow.store.key_value import CACHED_MAX, IMMUTABLE
 from ottla.flow.store.ordered import OrderedBytes
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.store.store import TimedStore
@@ -32,22 +32,22 @@ class WindowStore(TimedStore):
 
     def __init__(self, spec: StoreSpec, entries: OrderedBytes, *shared: Any) -> None:
         super().__init__(spec, entries, *shared)
-        self._pace = max(1, spec.retention_ms // 8)
+        self._expiry_step_ms = max(1, spec.retention_ms // 8)
         #: By key bytes, the `start + sequence` of its entries, ascending; built on the first fetch of a key.
         self._spans: dict[bytes, list[bytes]] | None = None
         #: The starts, ascending, and the entries of each start in the order of arrival.
         self._starts: list[int] = []
         self._at: dict[int, dict[bytes, None]] = {}
         #: The bytes of recently used keys.
-        self._names: dict[Any, bytes] = {}
+        self._key_bytes_cache: dict[Any, bytes] = {}
         #: By key and start, recently put values and the keys of their entries.
         self._recent: dict[tuple[Any, int], tuple[ValueAndTimestamp, bytes]] = {}
         self._load()
 
     def _load(self) -> None:
         """Build the index by start."""
-        for place in self.entries.keys():  # noqa: SIM118
-            self._at.setdefault(int.from_bytes(place[-12:-4], "big"), {})[place] = None
+        for entry_key in self.entries.keys():  # noqa: SIM118
+            self._at.setdefault(int.from_bytes(entry_key[-12:-4], "big"), {})[entry_key] = None
         self._starts = sorted(self._at)
 
     def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
@@ -55,47 +55,47 @@ class WindowStore(TimedStore):
         there (default: the time of the current record).
         """
         late = start < self._observed.value - self.spec.retention_ms
-        place = self._name(key) + start.to_bytes(8, "big") + bytes(4)
+        entry_key = self._key_bytes(key) + start.to_bytes(8, "big") + bytes(4)
         if value is None or (isinstance(value, ValueAndTimestamp) and value[0] is None):
             data, logged, timestamp = None, None, self._now() if deleted_ms is None else deleted_ms
         else:
             data, logged, timestamp = self._write(value)
         # Kafka Streams logs expired records too.
         if self._log is not None:
-            self._log(self.name, place, logged, timestamp, headers)
+            self._log(self.name, entry_key, logged, timestamp, headers)
         if late:
             return
         if start > self._observed.value:
             before, self._observed.value = self._observed.value, start
-            if before // self._pace != start // self._pace:
+            if before // self._expiry_step_ms != start // self._expiry_step_ms:
                 self._expire()
         if data is not None:
-            by_key = BY_KEY + place
+            by_key = BY_KEY + entry_key
             self._recent.pop((key, start), None)
             if self.entries.get(by_key) is None:
                 self._index(start, by_key)
             self.entries.put(by_key, data)
         else:
             self._recent.pop((key, start), None)
-            self._delete(BY_KEY + place)
+            self._delete(BY_KEY + entry_key)
 
     def fetch_one(self, key: Any, start: int) -> Any:
         """The value of one window, or None."""
         if start <= self._observed.value - self.spec.retention_ms:
             return None
-        data = self.entries.get(BY_KEY + self._name(key) + start.to_bytes(8, "big") + bytes(4))
+        data = self.entries.get(BY_KEY + self._key_bytes(key) + start.to_bytes(8, "big") + bytes(4))
         return None if data is None else self._read(data)
 
-    def _name(self, key: Any) -> bytes:
+    def _key_bytes(self, key: Any) -> bytes:
         """The bytes of a key."""
-        if key.__class__ not in FIXED:
+        if key.__class__ not in IMMUTABLE:
             return self._key.serialize(self._topic, key)
-        name = self._names.get(key)
-        if name is None:
-            if len(self._names) >= RECENT_MAX:
-                self._names.clear()
-            name = self._names[key] = self._key.serialize(self._topic, key)
-        return name
+        key_bytes = self._key_bytes_cache.get(key)
+        if key_bytes is None:
+            if len(self._key_bytes_cache) >= CACHED_MAX:
+                self._key_bytes_cache.clear()
+            key_bytes = self._key_bytes_cache[key] = self._key.serialize(self._topic, key)
+        return key_bytes
 
     def fetch(self, key: Any, earliest: int, latest: int) -> Iterator[tuple[int, Any]]:
         """(start, value) of a key's windows that start in [earliest, latest] (ms), ascending."""
@@ -109,19 +109,19 @@ class WindowStore(TimedStore):
         """Windows of the keys in [low, high] (None: open), by key, then start."""
         first = None if low is None else self._key.serialize(self._topic, low)
         last = None if high is None else self._key.serialize(self._topic, high)
-        for name, start, data in self._scan(earliest, latest, reverse=False):
-            if (first is None or name >= first) and (last is None or name <= last):
-                yield self._windowed(name, start), self._read(data)
+        for key_bytes, start, data in self._scan(earliest, latest, reverse=False):
+            if (first is None or key_bytes >= first) and (last is None or key_bytes <= last):
+                yield self._windowed(key_bytes, start), self._read(data)
 
     def fetch_all(self, earliest: int, latest: int) -> Iterator[tuple[Windowed, Any]]:
         """All windows that start in [earliest, latest], by key, then start."""
-        for name, start, data in self._scan(earliest, latest, reverse=False):
-            yield self._windowed(name, start), self._read(data)
+        for key_bytes, start, data in self._scan(earliest, latest, reverse=False):
+            yield self._windowed(key_bytes, start), self._read(data)
 
     def backward_fetch_all(self, earliest: int, latest: int) -> Iterator[tuple[Windowed, Any]]:
         """As `fetch_all`, in descending order."""
-        for name, start, data in self._scan(earliest, latest, reverse=True):
-            yield self._windowed(name, start), self._read(data)
+        for key_bytes, start, data in self._scan(earliest, latest, reverse=True):
+            yield self._windowed(key_bytes, start), self._read(data)
 
     def all(self) -> Iterator[tuple[Windowed, Any]]:
         """All windows of all keys, by key, then start."""
@@ -139,34 +139,34 @@ class WindowStore(TimedStore):
             return
         starts = self._starts
         for start in starts[bisect_left(starts, first) : bisect_right(starts, latest)]:
-            for place in sorted(self._at.get(start, ()), key=lambda each: each[1:-12] + each[-4:]):
-                data = self.entries.get(place)
+            for entry_key in sorted(self._at.get(start, ()), key=lambda entry_key: entry_key[1:-12] + entry_key[-4:]):
+                data = self.entries.get(entry_key)
                 if data is not None:
-                    yield self._windowed(place[1:-12], start), self._read(data)
+                    yield self._windowed(entry_key[1:-12], start), self._read(data)
 
     def _fetch(self, key: Any, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[int, Any]]:
         first = max(earliest, self._observed.value - self.spec.retention_ms + 1, 0)
         if first > latest:
             return
-        name = self._name(key)
-        spans = self._spans_of(name)
+        key_bytes = self._key_bytes(key)
+        spans = self._spans_of_key(key_bytes)
         if not spans:
             return
         low, high = first.to_bytes(8, "big"), latest.to_bytes(8, "big") + b"\xff\xff\xff\xff"
-        found = spans[bisect_left(spans, low) : bisect_right(spans, high)]
-        get, prefix = self.entries.get, BY_KEY + name
-        for span in reversed(found) if reverse else found:
+        matching = spans[bisect_left(spans, low) : bisect_right(spans, high)]
+        get, prefix = self.entries.get, BY_KEY + key_bytes
+        for span in reversed(matching) if reverse else matching:
             data = get(prefix + span)
             if data is not None:
                 yield int.from_bytes(span[:8], "big"), self._read(data)
 
-    def _index(self, start: int, place: bytes) -> None:
+    def _index(self, start: int, entry_key: bytes) -> None:
         """Add a new entry to the indexes."""
         if self._spans is not None:
-            self._span(self._spans, place)
-        self._started(start)[place] = None
+            self._span(self._spans, entry_key)
+        self._entries_at(start)[entry_key] = None
 
-    def _started(self, start: int) -> dict[bytes, None]:
+    def _entries_at(self, start: int) -> dict[bytes, None]:
         """The entries with this start."""
         at = self._at.get(start)
         if at is None:
@@ -177,65 +177,65 @@ class WindowStore(TimedStore):
                 insort(self._starts, start)
         return at
 
-    def _spans_of(self, name: bytes) -> list[bytes] | None:
+    def _spans_of_key(self, key_bytes: bytes) -> list[bytes] | None:
         if self._spans is None:
             self._spans = {}
             for start in self._starts:
-                for place in self._at[start]:
-                    self._span(self._spans, place)
-        return self._spans.get(name)
+                for entry_key in self._at[start]:
+                    self._span(self._spans, entry_key)
+        return self._spans.get(key_bytes)
 
-    def _span(self, by_name: dict[bytes, list[bytes]], place: bytes) -> None:
-        name, span = place[1:-12], place[-12:]
-        spans = by_name.get(name)
+    def _span(self, by_key_bytes: dict[bytes, list[bytes]], entry_key: bytes) -> None:
+        key_bytes, span = entry_key[1:-12], entry_key[-12:]
+        spans = by_key_bytes.get(key_bytes)
         if spans is None:
-            by_name[name] = [span]
+            by_key_bytes[key_bytes] = [span]
         elif spans[-1] < span:
             spans.append(span)
         else:
             insort(spans, span)
 
-    def _delete(self, place: bytes) -> None:
+    def _delete(self, entry_key: bytes) -> None:
         """Remove an entry if it is there."""
-        if self.entries.get(place) is None:
+        if self.entries.get(entry_key) is None:
             return
-        self.entries.delete(place)
-        self._unspan(place)
-        start = int.from_bytes(place[-12:-4], "big")
+        self.entries.delete(entry_key)
+        self._unspan(entry_key)
+        start = int.from_bytes(entry_key[-12:-4], "big")
         at = self._at[start]
-        del at[place]
+        del at[entry_key]
         if not at:
             del self._at[start]
             del self._starts[bisect_left(self._starts, start)]
 
-    def _unspan(self, place: bytes) -> None:
+    def _unspan(self, entry_key: bytes) -> None:
         if self._spans is None:
             return
-        spans = self._spans[place[1:-12]]
-        del spans[bisect_left(spans, place[-12:])]
+        spans = self._spans[entry_key[1:-12]]
+        del spans[bisect_left(spans, entry_key[-12:])]
         if not spans:
-            del self._spans[place[1:-12]]
+            del self._spans[entry_key[1:-12]]
 
     def _scan(self, earliest: int, latest: int, *, reverse: bool) -> Iterator[tuple[bytes, int, bytes]]:
         first = max(earliest, self._observed.value - self.spec.retention_ms + 1)
-        for place, data in self.entries.scan(BY_KEY, END, reverse):
-            start = int.from_bytes(place[-12:-4], "big")
+        for entry_key, data in self.entries.scan(BY_KEY, END, reverse):
+            start = int.from_bytes(entry_key[-12:-4], "big")
             if first <= start <= latest:
-                yield place[1:-12], start, data
+                yield entry_key[1:-12], start, data
 
     def _expire(self) -> None:
-        oldest = self._observed.value // self._pace * self._pace - self.spec.retention_ms
+        oldest = self._observed.value // self._expiry_step_ms * self._expiry_step_ms - self.spec.retention_ms
         if oldest <= 0:
             return
         count = bisect_left(self._starts, oldest)
         for start in self._starts[:count]:
-            for place in self._at.pop(start):
-                self.entries.delete(place)
-                self._unspan(place)
+            for entry_key in self._at.pop(start):
+                self.entries.delete(entry_key)
+                self._unspan(entry_key)
         del self._starts[:count]
 
-    def _windowed(self, name: bytes, start: int) -> Windowed:
-        key = self._key.deserialize(self._topic, name)
+    def _windowed(self, key_bytes: bytes, start: int) -> Windowed:
+        key = self._key.deserialize(self._topic, key_bytes)
         return Windowed(key, Window(start, min(start + self.spec.window_ms, TIME_MAX)))
 
     def _write(self, value: Any) -> tuple[bytes, bytes, int]:
@@ -273,14 +273,14 @@ class TimestampedWindowStore(Timestamped):
         self._exact: frozenset[type] = self._value.exact if self._log is None else frozenset()
 
     def fetch_one(self, key: Any, start: int) -> Any:
-        if start > self._observed.value - self.spec.retention_ms and key.__class__ in FIXED:
+        if start > self._observed.value - self.spec.retention_ms and key.__class__ in IMMUTABLE:
             known = self._recent.get((key, start))
             if known is not None:
                 return known[0]
         return super().fetch_one(key, start)
 
     def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
-        if value is None or value[0].__class__ not in self._exact or key.__class__ not in FIXED:
+        if value is None or value[0].__class__ not in self._exact or key.__class__ not in IMMUTABLE:
             super().put(key, value, start, headers, deleted_ms)
             return
         known = self._recent.get((key, start))
@@ -291,35 +291,35 @@ class TimestampedWindowStore(Timestamped):
             return
         super().put(key, value, start, headers)
         if start >= self._observed.value - self.spec.retention_ms:
-            if len(self._recent) >= RECENT_MAX:
+            if len(self._recent) >= CACHED_MAX:
                 self._recent.clear()
-            place = BY_KEY + self._name(key) + start.to_bytes(8, "big") + bytes(4)
-            self._recent[key, start] = (value, place)
+            entry_key = BY_KEY + self._key_bytes(key) + start.to_bytes(8, "big") + bytes(4)
+            self._recent[key, start] = (value, entry_key)
 
-    def places(self, names: Sequence[bytes], starts: Sequence[int]) -> list[bytes]:
+    def entry_keys(self, keys: Sequence[bytes], starts: Sequence[int]) -> list[bytes]:
         """The entry keys of windows, by key bytes and start, for `read_many` and `write_many`."""
         spans = {start: start.to_bytes(8, "big") + bytes(4) for start in set(starts)}
-        return [BY_KEY + name + spans[start] for name, start in zip(names, starts, strict=True)]
+        return [BY_KEY + key_bytes + spans[start] for key_bytes, start in zip(keys, starts, strict=True)]
 
     def read_many(self, places: Sequence[bytes]) -> list[bytes | None]:
         """The entries of windows that are not hidden: 8 bytes of timestamp, then the value's bytes."""
-        return [self.entries.get(place) for place in places]
+        return [self.entries.get(entry_key) for entry_key in places]
 
     def write_many(self, places: Sequence[bytes], starts: Sequence[int], entries: Sequence[bytes]) -> None:
         """Put entries of windows that are not hidden, in order of ascending start."""
         self._recent.clear()
         put, log, before, at = self.entries.put, self._log, None, {}
-        for place, start, data in zip(places, starts, entries, strict=True):
+        for entry_key, start, data in zip(places, starts, entries, strict=True):
             if start != before:
                 before = start
                 if start > self._observed.value:
                     newest, self._observed.value = self._observed.value, start
-                    if newest // self._pace != start // self._pace:
+                    if newest // self._expiry_step_ms != start // self._expiry_step_ms:
                         self._expire()
-                at = self._started(start)
-            if self._spans is not None and place not in at:
-                self._span(self._spans, place)
-            at[place] = None
-            put(place, data)
+                at = self._entries_at(start)
+            if self._spans is not None and entry_key not in at:
+                self._span(self._spans, entry_key)
+            at[entry_key] = None
+            put(entry_key, data)
             if log is not None:
-                log(self.name, place[1:], data[8:], int.from_bytes(data[:8], "big", signed=True))
+                log(self.name, entry_key[1:], data[8:], int.from_bytes(data[:8], "big", signed=True))

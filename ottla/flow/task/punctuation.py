@@ -46,17 +46,19 @@ class Punctuators:
 
     def next_due(self) -> int | None:
         """The earliest due time, or None."""
-        return min((each.due.value for each in self.schedules if each.due.value != _CANCELLED), default=None)
+        return min(
+            (schedule.due.value for schedule in self.schedules if schedule.due.value != _CANCELLED), default=None
+        )
 
     def run(self, time: int, call: Callable[[Schedule, int], None]) -> None:
         """Call each punctuator that is due at `time`, once."""
         while True:
-            due = [each for each in self.schedules if _CANCELLED != each.due.value <= time]
+            due = [schedule for schedule in self.schedules if _CANCELLED != schedule.due.value <= time]
             if not due:
                 break
-            first = min(due, key=lambda each: each.due.value)
+            first = min(due, key=lambda schedule: schedule.due.value)
             last = first.due.value
             missed = max(0, (time - last) // first.interval)
             first.due.value = last + (missed + 1) * first.interval
             call(first, time)
-        self.schedules = [each for each in self.schedules if each.due.value != _CANCELLED]
+        self.schedules = [schedule for schedule in self.schedules if schedule.due.value != _CANCELLED]

@@ -34,7 +34,7 @@ class Node(Protocol):
     def child(self, name: str) -> Push:
         """The child with this name."""
 
-    def failed(self, key: Any, value: Any, timestamp: int, headers: Headers, error: Exception) -> None:
+    def on_error(self, key: Any, value: Any, timestamp: int, headers: Headers, error: Exception) -> None:
         """Call the processing handler with an error of the operator. Raises Failed, or drops the record."""
 
     def drop(self) -> None:
@@ -52,12 +52,12 @@ class Fused:
         raise TypeError(f"{type(self).__name__} has no function")
 
 
-def together(pushes: Sequence[Push]) -> Push:
+def call_all(pushes: Sequence[Push]) -> Push:
     """A function that calls all of them, one after another."""
     if len(pushes) == 1:
         return pushes[0]
     if not pushes:
-        return _nothing
+        return _no_children
     if len(pushes) == 2:
         first, second = pushes
 
@@ -68,11 +68,11 @@ def together(pushes: Sequence[Push]) -> Push:
         return both
     several = tuple(pushes)
 
-    def each(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+    def call_each(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
         for push in several:
             push(key, value, timestamp, headers)
 
-    return each
+    return call_each
 
 
 def at(task: Task, emit: Push) -> Push:
@@ -88,5 +88,5 @@ def at(task: Task, emit: Push) -> Push:
     return push
 
 
-def _nothing(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
+def _no_children(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
     """The `emit` of a node without children."""

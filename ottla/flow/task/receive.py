@@ -116,7 +116,7 @@ class Receiver:
         try:
             timestamp = extractor(seen, newest.value)
         except Exception as error:
-            told = f"the timestamp extractor of {self.context.name} failed: {type(error).__name__}: {error}"
-            raise StreamsError(told) from error
+            message = f"the timestamp extractor of {self.context.name} failed: {type(error).__name__}: {error}"
+            raise StreamsError(message) from error
         newest.value = max(newest.value, timestamp)
         return timestamp

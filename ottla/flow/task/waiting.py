@@ -24,7 +24,7 @@ from ottla.flow.task.rows import Rows
 if TYPE_CHECKING:
     from ottla.flow.engine import Task
 
-Place = tuple[str, int]
+Partition = tuple[str, int]
 #: The head of a queue: (sort key, receiver, the deserialized record if it is a single one, the record or rows as read)
 _Head = tuple[tuple[Any, ...], Receiver, Record | None, Input | Rows]
 
@@ -37,60 +37,60 @@ class Waiting:
         self._ties_by_heap = ties_by_heap
         self.receivers: dict[str, Receiver] = {}
         self.patterns: list[tuple[re.Pattern[str], Receiver]] = []
-        self._queues: dict[Place, deque[Input | Rows]] = {}
-        self._heads: dict[Place, _Head] = {}
-        self._first: Heap[Place] = Heap(lambda place: self._heads[place][0])
+        self._queues: dict[Partition, deque[Input | Rows]] = {}
+        self._heads: dict[Partition, _Head] = {}
+        self._first: Heap[Partition] = Heap(lambda partition: self._heads[partition][0])
 
-    def add(self, place: Place, what: Input | Rows) -> None:
-        queue = self._queues.get(place)
+    def add(self, partition: Partition, item: Input | Rows) -> None:
+        queue = self._queues.get(partition)
         if queue is None:
-            queue = self._queues[place] = deque()
-        queue.append(what)
-        if place not in self._heads:
-            self._next_head(place, queue)
+            queue = self._queues[partition] = deque()
+        queue.append(item)
+        if partition not in self._heads:
+            self._next_head(partition, queue)
 
-    def queued(self, place: Place) -> tuple[int, int | None]:
+    def queued(self, partition: Partition) -> tuple[int, int | None]:
         """The number of queued records of a partition, and the offset of the first one."""
-        head = self._heads.get(place)
-        queue: Iterable[Input | Rows] = self._queues.get(place, ())
+        head = self._heads.get(partition)
+        queue: Iterable[Input | Rows] = self._queues.get(partition, ())
         if head is not None:
             queue = [head[3], *queue]
         count, first = 0, None
-        for each in queue:
+        for item in queue:
             if first is None:
-                first = each.next_offset if isinstance(each, Rows) else each.offset
-            count += len(each) if isinstance(each, Rows) else 1
+                first = item.next_offset if isinstance(item, Rows) else item.offset
+            count += len(item) if isinstance(item, Rows) else 1
         return count, first
 
     def step(self) -> bool:
         """Process the next record. False if there is none."""
         if not self._heads:
             return False
-        place = self._first.poll()
-        _, receiver, record, received = self._heads.pop(place)
-        self._next_head(place, self._queues[place])
+        partition = self._first.poll()
+        _, receiver, record, received = self._heads.pop(partition)
+        self._next_head(partition, self._queues[partition])
         assert record is not None and isinstance(received, Input)
         self._task.process(receiver, record, received)
         return True
 
-    def drain(self, behind: Sequence[Place]) -> int:
+    def drain(self, behind: Sequence[Partition]) -> int:
         """Process records until all queues, or the queue of a partition in `behind`, are empty. Returns how many."""
         count = 0
         heads = self._heads
-        while heads and all(place in heads for place in behind):
-            place = self._first.poll()
-            head = heads.pop(place)
+        while heads and all(partition in heads for partition in behind):
+            partition = self._first.poll()
+            head = heads.pop(partition)
             _, receiver, record, received = head
             if isinstance(received, Rows):
-                count += self._together(place, head) or self._alone(place, head)
+                count += self._process_two(partition, head) or self._process_rows(partition, head)
                 continue
-            self._next_head(place, self._queues[place])
+            self._next_head(partition, self._queues[partition])
             assert record is not None
             self._task.process(receiver, record, received)
             count += 1
         return count
 
-    def _alone(self, place: Place, head: _Head) -> int:
+    def _process_rows(self, partition: Partition, head: _Head) -> int:
         """Process the rows that go before any record of another partition. Returns how many."""
         order, receiver, _, rows = head
         assert isinstance(rows, Rows)
@@ -98,10 +98,10 @@ class Waiting:
         start, end = rows.at, rows.end_before(limit, order[1:])
         rows.at = end
         feed(self._task, receiver, rows, start, end)
-        self._rest(place, receiver, rows)
+        self._restore_head(partition, receiver, rows)
         return end - start
 
-    def _together(self, place: Place, head: _Head) -> int:
+    def _process_two(self, partition: Partition, head: _Head) -> int:
         """Process rows of two partitions until one has no more. Returns how many; 0 if other partitions have queued
         records too, or if one of the two has a region.
         """
@@ -114,16 +114,16 @@ class Waiting:
         del self._heads[self._first.poll()]
         wins = first_order[1:] < order[1:]
         count = feed_two(self._task, (first, rows), (second, others), first_wins=wins)
-        self._rest(place, first, rows)
-        self._rest(other, second, others)
+        self._restore_head(partition, first, rows)
+        self._restore_head(other, second, others)
         return count
 
-    def _rest(self, place: Place, receiver: Receiver, rows: Rows) -> None:
+    def _restore_head(self, partition: Partition, receiver: Receiver, rows: Rows) -> None:
         """Set the head of a partition after some of its rows were processed."""
         if rows.at < rows.end:
-            self._lead(place, receiver, None, rows, rows.timestamps[rows.at])
+            self._set_head(partition, receiver, None, rows, rows.timestamps[rows.at])
         else:
-            self._next_head(place, self._queues[place])
+            self._next_head(partition, self._queues[partition])
 
     def receiver(self, topic: str) -> Receiver:
         """The receiver of a topic. TopologyError if no source reads it."""
@@ -141,21 +141,21 @@ class Waiting:
         """All receivers."""
         return [*self.receivers.values(), *(receiver for _, receiver in self.patterns)]
 
-    def _next_head(self, place: Place, queue: deque[Input | Rows]) -> None:
-        receiver = self.receiver(place[0])
+    def _next_head(self, partition: Partition, queue: deque[Input | Rows]) -> None:
+        receiver = self.receiver(partition[0])
         while queue:
             received = queue.popleft()
             if isinstance(received, Rows):
-                self._lead(place, receiver, None, received, received.timestamps[received.at])
+                self._set_head(partition, receiver, None, received, received.timestamps[received.at])
                 return
             record = receiver.receive(received)
             if record is not None:
-                self._lead(place, receiver, record, received, record.timestamp)
+                self._set_head(partition, receiver, record, received, record.timestamp)
                 return
 
-    def _lead(
-        self, place: Place, receiver: Receiver, record: Record | None, received: Input | Rows, timestamp: int
+    def _set_head(
+        self, partition: Partition, receiver: Receiver, record: Record | None, received: Input | Rows, timestamp: int
     ) -> None:
-        order = (timestamp,) if self._ties_by_heap else (timestamp, receiver.rank, *place)
-        self._heads[place] = (order, receiver, record, received)
-        self._first.offer(place)
+        order = (timestamp,) if self._ties_by_heap else (timestamp, receiver.rank, *partition)
+        self._heads[partition] = (order, receiver, record, received)
+        self._first.offer(partition)

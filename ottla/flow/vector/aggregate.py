@@ -25,7 +25,7 @@ from ottla.kernel.named import NamedTuple
 #: The store entry of a new group: no timestamp, and 0.
 _NEW = (-1).to_bytes(8, "big", signed=True) + bytes(8)
 #: A group's value and newest timestamp; None: a new group.
-Found = tuple[Any, int] | None
+GroupState = tuple[Any, int] | None
 
 
 class WindowedKeys(NamedTuple):
@@ -97,42 +97,44 @@ def maxima(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
         return None
     # Raise each group's values above those of all groups before it, so that one running maximum serves all groups.
     raised = run.groups * reach
-    found = np.maximum.accumulate(np.maximum(values[run.order], before[run.groups]) - low + raised) - raised + low
-    out = np.empty(len(found), dtype=np.int64)
-    out[run.order] = found
-    return out, found[run.ends - 1]
+    maxima_at = np.maximum.accumulate(np.maximum(values[run.order], before[run.groups]) - low + raised) - raised + low
+    out = np.empty(len(maxima_at), dtype=np.int64)
+    out[run.order] = maxima_at
+    return out, maxima_at[run.ends - 1]
 
 
 def minima(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
     """The running minimum of its group at each record, and the final minima; None if the numbers are too large."""
     if min(int(values.min()), int(before.min())) == LONG_MIN:
         return None
-    found = maxima(run, -values, -before)
-    return None if found is None else (-found[0], -found[1])
+    negated = maxima(run, -values, -before)
+    return None if negated is None else (-negated[0], -negated[1])
 
 
 def sums(run: Running, values: Any, before: Any) -> tuple[Any, Any] | None:
     """The running sum of its group at each record, and the final sums; None if a sum might overflow a long."""
-    largest, earlier = (max(int(each.max()), -int(each.min())) for each in (values, before))
+    largest, earlier = (max(int(column.max()), -int(column.min())) for column in (values, before))
     if largest * len(values) + earlier > LONG_MAX:
         return None
     # Subtract the running total at the start of each group.
     totals = np.concatenate(([0], np.cumsum(values[run.order])))
-    found = totals[1:] - totals[run.begins][run.groups] + before[run.groups]
-    out = np.empty(len(found), dtype=np.int64)
-    out[run.order] = found
-    return out, found[run.ends - 1]
+    totals_at = totals[1:] - totals[run.begins][run.groups] + before[run.groups]
+    out = np.empty(len(totals_at), dtype=np.int64)
+    out[run.order] = totals_at
+    return out, totals_at[run.ends - 1]
 
 
 _LONGS = {"sum": sums, "min": minima, "max": maxima}
 
 
-def fold(name: str, groups: Groups, values: Any, timestamps: Any, found: list[Found]) -> tuple[list[Any], list[int]]:
+def fold(
+    name: str, groups: Groups, values: Any, timestamps: Any, states: list[GroupState]
+) -> tuple[list[Any], list[int]]:
     """The value and timestamp of its group after each record. Updates `found` to the final state of the groups."""
     out: list[Any] = []
     times: list[int] = []
-    sums = [None if each is None else each[0] for each in found]
-    newest = [-1 if each is None else each[1] for each in found]
+    sums = [None if state is None else state[0] for state in states]
+    newest = [-1 if state is None else state[1] for state in states]
     add, note = out.append, times.append
     if name == "count":
         for group, time in zip(groups.of.tolist(), timestamps.tolist(), strict=True):
@@ -152,7 +154,7 @@ def fold(name: str, groups: Groups, values: Any, timestamps: Any, found: list[Fo
             if before is None or time > newest[group]:
                 newest[group] = time
             note(newest[group])
-    found[:] = [(value, time) for value, time in zip(sums, newest, strict=True)]
+    states[:] = [(value, time) for value, time in zip(sums, newest, strict=True)]
     return out, times
 
 
@@ -172,17 +174,17 @@ def by_key(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
     groups = groups_of(kept.keys, None)
     dropped = len(frame) - len(kept)
     entries = store.store
-    places = _names(entries, groups) if isinstance(entries, TimestampedKeyValueStore) else None
-    arrays = None if places is None else _folded(name, groups, kept, entries.read_many(places))
-    if places is not None and arrays is not None:
+    entry_keys = _names(entries, groups) if isinstance(entries, TimestampedKeyValueStore) else None
+    arrays = None if entry_keys is None else _folded(name, groups, kept, entries.read_many(entry_keys))
+    if entry_keys is not None and arrays is not None:
         made = Frame(kept.keys, pa.array(arrays.values, ARROW[kind]), arrays.times, kept.rows)
-        return Aggregated(made, dropped, lambda: entries.write_many(places, arrays.entries))
+        return Aggregated(made, dropped, lambda: entries.write_many(entry_keys, arrays.entries))
     names = groups.keys.to_pylist()
-    found: list[Found] = [store.get(key) for key in names]
-    values, times = fold(name, groups, kept.values, kept.timestamps, found)
+    states: list[GroupState] = [store.get(key) for key in names]
+    values, times = fold(name, groups, kept.values, kept.timestamps, states)
 
     def apply() -> None:
-        for key, pair in zip(names, found, strict=True):
+        for key, pair in zip(names, states, strict=True):
             assert pair is not None
             store.put(key, pair[0], pair[1])
 
@@ -198,34 +200,34 @@ def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
         return Aggregated(_windowed(keyed, keyed.timestamps, [], kind, []), len(frame), lambda: None)
     newest = np.maximum.accumulate(np.maximum(keyed.timestamps, time.value))
     index, starts = windows_of(keyed.timestamps, windows.size_ms, windows.advance_ms)
-    each = keyed if index is None else keyed.take(index)
+    windowed = keyed if index is None else keyed.take(index)
     live = starts + windows.size_ms > (newest if index is None else newest[index]) - windows.grace_ms
-    kept = each.where(pa.array(live))
+    kept = windowed.where(pa.array(live))
     starts = starts[live]
     groups = groups_of(kept.keys, starts)
-    dropped = len(frame) - len(keyed) + len(each) - len(kept)
+    dropped = len(frame) - len(keyed) + len(windowed) - len(kept)
     keys = _names(store, groups)
     if keys is not None:
         firsts = groups.starts.tolist()
-        places = store.places(keys, firsts)
-        arrays = _folded(name, groups, kept, store.read_many(places))
+        entry_keys = store.entry_keys(keys, firsts)
+        arrays = _folded(name, groups, kept, store.read_many(entry_keys))
         if arrays is not None:
 
             def write() -> None:
                 time.value = int(newest[-1])
-                store.write_many(places, firsts, arrays.entries)
+                store.write_many(entry_keys, firsts, arrays.entries)
 
             return Aggregated(_windowed(kept, starts, arrays.values, kind, arrays.times), dropped, write)
     pairs = list(zip(groups.keys.to_pylist(), groups.starts.tolist(), strict=True))
-    found: list[Found] = [store.fetch_one(key, start) for key, start in pairs]
-    values, times = fold(name, groups, kept.values, kept.timestamps, found)
+    states: list[GroupState] = [store.fetch_one(key, start) for key, start in pairs]
+    values, times = fold(name, groups, kept.values, kept.timestamps, states)
 
     def apply() -> None:
         time.value = int(newest[-1])
         # A window whose value is None is deleted, at the time of its last record.
         last = np.empty(len(pairs), dtype=np.int64)
         last[groups.of] = kept.timestamps
-        for (key, start), pair, deleted_ms in zip(pairs, found, last.tolist(), strict=True):
+        for (key, start), pair, deleted_ms in zip(pairs, states, last.tolist(), strict=True):
             assert pair is not None
             store.put(key, ValueAndTimestamp(*pair), start, deleted_ms=deleted_ms)
 
@@ -255,7 +257,7 @@ def _folded(name: str, groups: Groups, kept: Frame, entries: list[bytes | None])
     if not len(kept) or not (counting or (kept.values.type == pa.int64() and not kept.values.null_count)):
         return None
     # An entry is a timestamp and a long.
-    table = np.frombuffer(b"".join([_NEW if each is None else each for each in entries]), dtype=">i8").reshape(-1, 2)
+    table = np.frombuffer(b"".join([_NEW if entry is None else entry for entry in entries]), dtype=">i8").reshape(-1, 2)
     newest, before = table[:, 0].astype(np.int64), table[:, 1].astype(np.int64)
     run = running(groups.of, len(entries))
     times = maxima(run, kept.timestamps, newest)
@@ -264,7 +266,7 @@ def _folded(name: str, groups: Groups, kept: Frame, entries: list[bytes | None])
     else:
         values = kept.values.to_numpy()
         if name != "sum":  # a new group starts with its first value, not with 0
-            new = np.fromiter((each is None for each in entries), dtype=bool, count=len(entries))
+            new = np.fromiter((entry is None for entry in entries), dtype=bool, count=len(entries))
             before = np.where(new, values[run.order[run.begins]], before)
         folded = _LONGS[name](run, values, before)
     if times is None or folded is None:

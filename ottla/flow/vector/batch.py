@@ -15,16 +15,16 @@ from ottla.flow.vector.evaluate import Frame
 def frame_of(function: BatchFunction, key: Any, value: Any, timestamp: int) -> Frame:
     """A frame of one record."""
     assert function.inputs is not None
-    kinds = [arrow_type(each) for each in function.inputs]
+    kinds = [arrow_type(kind) for kind in function.inputs]
     return Frame(pa.array([key], kinds[0]), pa.array([value], kinds[1]), np.array([timestamp]), np.zeros(1, dtype=int))
 
 
 def values_of(function: BatchFunction, frame: Frame) -> Any:
     """Call the function for one value per record. ValueError if it returns another number of values."""
-    found = _array(function.function(_table(function, frame)), arrow_type(function.kind))
-    if len(found) != len(frame):
-        raise ValueError(f"the batch function returned {len(found)} values for {len(frame)} records")
-    return found
+    array = _array(function.function(_table(function, frame)), arrow_type(function.kind))
+    if len(array) != len(frame):
+        raise ValueError(f"the batch function returned {len(array)} values for {len(frame)} records")
+    return array
 
 
 def rows_of(function: BatchFunction, frame: Frame) -> Frame:
@@ -40,7 +40,7 @@ def rows_of(function: BatchFunction, frame: Frame) -> Frame:
     kind = arrow_type(function.kind)
     if pa.types.is_struct(kind):
         value: Any = pa.StructArray.from_arrays(
-            [_array(table.column(one.name), one.type) for one in kind], fields=list(kind)
+            [_array(table.column(field.name), field.type) for field in kind], fields=list(kind)
         )
     else:
         value = _array(table.column("value"), kind)
@@ -64,33 +64,35 @@ def _table(function: BatchFunction, frame: Frame) -> Any:
     return table
 
 
-def _arrow(found: Any) -> Any:
+def _arrow(table: Any) -> Any:
     """Convert any kind of table to an Arrow table."""
-    if isinstance(found, pa.RecordBatch):
-        found = pa.Table.from_batches([found])
-    if isinstance(found, dict):
-        found = pa.table(found)
-    if not isinstance(found, pa.Table):
-        found = (
-            pa.table(found)
-            if hasattr(found, "__arrow_c_stream__")
-            else pa.Table.from_pandas(found, preserve_index=False)
+    if isinstance(table, pa.RecordBatch):
+        table = pa.Table.from_batches([table])
+    if isinstance(table, dict):
+        table = pa.table(table)
+    if not isinstance(table, pa.Table):
+        table = (
+            pa.table(table)
+            if hasattr(table, "__arrow_c_stream__")
+            else pa.Table.from_pandas(table, preserve_index=False)
         )
-    return found.combine_chunks()
+    return table.combine_chunks()
 
 
-def _array(found: Any, kind: Any) -> Any:
+def _array(values: Any, kind: Any) -> Any:
     """Convert values of any kind to one Arrow array of this type. ValueError if they do not fit it."""
     if pa.types.is_struct(kind):
-        table = _arrow(found)
-        return pa.StructArray.from_arrays([_array(table.column(one.name), one.type) for one in kind], fields=list(kind))
-    if hasattr(found, "to_arrow"):
-        found = found.to_arrow()
-    if isinstance(found, pa.ChunkedArray):
-        found = found.combine_chunks()
-        if isinstance(found, pa.ChunkedArray):
-            found = found.chunk(0) if found.num_chunks else pa.array([], found.type)
-    if not isinstance(found, pa.Array):
+        table = _arrow(values)
+        return pa.StructArray.from_arrays(
+            [_array(table.column(field.name), field.type) for field in kind], fields=list(kind)
+        )
+    if hasattr(values, "to_arrow"):
+        values = values.to_arrow()
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+        if isinstance(values, pa.ChunkedArray):
+            values = values.chunk(0) if values.num_chunks else pa.array([], values.type)
+    if not isinstance(values, pa.Array):
         # pandas represents missing values as NaN; make them null.
-        return pa.array(found, kind, from_pandas=hasattr(found, "index") and not isinstance(found, list))
-    return found if found.type == kind else found.cast(kind)
+        return pa.array(values, kind, from_pandas=hasattr(values, "index") and not isinstance(values, list))
+    return values if values.type == kind else values.cast(kind)

@@ -38,7 +38,9 @@ class Batch:
         topic, partition, offsets, timestamps, keys, values, headers = table.columns
         own = None
         if len(headers.flatten()):
-            own = [tuple((one["key"], one["value"]) for one in each) for each in headers.to_pylist()]
+            own = [
+                tuple((header["key"], header["value"]) for header in row_headers) for row_headers in headers.to_pylist()
+            ]
         return cls(
             topic[0].as_py(),
             partition[0].as_py(),
@@ -89,20 +91,20 @@ class Batch:
 
 
 class OutputColumns(NamedTuple):
-    """Outputs of one topic as columns. `bys`: `Output.partition_by` if it differs from the key, otherwise None."""
+    """Outputs of one topic as columns. `partition_keys`: `Output.partition_by` if it differs from the key, or None."""
 
     topic: str
     keys: Any
     values: Any
     timestamps: Any
     headers: list[Headers] | None
-    bys: Any
+    partition_keys: Any
 
     def outputs(self) -> Iterator[Output]:
         """The outputs one by one."""
         headers = self.headers or [()] * len(self.keys)
-        bys = self.keys if self.bys is None else self.bys
-        columns = (objects(self.keys), objects(self.values), self.timestamps.tolist(), headers, objects(bys))
+        partition_keys = self.keys if self.partition_keys is None else self.partition_keys
+        columns = (objects(self.keys), objects(self.values), self.timestamps.tolist(), headers, objects(partition_keys))
         for key, value, timestamp, own, by in zip(*columns, strict=True):
             yield Output(self.topic, key, value, timestamp, own, None, by)
 
@@ -111,8 +113,8 @@ def objects(array: Any) -> list[Any]:
     """The values of an array as Python objects, None for nulls."""
     kind = array.type
     plain = pa.types.is_binary(kind) or pa.types.is_string(kind) or not (array.null_count or pa.types.is_struct(kind))
-    found: list[Any] = array.to_numpy(zero_copy_only=False).tolist() if plain else array.to_pylist()
-    return found
+    values: list[Any] = array.to_numpy(zero_copy_only=False).tolist() if plain else array.to_pylist()
+    return values
 
 
 def read(serde: Serde, topic: str, array: Any) -> list[Any]:
@@ -129,8 +131,8 @@ def read(serde: Serde, topic: str, array: Any) -> list[Any]:
         if len(data) == 8 * len(array) and (np.diff(edges) == 8).all():
             numbers: list[Any] = np.frombuffer(data, dtype=number).tolist()
             return numbers
-    one: Callable[[bytes], Any] = serde.reader(topic)
-    return [None if data is None else one(data) for data in objects(array)]
+    read_one: Callable[[bytes], Any] = serde.reader(topic)
+    return [None if data is None else read_one(data) for data in objects(array)]
 
 
 _NUMBERS: dict[Serde, str] = {LONG: ">i8", DOUBLE: ">f8"}

@@ -23,7 +23,7 @@ _NATIVE = {">i8": "<i8", ">f8": "<f8"}
 
 def arrow_type(kind: Any) -> Any:
     """The Arrow type of a column type."""
-    return ARROW[kind] if isinstance(kind, str) else pa.struct([(name, ARROW[one]) for name, one in kind])
+    return ARROW[kind] if isinstance(kind, str) else pa.struct([(name, ARROW[field_type]) for name, field_type in kind])
 
 
 def decode(serde: Serde, array: Any) -> Any:
@@ -37,14 +37,14 @@ def decode(serde: Serde, array: Any) -> Any:
     if serde in _NUMBERS:
         return _numbers(array, _NUMBERS[serde])
     assert isinstance(serde, ColumnsSerde)
-    found = json({name: ARROW[kind] for name, kind in serde.column_type}).decode(array)
+    decoded = json({name: ARROW[kind] for name, kind in serde.column_type}).decode(array)
     fields = []
-    for (_, kind), column in zip(serde.column_type, found.flatten(), strict=True):
+    for (_, kind), column in zip(serde.column_type, decoded.flatten(), strict=True):
         column.validate(full=True)
         fields.append(_finite(pc.add(column, 0.0)) if kind == "double" else column)
     names = [name for name, _ in serde.column_type]
-    mask = found.is_null() if found.null_count else None
-    if found.null_count != array.null_count:
+    mask = decoded.is_null() if decoded.null_count else None
+    if decoded.null_count != array.null_count:
         raise ValueError("a value is the JSON null")
     return pa.StructArray.from_arrays(fields, names=names, mask=mask)
 
@@ -101,7 +101,7 @@ def _text_of_doubles(column: Any) -> Any:
     """Doubles as Python writes them, with negative zero as 0.0."""
     values = pc.add(_finite(column), 0.0).to_numpy(zero_copy_only=False).tolist()
     if column.null_count:
-        texts = ["null" if each != each else repr(each) for each in values]
+        texts = ["null" if number != number else repr(number) for number in values]
     else:
-        texts = [repr(each) for each in values]
+        texts = [repr(number) for number in values]
     return pa.array(texts, pa.string())

@@ -57,8 +57,8 @@ class Frame:
 
 def evaluate(expression: Expression, frame: Frame) -> Any:
     """Evaluate an expression to an array as long as the frame."""
-    found = _evaluate(expression, frame)
-    return pa.repeat(found, len(frame)) if isinstance(found, pa.Scalar) else found
+    result = _evaluate(expression, frame)
+    return pa.repeat(result, len(frame)) if isinstance(result, pa.Scalar) else result
 
 
 def _evaluate(expression: Expression, frame: Frame) -> Any:
@@ -68,9 +68,9 @@ def _evaluate(expression: Expression, frame: Frame) -> Any:
         return pa.array(root) if isinstance(root, np.ndarray) else root
     if operation == "literal":
         return pa.scalar(options[0], ARROW[_LITERALS[type(options[0])]])
-    parts = [_evaluate(each, frame) for each in expression.parts]
+    parts = [_evaluate(part, frame) for part in expression.parts]
     if operation == "struct":
-        arrays = [pa.repeat(each, len(frame)) if isinstance(each, pa.Scalar) else each for each in parts]
+        arrays = [pa.repeat(part, len(frame)) if isinstance(part, pa.Scalar) else part for part in parts]
         return pa.StructArray.from_arrays(arrays, names=list(options))
     return _FUNCTIONS[operation](*parts, *options)
 
@@ -100,16 +100,16 @@ def _longs(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """`//` and `%` by NumPy, which rounds as Python does but does not raise on division by zero."""
 
     def compute(a: Any, b: Any) -> Any:
-        left, right = (np.atleast_1d(np.asarray(_filled(each))) for each in (a, b))
+        left, right = (np.atleast_1d(np.asarray(_filled(operand))) for operand in (a, b))
         null = _nulls(a) | _nulls(b)
         # Null operands give null; keep them from raising.
         right = np.where(null, 1, right)
         if (right == 0).any() or ((right == -1) & (left == np.iinfo(np.int64).min)).any():
             raise ZeroDivisionError
-        found = pa.array(
+        result = pa.array(
             function(left, right), mask=np.broadcast_to(null, np.broadcast_shapes(left.shape, right.shape))
         )
-        return found[0] if isinstance(a, pa.Scalar) and isinstance(b, pa.Scalar) else found
+        return result[0] if isinstance(a, pa.Scalar) and isinstance(b, pa.Scalar) else result
 
     return compute
 
@@ -125,17 +125,17 @@ def _filled(a: Any) -> Any:
 
 
 def _is_in(a: Any, *values: Any) -> Any:
-    found = pc.equal(a, pa.scalar(values[0], ARROW[_LITERALS[type(values[0])]]))
-    for each in values[1:]:
-        found = pc.or_(found, pc.equal(a, pa.scalar(each, ARROW[_LITERALS[type(each)]])))
-    return found
+    result = pc.equal(a, pa.scalar(values[0], ARROW[_LITERALS[type(values[0])]]))
+    for constant in values[1:]:
+        result = pc.or_(result, pc.equal(a, pa.scalar(constant, ARROW[_LITERALS[type(constant)]])))
+    return result
 
 
 def _one_by_one(operation: str, kind: Any, a: Any, *options: Any) -> Any:
     function = ROWS[operation]
     if isinstance(a, pa.Scalar):
         return pa.scalar(function(a.as_py(), *options) if a.is_valid else None, kind)
-    return pa.array([None if each is None else function(each, *options) for each in a.to_pylist()], kind)
+    return pa.array([None if operand is None else function(operand, *options) for operand in a.to_pylist()], kind)
 
 
 def _letters(operation: str, quick: Callable[[Any], Any]) -> Callable[[Any], Any]:

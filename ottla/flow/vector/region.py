@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from ottla.flow.task.rows import Rows
 
 #: Fewer records than this are cheaper one by one.
-LEAST = 48
+ROWS_MIN = 48
 
 
 @dataclass(slots=True)
-class Run:
+class RegionRun:
     """A run of a region over rows. `effects` are applied after all computations have succeeded."""
 
     rows: Rows
@@ -55,7 +55,7 @@ class Run:
     effects: list[Callable[[], None]] = field(default_factory=list)
 
 
-Step = Callable[[Frame, Run], None]
+Step = Callable[[Frame, RegionRun], None]
 
 
 class Kinds(NamedTuple):
@@ -75,14 +75,14 @@ class Region:
 
     def run(self, rows: Rows, start: int, end: int) -> bool:
         """Process rows. False: nothing was done, and the caller processes them one by one."""
-        if end - start < LEAST or rows.columns is None:
+        if end - start < ROWS_MIN or rows.columns is None:
             return False
         keys, values = rows.columns
         stamps = np.array(rows.timestamps[start:end], dtype=np.int64)
         size = end - start
         frame = Frame(keys.slice(start, size), values.slice(start, size), stamps, np.arange(start, end))
         time = self._task.time
-        run = Run(rows, start, np.maximum.accumulate(np.maximum(stamps, time.value)))
+        run = RegionRun(rows, start, np.maximum.accumulate(np.maximum(stamps, time.value)))
         try:
             self._step(frame, run)
         except Exception:
@@ -109,43 +109,43 @@ class _Compiler:
         kinds = Kinds(receiver.key.column_type, receiver.value.column_type)
         if kinds.key is None or kinds.value is None or receiver.extracts:
             return None
-        found = self._children(receiver.context.name, kinds)
-        if found is None or not found[1]:
+        compiled = self._children(receiver.context.name, kinds)
+        if compiled is None or not compiled[1]:
             return None
-        return Region(self._task, found[0])
+        return Region(self._task, compiled[0])
 
     def _children(self, name: str, kinds: Kinds) -> tuple[Step, bool] | None:
         """A step for all children of a node, and whether any works on columns. None if they are not independent."""
-        children = [each for each in self._topology.children(name) if each in self._task.subtopology.nodes]
-        if len(children) > 1 and not self._free(children):
+        children = [child for child in self._topology.children(name) if child in self._task.subtopology.nodes]
+        if len(children) > 1 and not self._are_independent(children):
             return None
-        found = [self._node(each, kinds) for each in children]
-        if any(each is None for each in found):
+        compiled = [self._node(child, kinds) for child in children]
+        if any(child is None for child in compiled):
             return None
-        steps = [each[0] for each in found if each is not None]
-        columns = any(each[1] for each in found if each is not None)
-        return (steps[0], columns) if len(steps) == 1 else (_all(steps), columns)
+        steps = [child[0] for child in compiled if child is not None]
+        columns = any(child[1] for child in compiled if child is not None)
+        return (steps[0], columns) if len(steps) == 1 else (_in_turn(steps), columns)
 
-    def _free(self, children: Sequence[str]) -> bool:
+    def _are_independent(self, children: Sequence[str]) -> bool:
         """Whether these branches share nothing."""
         seen: set[str] = set()
         for child in children:
-            touched = self._touched(child)
+            touched = self._reachable(child)
             if seen & touched or "*" in touched:
                 return False
             seen |= touched
         return True
 
-    def _touched(self, name: str) -> set[str]:
+    def _reachable(self, name: str) -> set[str]:
         """The nodes, stores and topics downstream of a node; `*`: any topic."""
         topology = self._topology
         if name in topology.sinks:
             topic = topology.sinks[name].topic
             return {name, f"topic {topic}" if isinstance(topic, str) else "*"}
-        found = {name, *(f"store {each}" for each in topology.processors[name].stores)}
+        reached = {name, *(f"store {store}" for store in topology.processors[name].stores)}
         for child in topology.children(name):
-            found |= self._touched(child)
-        return found
+            reached |= self._reachable(child)
+        return reached
 
     def _node(self, name: str, kinds: Kinds) -> tuple[Step, bool] | None:
         node = self._task.node(name)
@@ -161,12 +161,12 @@ class _Compiler:
             return (self._one_by_one(node), False) if not kinds.windowed else None
         following = rest[0]
 
-        def step(frame: Frame, run: Run) -> None:
+        def step(frame: Frame, run: RegionRun) -> None:
             following(apply(frame, run), run)
 
         return step, True
 
-    def _stateless(self, processor: Any, kinds: Kinds) -> tuple[Callable[[Frame, Run], Frame], Kinds] | None:
+    def _stateless(self, processor: Any, kinds: Kinds) -> tuple[Callable[[Frame, RegionRun], Frame], Kinds] | None:
         match processor:
             case stateless.PassThrough() | stateless.ToStream():
                 return (lambda frame, run: frame), kinds
@@ -184,7 +184,7 @@ class _Compiler:
                     return None
                 negate = processor.negate
 
-                def kept(frame: Frame, run: Run) -> Frame:
+                def kept(frame: Frame, run: RegionRun) -> Frame:
                     mask = compute(frame).fill_null(False)
                     return frame.where(pc.invert(mask) if negate else mask)
 
@@ -201,14 +201,16 @@ class _Compiler:
                 return (lambda frame, run: function.flat(frame)), Kinds(*function.pair)
         return None
 
-    def _aggregate(self, processor: Any, name: str, kinds: Kinds) -> tuple[Callable[[Frame, Run], Frame], Kinds] | None:
+    def _aggregate(
+        self, processor: Any, name: str, kinds: Kinds
+    ) -> tuple[Callable[[Frame, RegionRun], Frame], Kinds] | None:
         if not isinstance(processor, (_Aggregate, _WindowAggregate)) or kinds.windowed:
             return None
         table = processor._table
         which = getattr(table.aggregator, "fold", None)
         streams = all(
-            isinstance(getattr(self._task.node(each), "processor", None), stateless.ToStream)
-            for each in self._topology.children(name)
+            isinstance(getattr(self._task.node(child), "processor", None), stateless.ToStream)
+            for child in self._topology.children(name)
         )
         if which is None or table.sending_old or not streams or kinds.key not in ("string", "bytes", "long"):
             return None
@@ -224,15 +226,15 @@ class _Compiler:
         compute = by_window if windowed else by_key
         task = self._task
 
-        def aggregated(frame: Frame, run: Run) -> Frame:
-            found = compute(processor, which, frame, kind)
+        def aggregated(frame: Frame, run: RegionRun) -> Frame:
+            result = compute(processor, which, frame, kind)
 
             def apply() -> None:
-                task.drop(name, found.dropped)
-                found.apply()
+                task.drop(name, result.dropped)
+                result.apply()
 
             run.effects.append(apply)
-            return found.frame
+            return result.frame
 
         return aggregated, Kinds(kinds.key, kind, windowed)
 
@@ -246,12 +248,12 @@ class _Compiler:
         topic, task = node.topic, self._task
         assert inner is not None
 
-        def step(frame: Frame, run: Run) -> None:
-            keys, bys = _encoded_keys(inner, frame.keys)
+        def step(frame: Frame, run: RegionRun) -> None:
+            keys, partition_keys = _encoded_keys(inner, frame.keys)
             values = encode(value, frame.values)
             headers = run.rows.headers
             own = None if headers is None else [headers[row] for row in frame.rows.tolist()]
-            columns = OutputColumns(topic, keys, values, frame.timestamps, own, bys)
+            columns = OutputColumns(topic, keys, values, frame.timestamps, own, partition_keys)
             if len(frame):
                 run.effects.append(lambda: task.outputs.append(columns))
 
@@ -260,17 +262,17 @@ class _Compiler:
     def _one_by_one(self, node: Any) -> Step:
         task, push = self._task, node.push
 
-        def step(frame: Frame, run: Run) -> None:
+        def step(frame: Frame, run: RegionRun) -> None:
             newest = run.newest[frame.rows - run.start]
             run.effects.append(lambda: feed_frame(task, push, run.rows, frame, newest))
 
         return step
 
 
-def _all(steps: Sequence[Step]) -> Step:
-    def step(frame: Frame, run: Run) -> None:
-        for each in steps:
-            each(frame, run)
+def _in_turn(steps: Sequence[Step]) -> Step:
+    def step(frame: Frame, run: RegionRun) -> None:
+        for step in steps:
+            step(frame, run)
 
     return step
 

@@ -25,11 +25,11 @@ def pack(cells: Mapping[str, int], commit: int) -> str:
 
 def newest(copies: Iterable[str]) -> tuple[dict[str, int], int]:
     """The cells and the number of the newest commit among these metadata; no cells and 0 if none is ours."""
-    found: tuple[dict[str, int], int] = {}, -1
+    latest: tuple[dict[str, int], int] = {}, -1
     for metadata in copies:
         if metadata.startswith(_FORM):
             cells: dict[str, int] = json.loads(zlib.decompress(base64.b85decode(metadata.removeprefix(_FORM))))
             commit = cells.pop(_COMMIT, 0)
-            if commit > found[1]:
-                found = cells, commit
-    return found[0], max(0, found[1])
+            if commit > latest[1]:
+                latest = cells, commit
+    return latest[0], max(0, latest[1])

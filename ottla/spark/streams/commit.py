@@ -20,18 +20,18 @@ from ottla.client.admin.client import Admin
 from ottla.client.membership.commit import CommittedOffset
 from ottla.client.producer.sync import Producer
 from ottla.flow.engine import Changes, Task
-from ottla.flow.failure import failed
+from ottla.flow.failure import failure_of
 from ottla.flow.handler import Action, ErrorContext
 from ottla.flow.record import Output
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.layout import Program, TaskPlan
-from ottla.spark.streams.write import Made, by_topic, singles, write, write_changes, write_one
+from ottla.spark.streams.write import AnyOutput, by_topic, singles, write, write_changes, write_one
 
 #: The errors of records that brokers (or the client) will never accept.
 REFUSED = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_RECORD,
            ErrorCode.INVALID_TIMESTAMP, ErrorCode.TOPIC_AUTHORIZATION_FAILED)  # fmt: skip
-Told = Mapping[TopicPartition, CommittedOffset]
+Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 class RefusedOutput(Exception):
@@ -64,15 +64,15 @@ class Committer:
         if self._once:
             self._producer.init_transactions()
 
-    def commit(self, task: Task, outputs: list[Made], changes: Changes, told: Told) -> None:
+    def commit(self, task: Task, outputs: list[AnyOutput], changes: Changes, offsets: Offsets) -> None:
         """Write and commit a step. StreamsError if a record is rejected and the production handler chooses to fail."""
         began = time.perf_counter()
         try:
-            self._attempt(outputs, changes, told)
+            self._attempt(outputs, changes, offsets)
         except KafkaError as error:
             if error.code not in REFUSED:
                 raise
-            self._without_refused(task, singles(outputs), changes, told)
+            self._without_refused(task, singles(outputs), changes, offsets)
         self.commits += 1
         self.seconds += time.perf_counter() - began
 
@@ -85,12 +85,12 @@ class Committer:
     def close(self) -> None:
         self._producer.close(flush=False)
 
-    def _without_refused(self, task: Task, outputs: list[Output], changes: Changes, told: Told) -> None:
+    def _without_refused(self, task: Task, outputs: list[Output], changes: Changes, offsets: Offsets) -> None:
         while True:
             try:
-                return self._attempt(list(outputs), changes, told, singly=True)
+                return self._attempt(list(outputs), changes, offsets, singly=True)
             except RefusedOutput as refused:
-                outputs = [each for each in outputs if each is not refused.output]
+                outputs = [output for output in outputs if output is not refused.output]
                 outputs += self._dead_letters(task, refused.output, refused.error)
 
     def _dead_letters(self, task: Task, output: Output, error: KafkaError) -> tuple[Output, ...]:
@@ -103,30 +103,30 @@ class Committer:
             *(output.key, None if large else output.value, output),
         )
         if output.topic == handlers.dead_letter_topic:
-            raise failed(task.topology, context, error) from error
+            raise failure_of(task.topology, context, error) from error
         response = handlers.respond(handlers.production, context, error)
         if response.action is Action.FAIL:
-            raise failed(task.topology, context, error) from error
+            raise failure_of(task.topology, context, error) from error
         task.dropped += 1
         return response.dead_letters
 
-    def _attempt(self, outputs: list[Made], changes: Changes, told: Told, *, singly: bool = False) -> None:
+    def _attempt(self, outputs: list[AnyOutput], changes: Changes, offsets: Offsets, *, singly: bool = False) -> None:
         group = self._program.application_id
         if self._once:
             with self._producer.transaction() as transaction:
                 self._write(outputs, changes, singly=singly)
-                transaction.send_offsets(group, told)
+                transaction.send_offsets(group, offsets)
             return
         self._write(outputs, changes, singly=singly)
         self._producer.flush()
-        self._admin.alter_group_offsets(group, told).check()
+        self._admin.alter_group_offsets(group, offsets).check()
 
-    def _write(self, outputs: list[Made], changes: Changes, *, singly: bool) -> None:
+    def _write(self, outputs: list[AnyOutput], changes: Changes, *, singly: bool) -> None:
         if singly:
             self._write_singly(singles(outputs))
         else:
-            for topic, some in by_topic(outputs):
-                write(self._producer, topic, some, self.count)
+            for topic, topic_outputs in by_topic(outputs):
+                write(self._producer, topic, topic_outputs, self.count)
         for store in self._plan.stores:
             if entries := changes.stores.get(store):
                 write_changes(self._producer, self._program.changelog(store), self._plan.partition, entries)

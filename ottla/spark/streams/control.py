@@ -29,12 +29,12 @@ PATIENCE_S = 60
 class Workers:
     """The driver's end of all connections. Calls `told(slot, message)` on internal threads."""
 
-    def __init__(self, host: str, told: Callable[[int, Message], None], bind: str | None = None) -> None:
+    def __init__(self, host: str, on_message: Callable[[int, Message], None], bind: str | None = None) -> None:
         """`host`: where workers reach this process. `bind`: the address to listen on, if it differs."""
         self._listener = socket.create_server((bind or host, 0))
         self.address: tuple[str, int] = (host, self._listener.getsockname()[1])
         self.secret = secrets.token_hex(16)
-        self._told = told
+        self._on_message = on_message
         self._lines: dict[int, socket.socket] = {}
         self._lock = threading.Lock()
         self._sending = threading.Lock()
@@ -56,11 +56,11 @@ class Workers:
             self._paused = paused
             slots = list(self._lines)
         for slot in slots:
-            self._tell(slot, {"paused": paused})
+            self._send(slot, {"paused": paused})
 
-    def again(self, slot: int) -> None:
+    def reopen(self, slot: int) -> None:
         """Tell a failed worker to reopen its tasks."""
-        self._tell(slot, {"again": True})
+        self._send(slot, {"again": True})
 
     def ask(self, question: Message, timeout: float) -> dict[int, Message]:
         """Query all workers and return their answers by slot. OttlaError if one takes longer than `timeout` seconds."""
@@ -70,7 +70,7 @@ class Workers:
         answers: dict[int, Message] = {}
         try:
             for slot in slots:
-                self._tell(slot, {"ask": number} | question)
+                self._send(slot, {"ask": number} | question)
             while len(answers) < len(slots):
                 slot, answer = arrived.get(timeout=timeout)
                 answers[slot] = answer
@@ -94,7 +94,7 @@ class Workers:
         _end(self._listener)
         self._listener.close()
 
-    def _tell(self, slot: int, message: Message) -> None:
+    def _send(self, slot: int, message: Message) -> None:
         line = self._lines.get(slot)
         if line is not None:
             with contextlib.suppress(OSError), self._sending:
@@ -123,7 +123,7 @@ class Workers:
                 if before is not None:
                     _end(before)
                 if paused:
-                    self._tell(slot, {"paused": True})
+                    self._send(slot, {"paused": True})
                 if stopped:
                     _end(line)
                 for text in lines:
@@ -137,7 +137,7 @@ class Workers:
                     if gone:
                         del self._lines[slot]
                 if gone:
-                    self._told(slot, {"gone": True})
+                    self._on_message(slot, {"gone": True})
 
     def _take(self, slot: int, message: Message) -> None:
         if "answer" in message:
@@ -145,7 +145,7 @@ class Workers:
             if waiting is not None:
                 waiting.put((slot, message))
         else:
-            self._told(slot, message)
+            self._on_message(slot, message)
 
 
 class DriverLine:
@@ -158,15 +158,15 @@ class DriverLine:
     def __init__(self, address: tuple[str, int], secret: str, slot: int) -> None:
         self.stopped = threading.Event()
         self.paused = threading.Event()
-        self._again = threading.Event()
+        self._reopen = threading.Event()
         self.answer: Callable[[Message], Message] | None = None
         self._sending = threading.Lock()
         self._line = socket.create_connection(address, CONNECT_TIMEOUT_S)
         self._line.settimeout(None)
-        self.tell({"secret": secret, "slot": slot})
+        self.send({"secret": secret, "slot": slot})
         threading.Thread(target=self._listen, daemon=True, name="ottla-streams-driver").start()
 
-    def tell(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         """Send a message. If the driver is gone, set `stopped` instead."""
         try:
             with self._sending:
@@ -174,11 +174,11 @@ class DriverLine:
         except OSError:
             self.stopped.set()
 
-    def told_again(self) -> bool:
+    def wait_for_reopen(self) -> bool:
         """After an error, wait until the driver says to reopen the tasks (True) or to stop (False)."""
         while not self.stopped.is_set():
-            if self._again.wait(0.1):
-                self._again.clear()
+            if self._reopen.wait(0.1):
+                self._reopen.clear()
                 return True
         return False
 
@@ -195,11 +195,11 @@ class DriverLine:
                 elif "paused" in message:
                     self.paused.clear()
                 elif "again" in message:
-                    self._again.set()
+                    self._reopen.set()
                 elif "ask" in message:
                     answer = self.answer
-                    told = {"error": "its tasks are being opened"} if answer is None else answer(message)
-                    self.tell({"answer": message["ask"]} | told)
+                    reply = {"error": "its tasks are being opened"} if answer is None else answer(message)
+                    self.send({"answer": message["ask"]} | reply)
         self.stopped.set()
 
 

@@ -33,7 +33,7 @@ LIMIT, LIMIT_MAX = 100, 10_000
 DEFAULT_HOST = "127.0.0.1"
 
 
-class Served:
+class HttpSources:
     """The functions that the server gets its responses from."""
 
     def __init__(
@@ -55,12 +55,12 @@ class HttpServer:
     OttlaError if `where` is invalid or the address is not available.
     """
 
-    def __init__(self, where: int | str, served: Served) -> None:
+    def __init__(self, where: int | str, sources: HttpSources) -> None:
         host, port = parse(where)
         turns = threading.BoundedSemaphore(REQUESTS_MAX)
 
         class Handler(_Handler):
-            said = served
+            sources = sources
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
@@ -97,48 +97,48 @@ def parse(where: int | str) -> tuple[str, int]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    said: Served
+    sources: HttpSources
     timeout = PATIENCE_S
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
         self.close_connection = True
         parts = urlsplit(self.path)
-        path = [unquote(each) for each in parts.path.split("/")[1:]]
+        path = [unquote(part) for part in parts.path.split("/")[1:]]
         try:
-            status, found = self._answer(path, {name: one[-1] for name, one in parse_qs(parts.query).items()})
+            status, body = self._answer(path, {name: values[-1] for name, values in parse_qs(parts.query).items()})
         except OttlaError as error:
-            again = isinstance(error, NotReadable)
-            status, found = 503 if again else 400, {"error": str(error)}
+            is_temporary = isinstance(error, NotReadable)
+            status, body = 503 if is_temporary else 400, {"error": str(error)}
         except ValueError as error:
-            status, found = 400, {"error": str(error)}
-        if isinstance(found, str):
-            self._send(status, CONTENT_TYPE, found)
+            status, body = 400, {"error": str(error)}
+        if isinstance(body, str):
+            self._send(status, CONTENT_TYPE, body)
         else:
-            self._send(status, "application/json", json.dumps(found, default=_plain) + "\n")
+            self._send(status, "application/json", json.dumps(body, default=_plain) + "\n")
 
     def _answer(self, path: list[str], given: dict[str, str]) -> tuple[int, Any]:
         match path:
             case ["metrics"]:
-                return 200, self.said.metrics()
+                return 200, self.sources.metrics()
             case ["" | "state"]:
-                return 200, self.said.state()
+                return 200, self.sources.state()
             case ["stores"]:
-                return 200, self.said.stores()
+                return 200, self.sources.stores()
             case ["stores", name]:
-                store = self.said.store(name)
+                store = self.sources.store(name)
                 return 200, _entries(store, store.all(), given)
             case ["stores", name, "range"]:
-                store = self.said.store(name)
+                store = self.sources.store(name)
                 low, high = (_key(store.key_serde, given[end]) if end in given else None for end in ("from", "to"))
                 return 200, _entries(store, store.range(low, high), given)
             case ["stores", name, "key", key]:
-                store = self.said.store(name)
+                store = self.sources.store(name)
                 value = store.get(_key(store.key_serde, key))
-                found = {"key": key, "value": value, "staleness": _staleness(store)}
-                return 404 if value is None else 200, found
+                body = {"key": key, "value": value, "staleness": _staleness(store)}
+                return 404 if value is None else 200, body
             case ["stores", name, "fetch", key]:
-                store = self.said.store(name)
+                store = self.sources.store(name)
                 earliest, latest = int(given.get("from", 0)), int(given.get("to", TIME_MAX))
                 return 200, _entries(store, store.fetch(_key(store.key_serde, key), earliest, latest), given)
             case _:
@@ -157,11 +157,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing for each request."""
 
 
-def _entries(store: StoreView, found: Iterable[tuple[Any, Any]], given: dict[str, str]) -> dict[str, Any]:
+def _entries(store: StoreView, results: Iterable[tuple[Any, Any]], given: dict[str, str]) -> dict[str, Any]:
     limit = int(given.get("limit", LIMIT))
     if not 1 <= limit <= LIMIT_MAX:
         raise ValueError(f"invalid limit: {limit} (expected 1 to {LIMIT_MAX})")
-    taken = list(itertools.islice(found, limit + 1))
+    taken = list(itertools.islice(results, limit + 1))
     entries = [{"key": _shape(key), "value": value} for key, value in taken[:limit]]
     return {"entries": entries, "more": len(taken) > limit, "staleness": _staleness(store)}
 

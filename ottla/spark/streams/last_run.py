@@ -37,7 +37,7 @@ _READ_S = 10
 #: Heartbeats are many, so segments are rolled, and then compacted, every hour.
 _CONFIGS: dict[str, str | int] = {"cleanup.policy": "compact", "segment.ms": 3_600_000}
 #: The properties that the bytes of a store's entries depend on, and their names in messages.
-_FORM = {
+_FORMAT_FIELDS = {
     "kind": "kind",
     "key": "key serde",
     "value": "value serde",
@@ -114,7 +114,7 @@ def of_program(program: Program) -> LastRun:
             }
             for task in program.tasks
         ],
-        {name: _form(topology.stores[name], settings.defaults) | {"stage": stages[name]} for name in stages},
+        {name: _store_format(topology.stores[name], settings.defaults) | {"stage": stages[name]} for name in stages},
         [topology.topic(name, program.application_id) for name in topology.internal_topics],
         program.run,
     )
@@ -128,7 +128,7 @@ def changes(old: LastRun, new: LastRun) -> tuple[list[str], list[str]]:
         if now is None:
             lost.append(f"store {name} is gone{_renamed(name, was, old, new)}")
             continue
-        for field, word in _FORM.items():
+        for field, word in _FORMAT_FIELDS.items():
             if was[field] != now[field]:
                 wrong.append(f"the {word} of store {name} changed from {was[field]} to {now[field]}")
     lost += [f"repartition topic {name} is gone" for name in old.repartitions if name not in new.repartitions]
@@ -157,14 +157,14 @@ def read(
 ) -> tuple[LastRun, Alive | None] | tuple[None, None]:
     """The plan and the heartbeat of the application's last run; (None, None) if it has not run on this cluster."""
     topic = application_id + SUFFIX
-    if topic not in {each.name for each in admin.list_topics()}:
+    if topic not in {topic_listing.name for topic_listing in admin.list_topics()}:
         return None, None
-    found = _newest(settings, topic)
-    if _KEY not in found:
+    values = _newest(settings, topic)
+    if _KEY not in values:
         return None, None
     try:
-        alive = Alive(**json.loads(found[ALIVE_KEY])) if ALIVE_KEY in found else None
-        return LastRun(**json.loads(found[_KEY])), alive
+        alive = Alive(**json.loads(values[ALIVE_KEY])) if ALIVE_KEY in values else None
+        return LastRun(**json.loads(values[_KEY])), alive
     except (TypeError, ValueError) as error:
         raise OttlaError(
             f"topic {topic} does not contain the plan of an application; delete it, or reset the application"
@@ -174,7 +174,7 @@ def read(
 def _newest(settings: Mapping[str, Any], topic: str) -> dict[Any, Any]:
     """The latest value of each key of a topic."""
     place = TopicPartition(topic, 0)
-    found: dict[Any, Any] = {}
+    values: dict[Any, Any] = {}
     deadline = time.monotonic() + _READ_S
     with Consumer({**settings, "auto.offset.reset": "none"}) as consumer:
         consumer.assign([place])
@@ -182,10 +182,10 @@ def _newest(settings: Mapping[str, Any], topic: str) -> dict[Any, Any]:
         consumer.seek(place, consumer.beginning_offsets([place])[place])
         while consumer.position(place) < end:
             for record in consumer.poll(0.1):
-                found[record.key] = record.value
+                values[record.key] = record.value
             if time.monotonic() > deadline:
                 raise OttlaError(f"topic {topic} could not be read to its end within {_READ_S} s; try again")
-    return found
+    return values
 
 
 def write(admin: Admin, settings: Mapping[str, Any], run: LastRun, replicas: int = -1) -> None:
@@ -207,8 +207,8 @@ def place_of(program: Program) -> TopicPartition:
 
 def check_run(admin: Admin, program: Program) -> None:
     """Raise Replaced if the application has been started again or reset since this run began."""
-    told, _ = read(admin, program.connection(), program.application_id)
-    _check(program, "" if told is None else told.run)
+    plan, _ = read(admin, program.connection(), program.application_id)
+    _check(program, "" if plan is None else plan.run)
 
 
 def check_record(program: Program, key: bytes | None, value: bytes | None) -> None:
@@ -241,7 +241,7 @@ def end(admin: Admin, settings: Mapping[str, Any], run: LastRun, patience_s: flo
     return False
 
 
-def _form(spec: StoreSpec, defaults: tuple[Any, Any]) -> dict[str, Any]:
+def _store_format(spec: StoreSpec, defaults: tuple[Any, Any]) -> dict[str, Any]:
     return {
         "kind": spec.kind,
         "key": str(getattr(spec.key or defaults[0], "name", None)),
@@ -254,6 +254,6 @@ def _form(spec: StoreSpec, defaults: tuple[Any, Any]) -> dict[str, Any]:
 def _renamed(name: str, was: dict[str, Any], old: LastRun, new: LastRun) -> str:
     """A hint if a new store has the same format as the missing one."""
     for other, form in new.stores.items():
-        if other not in old.stores and all(form[field] == was[field] for field in _FORM):
+        if other not in old.stores and all(form[field] == was[field] for field in _FORMAT_FIELDS):
             return f" (was it renamed to {other}?)"
     return ""

@@ -77,7 +77,7 @@ class Program:
         given = self.settings.handlers
         handlers = (given.deserialization, given.processing, given.production)
         # Custom handlers may write dead letters to any topic.
-        own = any(each not in (log_and_fail, log_and_continue) for each in handlers)
+        own = any(handler not in (log_and_fail, log_and_continue) for handler in handlers)
         return own or any(not isinstance(sink.topic, str) for sink in self.topology.sinks.values())
 
     @property
@@ -97,18 +97,18 @@ class Program:
 
 def guarantee(settings: Settings) -> str:
     """The value of `processing.guarantee`. OttlaError if it is invalid."""
-    found = settings.configs.get("processing.guarantee", GUARANTEES[0])
-    if found not in GUARANTEES:
-        raise OttlaError(f"invalid value for processing.guarantee: {found} (expected {' or '.join(GUARANTEES)})")
-    return str(found)
+    value = settings.configs.get("processing.guarantee", GUARANTEES[0])
+    if value not in GUARANTEES:
+        raise OttlaError(f"invalid value for processing.guarantee: {value} (expected {' or '.join(GUARANTEES)})")
+    return str(value)
 
 
 def lay_out(admin: Admin, topology: Topology, settings: Settings) -> Layout:
     """Lay out the tasks on the cluster's topics. TopologyError if a source topic is missing or topics are not
     co-partitioned.
     """
-    names = {each.name for each in admin.list_topics()}
-    sizes = {name: len(one.partitions) for name, one in admin.describe_topics(sorted(names)).items()}
+    names = {listing.name for listing in admin.list_topics()}
+    sizes = {name: len(description.partitions) for name, description in admin.describe_topics(sorted(names)).items()}
     layout = Layout(topology, settings.application_id, sizes, settings.configs)
     layout.check()
     return layout
@@ -185,7 +185,7 @@ class Layout:
 
     @property
     def stages(self) -> list[Subtopology]:
-        return [each for each in self.topology.subtopologies() if not each.is_global]
+        return [subtopology for subtopology in self.topology.subtopologies() if not subtopology.is_global]
 
     def check(self) -> None:
         """TopologyError if a source topic is missing or topics are not co-partitioned."""
@@ -283,16 +283,18 @@ class Layout:
     def _like(self, topic: str) -> int:
         """The number of partitions of the topics that this one must be co-partitioned with; 0 if there are none."""
         mine = {name for name, source in self.topology.sources.items() if topic in source.topics}
-        found = 0
+        partitions = 0
         for names, _ in self.topology.copartitioned:
             if mine & names:
                 for name in names - mine:
                     for other in self.topics(self.topology.sources[name]) if name in self.topology.sources else ():
                         internal = self.topology.internal_topics.get(other)
-                        found = max(found, self.count(other) if internal is None else internal.partitions or 0)
+                        partitions = max(
+                            partitions, self.count(other) if internal is None else internal.partitions or 0
+                        )
                         if internal is not None and internal.partitions is None:
-                            found = max(found, self._written(other))
-        return max(found, self._written(topic)) if found and self._all_internal(mine) else found
+                            partitions = max(partitions, self._written(other))
+        return max(partitions, self._written(topic)) if partitions and self._all_internal(mine) else partitions
 
     def _all_internal(self, mine: set[str]) -> bool:
         """Whether all topics to co-partition are internal and without a set number; then the largest counts."""

@@ -31,14 +31,14 @@ def prometheus(application_id: str, state: str, tasks: Mapping[str, Mapping[str,
     lines = family(_PREFIX + "running", "gauge", "1 while all tasks are open.", [running])
     for field, (name, kind, text) in _FAMILIES.items():
         samples = [
-            (labels(application_id=application_id, task=task), told[field])
-            for task, told in sorted(tasks.items())
-            if told.get(field) is not None
+            (labels(application_id=application_id, task=task), report[field])
+            for task, report in sorted(tasks.items())
+            if report.get(field) is not None
         ]
         lines += family(_PREFIX + name, kind, text, samples)
     stores = [
         (labels(application_id=application_id, task=task, store=store), count)
-        for task, told in sorted(tasks.items())
-        for store, count in sorted(told.get("stores", {}).items())
+        for task, report in sorted(tasks.items())
+        for store, count in sorted(report.get("stores", {}).items())
     ]
     return "\n".join((*lines, *family(*_STORE, stores))) + "\n"

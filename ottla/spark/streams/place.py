@@ -48,13 +48,13 @@ def slots_of(spark: SparkSession, wanted: int) -> int:
 def driver_address(spark: SparkSession) -> tuple[str, str | None]:
     """The host at which workers reach this process, and the address to listen on if it differs."""
     if is_connect(spark):
-        return _towards(spark), None
+        return _local_address(spark), None
     host = spark.conf.get("spark.driver.host", _LOOPBACK) or _LOOPBACK
     bind = spark.conf.get("spark.driver.bindAddress", None)
     return host, bind if bind != host else None
 
 
-def _towards(spark: SparkSession) -> str:
+def _local_address(spark: SparkSession) -> str:
     """This machine's address on the route to a Spark Connect server."""
     server = urlsplit(spark.client.host if "://" in spark.client.host else f"//{spark.client.host}")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -80,7 +80,7 @@ def ship(spark: SparkSession, topology: Topology, py_files: Sequence[str]) -> No
 def own_modules(topology: Topology) -> list[str]:
     """The modules imported from the directories of the program's files, which workers could not import."""
     places = {Path(where).parent.resolve() for where in _files(topology) if Path(where).is_file()}
-    found = []
+    names = []
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if not path or name == "__main__" or name.partition(".")[0] in ("ottla", "pyspark"):
@@ -88,8 +88,8 @@ def own_modules(topology: Topology) -> list[str]:
         file = Path(path).resolve()
         below = [place for place in places if place in file.parents]
         if any("site-packages" not in file.relative_to(place).parts for place in below):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def _files(topology: Topology) -> Iterable[str]:

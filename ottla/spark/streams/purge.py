@@ -28,12 +28,12 @@ def purge_interval_ms(configs: Mapping[str, Any]) -> int:
     """The value of `repartition.purge.interval.ms`. OttlaError if it is invalid."""
     given = configs.get(SETTING, INTERVAL_MS)
     try:
-        found = int(given)
+        interval_ms = int(given)
     except (TypeError, ValueError):
-        found = -1
-    if found < 0 or isinstance(given, float):
+        interval_ms = -1
+    if interval_ms < 0 or isinstance(given, float):
         raise OttlaError(f"invalid value for {SETTING}: {given} (expected milliseconds, 0 or more)")
-    return found
+    return interval_ms
 
 
 class Purge:
@@ -52,7 +52,7 @@ class Purge:
         #: The thread of the last request, which may have ended.
         self.thread: threading.Thread | None = None
 
-    def look(self, committed: Mapping[TopicPartition, int], now: int) -> None:
+    def purge_if_due(self, committed: Mapping[TopicPartition, int], now: int) -> None:
         """Delete the records below the `committed` offsets if a request is due."""
         if now < self._due_ms or (self.thread is not None and self.thread.is_alive()):
             return
@@ -74,12 +74,12 @@ class Purge:
         try:
             answer = self._admin.delete_records(wanted)
         except (KafkaError, OttlaError) as error:
-            return self._tell(dict.fromkeys(wanted, error))
+            return self._warn(dict.fromkeys(wanted, error))
         self._purged |= {place: wanted[place] for place in answer.succeeded}
         self._failed -= answer.succeeded.keys()
-        return self._tell(answer.errors)
+        return self._warn(answer.errors)
 
-    def _tell(self, errors: Mapping[TopicPartition, Exception]) -> None:
+    def _warn(self, errors: Mapping[TopicPartition, Exception]) -> None:
         for place in () if self._closed else errors.keys() - self._failed:
             log.warning("cannot delete processed records of %s-%d yet: %s; trying again", *place, errors[place])
         self._failed |= errors.keys()

@@ -69,17 +69,17 @@ class StoreView:
 
     def get(self, key: Any, as_of: int | None = None) -> Any:
         """The value of a key, or None. `as_of`: the value that was valid at that time (versioned stores)."""
-        found = self._one(key, as_of)
-        return None if found is None else self._value(found[2])
+        entry = self._find(key, as_of)
+        return None if entry is None else self._value(entry[2])
 
     def locate(self, key: Any) -> str | None:
         """The id of the task that has the key, or None (Kafka Streams: queryMetadataForKey)."""
-        found = self._one(key, None)
-        return None if found is None else found[0]
+        entry = self._find(key, None)
+        return None if entry is None else entry[0]
 
     def range(self, low: Any = None, high: Any = None) -> Iterator[tuple[Any, Any]]:
         """(key, value) of the keys from `low` to `high`, both included (None: open)."""
-        self._must_be(_KEY_VALUE, "range")
+        self._check_kind(_KEY_VALUE, "range")
         first = None if low is None else self._bytes(low)
         last = None if high is None else self._bytes(high) + b"\x00"
         for _, name, data in self._scan(first, last):
@@ -96,7 +96,7 @@ class StoreView:
 
     def fetch(self, key: Any, earliest: int = 0, latest: int = TIME_MAX) -> Iterator[tuple[Window, Any]]:
         """(window, value) of a key's windows that start in [earliest, latest] (sessions: overlap it), oldest first."""
-        self._must_be((*_WINDOW, "session"), "fetch")
+        self._check_kind((*_WINDOW, "session"), "fetch")
         name = _BY_KEY + self._bytes(key)
         tail = self._tail
         for _, place, data in self._scan(name + bytes(8), name + b"\xff" * (tail + 1)):
@@ -106,22 +106,22 @@ class StoreView:
 
     def fetch_all(self, earliest: int = 0, latest: int = TIME_MAX) -> Iterator[tuple[Windowed, Any]]:
         """(windowed key, value) of all keys' windows that start in [earliest, latest] (sessions: that overlap it)."""
-        self._must_be((*_WINDOW, "session"), "fetch_all")
+        self._check_kind((*_WINDOW, "session"), "fetch_all")
         for _, place, data in self._scan(_BY_KEY, _BY_TIME):
             if self._within(window := self._window(place), earliest, latest):
                 yield Windowed(self._key(place[1 : -self._tail]), window), self._value(data)
 
     # ---- inside
 
-    def _one(self, key: Any, as_of: int | None) -> tuple[str, bytes, bytes] | None:
+    def _find(self, key: Any, as_of: int | None) -> tuple[str, bytes, bytes] | None:
         name = self._bytes(key)
         if self.spec.kind in _KEY_VALUE:
             return next(self._scan(name, name + b"\x00"), None)
-        self._must_be(("versioned",), "get")
+        self._check_kind(("versioned",), "get")
         end = b"\xff" * 8 if as_of is None else as_of.to_bytes(8, "big")
         size = len(name) + 8
-        versions = [one for one in self._scan(name + bytes(8), name + end + b"\x00") if len(one[1]) == size]
-        last = max(versions, key=lambda one: one[1], default=None)
+        versions = [version for version in self._scan(name + bytes(8), name + end + b"\x00") if len(version[1]) == size]
+        last = max(versions, key=lambda version: version[1], default=None)
         return None if last is None or last[2] == b"\x00" else last
 
     def _scan(self, low: bytes | None, high: bytes | None) -> Iterator[tuple[str, bytes, bytes]]:
@@ -181,7 +181,7 @@ class StoreView:
         reaches = window.end if self.spec.kind == "session" else window.start
         return reaches >= earliest and window.start <= latest
 
-    def _must_be(self, kinds: tuple[str, ...], method: str) -> None:
+    def _check_kind(self, kinds: tuple[str, ...], method: str) -> None:
         if self.spec.kind not in kinds:
             raise OttlaError(f"store {self.name} is a {self.spec.kind} store, which has no {method}")
 
@@ -189,15 +189,15 @@ class StoreView:
 def answer(tasks: dict[str, tuple[Task, int, float]], question: Message) -> Message:
     """A worker's answer to a query. `tasks`: by id, the task, its lag, and when it was counted (time.monotonic)."""
     name, rest = question["store"], question.get("rest")
-    found = {}
+    answers = {}
     for task_id, (task, lag, counted) in tasks.items():
         if (rest is not None and task_id not in rest) or not _has(task, name):
             continue
         low = _bytes((rest or {}).get(task_id, question["low"]))
         entries, more = _page(task.store(name), low, _bytes(question["high"]), question["limit"])
         age = round((time.monotonic() - counted) * 1000)
-        found[task_id] = {"entries": entries, "more": more, "lag": lag, "counted_ms_ago": age}
-    return {"tasks": found}
+        answers[task_id] = {"entries": entries, "more": more, "lag": lag, "counted_ms_ago": age}
+    return {"tasks": answers}
 
 
 def _has(task: Task, name: str) -> bool:

@@ -24,13 +24,13 @@ from ottla.spark import driver
 from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
 from ottla.spark.streams.control import PATIENCE_S, Message, Workers
-from ottla.spark.streams.http import HttpServer, Served
+from ottla.spark.streams.http import HttpServer, HttpSources
 from ottla.spark.streams.layout import Program, check_internal, check_outputs, create_topics, guarantee, lay_out
 from ottla.spark.streams.metric import prometheus
 from ottla.spark.streams.place import driver_address, ship, slots_of
 from ottla.spark.streams.purge import purge_interval_ms
 from ottla.spark.streams.query import QUERYABLE, NotReadable, StoreView
-from ottla.spark.streams.setting import replication_factor, tell_unserved
+from ottla.spark.streams.setting import replication_factor, warn_unserved
 
 if TYPE_CHECKING:
     import pyarrow
@@ -44,7 +44,7 @@ WAITING_S = 30
 #: Seconds that a query waits for the workers.
 ANSWER_S = 30
 # Serdes hold compiled structs, and programs are sent to the workers by cloudpickle.
-copyreg.pickle(struct.Struct, lambda one: (struct.Struct, (one.format,)))
+copyreg.pickle(struct.Struct, lambda compiled: (struct.Struct, (compiled.format,)))
 
 
 class Running:
@@ -73,14 +73,14 @@ class Running:
         self._on_error = on_error
         self._lock = threading.RLock()
         self._open: set[int] = set()
-        self._told_of: set[str] = set()
+        self._warned: set[str] = set()
         self._given_up: str | None = None
         self._progressed = False
         host, bind = driver_address(spark)
-        self._workers = Workers(host, self._told, bind)
-        served = Served(self.metrics, self.about, self.stores, self.store)
-        self.http = None if http is None else HttpServer(http, served)
-        self._heartbeat = Heartbeat(program.connection(), program.application_id, self._alive)
+        self._workers = Workers(host, self._on_message, bind)
+        sources = HttpSources(self.metrics, self.about, self.stores, self.store)
+        self.http = None if http is None else HttpServer(http, sources)
+        self._heartbeat = Heartbeat(program.connection(), program.application_id, self._heartbeat_fields)
         self._thread = threading.Thread(target=self._run, daemon=True, name=f"ottla-streams-{program.application_id}")
         self._thread.start()
 
@@ -97,7 +97,7 @@ class Running:
 
     def stop(self) -> None:
         """Finish the open transactions, end the program, and wait until all workers have ended."""
-        self._become(State.PENDING_SHUTDOWN)
+        self._set_state(State.PENDING_SHUTDOWN)
         self._workers.stop()
         self._thread.join()
 
@@ -130,8 +130,8 @@ class Running:
                     work(program, slot, slots, address, secret)
                 yield batch.slice(0, 0)
 
-        self._become(State.REBALANCING)
-        waiting = threading.Timer(WAITING_S, self._tell_missing)
+        self._set_state(State.REBALANCING)
+        waiting = threading.Timer(WAITING_S, self._warn_missing_workers)
         waiting.daemon = True
         waiting.start()
         try:
@@ -141,7 +141,7 @@ class Running:
         finally:
             waiting.cancel()
             self._workers.close()
-            self._become(State.NOT_RUNNING if self.error is None else State.ERROR)
+            self._set_state(State.NOT_RUNNING if self.error is None else State.ERROR)
             self._heartbeat.close()
             if self.http is not None:
                 self.http.close()
@@ -175,7 +175,7 @@ class Running:
             raise NotReadable(f"application {application} is {self.state.value}, not RUNNING; try again")
         return self._workers.ask(question, ANSWER_S)
 
-    def _alive(self) -> dict[str, Any]:
+    def _heartbeat_fields(self) -> dict[str, Any]:
         http = None if self.http is None else self.http.address
         return {"state": self.state.value, "workers": self.slots, "http": http}
 
@@ -202,28 +202,28 @@ class Running:
             self.error.__cause__ = error
             return False
 
-    def _told(self, slot: int, message: Message) -> None:
+    def _on_message(self, slot: int, message: Message) -> None:
         with self._lock:
             if "tasks" in message:
-                self._progressed |= any(told["processed"] for told in message["tasks"].values())
+                self._progressed |= any(report["processed"] for report in message["tasks"].values())
                 self.tasks |= message["tasks"]
-                self._tell_dropped(message["tasks"].values())
+                self._warn_dropped(message["tasks"].values())
             if "open" in message:
                 self._open.add(slot)
                 if len(self._open) == self.slots:
-                    self._become(State.RUNNING)
+                    self._set_state(State.RUNNING)
             if message.get("opening") or message.get("gone"):
                 self._open.discard(slot)
-                self._become(State.REBALANCING)
+                self._set_state(State.REBALANCING)
             if "trouble" in message:
-                self._troubled(message["trouble"], over=message["over"])
+                self._on_trouble(message["trouble"], over=message["over"])
             if "error" in message:
-                self._failed(slot, message)
+                self._on_worker_error(slot, message)
 
-    def _tell_dropped(self, tasks: Iterable[Mapping[str, Any]]) -> None:
+    def _warn_dropped(self, tasks: Iterable[Mapping[str, Any]]) -> None:
         """Warn once about each step that drops records."""
-        for name in {name for task in tasks for name in task.get("dropped_at", ())} - self._told_of:
-            self._told_of.add(name)
+        for name in {name for task in tasks for name in task.get("dropped_at", ())} - self._warned:
+            self._warned.add(name)
             processor = self.program.topology.processors.get(name)
             log.warning(
                 "%s drops records at %s%s, because their key or value is null or they are late; use filter or "
@@ -231,16 +231,16 @@ class Running:
                 *(self.program.application_id, name, f" ({processor.where})" if processor else ""),
             )
 
-    def _troubled(self, text: str, *, over: bool) -> None:
+    def _on_trouble(self, text: str, *, over: bool) -> None:
         """Handle a worker's temporary error. `over`: it has lasted so long that the worker gives up."""
         application = self.program.application_id
         if over:
             self._given_up = text
-        elif text not in self._told_of:
-            self._told_of.add(text)
+        elif text not in self._warned:
+            self._warned.add(text)
             log.warning("%s reopens its tasks from the last commit, after %s", application, text)
 
-    def _failed(self, slot: int, message: Message) -> None:
+    def _on_worker_error(self, slot: int, message: Message) -> None:
         if self.error is not None:
             return
         text = message["error"]
@@ -250,13 +250,13 @@ class Running:
         error.add_note(message["traceback"])
         response = self._on_error(error) if self._on_error is not None and message["kind"] == "failed" else None
         if response is ErrorResponse.REPLACE_THREAD:
-            self._workers.again(slot)
+            self._workers.reopen(slot)
             return
         self.error = error
-        self._become(State.PENDING_ERROR)
+        self._set_state(State.PENDING_ERROR)
         self._workers.stop()
 
-    def _become(self, new: State) -> None:
+    def _set_state(self, new: State) -> None:
         with self._lock:
             old = self.state
             ended = old in (State.NOT_RUNNING, State.ERROR)
@@ -271,7 +271,7 @@ class Running:
                 except Exception:
                     log.exception("a state listener of %s failed", self.program.application_id)
 
-    def _tell_missing(self) -> None:
+    def _warn_missing_workers(self) -> None:
         running = len(self._workers.connected)
         if running < self.slots and self.state is State.REBALANCING:
             log.warning(
@@ -334,7 +334,7 @@ def prepare(
     guarantee(settings)
     purge_interval_ms(settings.configs)
     replicas = replication_factor(settings.configs)
-    tell_unserved(settings.configs)
+    warn_unserved(settings.configs)
     reach = {"bootstrap.servers": bootstrap_servers, **client}
     with Admin(reach) as admin:
         layout = lay_out(admin, topology, settings)

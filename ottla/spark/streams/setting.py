@@ -52,20 +52,20 @@ def replication_factor(configs: Mapping[str, Any]) -> int:
     """The value of `replication.factor`. OttlaError if it is invalid."""
     given = configs.get(REPLICATION, -1)
     try:
-        found = int(given)
+        replicas = int(given)
     except (TypeError, ValueError):
-        found = 0
-    if isinstance(given, (float, bool)) or not (found == -1 or 1 <= found <= _REPLICAS_MAX):
+        replicas = 0
+    if isinstance(given, (float, bool)) or not (replicas == -1 or 1 <= replicas <= _REPLICAS_MAX):
         raise OttlaError(
             f"invalid value for {REPLICATION}: {given} (expected 1 or more, or -1 for the brokers' default)"
         )
-    return found
+    return replicas
 
 
-def tell_unserved(configs: Mapping[str, Any]) -> None:
+def warn_unserved(configs: Mapping[str, Any]) -> None:
     """Warn in one line about the settings that have no effect."""
-    if found := sorted(name for name in configs if name in _UNSERVED or name.startswith(_CLIENTS)):
+    if unserved := sorted(name for name in configs if name in _UNSERVED or name.startswith(_CLIENTS)):
         log.warning(
             "config: %s: no effect on Spark (pass client settings in client=, and serdes and handlers to build())",
-            ", ".join(found),
+            ", ".join(unserved),
         )

@@ -24,7 +24,7 @@ from ottla.spark.streams.cells import newest, pack
 from ottla.spark.streams.commit import Committer
 from ottla.spark.streams.layout import Program, TaskPlan
 from ottla.spark.streams.restore import restore
-from ottla.spark.streams.write import Made
+from ottla.spark.streams.write import AnyOutput
 
 #: A task repeats its last commit after this time without one. Its group has no members, so brokers drop an offset
 #: `offsets.retention.minutes` after its commit; the task would then restart from its initial offset.
@@ -39,9 +39,9 @@ class HostedTask:
         self.committer = Committer(program, plan, admin)
         try:
             self.committer.open()
-            found = admin.list_group_offsets(program.application_id, list(plan.sources), stable=True)
-            self.committed = {place: _alone(one) for place, one in found.items()}
-            self._cells, self._commits = newest(one.metadata for one in found.values())
+            committed = admin.list_group_offsets(program.application_id, list(plan.sources), stable=True)
+            self.committed = {place: _without_metadata(offset) for place, offset in committed.items()}
+            self._cells, self._commits = newest(offset.metadata for offset in committed.values())
             state = restore(program, plan, self._cells)
             settings = replace(program.settings, partitions=self.committer.count)
             self.task = Task(
@@ -59,7 +59,7 @@ class HostedTask:
         except BaseException:
             self.committer.close()
             raise
-        self._given = False
+        self._has_queued = False
         #: The time of its last commit in ms; 0 before the first since opening.
         self._committed_ms = 0
         self.processed = 0
@@ -70,12 +70,12 @@ class HostedTask:
     def give(self, batch: Batch) -> None:
         """Queue records of one of the partitions."""
         self.task.add_columns(batch)
-        self._given = True
+        self._has_queued = True
 
     @property
     def idle(self) -> bool:
         """Whether no record is queued."""
-        return not self._given
+        return not self._has_queued
 
     def empty(self) -> list[TopicPartition]:
         """The partitions without a queued record."""
@@ -97,7 +97,7 @@ class HostedTask:
         if done:
             self.processed += done
             self.latency_ms = max(0, time.time_ns() // 1_000_000 - task.stream_time)
-        self._given = any(task.queued(*place)[0] for place in self.plan.sources)
+        self._has_queued = any(task.queued(*place)[0] for place in self.plan.sources)
         offsets = {}
         for place in self.plan.sources:
             waiting = task.queued(*place)[1]
@@ -111,15 +111,22 @@ class HostedTask:
             self._commit([], offsets, now, again=now - self._committed_ms >= KEEP_MS)
 
     def _commit(
-        self, outputs: list[Made], offsets: Mapping[TopicPartition, CommittedOffset], now: int, *, again: bool = False
+        self,
+        outputs: list[AnyOutput],
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        now: int,
+        *,
+        again: bool = False,
     ) -> None:
         changes = self.task.take_changes()
         self._cells |= changes.cells
         if not again and not outputs and not changes.stores and not changes.cells and offsets == self.committed:
             return
         cells = pack(self._cells, self._commits + 1)
-        told = {place: CommittedOffset(one.offset, cells, one.leader_epoch) for place, one in offsets.items()}
-        self.committer.commit(self.task, outputs, changes, told)
+        with_cells = {
+            place: CommittedOffset(offset.offset, cells, offset.leader_epoch) for place, offset in offsets.items()
+        }
+        self.committer.commit(self.task, outputs, changes, with_cells)
         self._commits += 1
         self.committed = dict(offsets)
         self._committed_ms = now
@@ -130,6 +137,6 @@ class HostedTask:
         quietly(self.committer.close)
 
 
-def _alone(committed: CommittedOffset) -> CommittedOffset:
+def _without_metadata(committed: CommittedOffset) -> CommittedOffset:
     """A committed offset without its metadata, which holds the task's numbers."""
     return CommittedOffset(committed.offset, leader_epoch=committed.leader_epoch)

@@ -55,22 +55,22 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
     gc.set_threshold(COLLECT_EVERY, *before[1:])
     try:
         while not driver.stopped.is_set():
-            share = Share(program, slot, slots, driver)
-            driver.tell({"opening": True})
+            share = TaskShare(program, slot, slots, driver)
+            driver.send({"opening": True})
             try:
                 with share:
                     share.run()
             except (StreamsError, TopologyError, Fenced, Replaced, LogTruncation) as error:
                 kind = "fenced" if isinstance(error, Fenced) else "over" if isinstance(error, Replaced) else "failed"
                 text = "".join(traceback.format_exception(error))
-                driver.tell({"error": str(error), "kind": kind, "traceback": text})
-                if not driver.told_again():
+                driver.send({"error": str(error), "kind": kind, "traceback": text})
+                if not driver.wait_for_reopen():
                     return
             except (KafkaError, OttlaError) as error:
                 if share.progressed:
                     patience = time.monotonic() + PATIENCE_S
                 over = time.monotonic() > patience
-                driver.tell({"trouble": f"{type(error).__name__}: {error}", "over": over})
+                driver.send({"trouble": f"{type(error).__name__}: {error}", "over": over})
                 if over:
                     raise
                 driver.stopped.wait(1)
@@ -79,7 +79,7 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
         driver.close()
 
 
-class Share:
+class TaskShare:
     """A slot's share of the tasks. Opens the tasks on entry and closes them on exit."""
 
     def __init__(self, program: Program, slot: int, slots: int, driver: DriverLine) -> None:
@@ -97,7 +97,7 @@ class Share:
         self._stepping = threading.Lock()
         self.progressed = False
 
-    def __enter__(self) -> Share:
+    def __enter__(self) -> TaskShare:
         with contextlib.ExitStack() as opened:
             settings = self._program.connection()
             admin = opened.enter_context(Admin(settings))
@@ -116,9 +116,9 @@ class Share:
             self._begin()
             last_run.check_run(admin, self._program)
             self._open = opened.pop_all()
-        self._see_ends()
+        self._look_up_ends()
         self._driver.answer = self._answer
-        self._driver.tell({"open": [plan.id for plan in self._plans]})
+        self._driver.send({"open": [plan.id for plan in self._plans]})
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -188,9 +188,9 @@ class Share:
             last_run.check_record(self._program, key, value)
 
     def _step(self, positions: dict[TopicPartition, CommittedOffset]) -> None:
-        self._while_stepping(lambda task: self._run(task, positions))
+        self._for_each_task(lambda task: self._run(task, positions))
 
-    def _while_stepping(self, call: Callable[[HostedTask], None]) -> None:
+    def _for_each_task(self, call: Callable[[HostedTask], None]) -> None:
         with self._stepping:
             try:
                 for task in self._tasks:
@@ -203,9 +203,9 @@ class Share:
         if time.monotonic() - self._reported > REPORT_S:
             self._settle()
             committed = {place: at.offset for task in self._tasks for place, at in task.committed.items()}
-            self._purge.look(committed, _now())
-            self._see_ends()
-            self._driver.tell({"tasks": {each.plan.id: self._told(each) for each in self._tasks}})
+            self._purge.purge_if_due(committed, _now())
+            self._look_up_ends()
+            self._driver.send({"tasks": {task.plan.id: self._metrics_of(task) for task in self._tasks}})
 
     def _settle(self) -> None:
         """Commit the positions of idle tasks, which are past transaction markers, so that their lag is 0. Repeat old
@@ -213,9 +213,9 @@ class Share:
         """
         positions = self._consumer.next_offsets()
         now = _now()
-        self._while_stepping(lambda task: task.settle(positions, now))
+        self._for_each_task(lambda task: task.settle(positions, now))
 
-    def _told(self, hosted: HostedTask) -> dict[str, Any]:
+    def _metrics_of(self, hosted: HostedTask) -> dict[str, Any]:
         """A task's metrics since it was opened, by the names in metric.py."""
         task, seen = hosted.task, hosted.task.stream_time
         return {
@@ -231,12 +231,12 @@ class Share:
             "stores": {name: len(task.store(name).entries) for name in task.store_names if _is_readable(task, name)},
         }
 
-    def _see_ends(self) -> None:
+    def _look_up_ends(self) -> None:
         self._ends = self._consumer.end_offsets([*self._readers, self._plan_place])
         self._reported = time.monotonic()
 
     def _lag(self, task: HostedTask) -> int:
-        at = {place: one.offset for place, one in task.committed.items()}
+        at = {place: offset.offset for place, offset in task.committed.items()}
         return sum(max(0, self._ends[place] - at.get(place, 0)) for place in task.plan.sources)
 
     def _answer(self, question: Message) -> Message:
@@ -244,7 +244,7 @@ class Share:
         with self._stepping:
             if self._driver.answer is None:
                 return {"error": "its tasks are being opened"}
-            tasks = {each.plan.id: (each.task, self._lag(each), self._reported) for each in self._tasks}
+            tasks = {task.plan.id: (task.task, self._lag(task), self._reported) for task in self._tasks}
             return answer(tasks, question)
 
 

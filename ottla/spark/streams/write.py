@@ -20,10 +20,10 @@ from ottla.flow.vector.columns import OutputColumns
 _FEW = 24
 
 
-Made = Output | OutputColumns
+AnyOutput = Output | OutputColumns
 
 
-def by_topic(outputs: Sequence[Made]) -> Iterable[tuple[str, Sequence[Output] | OutputColumns]]:
+def by_topic(outputs: Sequence[AnyOutput]) -> Iterable[tuple[str, Sequence[Output] | OutputColumns]]:
     """The outputs grouped by topic, in order: columns unchanged, single outputs as lists."""
     if not any(output.__class__ is OutputColumns for output in outputs):
         single: Sequence[Any] = outputs
@@ -42,15 +42,15 @@ def by_topic(outputs: Sequence[Made]) -> Iterable[tuple[str, Sequence[Output] | 
     yield from waiting.items()
 
 
-def singles(outputs: Iterable[Made]) -> list[Output]:
+def singles(outputs: Iterable[AnyOutput]) -> list[Output]:
     """The outputs one by one."""
-    found: list[Output] = []
-    for each in outputs:
-        if isinstance(each, OutputColumns):
-            found += each.outputs()
+    result: list[Output] = []
+    for output in outputs:
+        if isinstance(output, OutputColumns):
+            result += output.outputs()
         else:
-            found.append(each)
-    return found
+            result.append(output)
+    return result
 
 
 def write(
@@ -64,15 +64,15 @@ def write(
         for output in outputs:
             write_one(producer, output, count)
         return
-    _, keys, values, timestamps, headers, partitions, bys = zip(*outputs, strict=True)
+    _, keys, values, timestamps, headers, partitions, partition_keys = zip(*outputs, strict=True)
     columns: dict[str, Any] = {
         "key": pa.array(keys, pa.binary()),
         "value": pa.array(values, pa.binary()),
         "timestamp": pa.array(timestamps, pa.int64()),
     }
     given: dict[str, Any] = {}
-    if bys != keys or partitions.count(None) < len(partitions):
-        columns["partition"] = _partitions(partitions, bys, count(topic))
+    if partition_keys != keys or partitions.count(None) < len(partitions):
+        columns["partition"] = _partitions(partitions, partition_keys, count(topic))
         given["partition"] = "partition"
     _with_headers(columns, given, headers)
     producer.send_table(topic, pa.record_batch(columns), key="key", timestamp="timestamp", **given)
@@ -83,8 +83,8 @@ def _write_columns(producer: Producer, outputs: OutputColumns, count: Callable[[
         "key": outputs.keys, "value": outputs.values, "timestamp": pa.array(outputs.timestamps)
     }  # fmt: skip
     given: dict[str, Any] = {}
-    if outputs.bys is not None:
-        columns["partition"] = pa.array(_hashed(outputs.bys, count(outputs.topic)))
+    if outputs.partition_keys is not None:
+        columns["partition"] = pa.array(_hashed(outputs.partition_keys, count(outputs.topic)))
         given["partition"] = "partition"
     _with_headers(columns, given, outputs.headers or ())
     producer.send_table(outputs.topic, pa.record_batch(columns), key="key", timestamp="timestamp", **given)
@@ -92,7 +92,7 @@ def _write_columns(producer: Producer, outputs: OutputColumns, count: Callable[[
 
 def _with_headers(columns: dict[str, Any], given: dict[str, Any], headers: Sequence[Headers]) -> None:
     if any(headers):
-        named = [[{"key": name, "value": content} for name, content in each] for each in headers]
+        named = [[{"key": name, "value": content} for name, content in row_headers] for row_headers in headers]
         columns["headers"] = pa.array(named, HEADERS)
         given["headers"] = "headers"
 
@@ -126,11 +126,11 @@ def write_one(producer: Producer, output: Output, count: Callable[[str], int]) -
     )
 
 
-def _partitions(given: Sequence[int | None], bys: Sequence[bytes | None], count: int) -> Any:
+def _partitions(given: Sequence[int | None], partition_keys: Sequence[bytes | None], count: int) -> Any:
     """The partition of each record; null: any."""
-    hashed = _hashed(pa.array(bys, pa.binary()), count)
-    anywhere = np.array([by is None for by in bys])
-    numbers = np.array([-1 if each is None else each for each in given], dtype=np.int64)
+    hashed = _hashed(pa.array(partition_keys, pa.binary()), count)
+    anywhere = np.array([by is None for by in partition_keys])
+    numbers = np.array([-1 if partition is None else partition for partition in given], dtype=np.int64)
     placed = np.where(numbers >= 0, numbers, hashed)
     return pa.array(placed, mask=anywhere & (numbers < 0))
 
