@@ -16,12 +16,12 @@ def failure_of(topology: Topology, context: ErrorContext, error: BaseException) 
     for nodes in (topology.processors, topology.sinks, topology.sources):
         node = nodes.get(context.node)
         if node is not None:
-            made = f" ({node.where})"
+            origin = f" ({node.where})"
             break
     else:
-        made = ""
-    at = f"{context.topic}-{context.partition} at offset {context.offset}" if context.topic else "a punctuator"
+        origin = ""
+    position = f"{context.topic}-{context.partition} at offset {context.offset}" if context.topic else "a punctuator"
     hint = ""
     if context.node in topology.sources:
         hint = "; Handlers(deserialization=log_and_continue, dead_letter_topic=...) skips such records"
-    return Failed(f"{context.node}{made} failed on {at}: {type(error).__name__}: {error}{hint}")
+    return Failed(f"{context.node}{origin} failed on {position}: {type(error).__name__}: {error}{hint}")

@@ -72,18 +72,18 @@ def _kinds(node: plan.Node, parents: list[Kinds], defaults: tuple[Serde | None, 
 def _stateless(node: plan.Stateless, parents: list[Kinds]) -> Kinds:
     key, value = parents[0]
     function = node.function
-    made: Type = None
+    result: Type = None
     if isinstance(function, ColumnFunction):
-        made = type_of(function.expression, key, value)
+        result = type_of(function.expression, key, value)
     elif isinstance(function, BatchFunction):
-        made = function.kind
+        result = function.kind
     match node.operation:
         case "filter" | "filter_not" | "peek" | "to_stream":
             return key, value
         case "map_values":
-            return key, made
+            return key, result
         case "select_key":
-            return (made if isinstance(made, str) else None), value
+            return (result if isinstance(result, str) else None), value
         case "flat_map" if isinstance(function, BatchFunction):
             return function.pair
         case "flat_map_values":

@@ -72,8 +72,8 @@ def make_store(
         case "versioned":
             return VersionedStore(spec, entries, key, value, topic, log, now, observed())
         case "window" | "timestamped_window" if spec.duplicates:
-            keeping = DuplicatesStore if spec.kind == "window" else TimestampedDuplicatesStore
-            return keeping(spec, entries, key, value, topic, log, now, observed(), sequence=sequence())
+            duplicates_class = DuplicatesStore if spec.kind == "window" else TimestampedDuplicatesStore
+            return duplicates_class(spec, entries, key, value, topic, log, now, observed(), sequence=sequence())
         case "window":
             return WindowStore(spec, entries, key, value, topic, log, now, observed())
         case "timestamped_window":

@@ -43,10 +43,10 @@ class Runner:
         self._drain = drain
         self._partitions = dict(partitions or {})
         topology.check_partitions(self._partitions)
-        known = state or {}
+        states = state or {}
         self.globals_: GlobalTask | None = None
         if topology.global_stores:
-            self.globals_ = GlobalTask(topology, settings, state=known.get("global"), now=now)
+            self.globals_ = GlobalTask(topology, settings, state=states.get("global"), now=now)
         self.stages = [stage for stage in topology.subtopologies() if not stage.is_global]
         self.tasks: dict[str, Task] = {}
         if drain == "record":
@@ -57,7 +57,7 @@ class Runner:
                 whole,
                 0,
                 settings,
-                state=known.get("0_0"),
+                state=states.get("0_0"),
                 globals_=self.globals_,
                 now=now,
                 ties_by_heap=True,
@@ -68,7 +68,7 @@ class Runner:
                 for partition in range(self.partitions_of(stage)):
                     key = f"{stage.number}_{partition}"
                     task = Task(
-                        topology, stage, partition, settings, state=known.get(key), globals_=self.globals_, now=now
+                        topology, stage, partition, settings, state=states.get(key), globals_=self.globals_, now=now
                     )
                     self.tasks[key] = task
         self._offsets: dict[tuple[str, int], int] = {}

@@ -154,13 +154,13 @@ def _check(artifact: Artifact, jar: Path) -> None:
         raise OttlaError(f"invalid file {jar.name}: its SHA-256 is not {artifact.sha256}; check the Maven repository")
 
 
-def _publish(made: Path, kept: Path) -> None:
+def _publish(downloaded: Path, kept: Path) -> None:
     try:
-        made.rename(kept)
+        downloaded.rename(kept)
     except OSError:
         if not kept.is_dir():  # another process may have published the same files first
             raise
-        shutil.rmtree(made)
+        shutil.rmtree(downloaded)
 
 
 def _reason(output: str) -> str:

@@ -70,9 +70,9 @@ def _version(java: Path) -> str | None:
         text = (java.parent.parent / "release").read_text()
     except OSError:
         try:
-            done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
+            result = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True)
         except (OSError, subprocess.SubprocessError):
             return None
-        text = done.stderr
-    said = re.search(r'(?:JAVA_VERSION=|version )"(\d[^"]*)"', text)
-    return said[1] if said and os.access(java, os.X_OK) else None
+        text = result.stderr
+    match = re.search(r'(?:JAVA_VERSION=|version )"(\d[^"]*)"', text)
+    return match[1] if match and os.access(java, os.X_OK) else None

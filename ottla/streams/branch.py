@@ -68,9 +68,9 @@ class BranchedKStream(Generic[K, V]):
         )
         stream: KStream[K, V] = KStream(builder, arm, self._stream.sources)
         if options.function is not None:
-            made = options.function(stream)
-            if made is not None:
-                self._branches[name] = made
+            result = options.function(stream)
+            if result is not None:
+                self._branches[name] = result
         elif options.consumer is not None:
             options.consumer(stream)
         else:

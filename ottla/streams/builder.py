@@ -274,7 +274,10 @@ def _optimizations(setting: str, where: Where) -> frozenset[str]:
 def _explicit(finished: plan.Plan, where: Where) -> None:
     """Check that every internal topic and store has a name from the program (KIP-1111)."""
     unnamed = [
-        f"{what} ({node.where})" for node in finished for what in _resources(node) if re.search(r"-\d{10}(-|$)", what)
+        f"{resource} ({node.where})"
+        for node in finished
+        for resource in _resources(node)
+        if re.search(r"-\d{10}(-|$)", resource)
     ]
     if unnamed:
         raise TopologyError(

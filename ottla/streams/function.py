@@ -58,8 +58,8 @@ def with_key(function: Function | Expression, values: int = 1) -> Function:
     if isinstance(function, Expression) or lane_of(function) != "record":
         if values == 2:
             raise TopologyError("a joiner must be a Python function, not a column expression or a batch", here())
-        made: Function = callable_of(function)
-        return made
+        column_function: Function = callable_of(function)
+        return column_function
     if _takes(function, values) or not _takes(function, values + 1):
         if values == 1:
 

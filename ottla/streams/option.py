@@ -213,14 +213,14 @@ def store_of(
             raise TopologyError(f"state store {name} cannot be versioned: it is a {kind} store", where)
         return StoreSpec(name, "versioned", key, value, ms(options.versioned, "history retention"), **common)
     if options.retention is not None:
-        asked = ms(options.retention, "retention")
-        if asked < retention_ms:
+        asked_ms = ms(options.retention, "retention")
+        if asked_ms < retention_ms:
             raise TopologyError(
-                f"invalid retention of state store {name}: {asked} ms (expected at least {retention_ms} ms, the window "
-                "and its grace period)",
+                f"invalid retention of state store {name}: {asked_ms} ms (expected at least {retention_ms} ms, the "
+                "window and its grace period)",
                 where,
             )
-        retention_ms = asked
+        retention_ms = asked_ms
     in_memory = options.store_type == "in_memory"
     return StoreSpec(name, kind, key, value, retention_ms, window_ms, in_memory=in_memory, **common)
 

@@ -298,8 +298,8 @@ class KStream(Generic[K, V]):
         that long for late updates of the table. TopologyError if `windows` or `key_selector` is missing where it is
         needed, or `other` is of another builder.
         """
-        made: KStream[K, Any] = self._join("inner", other, joiner, windows, joined, key_selector, name, grace)
-        return made
+        stream: KStream[K, Any] = self._join("inner", other, joiner, windows, joined, key_selector, name, grace)
+        return stream
 
     def left_join(
         self,
@@ -313,8 +313,8 @@ class KStream(Generic[K, V]):
         grace: Duration | None = None,
     ) -> KStream[K, Any]:
         """Left join: as `join`, but records without a match are joined with None."""
-        made: KStream[K, Any] = self._join("left", other, joiner, windows, joined, key_selector, name, grace)
-        return made
+        stream: KStream[K, Any] = self._join("left", other, joiner, windows, joined, key_selector, name, grace)
+        return stream
 
     def outer_join(
         self,
@@ -326,8 +326,8 @@ class KStream(Generic[K, V]):
         name: str | None = None,
     ) -> KStream[K, Any]:
         """Outer join with a stream within `windows`: unmatched records of both sides are joined with None."""
-        made: KStream[K, Any] = self._join("outer", other, joiner, windows, joined, None, name, None)
-        return made
+        stream: KStream[K, Any] = self._join("outer", other, joiner, windows, joined, None, name, None)
+        return stream
 
     # ---- for other operators
 
@@ -382,9 +382,9 @@ class KStream(Generic[K, V]):
             )
         if operation not in ("map_values", "select_key"):
             return schema
-        kinds = [None if known is None else known.column_type for known in (self.key_serde, self.value_serde)]
-        made = serde_of(type_of(given.expression, *kinds))
-        return replace(schema, value=made) if operation == "map_values" else replace(schema, key=made)
+        kinds = [None if inner is None else inner.column_type for inner in (self.key_serde, self.value_serde)]
+        result_serde = serde_of(type_of(given.expression, *kinds))
+        return replace(schema, value=result_serde) if operation == "map_values" else replace(schema, key=result_serde)
 
     def _join(
         self, kind: Any, other: Any, joiner: Any, windows: Any, joined: Any, selector: Any, name: Any, grace: Any

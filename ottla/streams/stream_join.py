@@ -86,14 +86,14 @@ def _stores(
     """The window stores of both sides: those of the options, or new ones."""
     retention, size, key = windows.size_ms + windows.grace_ms, windows.size_ms, serdes[0]
     logs: dict[str, Any] = {"logging": options.logging, "log_settings": options.log_settings}
-    made = []
+    specs = []
     for given, side, suffix, name in zip(
         (options.this_store, options.other_store), serdes[1:], suffixes, generated, strict=True
     ):
         if given is None:
             base = options.store_name + suffix if options.store_name else name
             spec = StoreSpec(f"{base}-store", "window", key, side, retention, size, duplicates=True, **logs)
-            made.append(replace(spec, in_memory=options.in_memory))
+            specs.append(replace(spec, in_memory=options.in_memory))
         elif not given.duplicates or (given.retention_ms, given.window_ms) != (retention, size):
             raise TopologyError(
                 f"store {given.name} does not fit the join (expected retain_duplicates=True, retention {retention} ms "
@@ -101,8 +101,8 @@ def _stores(
                 where,
             )
         else:
-            made.append(replace(given, kind="window").with_serdes(key, side))
-    this, other = made
+            specs.append(replace(given, kind="window").with_serdes(key, side))
+    this, other = specs
     if this.name == other.name:
         raise TopologyError(
             f"both sides of the join use the store name {this.name}; give each side its own name", where

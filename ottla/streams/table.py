@@ -99,12 +99,12 @@ class KTable(Generic[K, V]):
         if self.node.is_versioned:
             raise TopologyError("a versioned table cannot be suppressed", where)
         name = suppressed.name or self.builder.next_name("KTABLE-SUPPRESS-")
-        close = _close_ms(self.node, where) if suppressed.wait_ms is None else 0
+        close_ms = _close_ms(self.node, where) if suppressed.wait_ms is None else 0
         store = f"{suppressed.name}-store" if suppressed.name else self.builder.next_store("KTABLE-SUPPRESS-")
         logging = suppressed.buffer.logging
         spec = StoreSpec(store, "suppress_buffer", self.key_serde, self.value_serde, logging=logging)
         schema = replace(self.node.schema, versioned=False)
-        node = self.builder.add(plan.Suppress(name, (self.node,), schema, where, suppressed.rule(close), spec))
+        node = self.builder.add(plan.Suppress(name, (self.node,), schema, where, suppressed.rule(close_ms), spec))
         return KTable(self.builder, node, self.sources, None)
 
     def group_by(

@@ -64,8 +64,8 @@ class BatchFunction:
         frame = frame_of(self, key, value, timestamp)
         if not self.is_flat:
             return self.compute(frame)[0].as_py()
-        made = self.flat(frame)
-        return list(zip(made.keys.to_pylist(), made.values.to_pylist(), strict=True))
+        rows = self.flat(frame)
+        return list(zip(rows.keys.to_pylist(), rows.values.to_pylist(), strict=True))
 
     def __call__(self, key: Any, value: Any) -> Any:
         return self.timed(key, value, 0)

@@ -111,11 +111,11 @@ class StreamJoin(Fused):
                 for other_time, other in matches:
                     if candidates is not None:
                         candidates.remove(key, other_time, not left)
-                    made = joiner(key, value, other) if left else joiner(key, other, value)
+                    joined_value = joiner(key, value, other) if left else joiner(key, other, value)
                     if timestamp >= other_time:
-                        emit(key, made, timestamp, headers)
+                        emit(key, joined_value, timestamp, headers)
                     else:
-                        emit_at(key, made, other_time, headers)
+                        emit_at(key, joined_value, other_time, headers)
                 if outer and not matches:
                     if candidates is None or latest < stream_time.value:
                         emit(key, joined(key, value, None), timestamp, headers)

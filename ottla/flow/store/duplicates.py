@@ -76,12 +76,12 @@ class DuplicatesStore(WindowStore):
         if numbers[-1] < first:
             return []
         get, read, prefix = self.entries.get, self._read, BY_KEY + key_bytes
-        made = []
+        values = []
         for number in numbers[bisect_left(numbers, first) : bisect_left(numbers, (latest + 1) << 32)]:
             data = get(prefix + number.to_bytes(12, "big"))
             if data is not None:
-                made.append((number >> 32, read(data)))
-        return made
+                values.append((number >> 32, read(data)))
+        return values
 
     def fetch_closed(self, earliest: int, latest: int) -> Iterator[tuple[Windowed, Any]]:
         hidden = self._observed.value - self.spec.retention_ms

@@ -134,9 +134,9 @@ class TimestampedKeyValueStore(KeyValueStore):
         if key.__class__ not in IMMUTABLE:
             stored: ValueAndTimestamp | None = super().get(key)
             return stored
-        known = self._recent.get(key)
-        if known is not None:
-            return known[1]
+        cached = self._recent.get(key)
+        if cached is not None:
+            return cached[1]
         key_bytes = self._key.serialize(self._topic, key)
         data = self.entries.get(key_bytes)
         if data is None:
@@ -154,15 +154,15 @@ class TimestampedKeyValueStore(KeyValueStore):
             self._recent.pop(key, None)
             super().put(key, value)
             return
-        known = self._recent.get(key)
-        key_bytes = known[0] if known is not None else self._key.serialize(self._topic, key)
+        cached = self._recent.get(key)
+        key_bytes = cached[0] if cached is not None else self._key.serialize(self._topic, key)
         content, timestamp = value
         try:
             data = self._write(content)
         except Exception:
             data = self._value.serialize(self._topic, content)
         self.entries.put(key_bytes, timestamp.to_bytes(8, "big", signed=True) + data)
-        if known is not None:
+        if cached is not None:
             self._recent[key] = (key_bytes, value)
         else:
             self._cache(key, key_bytes, value)

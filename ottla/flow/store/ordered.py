@@ -50,9 +50,9 @@ class MemoryBytes:
     @classmethod
     def of(cls, entries: dict[bytes, bytes]) -> MemoryBytes:
         """A map that takes over `entries` without a copy."""
-        made = cls()
-        made._entries = entries
-        return made
+        instance = cls()
+        instance._entries = entries
+        return instance
 
     def get(self, key: bytes) -> bytes | None:
         return self._entries.get(key)

@@ -84,6 +84,6 @@ class VersionedStore(TimedStore):
         oldest = self._observed.value - self.spec.retention_ms
         if oldest <= 0:
             return
-        behind = [time for time, _ in self._versions(key_bytes, None, oldest)]
-        for time in behind[:-1]:
+        expired = [time for time, _ in self._versions(key_bytes, None, oldest)]
+        for time in expired[:-1]:
             self.entries.delete(key_bytes + time.to_bytes(8, "big"))

@@ -274,20 +274,20 @@ class TimestampedWindowStore(Timestamped):
 
     def fetch_one(self, key: Any, start: int) -> Any:
         if start > self._observed.value - self.spec.retention_ms and key.__class__ in IMMUTABLE:
-            known = self._recent.get((key, start))
-            if known is not None:
-                return known[0]
+            cached = self._recent.get((key, start))
+            if cached is not None:
+                return cached[0]
         return super().fetch_one(key, start)
 
     def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
         if value is None or value[0].__class__ not in self._exact or key.__class__ not in IMMUTABLE:
             super().put(key, value, start, headers, deleted_ms)
             return
-        known = self._recent.get((key, start))
-        if known is not None and start >= self._observed.value - self.spec.retention_ms:
+        cached = self._recent.get((key, start))
+        if cached is not None and start >= self._observed.value - self.spec.retention_ms:
             # The entry exists, so the indexes need no change.
-            self.entries.put(known[1], self._write(value)[0])
-            self._recent[key, start] = (value, known[1])
+            self.entries.put(cached[1], self._write(value)[0])
+            self._recent[key, start] = (value, cached[1])
             return
         super().put(key, value, start, headers)
         if start >= self._observed.value - self.spec.retention_ms:
@@ -301,25 +301,25 @@ class TimestampedWindowStore(Timestamped):
         spans = {start: start.to_bytes(8, "big") + bytes(4) for start in set(starts)}
         return [BY_KEY + key_bytes + spans[start] for key_bytes, start in zip(keys, starts, strict=True)]
 
-    def read_many(self, places: Sequence[bytes]) -> list[bytes | None]:
+    def read_many(self, entry_keys: Sequence[bytes]) -> list[bytes | None]:
         """The entries of windows that are not hidden: 8 bytes of timestamp, then the value's bytes."""
-        return [self.entries.get(entry_key) for entry_key in places]
+        return [self.entries.get(entry_key) for entry_key in entry_keys]
 
-    def write_many(self, places: Sequence[bytes], starts: Sequence[int], entries: Sequence[bytes]) -> None:
+    def write_many(self, entry_keys: Sequence[bytes], starts: Sequence[int], entries: Sequence[bytes]) -> None:
         """Put entries of windows that are not hidden, in order of ascending start."""
         self._recent.clear()
-        put, log, before, at = self.entries.put, self._log, None, {}
-        for entry_key, start, data in zip(places, starts, entries, strict=True):
+        put, log, before, entries_at = self.entries.put, self._log, None, {}
+        for entry_key, start, data in zip(entry_keys, starts, entries, strict=True):
             if start != before:
                 before = start
                 if start > self._observed.value:
                     newest, self._observed.value = self._observed.value, start
                     if newest // self._expiry_step_ms != start // self._expiry_step_ms:
                         self._expire()
-                at = self._entries_at(start)
-            if self._spans is not None and entry_key not in at:
+                entries_at = self._entries_at(start)
+            if self._spans is not None and entry_key not in entries_at:
                 self._span(self._spans, entry_key)
-            at[entry_key] = None
+            entries_at[entry_key] = None
             put(entry_key, data)
             if log is not None:
                 log(self.name, entry_key[1:], data[8:], int.from_bytes(data[:8], "big", signed=True))

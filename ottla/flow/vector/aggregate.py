@@ -177,8 +177,8 @@ def by_key(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
     entry_keys = _names(entries, groups) if isinstance(entries, TimestampedKeyValueStore) else None
     arrays = None if entry_keys is None else _folded(name, groups, kept, entries.read_many(entry_keys))
     if entry_keys is not None and arrays is not None:
-        made = Frame(kept.keys, pa.array(arrays.values, ARROW[kind]), arrays.times, kept.rows)
-        return Aggregated(made, dropped, lambda: entries.write_many(entry_keys, arrays.entries))
+        result = Frame(kept.keys, pa.array(arrays.values, ARROW[kind]), arrays.times, kept.rows)
+        return Aggregated(result, dropped, lambda: entries.write_many(entry_keys, arrays.entries))
     names = groups.keys.to_pylist()
     states: list[GroupState] = [store.get(key) for key in names]
     values, times = fold(name, groups, kept.values, kept.timestamps, states)
@@ -188,8 +188,8 @@ def by_key(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
             assert pair is not None
             store.put(key, pair[0], pair[1])
 
-    made = Frame(kept.keys, pa.array(values, ARROW[kind]), np.array(times, dtype=np.int64), kept.rows)
-    return Aggregated(made, dropped, apply)
+    result = Frame(kept.keys, pa.array(values, ARROW[kind]), np.array(times, dtype=np.int64), kept.rows)
+    return Aggregated(result, dropped, apply)
 
 
 def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
@@ -271,8 +271,8 @@ def _folded(name: str, groups: Groups, kept: Frame, entries: list[bytes | None])
         folded = _LONGS[name](run, values, before)
     if times is None or folded is None:
         return None
-    made = np.stack([times[1], folded[1]], axis=1).astype(">i8").tobytes()
-    return Folded(folded[0], times[0], [made[at : at + 16] for at in range(0, len(made), 16)])
+    packed = np.stack([times[1], folded[1]], axis=1).astype(">i8").tobytes()
+    return Folded(folded[0], times[0], [packed[at : at + 16] for at in range(0, len(packed), 16)])
 
 
 def windows_of(timestamps: Any, size: int, advance: int) -> tuple[Any | None, Any]:

@@ -76,8 +76,8 @@ def fixed(data: Any, size: int, like: Any) -> Any:
     """Binary values of `size` bytes each, null where `like` is null."""
     count = len(like)
     edges = np.arange(0, (count + 1) * size, size, dtype=np.int32)
-    made = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(data)])
-    return pc.if_else(like.is_null(), pa.scalar(None, pa.binary()), made) if like.null_count else made
+    array = pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(edges), pa.py_buffer(data)])
+    return pc.if_else(like.is_null(), pa.scalar(None, pa.binary()), array) if like.null_count else array
 
 
 def _numbers(array: Any, form: str) -> Any:

@@ -152,10 +152,10 @@ class _Compiler:
         if isinstance(node, SinkNode):
             return self._sink(node, kinds)
         processor = node.processor
-        made = self._stateless(processor, kinds) or self._aggregate(processor, name, kinds)
-        if made is None:
+        compiled = self._stateless(processor, kinds) or self._aggregate(processor, name, kinds)
+        if compiled is None:
             return (self._one_by_one(node), False) if not kinds.windowed else None
-        apply, after = made
+        apply, after = compiled
         rest = self._children(name, after)
         if rest is None:
             return (self._one_by_one(node), False) if not kinds.windowed else None
@@ -207,15 +207,15 @@ class _Compiler:
         if not isinstance(processor, (_Aggregate, _WindowAggregate)) or kinds.windowed:
             return None
         table = processor._table
-        which = getattr(table.aggregator, "fold", None)
+        fold = getattr(table.aggregator, "fold", None)
         streams = all(
             isinstance(getattr(self._task.node(child), "processor", None), stateless.ToStream)
             for child in self._topology.children(name)
         )
-        if which is None or table.sending_old or not streams or kinds.key not in ("string", "bytes", "long"):
+        if fold is None or table.sending_old or not streams or kinds.key not in ("string", "bytes", "long"):
             return None
-        kind = "long" if which == "count" else kinds.value
-        if kind not in ("long", "double", "string") or (which == "sum" and kind == "string"):
+        kind = "long" if fold == "count" else kinds.value
+        if kind not in ("long", "double", "string") or (fold == "sum" and kind == "string"):
             return None
         windowed = isinstance(processor, _WindowAggregate)
         if isinstance(processor, _WindowAggregate):
@@ -227,7 +227,7 @@ class _Compiler:
         task = self._task
 
         def aggregated(frame: Frame, run: RegionRun) -> Frame:
-            result = compute(processor, which, frame, kind)
+            result = compute(processor, fold, frame, kind)
 
             def apply() -> None:
                 task.drop(name, result.dropped)

@@ -61,9 +61,9 @@ class Heartbeat:
             log.warning("cannot write heartbeats to %s: %s; tools show the application as stopped", self._topic, error)
 
     def _content(self) -> bytes:
-        place: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "time_ms": time.time_ns() // 1_000_000,
         }
-        return json.dumps(Alive(**place, **self._state())._asdict()).encode()
+        return json.dumps(Alive(**fields, **self._state())._asdict()).encode()

@@ -109,7 +109,7 @@ def of_program(program: Program) -> LastRun:
         [
             {
                 "id": task.id,
-                "sources": [[place.topic, place.partition] for place in task.sources],
+                "sources": [[partition.topic, partition.partition] for partition in task.sources],
                 "stores": list(task.stores),
             }
             for task in program.tasks
@@ -173,14 +173,14 @@ def read(
 
 def _newest(settings: Mapping[str, Any], topic: str) -> dict[Any, Any]:
     """The latest value of each key of a topic."""
-    place = TopicPartition(topic, 0)
+    partition = TopicPartition(topic, 0)
     values: dict[Any, Any] = {}
     deadline = time.monotonic() + _READ_S
     with Consumer({**settings, "auto.offset.reset": "none"}) as consumer:
-        consumer.assign([place])
-        end = consumer.end_offsets([place])[place]
-        consumer.seek(place, consumer.beginning_offsets([place])[place])
-        while consumer.position(place) < end:
+        consumer.assign([partition])
+        end = consumer.end_offsets([partition])[partition]
+        consumer.seek(partition, consumer.beginning_offsets([partition])[partition])
+        while consumer.position(partition) < end:
             for record in consumer.poll(0.1):
                 values[record.key] = record.value
             if time.monotonic() > deadline:
@@ -200,7 +200,7 @@ def write(admin: Admin, settings: Mapping[str, Any], run: LastRun, replicas: int
         producer.send(topic, json.dumps(fields).encode(), _KEY).result()
 
 
-def place_of(program: Program) -> TopicPartition:
+def plan_partition(program: Program) -> TopicPartition:
     """The partition that holds the application's plan."""
     return TopicPartition(program.application_id + SUFFIX, 0)
 

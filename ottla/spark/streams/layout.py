@@ -118,8 +118,8 @@ def check_internal(admin: Admin, layout: Layout, *, ran: bool) -> None:
     """OttlaError if an internal topic has another number of partitions, or has records although the application never
     `ran`.
     """
-    there = [topic for topic in layout.internal_topics() if topic.name in layout.sizes]
-    for topic in there:
+    existing = [topic for topic in layout.internal_topics() if topic.name in layout.sizes]
+    for topic in existing:
         if layout.sizes[topic.name] != topic.partitions:
             raise OttlaError(
                 f"internal topic {topic.name} has {layout.sizes[topic.name]} partitions, but the program needs "
@@ -128,9 +128,9 @@ def check_internal(admin: Admin, layout: Layout, *, ran: bool) -> None:
             )
     if ran:
         return
-    places = [TopicPartition(topic.name, number) for topic in there for number in range(topic.partitions)]
-    ends = admin.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST)).check() if places else {}
-    if foreign := sorted({place.topic for place, end in ends.items() if end.offset}):
+    partitions = [TopicPartition(topic.name, number) for topic in existing for number in range(topic.partitions)]
+    ends = admin.list_offsets(dict.fromkeys(partitions, OffsetSpec.LATEST)).check() if partitions else {}
+    if foreign := sorted({partition.topic for partition, end in ends.items() if end.offset}):
         raise OttlaError(
             f"internal topic {foreign[0]} has records, but application {layout.application_id} has never run on this "
             "cluster: the records are from another program, such as one of Java's Kafka Streams; use another "

@@ -79,15 +79,15 @@ def ship(spark: SparkSession, topology: Topology, py_files: Sequence[str]) -> No
 
 def own_modules(topology: Topology) -> list[str]:
     """The modules imported from the directories of the program's files, which workers could not import."""
-    places = {Path(where).parent.resolve() for where in _files(topology) if Path(where).is_file()}
+    directories = {Path(where).parent.resolve() for where in _files(topology) if Path(where).is_file()}
     names = []
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None)
         if not path or name == "__main__" or name.partition(".")[0] in ("ottla", "pyspark"):
             continue
         file = Path(path).resolve()
-        below = [place for place in places if place in file.parents]
-        if any("site-packages" not in file.relative_to(place).parts for place in below):
+        parents = [directory for directory in directories if directory in file.parents]
+        if any("site-packages" not in file.relative_to(directory).parts for directory in parents):
             names.append(name)
     return names
 

@@ -58,9 +58,9 @@ class Purge:
             return
         self._due_ms = now + self._interval_ms
         wanted = {
-            place: offset
-            for place, offset in committed.items()
-            if place.topic in self._topics and offset > self._purged.get(place, 0)
+            partition: offset
+            for partition, offset in committed.items()
+            if partition.topic in self._topics and offset > self._purged.get(partition, 0)
         }
         if wanted:
             self.thread = threading.Thread(target=self._delete, args=(wanted,), daemon=True, name="ottla-streams-purge")
@@ -75,11 +75,11 @@ class Purge:
             answer = self._admin.delete_records(wanted)
         except (KafkaError, OttlaError) as error:
             return self._warn(dict.fromkeys(wanted, error))
-        self._purged |= {place: wanted[place] for place in answer.succeeded}
+        self._purged |= {partition: wanted[partition] for partition in answer.succeeded}
         self._failed -= answer.succeeded.keys()
         return self._warn(answer.errors)
 
     def _warn(self, errors: Mapping[TopicPartition, Exception]) -> None:
-        for place in () if self._closed else errors.keys() - self._failed:
-            log.warning("cannot delete processed records of %s-%d yet: %s; trying again", *place, errors[place])
+        for partition in () if self._closed else errors.keys() - self._failed:
+            log.warning("cannot delete processed records of %s-%d yet: %s; trying again", *partition, errors[partition])
         self._failed |= errors.keys()

@@ -99,17 +99,17 @@ class StoreView:
         self._check_kind((*_WINDOW, "session"), "fetch")
         name = _BY_KEY + self._bytes(key)
         tail = self._tail
-        for _, place, data in self._scan(name + bytes(8), name + b"\xff" * (tail + 1)):
+        for _, entry_key, data in self._scan(name + bytes(8), name + b"\xff" * (tail + 1)):
             # Skip longer keys with the same prefix.
-            if len(place) == len(name) + tail and self._within(window := self._window(place), earliest, latest):
+            if len(entry_key) == len(name) + tail and self._within(window := self._window(entry_key), earliest, latest):
                 yield window, self._value(data)
 
     def fetch_all(self, earliest: int = 0, latest: int = TIME_MAX) -> Iterator[tuple[Windowed, Any]]:
         """(windowed key, value) of all keys' windows that start in [earliest, latest] (sessions: that overlap it)."""
         self._check_kind((*_WINDOW, "session"), "fetch_all")
-        for _, place, data in self._scan(_BY_KEY, _BY_TIME):
-            if self._within(window := self._window(place), earliest, latest):
-                yield Windowed(self._key(place[1 : -self._tail]), window), self._value(data)
+        for _, entry_key, data in self._scan(_BY_KEY, _BY_TIME):
+            if self._within(window := self._window(entry_key), earliest, latest):
+                yield Windowed(self._key(entry_key[1 : -self._tail]), window), self._value(data)
 
     # ---- inside
 
@@ -171,10 +171,10 @@ class StoreView:
         """The number of bytes after the key: of a start and a sequence number, or of an end and a start."""
         return 16 if self.spec.kind == "session" else 12
 
-    def _window(self, place: bytes) -> Window:
+    def _window(self, entry_key: bytes) -> Window:
         if self.spec.kind == "session":
-            return Window(int.from_bytes(place[-8:], "big"), int.from_bytes(place[-16:-8], "big"))
-        start = int.from_bytes(place[-12:-4], "big")
+            return Window(int.from_bytes(entry_key[-8:], "big"), int.from_bytes(entry_key[-16:-8], "big"))
+        start = int.from_bytes(entry_key[-12:-4], "big")
         return Window(start, min(start + self.spec.window_ms, TIME_MAX))
 
     def _within(self, window: Window, earliest: int, latest: int) -> bool:

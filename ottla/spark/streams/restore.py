@@ -19,20 +19,20 @@ def restore(program: Program, plan: TaskPlan, cells: Mapping[str, int]) -> State
     """Read the state as of the last committed transaction. Call this after fencing the transactional id."""
     state = State({}, dict(cells))
     settings = program.connection(isolation_level="read_committed", auto_offset_reset="none")
-    places = {TopicPartition(program.changelog(store), plan.partition): store for store in plan.stores}
-    if not places:
+    stores = {TopicPartition(program.changelog(store), plan.partition): store for store in plan.stores}
+    if not stores:
         return state
     with Consumer(settings) as consumer:
-        consumer.assign(places)
-        ends = consumer.end_offsets(places)
-        for place, begin in consumer.beginning_offsets(places).items():
-            state.stores[places[place]] = {}
-            consumer.seek(place, begin)
-        while any(consumer.position(place) < end for place, end in ends.items()):
+        consumer.assign(stores)
+        ends = consumer.end_offsets(stores)
+        for partition, begin in consumer.beginning_offsets(stores).items():
+            state.stores[stores[partition]] = {}
+            consumer.seek(partition, begin)
+        while any(consumer.position(partition) < end for partition, end in ends.items()):
             for batch in consumer.poll_table(0.1, max_records=100_000).to_batches():
                 if batch.num_rows:
                     rows = Batch.of(batch)
-                    apply(state.stores[places[TopicPartition(rows.topic, rows.partition)]], rows)
+                    apply(state.stores[stores[TopicPartition(rows.topic, rows.partition)]], rows)
     return state
 
 

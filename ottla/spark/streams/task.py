@@ -40,7 +40,7 @@ class HostedTask:
         try:
             self.committer.open()
             committed = admin.list_group_offsets(program.application_id, list(plan.sources), stable=True)
-            self.committed = {place: _without_metadata(offset) for place, offset in committed.items()}
+            self.committed = {partition: _without_metadata(offset) for partition, offset in committed.items()}
             self._cells, self._commits = newest(offset.metadata for offset in committed.values())
             state = restore(program, plan, self._cells)
             settings = replace(program.settings, partitions=self.committer.count)
@@ -79,7 +79,7 @@ class HostedTask:
 
     def empty(self) -> list[TopicPartition]:
         """The partitions without a queued record."""
-        return [place for place in self.plan.sources if self.task.queued(*place)[0] == 0]
+        return [partition for partition in self.plan.sources if self.task.queued(*partition)[0] == 0]
 
     def run(self, positions: Mapping[TopicPartition, CommittedOffset], behind: list[TopicPartition], now: int) -> None:
         """Process queued records and commit. `positions` are the consumer's; `behind` the partitions that the consumer
@@ -97,16 +97,16 @@ class HostedTask:
         if done:
             self.processed += done
             self.latency_ms = max(0, time.time_ns() // 1_000_000 - task.stream_time)
-        self._has_queued = any(task.queued(*place)[0] for place in self.plan.sources)
+        self._has_queued = any(task.queued(*partition)[0] for partition in self.plan.sources)
         offsets = {}
-        for place in self.plan.sources:
-            waiting = task.queued(*place)[1]
-            offsets[place] = positions[place] if waiting is None else CommittedOffset(waiting)
+        for partition in self.plan.sources:
+            waiting = task.queued(*partition)[1]
+            offsets[partition] = positions[partition] if waiting is None else CommittedOffset(waiting)
         self._commit(task.take_outputs(), offsets, now)
 
     def settle(self, positions: Mapping[TopicPartition, CommittedOffset], now: int) -> None:
         """Commit the positions if no record is queued, and repeat the last commit if it is old."""
-        offsets = {place: positions[place] for place in self.plan.sources} if self.idle else self.committed
+        offsets = {partition: positions[partition] for partition in self.plan.sources} if self.idle else self.committed
         if offsets:
             self._commit([], offsets, now, again=now - self._committed_ms >= KEEP_MS)
 
@@ -124,7 +124,8 @@ class HostedTask:
             return
         cells = pack(self._cells, self._commits + 1)
         with_cells = {
-            place: CommittedOffset(offset.offset, cells, offset.leader_epoch) for place, offset in offsets.items()
+            partition: CommittedOffset(offset.offset, cells, offset.leader_epoch)
+            for partition, offset in offsets.items()
         }
         self.committer.commit(self.task, outputs, changes, with_cells)
         self._commits += 1

@@ -85,7 +85,7 @@ class TaskShare:
     def __init__(self, program: Program, slot: int, slots: int, driver: DriverLine) -> None:
         self._program = program
         self._plans = program.tasks[slot::slots]
-        self._plan_place = last_run.place_of(program)
+        self._plan_partition = last_run.plan_partition(program)
         self._driver = driver
         self._open = contextlib.ExitStack()
         self._tasks: list[HostedTask] = []
@@ -136,13 +136,15 @@ class TaskShare:
             if self._globals is not None:
                 self._globals.read(0)
             for batch in read(self._consumer, POLL_S):
-                place = TopicPartition(batch.topic, batch.partition)
-                if place == self._plan_place:
+                partition = TopicPartition(batch.topic, batch.partition)
+                if partition == self._plan_partition:
                     self._check_run(batch)
                 else:
-                    self._readers[place].give(batch)
+                    self._readers[partition].give(batch)
             self._step(self._consumer.next_offsets())
-            full = {place for place, task in self._readers.items() if task.task.queued(*place)[0] > WAITING_MAX}
+            full = {
+                partition for partition, task in self._readers.items() if task.task.queued(*partition)[0] > WAITING_MAX
+            }
             if full != paused:
                 self._consumer.resume(paused - full)
                 self._consumer.pause(full - paused)
@@ -157,27 +159,29 @@ class TaskShare:
         if not task.idle and len(task.plan.sources) > 1:
             empty = task.empty()
             ends = self._consumer.end_offsets(task.plan.sources)
-            if any(positions[place].offset < ends[place] for place in empty):
+            if any(positions[partition].offset < ends[partition] for partition in empty):
                 return
-            behind = [place for place, end in ends.items() if positions[place].offset < end]
+            behind = [partition for partition, end in ends.items() if positions[partition].offset < end]
         task.run(positions, behind, _now())
         self.progressed = True
 
     def _begin(self) -> None:
         """Seek to the committed offsets or each source's initial offset, and to the end of the application's plan."""
-        consumer, plan = self._consumer, self._plan_place
+        consumer, plan = self._consumer, self._plan_partition
         consumer.assign([*self._readers, plan])
         consumer.seek(plan, consumer.end_offsets([plan])[plan])
-        places: dict[str, list[TopicPartition]] = {}
-        for place, task in self._readers.items():
-            if place in task.committed:
-                consumer.seek(place, task.committed[place])
+        by_reset: dict[str, list[TopicPartition]] = {}
+        for partition, task in self._readers.items():
+            if partition in task.committed:
+                consumer.seek(partition, task.committed[partition])
             else:
-                places.setdefault(task.plan.sources[place], []).append(place)
-        starts = consumer.beginning_offsets(places.get("earliest", ())) | consumer.end_offsets(places.get("latest", ()))
-        for place, offset in starts.items():
-            consumer.seek(place, offset)
-        if none := places.get("none"):
+                by_reset.setdefault(task.plan.sources[partition], []).append(partition)
+        starts = consumer.beginning_offsets(by_reset.get("earliest", ())) | consumer.end_offsets(
+            by_reset.get("latest", ())
+        )
+        for partition, offset in starts.items():
+            consumer.seek(partition, offset)
+        if none := by_reset.get("none"):
             raise TopologyError(
                 f"no offset is committed for {none[0].topic}-{none[0].partition}, and offset_reset is none; commit an "
                 "offset, or set offset_reset to earliest or latest"
@@ -202,7 +206,7 @@ class TaskShare:
     def _report(self) -> None:
         if time.monotonic() - self._reported > REPORT_S:
             self._settle()
-            committed = {place: at.offset for task in self._tasks for place, at in task.committed.items()}
+            committed = {partition: at.offset for task in self._tasks for partition, at in task.committed.items()}
             self._purge.purge_if_due(committed, _now())
             self._look_up_ends()
             self._driver.send({"tasks": {task.plan.id: self._metrics_of(task) for task in self._tasks}})
@@ -232,12 +236,12 @@ class TaskShare:
         }
 
     def _look_up_ends(self) -> None:
-        self._ends = self._consumer.end_offsets([*self._readers, self._plan_place])
+        self._ends = self._consumer.end_offsets([*self._readers, self._plan_partition])
         self._reported = time.monotonic()
 
     def _lag(self, task: HostedTask) -> int:
-        at = {place: offset.offset for place, offset in task.committed.items()}
-        return sum(max(0, self._ends[place] - at.get(place, 0)) for place in task.plan.sources)
+        at = {partition: offset.offset for partition, offset in task.committed.items()}
+        return sum(max(0, self._ends[partition] - at.get(partition, 0)) for partition in task.plan.sources)
 
     def _answer(self, question: Message) -> Message:
         """Answer a query, on the thread of the driver's connection."""
@@ -261,9 +265,9 @@ class Globals:
         self._consumer: Consumer[Any, Any] = Consumer(settings)
         self._consumer.assign(program.globals_)
         ends = self._consumer.end_offsets(program.globals_)
-        for place, begin in self._consumer.beginning_offsets(program.globals_).items():
-            self._consumer.seek(place, begin)
-        while any(self._consumer.position(place) < end for place, end in ends.items()):
+        for partition, begin in self._consumer.beginning_offsets(program.globals_).items():
+            self._consumer.seek(partition, begin)
+        while any(self._consumer.position(partition) < end for partition, end in ends.items()):
             self.read(POLL_S)
 
     def __enter__(self) -> Globals:
