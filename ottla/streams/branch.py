@@ -49,11 +49,11 @@ class BranchedKStream(Generic[K, V]):
         return self._branches
 
     def _add(
-        self, predicate: Callable[[K, V], Any] | Expression | None, given: Branched | str | None, position: int
+        self, predicate: Callable[[K, V], Any] | Expression | None, branched: Branched | str | None, position: int
     ) -> None:
         from ottla.streams.stream import KStream
 
-        options = Branched(given) if isinstance(given, str) else given or Branched()
+        options = Branched(branched) if isinstance(branched, str) else branched or Branched()
         builder = self._stream.builder
         name = self._node.name + (options.name if options.name is not None else str(position))
         builder.next_name(name)

@@ -220,13 +220,15 @@ class StreamsBuilder:
         where = here()
         if not isinstance(topic, str):
             raise TopologyError(f"invalid topic for a table: {topic!r} (expected the name of one topic)", where)
-        kept = materialized(given)
-        store = self.store_name(kept, f"{topic}-")
+        store_options = materialized(given)
+        store = self.store_name(store_options, f"{topic}-")
         source = self.named(options.name, "KSTREAM-SOURCE-", "-source")
         name = self.named(options.name, "KTABLE-SOURCE-")
-        key = serde(options.key_serde, where) or serde(kept.key_serde, where)
-        value = serde(options.value_serde, where) or serde(kept.value_serde, where)
-        spec = store_of(replace(kept, key_serde=None, value_serde=None), store, "timestamped_key_value", key, value)
+        key = serde(options.key_serde, where) or serde(store_options.key_serde, where)
+        value = serde(options.value_serde, where) or serde(store_options.value_serde, where)
+        spec = store_of(
+            replace(store_options, key_serde=None, value_serde=None), store, "timestamped_key_value", key, value
+        )
         return {
             "name": name,
             "parents": (),
@@ -235,24 +237,24 @@ class StreamsBuilder:
             "topic": topic,
             "source": source,
             "store": spec,
-            "materialized": kept.store_name is not None,
+            "materialized": store_options.store_name is not None,
             "extractor": options.timestamp_extractor,
             "reset": options.offset_reset,
         }
 
 
 def _consumed(
-    given: Consumed | None, key: Any, value: Any, extractor: Extractor | None, reset: str | None, name: str | None
+    consumed: Consumed | None, key: Any, value: Any, extractor: Extractor | None, reset: str | None, name: str | None
 ) -> Consumed:
-    given = given or Consumed()
-    if not isinstance(given, Consumed):
-        raise TopologyError(f"invalid consumed: {given!r} (expected Consumed)", here())
+    consumed = consumed or Consumed()
+    if not isinstance(consumed, Consumed):
+        raise TopologyError(f"invalid consumed: {consumed!r} (expected Consumed)", here())
     return Consumed(
-        key if key is not None else given.key_serde,
-        value if value is not None else given.value_serde,
-        extractor or given.timestamp_extractor,
-        reset or given.offset_reset,
-        name or given.name,
+        key if key is not None else consumed.key_serde,
+        value if value is not None else consumed.value_serde,
+        extractor or consumed.timestamp_extractor,
+        reset or consumed.offset_reset,
+        name or consumed.name,
     )
 
 

@@ -12,7 +12,7 @@ from ottla.flow.serde import serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
 from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-from ottla.streams.grouped import KGroupedStream, _kept
+from ottla.streams.grouped import KGroupedStream, _store_options
 from ottla.streams.option import Materialized, store_of
 from ottla.streams.stream import KStream
 from ottla.streams.table import KTable
@@ -20,7 +20,7 @@ from ottla.streams.windowed import windowed_key, windowed_store
 
 K = TypeVar("K")
 Pairs = tuple[tuple[KGroupedStream[Any, Any], Callable[[Any, Any, Any], Any]], ...]
-Given = Materialized | str | StoreSpec | None
+MaterializedLike = Materialized | str | StoreSpec | None
 
 
 class CogroupedKStream(Generic[K]):
@@ -36,7 +36,7 @@ class CogroupedKStream(Generic[K]):
         return CogroupedKStream((*self._pairs, (grouped, aggregator)))
 
     def aggregate(
-        self, initializer: Callable[[], Any], name: str | None = None, materialized: Given = None
+        self, initializer: Callable[[], Any], name: str | None = None, materialized: MaterializedLike = None
     ) -> KTable[K, Any]:
         """Fold the records of all streams into one table, starting from `initializer()`."""
         return _table(self._pairs, initializer, None, None, name, materialized)
@@ -61,7 +61,7 @@ class TimeWindowedCogroupedKStream(Generic[K]):
         self._windows = windows
 
     def aggregate(
-        self, initializer: Callable[[], Any], name: str | None = None, materialized: Given = None
+        self, initializer: Callable[[], Any], name: str | None = None, materialized: MaterializedLike = None
     ) -> KTable[Windowed, Any]:
         """Fold the records of all streams into one windowed table, starting from `initializer()`."""
         return _table(self._pairs, initializer, None, self._windows, name, materialized)
@@ -79,7 +79,7 @@ class SessionWindowedCogroupedKStream(Generic[K]):
         initializer: Callable[[], Any],
         merger: Callable[[K, Any, Any], Any],
         name: str | None = None,
-        materialized: Given = None,
+        materialized: MaterializedLike = None,
     ) -> KTable[Windowed, Any]:
         """Fold the records of all streams into one windowed table, starting from `initializer()`.
 
@@ -94,17 +94,17 @@ def _table(
     merger: Callable[[Any, Any, Any], Any] | None,
     windows: plan.AggregateWindows | None,
     name: str | None,
-    materialized: Given,
+    materialized: MaterializedLike,
 ) -> KTable[Any, Any]:
-    where, kept, builder = here(), _kept(materialized), pairs[0][0].builder
+    where, store_options, builder = here(), _store_options(materialized), pairs[0][0].builder
     prefix = "COGROUPKSTREAM-AGGREGATE-"
-    store = builder.store_name(kept, prefix)
-    key = serde(kept.key_serde, where) or pairs[0][0].key_serde
-    value = serde(kept.value_serde, where)
+    store = builder.store_name(store_options, prefix)
+    key = serde(store_options.key_serde, where) or pairs[0][0].key_serde
+    value = serde(store_options.value_serde, where)
     if windows is None:
-        spec, table_key = store_of(kept, store, "timestamped_key_value", key, value), key
+        spec, table_key = store_of(store_options, store, "timestamped_key_value", key, value), key
     else:
-        spec, table_key = windowed_store(kept, store, windows, key, value), windowed_key(windows, key)
+        spec, table_key = windowed_store(store_options, store, windows, key, value), windowed_key(windows, key)
     streams: dict[KGroupedStream[Any, Any], KStream[Any, Any]] = {}
     for grouped, _ in pairs:
         streams[grouped] = grouped.source(store, where)
@@ -112,15 +112,24 @@ def _table(
     schema = plan.Schema("table", table_key, value, windows=windows, versioned=spec.versioned)
     nodes = []
     for number, (grouped, aggregator) in enumerate(pairs):
-        named = builder.named(name, prefix, f"-cogroup-agg-{number}")
+        node_name = builder.named(name, prefix, f"-cogroup-agg-{number}")
         parent = streams[grouped].node
         nodes.append(
             builder.add(
                 plan.Aggregate(
-                    named, (parent,), schema, where, spec, initializer, aggregator, merger, windows, shared=number > 0
+                    node_name,
+                    (parent,),
+                    schema,
+                    where,
+                    spec,
+                    initializer,
+                    aggregator,
+                    merger,
+                    windows,
+                    shared=number > 0,
                 )
             )
         )
     merged = builder.named(name, "COGROUPKSTREAM-MERGE-", "-cogroup-merge")
     node = builder.add(plan.CogroupMerge(merged, tuple(nodes), schema, where, spec))
-    return KTable(builder, node, frozenset({merged}), store if kept.store_name is not None else None)
+    return KTable(builder, node, frozenset({merged}), store if store_options.store_name is not None else None)

@@ -32,12 +32,12 @@ def join(
     """Join two tables by the foreign key that `extractor(key, value)` returns."""
     from ottla.streams.table import KTable
 
-    builder, kept = this.builder, materialized(given)
+    builder, store_options = this.builder, materialized(given)
     names, store, result, response_source = _names(builder, this, other, options.name, where)
     sources = this.sources | {response_source}
-    result_store = builder.store_name(kept, f"{_PREFIX}OUTPUT-")
-    key, value = serde(kept.key_serde, where) or this.key_serde, serde(kept.value_serde, where)
-    spec = store_of(kept, result_store, "timestamped_key_value", key, value)
+    result_store = builder.store_name(store_options, f"{_PREFIX}OUTPUT-")
+    key, value = serde(store_options.key_serde, where) or this.key_serde, serde(store_options.value_serde, where)
+    spec = store_of(store_options, result_store, "timestamped_key_value", key, value)
     schema = plan.Schema("table", key, value, versioned=spec.versioned)
     subscriptions = StoreSpec(store, "subscription", None, SubscriptionSerde(this.key_serde))
     node = plan.ForeignKeyJoin(
@@ -51,7 +51,7 @@ def join(
         names,
         subscriptions,
         spec,
-        kept.store_name is not None,
+        store_options.store_name is not None,
         options.partitioner,
         options.other_partitioner,
     )

@@ -71,11 +71,11 @@ class KGroupedStream(Generic[K, V]):
         self, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, int]:
         """Count the records of each key."""
-        kept = _kept(materialized)
-        if materialized is not None and kept.store_name is None:
+        store_options = _store_options(materialized)
+        if materialized is not None and store_options.store_name is None:
             # Kafka Streams uses up a number here.
             self.builder.next_store("KSTREAM-AGGREGATE-")
-        return self._aggregate("count", "KSTREAM-AGGREGATE-", zero, counted, name, kept, LONG)
+        return self._aggregate("count", "KSTREAM-AGGREGATE-", zero, counted, name, store_options, LONG)
 
     def reduce(
         self,
@@ -86,7 +86,7 @@ class KGroupedStream(Generic[K, V]):
         """Combine the values of each key by `reducer(aggregate, value)`; the first value starts the aggregate."""
         aggregator = _reducer(reducer)
         return self._aggregate(
-            "reduce", "KSTREAM-REDUCE-", None, aggregator, name, _kept(materialized), self.value_serde
+            "reduce", "KSTREAM-REDUCE-", None, aggregator, name, _store_options(materialized), self.value_serde
         )
 
     def aggregate(
@@ -101,7 +101,7 @@ class KGroupedStream(Generic[K, V]):
         The result may be of any type; None deletes the aggregate.
         """
         return self._aggregate(
-            "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, name, _kept(materialized), None
+            "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, name, _store_options(materialized), None
         )
 
     def sum(
@@ -126,9 +126,9 @@ class KGroupedStream(Generic[K, V]):
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, float]:
         """The mean as a double; nulls are ignored. The store holds the sum and the count as JSON."""
-        kept = _kept(materialized)
+        store_options = _store_options(materialized)
         group = projected(self, expression)
-        pairs = group._aggregate("avg", "KSTREAM-AGGREGATE-", nothing, averaged, name, kept, JSON)
+        pairs = group._aggregate("avg", "KSTREAM-AGGREGATE-", nothing, averaged, name, store_options, JSON)
         return pairs.map_values(average)
 
     def cogroup(self, aggregator: Callable[[K, V, Any], Any]) -> CogroupedKStream[K]:
@@ -172,23 +172,25 @@ class KGroupedStream(Generic[K, V]):
         initializer: Callable[[], Any] | None,
         aggregator: Callable[[Any, Any, Any], Any],
         name: str | None,
-        kept: Materialized,
+        store_options: Materialized,
         value: Serde | None,
     ) -> KTable[K, Any]:
         where = here()
-        store = self.builder.store_name(kept, prefix)
-        named = self.builder.named(name, prefix)
-        key = serde(kept.key_serde, where) or self.key_serde
-        value = serde(kept.value_serde, where) or value
-        spec = store_of(kept, store, "timestamped_key_value", key, value)
+        store = self.builder.store_name(store_options, prefix)
+        node_name = self.builder.named(name, prefix)
+        key = serde(store_options.key_serde, where) or self.key_serde
+        value = serde(store_options.value_serde, where) or value
+        spec = store_of(store_options, store, "timestamped_key_value", key, value)
         stream = self.source(store, where)
         schema = plan.Schema("table", spec.key, spec.value, versioned=spec.versioned)
-        node = plan.Aggregate(named, (stream.node,), schema, where, spec, initializer, aggregator, operation=operation)
-        queryable = store if kept.store_name is not None else None
+        node = plan.Aggregate(
+            node_name, (stream.node,), schema, where, spec, initializer, aggregator, operation=operation
+        )
+        queryable = store if store_options.store_name is not None else None
         return KTable(self.builder, self.builder.add(node), stream.sources, queryable)
 
 
-def _kept(given: Materialized | str | StoreSpec | None) -> Materialized:
+def _store_options(given: Materialized | str | StoreSpec | None) -> Materialized:
     return materialized(given)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
-Given = Materialized | str | StoreSpec | None
+MaterializedLike = Materialized | str | StoreSpec | None
 
 
 class KGroupedTable(Generic[K, V]):
@@ -35,7 +35,7 @@ class KGroupedTable(Generic[K, V]):
         self._value = value
         self._repartition: plan.TableRepartition | None = None
 
-    def count(self, name: str | None = None, materialized: Given = None) -> KTable[K, int]:
+    def count(self, name: str | None = None, materialized: MaterializedLike = None) -> KTable[K, int]:
         """Count the rows of each key."""
 
         def less(key: Any, value: Any, count: int) -> int:
@@ -48,7 +48,7 @@ class KGroupedTable(Generic[K, V]):
         adder: Callable[[V, V], V],
         subtractor: Callable[[V, V], V],
         name: str | None = None,
-        materialized: Given = None,
+        materialized: MaterializedLike = None,
     ) -> KTable[K, V]:
         """Combine the rows by `adder(aggregate, value)` and `subtractor(aggregate, value)`.
 
@@ -71,7 +71,7 @@ class KGroupedTable(Generic[K, V]):
         adder: Callable[[K, V, Any], Any],
         subtractor: Callable[[K, V, Any], Any],
         name: str | None = None,
-        materialized: Given = None,
+        materialized: MaterializedLike = None,
     ) -> KTable[K, Any]:
         """Fold the rows by `adder(key, value, aggregate)` and `subtractor(key, value, aggregate)`, starting from
         `initializer()`.
@@ -88,26 +88,29 @@ class KGroupedTable(Generic[K, V]):
         adder: Callable[[Any, Any, Any], Any],
         subtractor: Callable[[Any, Any, Any], Any],
         name: str | None,
-        given: Given,
+        given: MaterializedLike,
         value: Serde | None,
     ) -> KTable[Any, Any]:
         from ottla.streams.table import KTable
 
-        where, kept, builder = here(), materialized(given), self._builder
-        store = builder.store_name(kept, "KTABLE-AGGREGATE-")
+        where, store_options, builder = here(), materialized(given), self._builder
+        store = builder.store_name(store_options, "KTABLE-AGGREGATE-")
         sink = builder.named(name, "KSTREAM-SINK-", "-sink")
         source = builder.named(name, "KSTREAM-SOURCE-", "-source")
-        named = builder.named(name, prefix)
+        node_name = builder.named(name, prefix)
         topic = f"{self._name or store}-repartition"
         if self._repartition is None or self._name is None:
             schema = plan.Schema("table", self._key, self._value)
             self._repartition = builder.add(plan.TableRepartition(source, (self._node,), schema, where, topic, sink))
-        key, value = serde(kept.key_serde, where) or self._key, serde(kept.value_serde, where) or value
-        spec = store_of(kept, store, "timestamped_key_value", key, value)
+        key, value = (
+            serde(store_options.key_serde, where) or self._key,
+            serde(store_options.value_serde, where) or value,
+        )
+        spec = store_of(store_options, store, "timestamped_key_value", key, value)
         schema = plan.Schema("table", key, value, versioned=spec.versioned)
         parents = (self._repartition,)
         node = builder.add(
-            plan.TableAggregate(named, parents, schema, where, spec, initializer, adder, subtractor, operation)
+            plan.TableAggregate(node_name, parents, schema, where, spec, initializer, adder, subtractor, operation)
         )
         sources = frozenset({self._repartition.name})
-        return KTable(builder, node, sources, store if kept.store_name is not None else None)
+        return KTable(builder, node, sources, store if store_options.store_name is not None else None)

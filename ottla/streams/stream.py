@@ -144,8 +144,8 @@ class KStream(Generic[K, V]):
         partitioned = self.node.schema.partitioned and other.node.schema.partitioned
         parents = tuple(dict.fromkeys((self.node, other.node)))
         schema = plan.Schema(partitioned=partitioned)
-        merged = self.builder.named(name, "KSTREAM-MERGE-")
-        node = self.builder.add(plan.Stateless(merged, parents, schema, where, "merge"))
+        node_name = self.builder.named(name, "KSTREAM-MERGE-")
+        node = self.builder.add(plan.Stateless(node_name, parents, schema, where, "merge"))
         return KStream(self.builder, node, self.sources | other.sources)
 
     def process(
@@ -158,8 +158,8 @@ class KStream(Generic[K, V]):
         """
         where = here()
         schema = plan.Schema(key=serde(key_serde, where), value=serde(value_serde, where), partitioned=False)
-        given = name if name is not None else self.builder.next_name("KSTREAM-PROCESSOR-")
-        node = self.builder.add(plan.Process(given, (self.node,), schema, where, supplier, stores, False))
+        node_name = name if name is not None else self.builder.next_name("KSTREAM-PROCESSOR-")
+        node = self.builder.add(plan.Process(node_name, (self.node,), schema, where, supplier, stores, False))
         return KStream(self.builder, node, self.sources)
 
     def process_values(
@@ -168,8 +168,8 @@ class KStream(Generic[K, V]):
         """Run a custom processor that cannot change keys. It gets and forwards `FixedKeyRecord`; see `process`."""
         where = here()
         schema = replace(self.node.schema, value=serde(value_serde, where))
-        given = name if name is not None else self.builder.next_name("KSTREAM-PROCESSVALUES-")
-        node = self.builder.add(plan.Process(given, (self.node,), schema, where, supplier, stores, True))
+        node_name = name if name is not None else self.builder.next_name("KSTREAM-PROCESSVALUES-")
+        node = self.builder.add(plan.Process(node_name, (self.node,), schema, where, supplier, stores, True))
         return KStream(self.builder, node, self.sources)
 
     # ---- sinks and tables
@@ -188,12 +188,14 @@ class KStream(Generic[K, V]):
 
         `partitioner(topic, key, value, partitions)` returns a partition, several, or None for Kafka's default.
         """
-        where, given = here(), produced or Produced()
-        key = serde(key_serde or given.key_serde, where) or self.key_serde
-        value = serde(value_serde or given.value_serde, where) or self.value_serde
-        named = self.builder.named(name or given.name, "KSTREAM-SINK-")
+        where, options = here(), produced or Produced()
+        key = serde(key_serde or options.key_serde, where) or self.key_serde
+        value = serde(value_serde or options.value_serde, where) or self.value_serde
+        node_name = self.builder.named(name or options.name, "KSTREAM-SINK-")
         schema = plan.Schema("nothing", key, value)
-        self.builder.add(plan.SinkNode(named, (self.node,), schema, where, topic, partitioner or given.partitioner))
+        self.builder.add(
+            plan.SinkNode(node_name, (self.node,), schema, where, topic, partitioner or options.partitioner)
+        )
 
     def repartition(
         self,
@@ -211,15 +213,15 @@ class KStream(Generic[K, V]):
         defaults to those of the topics the stream is joined with, or those of its source. TopologyError if it is
         less than 1.
         """
-        where, given = here(), repartitioned or Repartitioned()
-        partitions = partitions or given.partitions
+        where, options = here(), repartitioned or Repartitioned()
+        partitions = partitions or options.partitions
         if partitions is not None and partitions < 1:
             raise TopologyError(f"invalid number of partitions: {partitions} (expected at least 1)", where)
-        prefix = name or given.name or self.builder.next_name("KSTREAM-REPARTITION-")
-        key = serde(key_serde or given.key_serde, where) or self.key_serde
-        value = serde(value_serde or given.value_serde, where) or self.value_serde
+        prefix = name or options.name or self.builder.next_name("KSTREAM-REPARTITION-")
+        key = serde(key_serde or options.key_serde, where) or self.key_serde
+        value = serde(value_serde or options.value_serde, where) or self.value_serde
         node = self.repartition_node(prefix, key, value, where)
-        node = replace(node, partitioner=partitioner or given.partitioner, partitions=partitions, explicit=True)
+        node = replace(node, partitioner=partitioner or options.partitioner, partitions=partitions, explicit=True)
         return KStream(self.builder, self.builder.add(node), frozenset({node.name}))
 
     def to_table(
@@ -228,18 +230,21 @@ class KStream(Generic[K, V]):
         """Turn the stream into a table: the latest value of each key. A null value deletes; null keys are dropped."""
         from ottla.streams.table import KTable
 
-        where, kept = here(), _materialized(materialized)
-        named = self.builder.named(name, "KSTREAM-TOTABLE-")
-        store = self.builder.store_name(kept, "KSTREAM-TOTABLE-")
-        key, value = serde(kept.key_serde, where) or self.key_serde, serde(kept.value_serde, where) or self.value_serde
+        where, store_options = here(), _materialized(materialized)
+        node_name = self.builder.named(name, "KSTREAM-TOTABLE-")
+        store = self.builder.store_name(store_options, "KSTREAM-TOTABLE-")
+        key, value = (
+            serde(store_options.key_serde, where) or self.key_serde,
+            serde(store_options.value_serde, where) or self.value_serde,
+        )
         stream: KStream[K, V] = self
         if self.needs_repartition:
-            node = self.builder.add(self.repartition_node(named, key, value, where))
+            node = self.builder.add(self.repartition_node(node_name, key, value, where))
             stream = KStream(self.builder, node, frozenset({node.name}))
-        spec = store_of(kept, store, "timestamped_key_value", key, value)
+        spec = store_of(store_options, store, "timestamped_key_value", key, value)
         schema = plan.Schema("table", key, value, versioned=spec.versioned)
-        queryable = kept.store_name is not None
-        table = self.builder.add(plan.ToTable(named, (stream.node,), schema, where, spec, queryable))
+        queryable = store_options.store_name is not None
+        table = self.builder.add(plan.ToTable(node_name, (stream.node,), schema, where, spec, queryable))
         return KTable(self.builder, table, stream.sources, store if queryable else None)
 
     # ---- grouping
@@ -255,10 +260,10 @@ class KStream(Generic[K, V]):
         """Group the records by their key, for an aggregation. `name` names the repartition topic, if one is needed."""
         from ottla.streams.grouped import KGroupedStream
 
-        where, given = here(), grouped or Grouped()
-        key = serde(key_serde or given.key_serde, where) or self.key_serde
-        value = serde(value_serde or given.value_serde, where) or self.value_serde
-        return KGroupedStream(self, name or given.name, key, value)
+        where, options = here(), grouped or Grouped()
+        key = serde(key_serde or options.key_serde, where) or self.key_serde
+        value = serde(value_serde or options.value_serde, where) or self.value_serde
+        return KGroupedStream(self, name or options.name, key, value)
 
     def group_by(
         self,
@@ -272,11 +277,11 @@ class KStream(Generic[K, V]):
         """Group the records by the new key `selector(key, value)`, through a repartition topic."""
         from ottla.streams.grouped import KGroupedStream
 
-        where, given = here(), grouped or Grouped()
-        name = name or given.name
+        where, options = here(), grouped or Grouped()
+        name = name or options.name
         stream = self.select_key(selector, name=name)
-        value = serde(value_serde or given.value_serde, where) or self.value_serde
-        return KGroupedStream(stream, name, serde(key_serde or given.key_serde, where) or stream.key_serde, value)
+        value = serde(value_serde or options.value_serde, where) or self.value_serde
+        return KGroupedStream(stream, name, serde(key_serde or options.key_serde, where) or stream.key_serde, value)
 
     # ---- joins
 
@@ -357,33 +362,35 @@ class KStream(Generic[K, V]):
         self, operation: Any, function: Function | Expression, prefix: str, name: str | None, schema: plan.Schema
     ) -> KStream[Any, Any]:
         where = here()
-        lane, given = lane_of(function), callable_of(function)
-        if not callable(given):
+        lane, callable_ = lane_of(function), callable_of(function)
+        if not callable(callable_):
             raise TopologyError(f"invalid function for {operation}: {function!r} (expected a callable)", where)
         if lane == "batch" and operation not in ("filter", "filter_not", "map_values", "flat_map"):
             raise TopologyError(
                 f"{operation} takes no batch function (only filter, filter_not, map_values and flat_map do)", where
             )
         if lane != "record":
-            schema = self._typed(operation, given, schema)
-        node = plan.Stateless(self.builder.named(name, prefix), (self.node,), schema, where, operation, given, lane)
+            schema = self._typed(operation, callable_, schema)
+        node = plan.Stateless(self.builder.named(name, prefix), (self.node,), schema, where, operation, callable_, lane)
         return KStream(self.builder, self.builder.add(node), self.sources)
 
-    def _typed(self, operation: str, given: Any, schema: plan.Schema) -> plan.Schema:
+    def _typed(self, operation: str, function: Any, schema: plan.Schema) -> plan.Schema:
         """The schema with the serde of a column step's result, if its type is known here."""
-        if isinstance(given, BatchFunction):
-            given.is_flat = operation == "flat_map"
-            if given.is_flat and given.key_kind is None:
+        if isinstance(function, BatchFunction):
+            function.is_flat = operation == "flat_map"
+            if function.is_flat and function.key_kind is None:
                 raise TopologyError("the batch function of flat_map needs key= (the type of its keys)", here())
             if operation == "map_values":
-                return replace(schema, value=serde_of(given.kind))
+                return replace(schema, value=serde_of(function.kind))
             return (
-                replace(schema, key=serde_of(given.key_kind), value=serde_of(given.kind)) if given.is_flat else schema
+                replace(schema, key=serde_of(function.key_kind), value=serde_of(function.kind))
+                if function.is_flat
+                else schema
             )
         if operation not in ("map_values", "select_key"):
             return schema
         kinds = [None if inner is None else inner.column_type for inner in (self.key_serde, self.value_serde)]
-        result_serde = serde_of(type_of(given.expression, *kinds))
+        result_serde = serde_of(type_of(function.expression, *kinds))
         return replace(schema, value=result_serde) if operation == "map_values" else replace(schema, key=result_serde)
 
     def _join(

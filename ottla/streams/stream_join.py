@@ -167,7 +167,7 @@ def with_global_table(
 ) -> KStream[Any, Any]:
     """Join a stream with a global table by the key that `selector(key, value)` returns."""
     builder = this.builder
-    named = builder.named(name, "KSTREAM-LEFTJOIN-")
+    node_name = builder.named(name, "KSTREAM-LEFTJOIN-")
     schema = replace(this.node.schema, value=None)
-    node = plan.StreamTableJoin(named, (this.node,), schema, where, left, joiner, selector, None, table.store)
+    node = plan.StreamTableJoin(node_name, (this.node,), schema, where, left, joiner, selector, None, table.store)
     return KStream(builder, builder.add(node), this.sources)

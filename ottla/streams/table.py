@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 V = TypeVar("V")
-Given = Materialized | str | StoreSpec | None
+MaterializedLike = Materialized | str | StoreSpec | None
 
 
 class KTable(Generic[K, V]):
@@ -57,25 +57,31 @@ class KTable(Generic[K, V]):
         return self.node.schema.value
 
     def filter(
-        self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None, materialized: Given = None
+        self,
+        predicate: Callable[[K, V], Any] | Expression,
+        name: str | None = None,
+        materialized: MaterializedLike = None,
     ) -> KTable[K, V]:
         """Keep the rows for which `predicate(key, value)` is true; all others become tombstones."""
         return self._derive("filter", predicate, "KTABLE-FILTER-", name, materialized, self.value_serde)
 
     def filter_not(
-        self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None, materialized: Given = None
+        self,
+        predicate: Callable[[K, V], Any] | Expression,
+        name: str | None = None,
+        materialized: MaterializedLike = None,
     ) -> KTable[K, V]:
         """Keep the rows for which `predicate(key, value)` is false; all others become tombstones."""
         return self._derive("filter_not", predicate, "KTABLE-FILTER-", name, materialized, self.value_serde)
 
     def map_values(
-        self, mapper: Callable[..., Any] | Expression, name: str | None = None, materialized: Given = None
+        self, mapper: Callable[..., Any] | Expression, name: str | None = None, materialized: MaterializedLike = None
     ) -> KTable[K, Any]:
         """Replace each value by `mapper(value)` or `mapper(key, value)`. The mapper is not called for nulls."""
         return self._derive("map_values", with_key(mapper), "KTABLE-MAPVALUES-", name, materialized, None)
 
     def transform_values(
-        self, supplier: Supplier, *stores: str, name: str | None = None, materialized: Given = None
+        self, supplier: Supplier, *stores: str, name: str | None = None, materialized: MaterializedLike = None
     ) -> KTable[K, Any]:
         """Replace each value by a transformer, one per task: `supplier()` returns an object with
         `transform(key, value)`, which is called for nulls too, and optionally `init(context)` and `close()`. The named
@@ -87,9 +93,9 @@ class KTable(Generic[K, V]):
         """The table's changes as a stream; `mapper(key, value)`, if given, returns the new keys."""
         from ottla.streams.stream import KStream
 
-        named = self.builder.named(name, "KTABLE-TOSTREAM-")
+        node_name = self.builder.named(name, "KTABLE-TOSTREAM-")
         schema = plan.Schema("stream", self.key_serde, self.value_serde, windows=self.node.schema.windows)
-        node = self.builder.add(plan.Stateless(named, (self.node,), schema, here(), "to_stream"))
+        node = self.builder.add(plan.Stateless(node_name, (self.node,), schema, here(), "to_stream"))
         stream: KStream[Any, V] = KStream(self.builder, node, self.sources)
         return stream if mapper is None else stream.select_key(mapper)
 
@@ -119,12 +125,12 @@ class KTable(Generic[K, V]):
         """Regroup the rows under the pair `selector(key, value) -> (key, value)`, for an aggregation."""
         from ottla.streams.grouped_table import KGroupedTable
 
-        where, given = here(), grouped or Grouped()
-        name = name or given.name
-        key, value = serde(key_serde or given.key_serde, where), serde(value_serde or given.value_serde, where)
-        named = self.builder.named(name, "KTABLE-SELECT-")
+        where, options = here(), grouped or Grouped()
+        name = name or options.name
+        key, value = serde(key_serde or options.key_serde, where), serde(value_serde or options.value_serde, where)
+        node_name = self.builder.named(name, "KTABLE-SELECT-")
         schema = plan.Schema("table", key, value, partitioned=False)
-        node = self.builder.add(plan.TableGroup(named, (self.node,), schema, where, selector))
+        node = self.builder.add(plan.TableGroup(node_name, (self.node,), schema, where, selector))
         return KGroupedTable(self, node, name, key, value)
 
     def join(
@@ -132,7 +138,7 @@ class KTable(Generic[K, V]):
         other: KTable[Any, Any],
         joiner: Callable[..., Any],
         name: str | None = None,
-        materialized: Given = None,
+        materialized: MaterializedLike = None,
         *,
         foreign_key: Callable[..., Any] | None = None,
         table_joined: TableJoined | None = None,
@@ -149,7 +155,7 @@ class KTable(Generic[K, V]):
         other: KTable[Any, Any],
         joiner: Callable[..., Any],
         name: str | None = None,
-        materialized: Given = None,
+        materialized: MaterializedLike = None,
         *,
         foreign_key: Callable[..., Any] | None = None,
         table_joined: TableJoined | None = None,
@@ -158,7 +164,11 @@ class KTable(Generic[K, V]):
         return self._join("left", other, joiner, name, materialized, foreign_key, table_joined)
 
     def outer_join(
-        self, other: KTable[K, Any], joiner: Callable[..., Any], name: str | None = None, materialized: Given = None
+        self,
+        other: KTable[K, Any],
+        joiner: Callable[..., Any],
+        name: str | None = None,
+        materialized: MaterializedLike = None,
     ) -> KTable[K, Any]:
         """Outer join by key: unmatched rows of both tables are joined with None."""
         return self._join("outer", other, joiner, name, materialized, None, None)
@@ -169,30 +179,32 @@ class KTable(Generic[K, V]):
         function: Function | Expression,
         prefix: str,
         name: str | None,
-        given: Given,
+        given: MaterializedLike,
         value: Serde | None,
         stores: tuple[str, ...] = (),
     ) -> KTable[K, Any]:
-        where, kept = here(), materialized(given)
+        where, store_options = here(), materialized(given)
         if isinstance(function, (Expression, ColumnFunction)):
             function = without_time(function if isinstance(function, Expression) else function.expression)
         if isinstance(function, BatchFunction) or not callable(function):
             raise TopologyError(
                 f"invalid function for {operation}: {function!r} (expected a callable or a column expression)", where
             )
-        if given is not None and kept.store_name is None and operation != "transform_values":
+        if given is not None and store_options.store_name is None and operation != "transform_values":
             # Kafka Streams uses up a number here.
             self.builder.next_store(prefix)
-        named = self.builder.named(name, prefix)
-        key = serde(kept.key_serde, where) or self.key_serde
-        value = serde(kept.value_serde, where) or value
+        node_name = self.builder.named(name, prefix)
+        key = serde(store_options.key_serde, where) or self.key_serde
+        value = serde(store_options.value_serde, where) or value
         spec = None
-        if kept.store_name is not None:
-            spec = store_of(kept, kept.store_name, "timestamped_key_value", key, value)
+        if store_options.store_name is not None:
+            spec = store_of(store_options, store_options.store_name, "timestamped_key_value", key, value)
         versioned = None if given is None else spec is not None and spec.versioned
         schema = plan.Schema("table", key, value, windows=self.node.schema.windows, versioned=versioned)
-        node = self.builder.add(plan.TableMap(named, (self.node,), schema, where, operation, function, spec, stores))
-        return KTable(self.builder, node, self.sources, kept.store_name)
+        node = self.builder.add(
+            plan.TableMap(node_name, (self.node,), schema, where, operation, function, spec, stores)
+        )
+        return KTable(self.builder, node, self.sources, store_options.store_name)
 
     def _join(
         self,
@@ -200,7 +212,7 @@ class KTable(Generic[K, V]):
         other: KTable[Any, Any],
         joiner: Callable[..., Any],
         name: str | None,
-        given: Given,
+        given: MaterializedLike,
         foreign_key: Callable[..., Any] | None,
         table_joined: TableJoined | None,
     ) -> KTable[K, Any]:
@@ -215,15 +227,15 @@ class KTable(Generic[K, V]):
                 self, other, with_key(foreign_key), joiner, kind == "left", options, given, where
             )
         builder = self.builder
-        kept = materialized(given)
-        store = builder.store_name(kept, "KTABLE-MERGE-") if given is not None else None
+        store_options = materialized(given)
+        store = builder.store_name(store_options, "KTABLE-MERGE-") if given is not None else None
         merged = builder.named(name, "KTABLE-MERGE-")
         sources = self.sources | other.sources
         builder.copartition(sources, where)
         this_name = builder.named(name, "KTABLE-JOINTHIS-", "-join-this")
         other_name = builder.named(name, "KTABLE-JOINOTHER-", "-join-other")
-        key, value = serde(kept.key_serde, where) or self.key_serde, serde(kept.value_serde, where)
-        spec = store_of(kept, store, "timestamped_key_value", key, value) if store is not None else None
+        key, value = serde(store_options.key_serde, where) or self.key_serde, serde(store_options.value_serde, where)
+        spec = store_of(store_options, store, "timestamped_key_value", key, value) if store is not None else None
         schema = plan.Schema("table", key, value, versioned=spec is not None and spec.versioned)
         function = with_key(joiner, 2)
         parents = (self.node, other.node)

@@ -12,7 +12,7 @@ from ottla.flow.serde import JSON, LONG, Serde, SessionWindowedSerde, TimeWindow
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
 from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-from ottla.streams.grouped import Fold, _kept, _reducer, average, averaged, counted, nothing, projected, zero
+from ottla.streams.grouped import Fold, _reducer, _store_options, average, averaged, counted, nothing, projected, zero
 from ottla.streams.option import EmitStrategy, Materialized, store_of
 from ottla.streams.table import KTable
 
@@ -24,16 +24,16 @@ V = TypeVar("V")
 
 
 def windowed_store(
-    kept: Materialized, store: str, windows: plan.AggregateWindows, key: Serde | None, value: Serde | None
+    store_options: Materialized, store: str, windows: plan.AggregateWindows, key: Serde | None, value: Serde | None
 ) -> StoreSpec:
     """The store of a windowed aggregate, with the retention its windows need."""
     if isinstance(windows, SessionWindows):
-        return store_of(kept, store, "session", key, value, windows.gap_ms + windows.grace_ms)
+        return store_of(store_options, store, "session", key, value, windows.gap_ms + windows.grace_ms)
     if isinstance(windows, SlidingWindows):
         retention = 2 * windows.difference_ms + windows.grace_ms
-        return store_of(kept, store, "timestamped_window", key, value, retention, windows.difference_ms)
+        return store_of(store_options, store, "timestamped_window", key, value, retention, windows.difference_ms)
     retention = min(windows.size_ms + windows.grace_ms, TIME_MAX)
-    return store_of(kept, store, "timestamped_window", key, value, retention, windows.size_ms)
+    return store_of(store_options, store, "timestamped_window", key, value, retention, windows.size_ms)
 
 
 def merged(key: Any, first: Any, second: Any) -> Any:
@@ -61,12 +61,23 @@ class _WindowedKStream(Generic[K, V]):
         self, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[Windowed, int]:
         """Count the records of each key in each window."""
-        kept = _kept(materialized)
-        if materialized is not None and kept.store_name is None and not isinstance(self._windows, SlidingWindows):
+        store_options = _store_options(materialized)
+        if (
+            materialized is not None
+            and store_options.store_name is None
+            and not isinstance(self._windows, SlidingWindows)
+        ):
             # Kafka Streams uses up a number here.
             self._grouped.builder.next_store("KSTREAM-AGGREGATE-")
         return self._table(
-            "count", "KSTREAM-AGGREGATE-", zero, counted, lambda key, first, second: first + second, name, kept, LONG
+            "count",
+            "KSTREAM-AGGREGATE-",
+            zero,
+            counted,
+            lambda key, first, second: first + second,
+            name,
+            store_options,
+            LONG,
         )
 
     def reduce(
@@ -85,7 +96,7 @@ class _WindowedKStream(Generic[K, V]):
 
         value = self._grouped.value_serde
         return self._table(
-            "reduce", "KSTREAM-REDUCE-", None, _reducer(reducer), merger, name, _kept(materialized), value
+            "reduce", "KSTREAM-REDUCE-", None, _reducer(reducer), merger, name, _store_options(materialized), value
         )
 
     def sum(
@@ -110,9 +121,9 @@ class _WindowedKStream(Generic[K, V]):
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[Windowed, float]:
         """The mean as a double; nulls are ignored. The store holds the sum and the count as JSON."""
-        kept = _kept(materialized)
+        store_options = _store_options(materialized)
         group = self._projected(expression)
-        pairs = group._table("avg", "KSTREAM-AGGREGATE-", nothing, averaged, merged, name, kept, JSON)
+        pairs = group._table("avg", "KSTREAM-AGGREGATE-", nothing, averaged, merged, name, store_options, JSON)
         return pairs.map_values(average)
 
     def _projected(self, expression: Any) -> _WindowedKStream[K, Any]:
@@ -126,19 +137,19 @@ class _WindowedKStream(Generic[K, V]):
         aggregator: Callable[[Any, Any, Any], Any],
         merger: Callable[[Any, Any, Any], Any] | None,
         name: str | None,
-        kept: Materialized,
+        store_options: Materialized,
         value: Serde | None,
     ) -> KTable[Windowed, Any]:
         where, grouped, builder = here(), self._grouped, self._grouped.builder
-        store = builder.store_name(kept, prefix)
-        named = builder.named(name, prefix)
-        key = serde(kept.key_serde, where) or grouped.key_serde
-        value = serde(kept.value_serde, where) or value
-        spec = windowed_store(kept, store, self._windows, key, value)
+        store = builder.store_name(store_options, prefix)
+        node_name = builder.named(name, prefix)
+        key = serde(store_options.key_serde, where) or grouped.key_serde
+        value = serde(store_options.value_serde, where) or value
+        spec = windowed_store(store_options, store, self._windows, key, value)
         stream = grouped.source(store, where)
         schema = plan.Schema("table", windowed_key(self._windows, key), value, windows=self._windows, versioned=False)
         node = plan.Aggregate(
-            named,
+            node_name,
             (stream.node,),
             schema,
             where,
@@ -150,7 +161,9 @@ class _WindowedKStream(Generic[K, V]):
             self._on_close,
             operation=operation,
         )
-        return KTable(builder, builder.add(node), stream.sources, store if kept.store_name is not None else None)
+        return KTable(
+            builder, builder.add(node), stream.sources, store if store_options.store_name is not None else None
+        )
 
 
 class TimeWindowedKStream(_WindowedKStream[K, V]):
@@ -179,7 +192,7 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         None deletes the window.
         """
         return self._table(
-            "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, None, name, _kept(materialized), None
+            "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, None, name, _store_options(materialized), None
         )
 
 
@@ -203,7 +216,7 @@ class SessionWindowedKStream(_WindowedKStream[K, V]):
         When a record joins sessions, `merger(key, aggregate, other_aggregate)` merges their aggregates.
         """
         return self._table(
-            "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, merger, name, _kept(materialized), None
+            "aggregate", "KSTREAM-AGGREGATE-", initializer, aggregator, merger, name, _store_options(materialized), None
         )
 
 
