@@ -191,11 +191,11 @@ class Task:
         """Process the next record by time, and the punctuators it makes due. False if no record is queued."""
         return self._waiting.step()
 
-    def drain(self, behind: Sequence[tuple[str, int]] = ()) -> int:
-        """Process queued records, and return how many. Stop when one of the partitions `behind` has no queued record:
+    def drain(self, lagging: Sequence[tuple[str, int]] = ()) -> int:
+        """Process queued records, and return how many. Stop when one of the partitions `lagging` has no queued record:
         its next record, not yet read, could be the next by time.
         """
-        return self._waiting.drain(behind)
+        return self._waiting.drain(lagging)
 
     def take_outputs(self) -> list[Any]:
         """Take the outputs since the last call: `Output`, or `vector.columns.OutputColumns` from regions."""

@@ -25,16 +25,16 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-def counted(key: Any, value: Any, count: int) -> int:
+def count_record(key: Any, value: Any, count: int) -> int:
     """The aggregator of count."""
     return count + 1
 
 
 # The name lets the engine fold many records at once (flow/vector/aggregate.py).
-counted.fold = "count"  # type: ignore[attr-defined]
+count_record.fold = "count"  # type: ignore[attr-defined]
 
 
-class Fold:
+class BuiltInReducer:
     """A built-in reducer: sum, min or max. Nulls are ignored."""
 
     def __init__(self, name: str) -> None:
@@ -45,7 +45,7 @@ class Fold:
         return aggregate if value is None else self._function(aggregate, value)
 
     def __reduce__(self) -> Any:
-        return Fold, (self.fold,)
+        return BuiltInReducer, (self.fold,)
 
 
 def zero() -> int:
@@ -75,7 +75,7 @@ class KGroupedStream(Generic[K, V]):
         if materialized is not None and store_options.store_name is None:
             # Kafka Streams uses up a number here.
             self.builder.next_store("KSTREAM-AGGREGATE-")
-        return self._aggregate("count", "KSTREAM-AGGREGATE-", zero, counted, name, store_options, LONG)
+        return self._aggregate("count", "KSTREAM-AGGREGATE-", zero, count_record, name, store_options, LONG)
 
     def reduce(
         self,
@@ -108,27 +108,27 @@ class KGroupedStream(Generic[K, V]):
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, Any]:
         """The sum of a column expression, or of a function of the value; nulls are ignored. Not in Kafka Streams."""
-        return projected(self, expression).reduce(Fold("sum"), name, materialized)
+        return project(self, expression).reduce(BuiltInReducer("sum"), name, materialized)
 
     def min(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, Any]:
         """The minimum of a column expression, or of a function of the value; nulls are ignored."""
-        return projected(self, expression).reduce(Fold("min"), name, materialized)
+        return project(self, expression).reduce(BuiltInReducer("min"), name, materialized)
 
     def max(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, Any]:
         """The maximum of a column expression, or of a function of the value; nulls are ignored."""
-        return projected(self, expression).reduce(Fold("max"), name, materialized)
+        return project(self, expression).reduce(BuiltInReducer("max"), name, materialized)
 
     def avg(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[K, float]:
         """The mean as a double; nulls are ignored. The store holds the sum and the count as JSON."""
         store_options = _store_options(materialized)
-        group = projected(self, expression)
-        pairs = group._aggregate("avg", "KSTREAM-AGGREGATE-", nothing, averaged, name, store_options, JSON)
+        group = project(self, expression)
+        pairs = group._aggregate("avg", "KSTREAM-AGGREGATE-", no_average, add_to_average, name, store_options, JSON)
         return pairs.map_values(average)
 
     def cogroup(self, aggregator: Callable[[K, V, Any], Any]) -> CogroupedKStream[K]:
@@ -200,25 +200,25 @@ def _reducer(reducer: Callable[[Any, Any], Any]) -> Callable[[Any, Any, Any], An
     def aggregator(key: Any, value: Any, aggregate: Any) -> Any:
         return reducer(aggregate, value)
 
-    if isinstance(reducer, Fold):
+    if isinstance(reducer, BuiltInReducer):
         aggregator.fold = reducer.fold  # type: ignore[attr-defined]
     return aggregator
 
 
-def projected(grouped: KGroupedStream[K, Any], expression: Any) -> KGroupedStream[K, Any]:
+def project(grouped: KGroupedStream[K, Any], expression: Any) -> KGroupedStream[K, Any]:
     """The group with each value replaced by a column expression or a function of it."""
     stream = grouped.stream.map_values(expression)
     return KGroupedStream(stream, grouped.name, grouped.key_serde, stream.value_serde)
 
 
-def averaged(key: Any, value: Any, aggregate: Any) -> Any:
+def add_to_average(key: Any, value: Any, aggregate: Any) -> Any:
     """The aggregator of avg: [sum, count] of the non-null values."""
     if value is None:
         return aggregate
     return [float(value), 1] if aggregate is None else [aggregate[0] + value, aggregate[1] + 1]
 
 
-def nothing() -> None:
+def no_average() -> None:
     """The initializer of avg."""
 
 
@@ -227,4 +227,4 @@ def average(pair: list[Any]) -> float:
     return float(pair[0]) / int(pair[1])
 
 
-__all__ = ["KGroupedStream", "counted", "with_key", "zero"]
+__all__ = ["KGroupedStream", "count_record", "with_key", "zero"]

@@ -9,7 +9,7 @@ from ottla.flow import plan
 from ottla.flow.serde import LONG, Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
-from ottla.streams.grouped import counted, zero
+from ottla.streams.grouped import count_record, zero
 from ottla.streams.option import Materialized, materialized, store_of
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ class KGroupedTable(Generic[K, V]):
     def count(self, name: str | None = None, materialized: MaterializedLike = None) -> KTable[K, int]:
         """Count the rows of each key."""
 
-        def less(key: Any, value: Any, count: int) -> int:
+        def decrement(key: Any, value: Any, count: int) -> int:
             return count - 1
 
-        return self._aggregate("count", "KTABLE-AGGREGATE-", zero, counted, less, name, materialized, LONG)
+        return self._aggregate("count", "KTABLE-AGGREGATE-", zero, count_record, decrement, name, materialized, LONG)
 
     def reduce(
         self,

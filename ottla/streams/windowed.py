@@ -12,7 +12,17 @@ from ottla.flow.serde import JSON, LONG, Serde, SessionWindowedSerde, TimeWindow
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
 from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
-from ottla.streams.grouped import Fold, _reducer, _store_options, average, averaged, counted, nothing, projected, zero
+from ottla.streams.grouped import (
+    BuiltInReducer,
+    _reducer,
+    _store_options,
+    add_to_average,
+    average,
+    count_record,
+    no_average,
+    project,
+    zero,
+)
 from ottla.streams.option import EmitStrategy, Materialized, store_of
 from ottla.streams.table import KTable
 
@@ -36,7 +46,7 @@ def windowed_store(
     return store_of(store_options, store, "timestamped_window", key, value, retention, windows.size_ms)
 
 
-def merged(key: Any, first: Any, second: Any) -> Any:
+def merge_averages(key: Any, first: Any, second: Any) -> Any:
     """The session merger of avg."""
     return [first[0] + second[0], first[1] + second[1]] if first and second else first or second
 
@@ -73,7 +83,7 @@ class _WindowedKStream(Generic[K, V]):
             "count",
             "KSTREAM-AGGREGATE-",
             zero,
-            counted,
+            count_record,
             lambda key, first, second: first + second,
             name,
             store_options,
@@ -103,19 +113,19 @@ class _WindowedKStream(Generic[K, V]):
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[Windowed, Any]:
         """The sum of a column expression, or of a function of the value; nulls are ignored. Not in Kafka Streams."""
-        return self._projected(expression).reduce(Fold("sum"), name, materialized)
+        return self._projected(expression).reduce(BuiltInReducer("sum"), name, materialized)
 
     def min(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[Windowed, Any]:
         """The minimum of a column expression, or of a function of the value; nulls are ignored."""
-        return self._projected(expression).reduce(Fold("min"), name, materialized)
+        return self._projected(expression).reduce(BuiltInReducer("min"), name, materialized)
 
     def max(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
     ) -> KTable[Windowed, Any]:
         """The maximum of a column expression, or of a function of the value; nulls are ignored."""
-        return self._projected(expression).reduce(Fold("max"), name, materialized)
+        return self._projected(expression).reduce(BuiltInReducer("max"), name, materialized)
 
     def avg(
         self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
@@ -123,11 +133,13 @@ class _WindowedKStream(Generic[K, V]):
         """The mean as a double; nulls are ignored. The store holds the sum and the count as JSON."""
         store_options = _store_options(materialized)
         group = self._projected(expression)
-        pairs = group._table("avg", "KSTREAM-AGGREGATE-", nothing, averaged, merged, name, store_options, JSON)
+        pairs = group._table(
+            "avg", "KSTREAM-AGGREGATE-", no_average, add_to_average, merge_averages, name, store_options, JSON
+        )
         return pairs.map_values(average)
 
     def _projected(self, expression: Any) -> _WindowedKStream[K, Any]:
-        return _WindowedKStream(projected(self._grouped, expression), self._windows, self._on_close)
+        return _WindowedKStream(project(self._grouped, expression), self._windows, self._on_close)
 
     def _table(
         self,

@@ -15,7 +15,7 @@ from ottla.flow.record import Input
 from ottla.flow.runner import Runner
 from ottla.flow.serde import _NAMED, STRING
 from ottla.streams import StreamsBuilder
-from ottla.streams.grouped import Fold
+from ottla.streams.grouped import BuiltInReducer
 from tests.flow.columns import ColumnRunner, batch, by_topic
 from tests.flow.test_task import records, settings
 from tests.streams.generate import program
@@ -141,7 +141,7 @@ def test_a_serde_of_kafka_is_the_same_one_in_another_process() -> None:
 def test_an_aggregate_takes_columns_of_the_kinds_that_it_can_fold(fold: str, serde: str, in_columns: bool) -> None:
     builder = StreamsBuilder()
     grouped = builder.stream("a", value_serde=serde).group_by_key()
-    table = grouped.count() if fold == "count" else grouped.reduce(Fold(fold))
+    table = grouped.count() if fold == "count" else grouped.reduce(BuiltInReducer(fold))
     table.to_stream().to("out")
     topology = builder.build(application_id="app", key_serde="string").topology
     writers: dict[str, Callable[[int], bytes]] = {

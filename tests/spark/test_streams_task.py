@@ -37,11 +37,11 @@ def test_offsets_of_a_quiet_task_do_not_expire(waiting: bool) -> None:
             consumer.assign([ONE])
             while not (batches := list(read(consumer, 1))):
                 pass
-        task.give(batches[0])
+        task.add_batch(batches[0])
         at = {ONE: CommittedOffset(1, leader_epoch=0)}
         task.run(at, [], node.clock.now_ms())
         if waiting:
-            task.give(batches[0])
+            task.add_batch(batches[0])
         for _ in range(9):
             node.clock.advance(DAY_MS)
             task.settle(at, node.clock.now_ms())
@@ -73,7 +73,7 @@ def test_a_commit_before_a_record_that_waits_has_no_epoch() -> None:
             consumer.assign([ONE])
             while not (batches := list(read(consumer, 1))):
                 pass
-        task.give(batches[0])
+        task.add_batch(batches[0])
         at = {ONE: CommittedOffset(1, leader_epoch=0), other: CommittedOffset(7, leader_epoch=3)}
         task.run(at, [other], node.clock.now_ms())
         assert task.committed == {ONE: CommittedOffset(0), other: CommittedOffset(7, leader_epoch=3)}
@@ -124,7 +124,7 @@ def test_the_numbers_of_a_task_do_not_go_with_its_first_topic() -> None:
             consumer.assign([second])
             while not (batches := list(read(consumer, 1))):
                 pass
-        task.give(batches[0])
+        task.add_batch(batches[0])
         task.run({first: CommittedOffset(0), second: CommittedOffset(1)}, [], node.clock.now_ms())
         assert task.task.stream_time == 123_456
         task.close(lambda call: call())
@@ -151,7 +151,7 @@ def test_a_window_that_is_over_gets_a_tombstone_in_the_changelog() -> None:
                 producer.send("in", b"v", b"k", timestamp=timestamp).result(30)
                 while not (batches := list(read(consumer, 1))):
                     pass
-                task.give(batches[0])
+                task.add_batch(batches[0])
                 task.run({ONE: CommittedOffset(offset + 1, leader_epoch=0)}, [], node.clock.now_ms())
             changelog = TopicPartition("windows-counts-changelog", 0)
             consumer.assign([changelog])

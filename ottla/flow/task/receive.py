@@ -82,7 +82,7 @@ class Receiver:
         self.region: Any = None
 
     @property
-    def extracts(self) -> bool:
+    def has_extractor(self) -> bool:
         """Whether the program has a timestamp extractor for this source."""
         return self._extractor is not None
 

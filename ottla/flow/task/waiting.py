@@ -73,11 +73,11 @@ class Waiting:
         self._task.process(receiver, record, received)
         return True
 
-    def drain(self, behind: Sequence[Partition]) -> int:
-        """Process records until all queues, or the queue of a partition in `behind`, are empty. Returns how many."""
+    def drain(self, lagging: Sequence[Partition]) -> int:
+        """Process records until all queues, or the queue of a partition in `lagging`, are empty. Returns how many."""
         count = 0
         heads = self._heads
-        while heads and all(partition in heads for partition in behind):
+        while heads and all(partition in heads for partition in lagging):
             partition = self._first.poll()
             head = heads.pop(partition)
             _, receiver, record, received = head

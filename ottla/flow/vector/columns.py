@@ -53,7 +53,7 @@ class Batch:
 
     def rows(self, receiver: Receiver) -> Rows | None:
         """Deserialize all records. None if one cannot be deserialized or a timestamp must be extracted."""
-        if receiver.extracts or not len(self.offsets) or self.timestamps.min() < 0:
+        if receiver.has_extractor or not len(self.offsets) or self.timestamps.min() < 0:
             return None
         columns = None
         if receiver.region is not None:

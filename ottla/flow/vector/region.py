@@ -107,7 +107,7 @@ class _Compiler:
 
     def region(self, receiver: Any) -> Region | None:
         kinds = Kinds(receiver.key.column_type, receiver.value.column_type)
-        if kinds.key is None or kinds.value is None or receiver.extracts:
+        if kinds.key is None or kinds.value is None or receiver.has_extractor:
             return None
         compiled = self._children(receiver.context.name, kinds)
         if compiled is None or not compiled[1]:

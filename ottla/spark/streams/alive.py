@@ -24,7 +24,7 @@ INTERVAL_S = 5.0
 
 
 class Heartbeat:
-    """Writes `state()` every `INTERVAL_S`, at once after `now`, and for the last time in `close`."""
+    """Writes `state()` every `INTERVAL_S`, at once after `wake`, and for the last time in `close`."""
 
     def __init__(self, settings: Mapping[str, Any], application_id: str, state: Callable[[], dict[str, Any]]) -> None:
         self._topic = application_id + SUFFIX
@@ -35,7 +35,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, daemon=True, name="ottla-streams-heartbeat")
         self._thread.start()
 
-    def now(self) -> None:
+    def wake(self) -> None:
         self._due.set()
 
     def close(self) -> None:

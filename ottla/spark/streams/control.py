@@ -27,7 +27,7 @@ PATIENCE_S = 60
 
 
 class Workers:
-    """The driver's end of all connections. Calls `told(slot, message)` on internal threads."""
+    """The driver's end of all connections. Calls `on_message(slot, message)` on internal threads."""
 
     def __init__(self, host: str, on_message: Callable[[int, Message], None], bind: str | None = None) -> None:
         """`host`: where workers reach this process. `bind`: the address to listen on, if it differs."""

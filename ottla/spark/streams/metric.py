@@ -13,7 +13,11 @@ from ottla.kernel.exposition import family, labels
 #: Name in a worker's report to (name, type, help).
 _FAMILIES = {
     "processed": ("records_processed_total", "counter", "Input records that were processed."),
-    "dropped": ("records_dropped_total", "counter", "Records dropped: null keys, late ones, handlers that continue."),
+    "dropped": (
+        "records_dropped_total",
+        "counter",
+        "Records dropped: null keys, late records, skipped errors.",
+    ),
     "process_s": ("process_seconds_total", "counter", "Time in the operators and functions of the program."),
     "commits": ("commits_total", "counter", "Commits of outputs, state and offsets."),
     "commit_s": ("commit_seconds_total", "counter", "Time in commits."),

@@ -264,7 +264,7 @@ class Running:
             if new is old or ended or (ending and new in (State.REBALANCING, State.RUNNING)):
                 return
             self.state = new
-            self._heartbeat.now()
+            self._heartbeat.wake()
             for listener in self._on_state_change:
                 try:
                     listener(new, old)

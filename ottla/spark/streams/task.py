@@ -67,7 +67,7 @@ class HostedTask:
         self.process_s = 0.0
         self.latency_ms: int | None = None
 
-    def give(self, batch: Batch) -> None:
+    def add_batch(self, batch: Batch) -> None:
         """Queue records of one of the partitions."""
         self.task.add_columns(batch)
         self._has_queued = True
@@ -81,18 +81,18 @@ class HostedTask:
         """The partitions without a queued record."""
         return [partition for partition in self.plan.sources if self.task.queued(*partition)[0] == 0]
 
-    def run(self, positions: Mapping[TopicPartition, CommittedOffset], behind: list[TopicPartition], now: int) -> None:
-        """Process queued records and commit. `positions` are the consumer's; `behind` the partitions that the consumer
+    def run(self, positions: Mapping[TopicPartition, CommittedOffset], lagging: list[TopicPartition], now: int) -> None:
+        """Process queued records and commit. `positions` are the consumer's; `lagging` the partitions that the consumer
         has not read to the end.
 
-        The engine stops when a partition in `behind` has no queued record: its next record could be the next by time.
+        The engine stops when a partition in `lagging` has no queued record: its next record could be the next by time.
         The commit of a partition with queued records has no leader epoch, because columns of records have none.
         """
         task = self.task
         began = time.perf_counter()
         task.now = max(task.now, now)
         task.punctuate()
-        done = task.drain(behind)
+        done = task.drain(lagging)
         self.process_s += time.perf_counter() - began
         if done:
             self.processed += done

@@ -140,7 +140,7 @@ class TaskShare:
                 if partition == self._plan_partition:
                     self._check_run(batch)
                 else:
-                    self._readers[partition].give(batch)
+                    self._readers[partition].add_batch(batch)
             self._step(self._consumer.next_offsets())
             full = {
                 partition for partition, task in self._readers.items() if task.task.queued(*partition)[0] > WAITING_MAX
@@ -155,14 +155,14 @@ class TaskShare:
         due = task.task.next_wall_clock()
         if task.idle and (due is None or due > _now()):
             return
-        behind = []
+        lagging = []
         if not task.idle and len(task.plan.sources) > 1:
             empty = task.empty()
             ends = self._consumer.end_offsets(task.plan.sources)
             if any(positions[partition].offset < ends[partition] for partition in empty):
                 return
-            behind = [partition for partition, end in ends.items() if positions[partition].offset < end]
-        task.run(positions, behind, _now())
+            lagging = [partition for partition, end in ends.items() if positions[partition].offset < end]
+        task.run(positions, lagging, _now())
         self.progressed = True
 
     def _begin(self) -> None:
