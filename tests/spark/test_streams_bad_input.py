@@ -126,7 +126,7 @@ def test_state_of_another_program(strict: ottla.Node, own: str) -> None:
         start(app, servers)
         plan = f"app-{own}{last_run.SUFFIX}"
         producer.send(plan, b"no plan", b"plan").result()
-        assert f"topic {plan} does not hold the plan of an application: delete it" in refused(app, servers)
+        assert f"topic {plan} does not contain the plan of an application; delete it" in refused(app, servers)
 
 
 def test_a_record_that_does_not_decode_says_how_to_go_on() -> None:
