@@ -76,7 +76,7 @@ def load(
         log.segments[-1].rebuild_small_indexes()
     read_from = None if clean else _recover(log, now_ms, recovery_point, log_start_offset, on_progress)
     if log.segments and log.segments[-1].next_offset() < log_start_offset:
-        # Someone removed segments: what is left lies below the log's start offset.
+        # Segments were removed from outside: the rest lies below the log's start offset.
         _drop_segments(log, 0)
         log.epochs.clear()
     if not log.segments:

@@ -60,7 +60,7 @@ class HostedReplica:
         self.log = log
 
     def notify_readers(self) -> None:
-        """Report that there may be more to read."""
+        """Tell the node that there may be more to read."""
         if self.waiting and self.on_readable is not None:
             self.on_readable(self)
 

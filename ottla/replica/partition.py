@@ -154,7 +154,7 @@ class Partition(HostedReplica):
         else:
             super().replace_log(log)
 
-    # ---- what is written
+    # ---- append
 
     def append(
         self, data: Buffer, now_ms: int, origin: Origin = Origin.CLIENT, transaction_version: int = 0
