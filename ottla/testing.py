@@ -28,7 +28,7 @@ _MARK = (
 )
 #: Session topics get a number, since tests in different files may have the same name.
 _numbers = count(1)
-_KNOWN = {"settings", "partitions", "topic_settings", "nodes"}
+_ARGUMENTS = {"settings", "partitions", "topic_settings", "nodes"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -36,14 +36,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", _MARK)
 
 
-def _asked(request: pytest.FixtureRequest) -> dict[str, Any]:
+def _mark_arguments(request: pytest.FixtureRequest) -> dict[str, Any]:
     """The arguments of the test's marks; the nearest mark wins."""
-    asked: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     for mark in request.node.iter_markers("ottla"):
-        if mark.args or mark.kwargs.keys() - _KNOWN:
-            raise pytest.UsageError(f"@pytest.mark.ottla takes {', '.join(sorted(_KNOWN))} by name")
-        asked = {**mark.kwargs, **asked}
-    return asked
+        if mark.args or mark.kwargs.keys() - _ARGUMENTS:
+            raise pytest.UsageError(f"@pytest.mark.ottla takes {', '.join(sorted(_ARGUMENTS))} by name")
+        arguments = {**mark.kwargs, **arguments}
+    return arguments
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def ottla_node(request: pytest.FixtureRequest) -> "Iterator[FixtureNode]":
     """A fresh node on a free port of 127.0.0.1, with its data in a temporary directory; removed after the test."""
     from ottla.embedded.fixture_node import FixtureNode
 
-    with FixtureNode(settings=_asked(request).get("settings")) as node:
+    with FixtureNode(settings=_mark_arguments(request).get("settings")) as node:
         yield node
 
 
@@ -87,14 +87,14 @@ def ottla_cluster(request: pytest.FixtureRequest) -> "Iterator[Cluster]":
     """A fresh cluster of processes on 127.0.0.1, removed after the test: `@pytest.mark.ottla(nodes=5)`."""
     from ottla.embedded.cluster.cluster import Cluster
 
-    asked = _asked(request)
-    with Cluster(nodes=asked.get("nodes", 3), settings=asked.get("settings")) as cluster:
+    arguments = _mark_arguments(request)
+    with Cluster(nodes=arguments.get("nodes", 3), settings=arguments.get("settings")) as cluster:
         yield cluster
 
 
 def _new_topic(node: "FixtureNode", request: pytest.FixtureRequest, ending: str) -> str:
     name = "".join(each if each.isalnum() or each in "._-" else "-" for each in request.node.name)
     name = name[: 249 - len(ending)] + ending
-    asked = _asked(request)
-    node.create_topic(name, asked.get("partitions", 1), asked.get("topic_settings"))
+    arguments = _mark_arguments(request)
+    node.create_topic(name, arguments.get("partitions", 1), arguments.get("topic_settings"))
     return name

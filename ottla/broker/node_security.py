@@ -24,7 +24,7 @@ from ottla.net.handshake import Handshakes
 from ottla.net.inbound import Connection, PeerError
 from ottla.net.outbound import Outbound
 from ottla.net.secured_outbound import SecuredOutbound
-from ottla.net.tls_inbound import TlsSide
+from ottla.net.tls_inbound import TlsAcceptor
 from ottla.security.listener_tls import ListenerTls
 from ottla.security.node_login import NodeLogin
 from ottla.settings.server.settings import ServerSettings
@@ -48,7 +48,7 @@ class NodeSecurity:
         self._tls: dict[str, ListenerTls] = {}
         #: Listener name -> fingerprint of the settings and files behind its TLS.
         self._fingerprints: dict[str, tuple[object, ...]] = {}
-        self.sides: dict[str, TlsSide] = {}
+        self.sides: dict[str, TlsAcceptor] = {}
         self._logins: dict[str, NodeLogin] = {}
         for name, protocol in settings.in_use().items():
             if protocol.endswith("SSL"):
@@ -70,7 +70,7 @@ class NodeSecurity:
             if not self._settings.protocols[listener].startswith("SASL"):
                 _set_principal(connection, tls[listener], made)
 
-        side = TlsSide(self._loop, lambda: self._handshakes, lambda: tls[listener].server, secured)
+        side = TlsAcceptor(self._loop, lambda: self._handshakes, lambda: tls[listener].server, secured)
         self.sides[listener] = side
         return {"connection": side.connection}
 

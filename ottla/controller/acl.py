@@ -70,7 +70,7 @@ def delete_acls(image: Image, request: delete.DeleteAclsRequest) -> Decision:
     results = []
     for entry in request.filters:
         rule_filter = filter_of(entry)
-        matching = [rule for rule in image.acls.values() if rule_filter.takes(rule)]
+        matching = [rule for rule in image.acls.values() if rule_filter.matches(rule)]
         deleted.update((rule.id, None) for rule in matching)
         if len(deleted) > _DELETIONS_MAX:
             raise KafkaError(
@@ -103,7 +103,7 @@ def describe_acls(rules: Iterable[AccessControlEntryRecord], rule_filter: RuleFi
     """Return the rules that match a filter, by resource."""
     resources: dict[tuple[int, str, int], list[describe.AclDescription]] = {}
     for rule in rules:
-        if rule_filter.takes(rule):
+        if rule_filter.matches(rule):
             key = (rule.resource_type, rule.resource_name, rule.pattern_type)
             resources.setdefault(key, []).append(
                 describe.AclDescription(

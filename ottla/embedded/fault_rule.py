@@ -43,7 +43,7 @@ _BY_PARTITION = frozenset(
     }
 )
 #: Errors of a fetch session (KIP-227) concern the whole request, not a partition.
-_OF_SESSION = frozenset(
+_SESSION_ERRORS = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
         ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -67,29 +67,29 @@ class Where:
         """Whether the request is selected."""
         if key not in self.apis or self.client_id not in (None, call.client_id):
             return False
-        if self.group is not None and self.group not in _said(request, _GROUPS):
+        if self.group is not None and self.group not in _field_values(request, _GROUPS):
             return False
-        if self.transactional_id is not None and self.transactional_id not in _said(request, _TRANSACTIONS):
+        if self.transactional_id is not None and self.transactional_id not in _field_values(request, _TRANSACTIONS):
             return False
         return self.topic is None or self._names_topic(call.node, request)
 
     def _names_topic(self, node: BrokerNode, request: Any) -> bool:
         image = node.image.topics.get(self.topic or "")
         names = {self.topic, bytes(image.topic_id)} if image is not None else {self.topic}
-        said = set(_said(request, _TOPICS))
+        values = set(_field_values(request, _TOPICS))
         session = node.fetch_sessions.find(request.session_id) if hasattr(request, "session_id") else None
         if session is not None:
-            said.update(topic for topic, _ in session.partitions)
-        return not names.isdisjoint(said)
+            values.update(topic for topic, _ in session.partitions)
+        return not names.isdisjoint(values)
 
 
-def _said(struct: Any, names: frozenset[str]) -> Iterator[str | bytes]:
+def _field_values(struct: Any, names: frozenset[str]) -> Iterator[str | bytes]:
     """The values of the fields with these names, in a request and all its nested structs."""
     for field in fields(type(struct)):
         value = getattr(struct, field.name)
         for each in value if isinstance(value, list) else (value,):
             if isinstance(each, Struct):
-                yield from _said(each, names)
+                yield from _field_values(each, names)
             elif field.name in names and isinstance(each, str | bytes):
                 yield each
 
@@ -133,7 +133,7 @@ class Fault(ABC):
         """Whether the fault may take this request."""
         return self._left != 0 and self.where.fits(call, request, key)
 
-    def take(self) -> bool:
+    def claim(self) -> bool:
         """Whether the fault takes the current request; counts `after` and `times` down."""
         if self._after:
             self._after -= 1
@@ -142,7 +142,7 @@ class Fault(ABC):
             self._left -= 1
         return True
 
-    def taken(self) -> None:
+    def count_hit(self) -> None:
         """Count a taken request and wake waiters, after the request was executed if it is."""
         with self._changed:
             self.hits += 1
@@ -150,15 +150,15 @@ class Fault(ABC):
 
     def perform(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         """The reply to a request that fits; `go_on` executes it."""
-        if not self.take():
+        if not self.claim():
             return go_on()
         try:
-            return self.strike(call, request, key, go_on)
+            return self.apply(call, request, key, go_on)
         finally:
-            self.taken()
+            self.count_hit()
 
     @abstractmethod
-    def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
+    def apply(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         """The reply to a request that the fault takes."""
 
     def removed(self) -> None:
@@ -179,7 +179,7 @@ class Error(Fault):
         self._carried_out = carried_out
 
     def perform(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
-        if key in _BY_PARTITION and self.code not in _OF_SESSION and not self._carried_out:
+        if key in _BY_PARTITION and self.code not in _SESSION_ERRORS and not self._carried_out:
             return self._fail_partitions(call.node, request, go_on)
         return super().perform(call, request, key, go_on)
 
@@ -190,13 +190,13 @@ class Error(Fault):
             # A fetch skips unchanged partitions; make it look each one up.
             wanted.replica = None
         lookup = node.leader_of
-        taken: list[bool] = []
+        claimed: list[bool] = []
 
         def leader_of(topic: str, index: int) -> Any:
             if self.where.topic in (None, topic) and self.where.partition in (None, index):
-                if not taken:
-                    taken.append(self.take())
-                if taken[0]:
+                if not claimed:
+                    claimed.append(self.claim())
+                if claimed[0]:
                     raise KafkaError(self.code)
             return lookup(topic, index)
 
@@ -209,15 +209,15 @@ class Error(Fault):
                 del node.__dict__["leader_of"]
             else:
                 node.__dict__["leader_of"] = before
-            if any(taken):
-                self.taken()
+            if any(claimed):
+                self.count_hit()
 
-    def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
+    def apply(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         error = KafkaError(self.code)
         if key == ApiKey.METADATA and self.code is not ErrorCode.REBOOTSTRAP_REQUIRED:
-            return instead(go_on(), lambda value, resolve: resolve(self._fail_topics(value)))
+            return replace_reply(go_on(), lambda value, resolve: resolve(self._fail_topics(value)))
         if self._carried_out:
-            return instead(go_on(), lambda _, resolve: resolve(error))
+            return replace_reply(go_on(), lambda _, resolve: resolve(error))
         raise error
 
     def _fail_topics(self, response: Any) -> Any:
@@ -228,7 +228,7 @@ class Error(Fault):
         return response
 
 
-class CoordinatorAway(Error):
+class CoordinatorUnavailable(Error):
     """An unavailable coordinator. Lookups and requests to the coordinator get different errors."""
 
     def __init__(self, where: Where, times: int | None, after: int) -> None:
@@ -238,7 +238,7 @@ class CoordinatorAway(Error):
         # Produce names its transaction but does not go to a coordinator.
         return key != ApiKey.PRODUCE and super().fits(call, request, key)
 
-    def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
+    def apply(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         looked_for = key == ApiKey.FIND_COORDINATOR
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE if looked_for else self.code)
 
@@ -250,9 +250,9 @@ class Disconnect(Fault):
         super().__init__(where, times, after)
         self._carried_out = carried_out
 
-    def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
+    def apply(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         if self._carried_out:
-            return instead(go_on(), lambda _value, _resolve: call.connection.close("dropped on request"))
+            return replace_reply(go_on(), lambda _value, _resolve: call.connection.close("dropped on request"))
         raise PeerError("dropped on request")
 
 
@@ -283,7 +283,7 @@ class Hold(Fault):
         for answer in held.values():
             answer()
 
-    def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
+    def apply(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         number = next(self._numbers)
 
         def keep(value: Any, resolve: Callable[[Any], None]) -> None:
@@ -291,7 +291,7 @@ class Hold(Fault):
             if self._delay_ms is not None:
                 call.node.loop.call_later(self._delay_ms / 1000, self._answer, number)
 
-        return instead(go_on(), keep)
+        return replace_reply(go_on(), keep)
 
     def _answer(self, number: int) -> None:
         answer = self._held.pop(number, None)
@@ -306,12 +306,12 @@ class AnswerInstead(Fault):
         super().__init__(where, times, after)
         self._answer = answer
 
-    def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
+    def apply(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
         response = self._answer(request, call.version)
         return go_on() if response is None else response
 
 
-class Seen(NamedTuple):
+class SeenRequest(NamedTuple):
     """A request that a `Watch` saw."""
 
     api: ApiKey
@@ -325,14 +325,14 @@ class Watch(Fault):
     def __init__(self, where: Where, times: int | None, after: int) -> None:
         super().__init__(where, times, after)
         #: The requests, in order of arrival.
-        self.requests: list[Seen] = []
+        self.requests: list[SeenRequest] = []
 
-    def strike(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
-        self.requests.append(Seen(ApiKey(key), call.version, call.client_id))
+    def apply(self, call: Call, request: Any, key: int, go_on: Callable[[], Any]) -> Any:
+        self.requests.append(SeenRequest(ApiKey(key), call.version, call.client_id))
         return go_on()
 
 
-def instead(reply: Any, then: Callable[[Any, Callable[[Any], None]], None]) -> Any:
+def replace_reply(reply: Any, then: Callable[[Any, Callable[[Any], None]], None]) -> Any:
     """Replace a reply: `then(value, resolve)` decides what is sent. A request without a reply is left alone."""
     if isinstance(reply, NoReply):
         return reply

@@ -21,7 +21,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ottla.broker.call.handler import Call, Handler
 from ottla.broker.dispatch.dispatch import HANDLERS
-from ottla.embedded.fault_rule import AnswerInstead, CoordinatorAway, Disconnect, Error, Fault, Hold, Watch, Where
+from ottla.embedded.fault_rule import (
+    AnswerInstead,
+    CoordinatorUnavailable,
+    Disconnect,
+    Error,
+    Fault,
+    Hold,
+    Watch,
+    Where,
+)
 from ottla.kernel.argument import each_of
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.wire.api import ApiKey
@@ -53,11 +62,11 @@ class Faults:
     def attach(self, node: BrokerNode | None) -> None:
         """Apply the faults to this node's handlers, or to none if None. Called on the node's thread."""
         self._node = node
-        self._put()
+        self._install()
 
-    def _put(self) -> None:
+    def _install(self) -> None:
         if self._node is not None:
-            self._node.dispatch.wrap_handlers(self._around if self._faults else None)
+            self._node.dispatch.wrap_handlers(self._wrap if self._faults else None)
 
     # ---- faults
 
@@ -78,7 +87,7 @@ class Faults:
         """Answer with an error."""
         if not isinstance(code, ErrorCode):
             raise TypeError(f"a fault's error is an ErrorCode, such as ErrorCode.NOT_LEADER_OR_FOLLOWER, not {code!r}")
-        where = Where(_keys(api), topic, partition, group, transactional_id, client_id)
+        where = Where(_api_keys(api), topic, partition, group, transactional_id, client_id)
         return self._add(Error(where, times, after, code, carried_out=carried_out))
 
     def disconnect(
@@ -94,7 +103,7 @@ class Faults:
         client_id: str | None = None,
     ) -> Fault:
         """Close the connection instead of answering."""
-        where = Where(_keys(api), topic, None, group, transactional_id, client_id)
+        where = Where(_api_keys(api), topic, None, group, transactional_id, client_id)
         return self._add(Disconnect(where, times, after, carried_out=carried_out))
 
     def delay(
@@ -110,7 +119,7 @@ class Faults:
         client_id: str | None = None,
     ) -> Fault:
         """Execute at once and answer `ms` later, on the node's clock: `node.clock.advance(ms)` ends the wait."""
-        where = Where(_keys(api), topic, None, group, transactional_id, client_id)
+        where = Where(_api_keys(api), topic, None, group, transactional_id, client_id)
         return self._add(Hold(where, times, after, self._on_loop, delay_ms=ms))
 
     def hold(
@@ -125,7 +134,7 @@ class Faults:
         client_id: str | None = None,
     ) -> Hold:
         """Execute at once and hold the answers until `release()`: a slow node without a sleep in the test."""
-        where = Where(_keys(api), topic, None, group, transactional_id, client_id)
+        where = Where(_api_keys(api), topic, None, group, transactional_id, client_id)
         return self._add(Hold(where, times, after, self._on_loop))
 
     def answer(
@@ -141,11 +150,11 @@ class Faults:
 
         `answer` is called on the node's thread. It must not block, and may raise KafkaError.
         """
-        return self._add(AnswerInstead(Where(_keys(api), client_id=client_id), times, after, answer))
+        return self._add(AnswerInstead(Where(_api_keys(api), client_id=client_id), times, after, answer))
 
     def watch(self, api: Apis = None, *, client_id: str | None = None) -> Watch:
         """Count and list requests without harming them."""
-        return self._add(Watch(Where(_keys(api), client_id=client_id), None, 0))
+        return self._add(Watch(Where(_api_keys(api), client_id=client_id), None, 0))
 
     def coordinator_unavailable(
         self, group: str | None = None, *, transactional_id: str | None = None, times: int | None = None
@@ -157,7 +166,7 @@ class Faults:
         if (group is None) == (transactional_id is None):
             raise ValueError("give a group or a transactional_id")
         where = Where(frozenset(HANDLERS), group=group, transactional_id=transactional_id)
-        return self._add(CoordinatorAway(where, times, 0))
+        return self._add(CoordinatorUnavailable(where, times, 0))
 
     def unreachable(self) -> Fault:
         """Answer no client: drop every connection now, and each new one at its first request."""
@@ -218,7 +227,7 @@ class Faults:
 
         def add() -> None:
             self._faults = (*self._faults, fault)
-            self._put()
+            self._install()
 
         self._on_loop(add)
         return fault
@@ -227,11 +236,11 @@ class Faults:
         def remove() -> None:
             self._faults = tuple(each for each in self._faults if each is not fault)
             fault.removed()
-            self._put()
+            self._install()
 
         self._on_loop(remove)
 
-    def _around(self, handler: Handler) -> Handler:
+    def _wrap(self, handler: Handler) -> Handler:
         """Wrap a handler in the faults."""
         key = handler.api.key
 
@@ -247,7 +256,7 @@ class Faults:
         return Handler(handler.api, perform, handler.error_response)
 
 
-def _keys(api: Apis) -> frozenset[int]:
+def _api_keys(api: Apis) -> frozenset[int]:
     if api is None:
         return frozenset(HANDLERS)
     keys = frozenset([api] if isinstance(api, ApiKey) else each_of(api, "ApiKey"))

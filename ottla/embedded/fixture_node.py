@@ -47,8 +47,8 @@ class FixtureNode(Node):
         """
         with Producer(self.bootstrap_servers, linger_ms=0) as producer:
             deliveries = []
-            for one in each_of(values, "values, or (key, value) pairs"):
-                key, value = one if isinstance(one, tuple) else (None, one)
+            for item in each_of(values, "values, or (key, value) pairs"):
+                key, value = item if isinstance(item, tuple) else (None, item)
                 deliveries.append(
                     producer.send(topic, value, key, partition=partition, headers=headers, timestamp=timestamp)
                 )
@@ -85,7 +85,7 @@ class FixtureNode(Node):
             partitions = [TopicPartition(topic, number) for number in consumer.partitions_for(topic)]
             consumer.assign(partitions)
             ends = consumer.end_offsets(partitions)
-            while len(found) < wanted or any(consumer.position(one) < ends[one] for one in partitions):
+            while len(found) < wanted or any(consumer.position(item) < ends[item] for item in partitions):
                 left_s = deadline - time.monotonic()
                 if left_s <= 0:
                     raise TimeoutError(f"topic {topic} has {len(found)} records after {timeout} s, expected {wanted}")
@@ -100,7 +100,7 @@ class FixtureNode(Node):
         text_of(group, "group")
         whole(lag, "lag", 0)
         deadline = time.monotonic() + seconds(timeout)
-        said = "there is no such group"
+        state = "there is no such group"
         with Admin(self.bootstrap_servers) as admin:
             while True:
                 try:
@@ -110,11 +110,11 @@ class FixtureNode(Node):
                         raise
                 else:
                     left = [(row.partition, row.lag if row.lag is not None else row.end_offset or 0) for row in rows]
-                    said = ", ".join(f"{partition}: {one}" for partition, one in left) or "it reads nothing"
-                    if left and sum(one for _, one in left) <= lag:
+                    state = ", ".join(f"{partition}: {item}" for partition, item in left) or "it reads nothing"
+                    if left and sum(item for _, item in left) <= lag:
                         return
                 if time.monotonic() >= deadline:
-                    raise TimeoutError(f"group {group} has not come to a lag of {lag} within {timeout} s ({said})")
+                    raise TimeoutError(f"group {group} has not come to a lag of {lag} within {timeout} s ({state})")
                 time.sleep(_PAUSE_S)
 
     # ---- for tests under asyncio

@@ -115,17 +115,17 @@ class Node:
         """
         node = self._running()
         configs = {key: text_of_value(value) for key, value in (settings or {}).items()}
-        made = threading.Event()
+        created = threading.Event()
         errors: list[KafkaError] = []
 
-        def told(error: KafkaError | None) -> None:
+        def on_created(error: KafkaError | None) -> None:
             errors.extend([error] if error is not None else [])
-            made.set()
+            created.set()
 
         topic = new_topic(name, partitions, configs)
-        self._on_loop(lambda: node.create_topics([topic], lambda found: told(found.get(name))))
+        self._on_loop(lambda: node.create_topics([topic], lambda found: on_created(found.get(name))))
         if threading.current_thread() is not self._thread:
-            made.wait(_START_SECONDS_MAX)
+            created.wait(_START_SECONDS_MAX)
         if errors:
             raise errors[0]
         return None

@@ -102,8 +102,8 @@ class _Shifted:
             try:
                 timer.run()
             except Exception as error:
-                told = {"message": "a timer failed", "exception": error}
-                cast(asyncio.AbstractEventLoop, self).call_exception_handler(told)
+                context = {"message": "a timer failed", "exception": error}
+                cast(asyncio.AbstractEventLoop, self).call_exception_handler(context)
 
     def close(self) -> None:
         self._clock.follower = None

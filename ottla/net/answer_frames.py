@@ -60,7 +60,7 @@ class AnswerFrames:
 
     def _cut(self) -> list[memoryview]:
         """Take every complete frame out of the staging buffer; move the start of a long one to its own memory."""
-        found = []
+        frames = []
         position, end = 0, self._staged
         while end - position >= 4:
             size = int.from_bytes(self._staging[position : position + 4], "big", signed=True)
@@ -70,7 +70,7 @@ class AnswerFrames:
                 raise Malformed("it speaks TLS: is security.protocol=SSL or SASL_SSL missing?")
             start = position + 4
             if end - start >= size:
-                found.append(memoryview(bytes(memoryview(self._staging)[start : start + size])))
+                frames.append(memoryview(bytes(memoryview(self._staging)[start : start + size])))
                 position = start + size
                 continue
             if size > _STAGING_BYTES // 2:
@@ -82,4 +82,4 @@ class AnswerFrames:
             break
         self._staging[: end - position] = self._staging[position:end]
         self._staged = end - position
-        return found
+        return frames

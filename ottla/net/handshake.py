@@ -50,20 +50,20 @@ class Handshakes:
 
     def _take(self) -> None:
         handshake = self._waiting.popleft()
-        thinks = False
+        has_work = False
         try:
-            thinks = handshake.has_to_think()
+            has_work = handshake.has_work()
         finally:
             # The others go on even if this one failed.
-            if not thinks:
+            if not has_work:
                 self._next()
-        if thinks:
+        if has_work:
             step = self._loop.run_in_executor(self._pool, handshake.sock.step)
-            step.add_done_callback(partial(self._thought, handshake))
+            step.add_done_callback(partial(self._step_done, handshake))
 
-    def _thought(self, handshake: Handshake, step: asyncio.Future[bool]) -> None:
+    def _step_done(self, handshake: Handshake, step: asyncio.Future[bool]) -> None:
         self._next()
-        handshake.thought(step)
+        handshake.step_done(step)
 
 
 class Handshake:
@@ -109,7 +109,7 @@ class Handshake:
         self._loop.remove_reader(self._fd)
         self._turns.wait(self)
 
-    def has_to_think(self) -> bool:
+    def has_work(self) -> bool:
         """Read what has arrived; True if OpenSSL has something to do."""
         if self.is_over:
             return False
@@ -117,7 +117,7 @@ class Handshake:
             self._is_first = False
             return True
         try:
-            count = self.sock.receive_some()
+            count = self.sock.receive_handshake()
         except (BlockingIOError, InterruptedError):
             self._loop.add_reader(self._fd, self._readable)
             return False
@@ -131,7 +131,7 @@ class Handshake:
             self._end(ConnectionError(f"the TLS handshake is longer than {_BYTES_MAX} bytes"))
         return not self.is_over
 
-    def thought(self, step: asyncio.Future[bool]) -> None:
+    def step_done(self, step: asyncio.Future[bool]) -> None:
         """Take the result of OpenSSL's step."""
         if self.is_over:
             # Retrieve the exception, so that asyncio does not warn about it.

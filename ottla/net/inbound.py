@@ -226,7 +226,7 @@ class Connection:
         self._read_again()
 
     @property
-    def came_at(self) -> float:
+    def received_at(self) -> float:
         """When the current request was complete, on the clock `Turns.now`."""
         return self.heard_at if self._held_at is None else self._held_at
 
@@ -287,7 +287,7 @@ class Connection:
         self._slots.append(slot)
         self._on_frame(self, frame, slot)
 
-    def hand_to(
+    def replace_handler(
         self, on_frame: Callable[[Connection, memoryview, Slot], None], frame_bytes_max: int | None = None
     ) -> None:
         """From the next frame on, call this `on_frame`, and accept frames up to `frame_bytes_max`."""
@@ -348,7 +348,7 @@ class Connection:
 
     def _send_ready(self) -> None:
         slots = self._slots
-        if len(slots) == 1 and not self._out and self._send_only(slots[0]):
+        if len(slots) == 1 and not self._out and self._send_single_reply(slots[0]):
             return
         while slots and slots[0].ready:
             slot = slots.popleft()
@@ -363,7 +363,7 @@ class Connection:
         elif self._close_when_sent and not self._out:
             self.close("closed after the reply")
 
-    def _send_only(self, slot: Slot) -> bool:
+    def _send_single_reply(self, slot: Slot) -> bool:
         """The fast path of nearly every reply: one piece, nothing queued, and the socket takes all of it."""
         if not slot.ready or slot.on_queued is not None or len(slot.parts) != 1:
             return False
@@ -445,7 +445,7 @@ class Connection:
     def _drop(self, sent: int) -> None:
         self._unsent_bytes -= sent
         if self._sent_marks is not None:
-            self._sent_marks.went(sent)
+            self._sent_marks.sent(sent)
         sent += self._sent_of_first
         out = self._out
         while out and sent >= len(out[0]):

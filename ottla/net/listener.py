@@ -33,7 +33,7 @@ class Gate(Protocol):
     """Decides which connections a listener lets in."""
 
     def attach(self, listener: ListeningSocket) -> None:
-        """Remember the listener; the gate calls its `look_again` when there may be room for a waiting connection."""
+        """Remember the listener; the gate calls its `admit_held` when there may be room for a waiting connection."""
 
     def arrive(self) -> float:
         """Count a new connection; returns the seconds that it must wait."""
@@ -162,9 +162,9 @@ class ListeningSocket:
     def _pause(self) -> None:
         assert self._sock is not None
         self._loop.remove_reader(self._sock.fileno())
-        self._waiting = self._loop.call_later(_PAUSE_SECONDS, self._go_on)
+        self._waiting = self._loop.call_later(_PAUSE_SECONDS, self._resume_accepting)
 
-    def _go_on(self) -> None:
+    def _resume_accepting(self) -> None:
         assert self._sock is not None
         self._waiting = None
         self._loop.add_reader(self._sock.fileno(), self._accept)
@@ -178,9 +178,9 @@ class ListeningSocket:
 
     def _waited(self) -> None:
         self._waiting = None
-        self.look_again()
+        self.admit_held()
 
-    def look_again(self) -> None:
+    def admit_held(self) -> None:
         """Let the held connection in if there is room now."""
         if self._held is None or self._waiting is not None or self._sock is None or not self._gate.has_room():
             return

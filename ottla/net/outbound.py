@@ -34,7 +34,7 @@ from ottla.kernel.ports import Rng
 from ottla.net.answer_frames import AnswerFrames
 from ottla.net.keepalive import keep_alive
 from ottla.net.peer import Disconnected, Done, Expired, NotOffered, OutboundOptions, PeerRefused, Unanswered
-from ottla.net.request import FIRST_VERSION, PeerVersions, api_of, decoded, encoded, first_request, second_version
+from ottla.net.request import FIRST_VERSION, PeerVersions, api_of, decoded, encoded, first_request, retry_version
 from ottla.wire.api import API, Api, ApiKey
 from ottla.wire.api.api_versions import ApiVersionsResponse
 from ottla.wire.type import Malformed
@@ -85,7 +85,7 @@ class Outbound:
         self._addresses: deque[str] = deque()
         #: True while every attempt since the name was resolved ended with ECONNREFUSED.
         self._all_refuse = True
-        self._is_looking_up = False
+        self._is_resolving = False
         self._sock: socket.socket | None = None
         #: The socket's descriptor; -1 without a socket.
         self._fd = -1
@@ -123,11 +123,11 @@ class Outbound:
 
         The version is the highest that both ends know, from `at_least` to `at_most`; `NotOffered` if there is none.
         """
-        asked = OutboundRequest(api_of(request), request, at_least, at_most, done)
+        entry = OutboundRequest(api_of(request), request, at_least, at_most, done)
         if self.closed:
-            return self._give_up(asked, Disconnected(self._say("closed by this node"), was_sent=False))
-        asked.timer = self._loop.call_later(timeout_ms / 1000, self._expired, asked, timeout_ms)
-        self._waiting.append(asked)
+            return self._give_up(entry, Disconnected(self._say("closed by this node"), was_sent=False))
+        entry.timer = self._loop.call_later(timeout_ms / 1000, self._expired, entry, timeout_ms)
+        self._waiting.append(entry)
         if self._sock is None:
             self._connect_later()
         elif self.versions is not None:
@@ -147,7 +147,7 @@ class Outbound:
 
     def _connect_later(self) -> None:
         """Connect when the backoff is over, unless an attempt is already planned."""
-        if self._retry is None and not self._is_looking_up:
+        if self._retry is None and not self._is_resolving:
             self._retry = self._loop.call_later(max(0.0, self._not_before - self._loop.time()), self._connect)
 
     def _connect(self) -> None:
@@ -163,14 +163,14 @@ class Outbound:
         if family is not None:
             self._addresses.append(self.host)
             return self._dial()
-        self._is_looking_up = True
-        found = self._loop.run_in_executor(None, _look_up, self.host, self.port)
-        found.add_done_callback(self._looked_up)
+        self._is_resolving = True
+        lookup = self._loop.run_in_executor(None, _resolve, self.host, self.port)
+        lookup.add_done_callback(self._resolved)
         return None
 
-    def _looked_up(self, found: asyncio.Future[list[str]]) -> None:
-        self._is_looking_up = False
-        error = OSError("given up") if found.cancelled() else found.exception()
+    def _resolved(self, lookup: asyncio.Future[list[str]]) -> None:
+        self._is_resolving = False
+        error = OSError("given up") if lookup.cancelled() else lookup.exception()
         if self.closed:
             return None
         if self._setup is None:
@@ -178,7 +178,7 @@ class Outbound:
             return self._connect_later() if self._waiting else None
         if error is not None:
             return self._failed(f"no such host ({error})")
-        self._addresses.extend(found.result())
+        self._addresses.extend(lookup.result())
         return self._dial()
 
     def _dial(self) -> None:
@@ -199,11 +199,11 @@ class Outbound:
             return self._failed(error.strerror or str(error))
         if code not in (0, errno.EINPROGRESS):
             return self._failed(os.strerror(code), code)
-        self._loop.add_writer(self._fd, self._decided)
+        self._loop.add_writer(self._fd, self._connect_finished)
         self._writing = True
         return None
 
-    def _decided(self) -> None:
+    def _connect_finished(self) -> None:
         """Handle the outcome of the attempt to connect."""
         assert self._sock is not None
         code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -216,27 +216,27 @@ class Outbound:
     def _connected(self) -> None:
         """Negotiate versions on the new connection."""
         self._loop.add_reader(self._fd, self._readable)
-        self._agree(FIRST_VERSION)
+        self._negotiate(FIRST_VERSION)
 
-    def _agree(self, version: int) -> None:
+    def _negotiate(self, version: int) -> None:
         """Send ApiVersions. The setup timeout bounds this, too."""
         first = OutboundRequest(API[ApiKey.API_VERSIONS], first_request(), 0, None, lambda answer: None)
         self._send(first, version)
 
-    def _set_up(self, response: Any, version: int) -> None:
+    def _handle_setup(self, response: Any, version: int) -> None:
         """Handle the response to a request of the connection itself."""
-        self._agreed(response, version)
+        self._negotiated(response, version)
 
-    def _agreed(self, response: ApiVersionsResponse, version: int) -> None:
+    def _negotiated(self, response: ApiVersionsResponse, version: int) -> None:
         try:
-            second = second_version(response, version)
+            retry = retry_version(response, version)
         except KafkaError as error:
             return self._failed(f"it answers ApiVersions with {error}")
-        if second is not None:
-            return self._agree(second)
-        return self._begin(PeerVersions(response))
+        if retry is not None:
+            return self._negotiate(retry)
+        return self._activate(PeerVersions(response))
 
-    def _begin(self, versions: PeerVersions) -> None:
+    def _activate(self, versions: PeerVersions) -> None:
         """Start using the connection."""
         self.versions = versions
         self._failures = 0
@@ -277,25 +277,25 @@ class Outbound:
         """Send waiting requests up to `in_flight_max`."""
         assert self.versions is not None
         while self._waiting and len(self._sent) < self._options.in_flight_max and self._sock is not None:
-            asked = self._waiting.popleft()
-            version = self.versions.best(asked.api.key, asked.at_most)
-            if isinstance(version, int) and version < asked.at_least:
-                version = f"takes {asked.api.key.name} up to v{version}, and v{asked.at_least} is needed"
+            entry = self._waiting.popleft()
+            version = self.versions.best(entry.api.key, entry.at_most)
+            if isinstance(version, int) and version < entry.at_least:
+                version = f"takes {entry.api.key.name} up to v{version}, and v{entry.at_least} is needed"
             if isinstance(version, int):
-                self._send(asked, version)
+                self._send(entry, version)
             else:
-                self._give_up(asked, NotOffered(self._say(version), was_sent=False))
+                self._give_up(entry, NotOffered(self._say(version), was_sent=False))
 
-    def _send(self, asked: OutboundRequest, version: int) -> None:
+    def _send(self, entry: OutboundRequest, version: int) -> None:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        asked.version, asked.correlation_id = version, self._correlation_id
+        entry.version, entry.correlation_id = version, self._correlation_id
         try:
-            parts = encoded(asked.request, asked.api, version, asked.correlation_id, self._client_id)
+            parts = encoded(entry.request, entry.api, version, entry.correlation_id, self._client_id)
         except OttlaError as error:
-            return self._give_up(asked, NotOffered(self._say(str(error)), was_sent=False))
+            return self._give_up(entry, NotOffered(self._say(str(error)), was_sent=False))
         # Only the encoded copy is needed from here on.
-        asked.request = None
-        self._sent.append(asked)
+        entry.request = None
+        self._sent.append(entry)
         self._out.append(memoryview(b"".join(parts)))
         if not self._writing:
             self._write()
@@ -346,27 +346,27 @@ class Outbound:
     def _answered(self, frame: memoryview) -> None:
         if not self._sent:
             raise Malformed("it answered what was never asked")
-        asked = self._sent[0]
-        response = decoded(asked.api, asked.version, asked.correlation_id, frame)
+        entry = self._sent[0]
+        response = decoded(entry.api, entry.version, entry.correlation_id, frame)
         self._sent.popleft()
         if self.versions is None:
-            return self._set_up(response, asked.version)
-        if asked.timer is not None:
-            asked.timer.cancel()
-        self._loop.call_soon(asked.done, response)
+            return self._handle_setup(response, entry.version)
+        if entry.timer is not None:
+            entry.timer.cancel()
+        self._loop.call_soon(entry.done, response)
         self._send_waiting()
         return None
 
     # ---- ends
 
-    def _expired(self, asked: OutboundRequest, timeout_ms: int) -> None:
-        what = f"{asked.api.name} was not answered in {timeout_ms} ms"
-        if asked in self._waiting:
-            self._waiting.remove(asked)
+    def _expired(self, entry: OutboundRequest, timeout_ms: int) -> None:
+        what = f"{entry.api.name} was not answered in {timeout_ms} ms"
+        if entry in self._waiting:
+            self._waiting.remove(entry)
             why = f"{what}; it was not sent: {self.last_failure}" if self.last_failure else f"{what}; it was not sent"
-            return self._give_up(asked, Expired(self._say(why), was_sent=False))
-        self._sent.remove(asked)
-        self._give_up(asked, Expired(self._say(what), was_sent=True))
+            return self._give_up(entry, Expired(self._say(why), was_sent=False))
+        self._sent.remove(entry)
+        self._give_up(entry, Expired(self._say(what), was_sent=True))
         self._lost(what)
         return None
 
@@ -394,15 +394,15 @@ class Outbound:
         self._out.clear()
         sent, self._sent = self._sent, deque()
         waiting, self._waiting = self._waiting, deque()
-        for asked in sent:
-            self._give_up(asked, Disconnected(self._say(why), was_sent=True))
-        for asked in waiting:
-            self._give_up(asked, kind(self._say(why), was_sent=False))
+        for entry in sent:
+            self._give_up(entry, Disconnected(self._say(why), was_sent=True))
+        for entry in waiting:
+            self._give_up(entry, kind(self._say(why), was_sent=False))
 
-    def _give_up(self, asked: OutboundRequest, why: Unanswered) -> None:
-        if asked.timer is not None:
-            asked.timer.cancel()
-        self._loop.call_soon(asked.done, why)
+    def _give_up(self, entry: OutboundRequest, why: Unanswered) -> None:
+        if entry.timer is not None:
+            entry.timer.cancel()
+        self._loop.call_soon(entry.done, why)
 
     def _say(self, why: str) -> str:
         return f"{self.host}:{self.port} {why}"
@@ -419,7 +419,7 @@ def _family_of(host: str) -> int | None:
     return None
 
 
-def _look_up(host: str, port: int) -> list[str]:
+def _resolve(host: str, port: int) -> list[str]:
     """The distinct addresses of a name. OSError if there are none."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
+    lookup = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in lookup))

@@ -37,15 +37,15 @@ _by_request: dict[type, Api] = {}
 
 def api_of(request: object) -> Api:
     """The API of a request. TypeError if it is not a request."""
-    found = _by_request.get(type(request))
-    if found is None:
+    api = _by_request.get(type(request))
+    if api is None:
         name = type(request).__name__
         for key in ApiKey:
             if f"{API[key].name}Request" == name:
-                found = _by_request[type(request)] = API[key]
-                return found
+                api = _by_request[type(request)] = API[key]
+                return api
         raise TypeError(f"{name} is no request")
-    return found
+    return api
 
 
 def first_request() -> api_versions.ApiVersionsRequest:
@@ -85,7 +85,7 @@ class PeerVersions:
         return f"takes {key.name} v{low} to v{high}, this client speaks v{ours[0]} to v{ours[-1]}"
 
 
-def second_version(response: api_versions.ApiVersionsResponse, asked: int) -> int | None:
+def retry_version(response: api_versions.ApiVersionsResponse, asked: int) -> int | None:
     """The version in which to send ApiVersions again; None if `response` is usable. KafkaError if it is an error."""
     if response.error_code == ErrorCode.UNSUPPORTED_VERSION and asked > 0:
         known = {each.api_key: each.max_version for each in response.api_keys}

@@ -46,12 +46,12 @@ class SecuredOutbound(Outbound):
         #: `_sock`, once TLS is on it.
         self._tls: TlsSocket | None = None
         self._handshake: Handshake | None = None
-        self._more_is_planned = False
+        self._read_is_scheduled = False
         #: The versions that the peer named, while the sign-in goes on.
-        self._found: PeerVersions | None = None
+        self._peer_versions: PeerVersions | None = None
         self._exchange: _Exchange | None = None
         #: The exchange that a thread starts.
-        self._beginning: asyncio.Future[_Exchange] | None = None
+        self._exchange_future: asyncio.Future[_Exchange] | None = None
         #: When the session must be renewed, on the loop's clock.
         self._renew_at: float | None = None
 
@@ -69,10 +69,10 @@ class SecuredOutbound(Outbound):
         except ValueError as error:
             return self._failed(f"its name cannot be checked: {error}")
         self._sock = cast(socket.socket, self._tls)
-        self._handshake = Handshake(self._loop, Handshakes(self._loop, None), self._tls, self._shaken)
+        self._handshake = Handshake(self._loop, Handshakes(self._loop, None), self._tls, self._handshake_done)
         return self._handshake.connect()
 
-    def _shaken(self, error: OSError | None) -> None:
+    def _handshake_done(self, error: OSError | None) -> None:
         if error is not None:
             why = f"the TLS handshake failed: {tls_reason(error)}"
             self._complain(why)
@@ -82,23 +82,23 @@ class SecuredOutbound(Outbound):
     def _readable(self) -> None:
         tls = self._tls
         super()._readable()
-        if tls is not None and tls is self._tls and tls.has_more and not self._more_is_planned:
+        if tls is not None and tls is self._tls and tls.has_more and not self._read_is_scheduled:
             # No event of the socket announces plaintext that is already decrypted.
-            self._more_is_planned = True
-            self._loop.call_soon(self._more)
+            self._read_is_scheduled = True
+            self._loop.call_soon(self._read_decrypted)
 
-    def _more(self) -> None:
-        self._more_is_planned = False
+    def _read_decrypted(self) -> None:
+        self._read_is_scheduled = False
         if self._tls is not None:
             self._readable()
 
     # ---- SASL
 
-    def _begin(self, versions: PeerVersions) -> None:
+    def _activate(self, versions: PeerVersions) -> None:
         if self._login.mechanism is None:
             self._login.complaints.pop((self.host, self.port), None)
-            return super()._begin(versions)
-        self._found = versions
+            return super()._activate(versions)
+        self._peer_versions = versions
         return self._sign_in()
 
     def _sign_in(self) -> None:
@@ -109,37 +109,37 @@ class SecuredOutbound(Outbound):
     def _request(self, request: object, version: int) -> None:
         self._send(OutboundRequest(api_of(request), request, 0, None, lambda answer: None), version)
 
-    def _set_up(self, response: Any, version: int) -> None:
+    def _handle_setup(self, response: Any, version: int) -> None:
         if isinstance(response, SaslHandshakeResponse):
-            return self._offered(response)
+            return self._mechanism_offered(response)
         if isinstance(response, SaslAuthenticateResponse):
             return self._authenticated(response)
-        return super()._set_up(response, version)
+        return super()._handle_setup(response, version)
 
-    def _offered(self, response: SaslHandshakeResponse) -> None:
+    def _mechanism_offered(self, response: SaslHandshakeResponse) -> None:
         login = self._login
         if response.error_code:
             offered = ", ".join(response.mechanisms) or "none"
             return self._refused(f"it does not take the mechanism {login.mechanism} (it offers {offered})")
         nonce = self._rng.randbytes(_NONCE_BYTES).hex()
         if not login.waits:
-            return self._begun(login.exchange(self.host, nonce))
-        self._beginning = self._loop.run_in_executor(None, login.exchange, self.host, nonce)
-        return self._beginning.add_done_callback(self._waited)
+            return self._start_exchange(login.exchange(self.host, nonce))
+        self._exchange_future = self._loop.run_in_executor(None, login.exchange, self.host, nonce)
+        return self._exchange_future.add_done_callback(self._exchange_ready)
 
-    def _waited(self, made: asyncio.Future[_Exchange]) -> None:
-        error = OttlaError("given up") if made.cancelled() else made.exception()
-        if made is not self._beginning:
+    def _exchange_ready(self, exchange: asyncio.Future[_Exchange]) -> None:
+        error = OttlaError("given up") if exchange.cancelled() else exchange.exception()
+        if exchange is not self._exchange_future:
             # Its connection is gone.
             return None
-        self._beginning = None
+        self._exchange_future = None
         if error is not None:
             why = str(error)
             self._complain(why)
             return self._failed(why)
-        return self._begun(made.result())
+        return self._start_exchange(exchange.result())
 
-    def _begun(self, exchange: _Exchange) -> None:
+    def _start_exchange(self, exchange: _Exchange) -> None:
         self._exchange = exchange
         self._request(SaslAuthenticateRequest(auth_bytes=next(exchange)), _AUTHENTICATE_VERSION)
 
@@ -156,21 +156,21 @@ class SecuredOutbound(Outbound):
         return self._request(SaslAuthenticateRequest(auth_bytes=token), _AUTHENTICATE_VERSION)
 
     def _signed_in(self, lifetime_ms: int) -> None:
-        assert self._found is not None
+        assert self._peer_versions is not None
         self._exchange = None
         self._login.complaints.pop((self.host, self.port), None)
         self._renew_at = self._loop.time() + lifetime_ms * _RENEWED_AFTER / 1000 if lifetime_ms else None
-        super()._begin(self._found)
+        super()._activate(self._peer_versions)
 
     def _refused(self, why: str) -> None:
-        said = f"it does not let this node in as {self._login.user}: {why}"
-        self._complain(said)
-        self._failed(said)
+        message = f"it does not let this node in as {self._login.user}: {why}"
+        self._complain(message)
+        self._failed(message)
 
     def _complain(self, why: str) -> None:
-        at = (self.host, self.port)
-        if self._login.complaints.get(at) != why:
-            self._login.complaints[at] = why
+        address = (self.host, self.port)
+        if self._login.complaints.get(address) != why:
+            self._login.complaints[address] = why
             _log.warning("%s:%d cannot be reached: %s", self.host, self.port, why)
 
     def _send_waiting(self) -> None:
@@ -189,8 +189,8 @@ class SecuredOutbound(Outbound):
         if self._handshake is not None:
             self._handshake.cancel()
             self._handshake = None
-        if self._beginning is not None:
-            self._beginning.cancel()
-            self._beginning = None
+        if self._exchange_future is not None:
+            self._exchange_future.cancel()
+            self._exchange_future = None
         super()._end(why, kind)
         self._tls = self._exchange = self._renew_at = None

@@ -40,7 +40,7 @@ _raw = _Raw()
 class TlsSocket:
     """`sock` under TLS. Its owner closes it."""
 
-    __slots__ = ("_encrypted", "_ended", "_in", "_out", "_owed", "_sock", "has_more", "is_ready", "tls")
+    __slots__ = ("_encrypted", "_ended", "_in", "_out", "_unsent_plaintext", "_sock", "has_more", "is_ready", "tls")
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, server_name: str | None = None) -> None:
         self._sock = sock
@@ -51,7 +51,7 @@ class TlsSocket:
         #: Encrypted bytes that the kernel has not taken yet.
         self._encrypted = memoryview(b"")
         #: The bytes of plaintext in `_encrypted`.
-        self._owed = 0
+        self._unsent_plaintext = 0
         #: The peer has sent its close_notify.
         self._ended = False
         self.has_more = False
@@ -60,7 +60,7 @@ class TlsSocket:
 
     # ---- the handshake
 
-    def receive_some(self) -> int:
+    def receive_handshake(self) -> int:
         """Read some bytes of the handshake and return their number; 0 at the end. BlockingIOError, OSError."""
         raw = _raw.buffer
         count = self._sock.recv_into(raw, 1 << 14)
@@ -80,7 +80,7 @@ class TlsSocket:
         if self._out.pending:
             self._encrypted = memoryview(bytes(self._encrypted) + self._out.read())
         try:
-            self._pass_on()
+            self._send_encrypted()
         except BlockingIOError:
             return False
         return True
@@ -141,7 +141,7 @@ class TlsSocket:
 
     def _answer(self) -> None:
         """Send OpenSSL's own messages; OSError if the peer does not read them."""
-        if not self._owed:
+        if not self._unsent_plaintext:
             self.flush()
         if self._out.pending + len(self._encrypted) > _SEND_BYTES + _UNREAD_BYTES_MAX:
             raise OSError("it makes TLS answer, and does not read the answers")
@@ -150,25 +150,25 @@ class TlsSocket:
 
     def send(self, data: bytes | memoryview) -> int:
         """Send a prefix of `data` and return its length. BlockingIOError, OSError."""
-        if not self._owed:
+        if not self._unsent_plaintext:
             if not data:
                 return 0
             piece = data if len(data) <= _SEND_BYTES else memoryview(data)[:_SEND_BYTES]
-            self._owed = self.tls.write(piece)
+            self._unsent_plaintext = self.tls.write(piece)
             fresh = self._out.read()
             self._encrypted = memoryview(bytes(self._encrypted) + fresh if self._encrypted else fresh)
-        self._pass_on()
-        owed, self._owed = self._owed, 0
-        return owed
+        self._send_encrypted()
+        sent_bytes, self._unsent_plaintext = self._unsent_plaintext, 0
+        return sent_bytes
 
     @property
-    def owes(self) -> bool:
+    def has_unsent(self) -> bool:
         """Whether the last piece still waits for the kernel. The next `send` sends it, whatever its argument."""
-        return self._owed > 0
+        return self._unsent_plaintext > 0
 
     def sendmsg(self, pieces: Sequence[bytes | memoryview], ancillary: Any = (), flags: int = 0) -> int:
         """Send a prefix of the concatenated `pieces`."""
-        if self._owed:
+        if self._unsent_plaintext:
             return self.send(b"")
         size, taken = 0, []
         for piece in pieces:
@@ -178,7 +178,7 @@ class TlsSocket:
             size += len(piece)
         return self.send(taken[0] if len(taken) == 1 else b"".join(taken))
 
-    def _pass_on(self) -> None:
+    def _send_encrypted(self) -> None:
         while self._encrypted:
             sent = self._sock.send(self._encrypted)
             self._encrypted = self._encrypted[sent:]
@@ -187,7 +187,7 @@ class TlsSocket:
 
     def close(self) -> None:
         """Close the socket; send close_notify first if that does not block."""
-        if self.is_ready and not self._owed:
+        if self.is_ready and not self._unsent_plaintext:
             with suppress(OSError, ValueError):
                 self.tls.unwrap()
             with suppress(OSError):

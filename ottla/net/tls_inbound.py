@@ -23,7 +23,7 @@ from ottla.net.tls import TlsSocket, tls_reason
 _FILE_BYTES = 1 << 18
 
 
-class TlsSide:
+class TlsAcceptor:
     """The TLS configuration that a listener's connections share. The node creates it."""
 
     def __init__(
@@ -42,7 +42,7 @@ class TlsSide:
         self.on_secured = on_secured
         self.handshake_seconds = handshake_seconds
         #: Handshakes in progress.
-        self.shaking = 0
+        self.handshakes_running = 0
 
     def connection(self, sock: socket.socket, *arguments: Any) -> TlsConnection:
         """Create the connection of an accepted socket; the arguments are those of `Connection`."""
@@ -52,53 +52,55 @@ class TlsSide:
 class TlsConnection(Connection):
     """An accepted socket of a listener with TLS."""
 
-    def __init__(self, side: TlsSide, sock: socket.socket, *arguments: Any) -> None:
-        self._tls = TlsSocket(sock, side.context())
-        self._side = side
-        self._more_is_planned = False
+    def __init__(self, acceptor: TlsAcceptor, sock: socket.socket, *arguments: Any) -> None:
+        self._tls = TlsSocket(sock, acceptor.context())
+        self._acceptor = acceptor
+        self._read_is_scheduled = False
         super().__init__(cast(socket.socket, self._tls), *arguments)
-        self._handshake = Handshake(side.loop, side.turns(), self._tls, self._secured, side.handshake_seconds)
-        side.shaking += 1
+        self._handshake = Handshake(
+            acceptor.loop, acceptor.turns(), self._tls, self._secured, acceptor.handshake_seconds
+        )
+        acceptor.handshakes_running += 1
         self._handshake.accept()
 
     def _secured(self, error: OSError | None) -> None:
-        self._side.shaking -= 1
+        self._acceptor.handshakes_running -= 1
         if error is not None:
             return self.close(f"the TLS handshake failed: {tls_reason(error)}")
         try:
-            self._side.on_secured(self, self._tls.tls)
+            self._acceptor.on_secured(self, self._tls.tls)
         except PeerError as refused:
             return self.close(str(refused))
         self._loop.add_reader(self._fd, self._readable)
         # A request may have arrived together with the end of the handshake.
         self._tls.has_more = True
-        return self._plan_more()
+        return self._schedule_read()
 
     # ---- in
 
     def _readable(self) -> None:
         super()._readable()
-        self._plan_more()
+        self._schedule_read()
 
     def _read_again(self) -> None:
         super()._read_again()
-        self._plan_more()
+        self._schedule_read()
 
-    def _plan_more(self) -> None:
+    def _schedule_read(self) -> None:
         """Plan a read if plaintext is left: no event of the socket announces it."""
-        if self._tls.has_more and self._reading and not self.closed and not self._more_is_planned:
-            self._more_is_planned = True
-            self._loop.call_soon(self._more)
+        if self._tls.has_more and self._reading and not self.closed and not self._read_is_scheduled:
+            self._read_is_scheduled = True
+            self._loop.call_soon(self._read_decrypted)
 
-    def _more(self) -> None:
-        self._more_is_planned = False
+    def _read_decrypted(self) -> None:
+        self._read_is_scheduled = False
         if self._reading and not self.closed:
             self._readable()
 
     # ---- out
 
     def _write_file(self, part: FileRange) -> None:
-        if self._tls.owes:
+        if self._tls.has_unsent:
             return self._drop(self._tls.send(b""))
         done = self._sent_of_first
         size = min(len(part) - done, _FILE_BYTES)
@@ -115,6 +117,6 @@ class TlsConnection(Connection):
         """Close this connection; drop the replies that are not sent."""
         if not self.closed:
             if not self._tls.is_ready and not self._handshake.is_over:
-                self._side.shaking -= 1
+                self._acceptor.handshakes_running -= 1
             self._handshake.cancel()
         super().close(why)

@@ -76,7 +76,7 @@ def authorized_operations(bits: int) -> frozenset[AclOperation] | None:
 
     Bits of operations that this version does not know are ignored.
     """
-    if bits == _NOT_ASKED:
+    if bits == _NOT_REQUESTED:
         return None
     return frozenset(each for each in AclOperation if each > AclOperation.ALL and bits >> each & 1)
 
@@ -90,7 +90,7 @@ class AclPermission(OpenEnum):
 
 
 #: "Authorized operations" in the response to a request that did not ask for them.
-_NOT_ASKED = -(1 << 31)
+_NOT_REQUESTED = -(1 << 31)
 #: The operations of each kind of resource: the bits of "authorized operations" (KIP-430).
 OPERATIONS = {
     AclResource.TOPIC: (3, 4, 5, 6, 7, 8, 10, 11),
@@ -128,7 +128,7 @@ class Rule(Protocol):
 
 
 #: The rules of a pattern: principal -> id -> rule.
-_Place = dict[str, dict[bytes, Rule]]
+_RulesByPrincipal = dict[str, dict[bytes, Rule]]
 _NONE: dict[bytes, Rule] = {}
 
 
@@ -152,7 +152,7 @@ class RuleFilter(NamedTuple):
     operation: int
     permission_type: int
 
-    def takes(self, rule: Rule) -> bool:
+    def matches(self, rule: Rule) -> bool:
         """Whether the filter matches the rule."""
         return (
             self.resource_type in (AclResource.ANY, rule.resource_type)
@@ -180,8 +180,8 @@ class Rules:
     def __init__(self, super_users: Iterable[str] = (), *, otherwise: bool = False) -> None:
         self.super_users = frozenset(super_users)
         self.otherwise = otherwise
-        self._literal: dict[tuple[int, str], _Place] = {}
-        self._prefixed: dict[tuple[int, str], _Place] = {}
+        self._literal: dict[tuple[int, str], _RulesByPrincipal] = {}
+        self._prefixed: dict[tuple[int, str], _RulesByPrincipal] = {}
         #: AclResource -> prefix length -> the number of prefixes of that length.
         self._lengths: dict[int, dict[int, int]] = {}
         self._by_principal: dict[str, dict[bytes, Rule]] = {}
@@ -193,19 +193,19 @@ class Rules:
             if key not in self._prefixed:
                 lengths = self._lengths.setdefault(key[0], {})
                 lengths[len(key[1])] = lengths.get(len(key[1]), 0) + 1
-            place = self._prefixed.setdefault(key, {})
+            pattern_rules = self._prefixed.setdefault(key, {})
         else:
-            place = self._literal.setdefault(key, {})
-        place.setdefault(rule.principal, {})[rule.id] = rule
+            pattern_rules = self._literal.setdefault(key, {})
+        pattern_rules.setdefault(rule.principal, {})[rule.id] = rule
         self._by_principal.setdefault(rule.principal, {})[rule.id] = rule
 
     def remove(self, rule: Rule) -> None:
         """Remove a rule."""
         key = (rule.resource_type, rule.resource_name)
-        places = self._prefixed if rule.pattern_type == PatternType.PREFIXED else self._literal
-        _drop(places[key], rule)
-        if not places[key]:
-            del places[key]
+        patterns = self._prefixed if rule.pattern_type == PatternType.PREFIXED else self._literal
+        _drop(patterns[key], rule)
+        if not patterns[key]:
+            del patterns[key]
             if rule.pattern_type == PatternType.PREFIXED:
                 lengths = self._lengths[key[0]]
                 lengths[len(key[1])] -= 1
@@ -213,17 +213,17 @@ class Rules:
                     del lengths[len(key[1])]
         _drop(self._by_principal, rule)
 
-    def _about(self, kind: int, name: str) -> Iterator[_Place]:
+    def _covering(self, kind: int, name: str) -> Iterator[_RulesByPrincipal]:
         """The rules, by principal, of every pattern that covers a resource."""
         for own in (name, WILDCARD) if name != WILDCARD else (name,):
-            place = self._literal.get((kind, own))
-            if place is not None:
-                yield place
+            pattern_rules = self._literal.get((kind, own))
+            if pattern_rules is not None:
+                yield pattern_rules
         for length in self._lengths.get(kind, ()):
             if length <= len(name):
-                place = self._prefixed.get((kind, name[:length]))
-                if place is not None:
-                    yield place
+                pattern_rules = self._prefixed.get((kind, name[:length]))
+                if pattern_rules is not None:
+                    yield pattern_rules
 
     def decide(self, principal: str, host: str, operation: int, kind: int, name: str) -> AccessDecision:
         """Decide whether the principal may do the operation from the host."""
@@ -232,10 +232,10 @@ class Rules:
         allowing = _IMPLIED.get(operation, (operation,))
         allowed: Rule | None = None
         known = False
-        for place in self._about(kind, name):
+        for pattern_rules in self._covering(kind, name):
             known = True
-            for who in (principal, EVERY_USER):
-                for rule in place.get(who, _NONE).values():
+            for holder in (principal, EVERY_USER):
+                for rule in pattern_rules.get(holder, _NONE).values():
                     if rule.host not in (host, WILDCARD):
                         continue
                     if rule.permission_type == AclPermission.DENY:
@@ -257,10 +257,10 @@ class Rules:
             return True
         denied: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
         allowed: dict[int, set[str]] = {PatternType.LITERAL: set(), PatternType.PREFIXED: set()}
-        for who in (principal, EVERY_USER):
-            for rule in self._by_principal.get(who, {}).values():
-                about = rule.resource_type == kind and rule.host in (host, WILDCARD)
-                if about and rule.operation in (operation, AclOperation.ALL):
+        for holder in (principal, EVERY_USER):
+            for rule in self._by_principal.get(holder, {}).values():
+                applies = rule.resource_type == kind and rule.host in (host, WILDCARD)
+                if applies and rule.operation in (operation, AclOperation.ALL):
                     side = denied if rule.permission_type == AclPermission.DENY else allowed
                     side[rule.pattern_type].add(rule.resource_name)
         if WILDCARD in denied[PatternType.LITERAL]:
@@ -278,8 +278,8 @@ class Rules:
         return sum(1 << each for each in OPERATIONS[kind] if self.allows(principal, host, each, kind, name))
 
 
-def _drop(place: _Place, rule: Rule) -> None:
-    rules = place[rule.principal]
+def _drop(pattern_rules: _RulesByPrincipal, rule: Rule) -> None:
+    rules = pattern_rules[rule.principal]
     del rules[rule.id]
     if not rules:
-        del place[rule.principal]
+        del pattern_rules[rule.principal]

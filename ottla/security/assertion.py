@@ -72,20 +72,20 @@ class Assertions:
         algorithm = self._settings.sasl_oauthbearer_assertion_algorithm.upper()
         try:
             key: Any = load_pem_private_key(pem, passphrase.encode() if passphrase else None)
-            made: str = jwt.encode(claims, key, algorithm, {**header, "alg": algorithm, "typ": "JWT"})
+            assertion: str = jwt.encode(claims, key, algorithm, {**header, "alg": algorithm, "typ": "JWT"})
         except (ValueError, TypeError, UnsupportedAlgorithm, jwt.PyJWTError) as error:
             raise OttlaError(
                 f"{_NAME}.private.key.file={self._path('private.key.file')} signs no {algorithm}: a private key in PEM "
                 f"for this algorithm is expected, and its passphrase if it has one ({type(error).__name__})"
             ) from None
-        return made
+        return assertion
 
     def _template(self) -> tuple[dict[str, Any], dict[str, Any]]:
         if f"{_NAME}.template.file" not in self.files:
             return {}, {}
         try:
-            said = json.loads(self._read("template.file"))
-            header, payload = dict(said.get("header", {})), dict(said.get("payload", {}))
+            template = json.loads(self._read("template.file"))
+            header, payload = dict(template.get("header", {})), dict(template.get("payload", {}))
         except (ValueError, TypeError, AttributeError):
             raise OttlaError(
                 f'{_NAME}.template.file={self._path("template.file")}: {{"header": {{...}}, "payload": {{...}}}} is '

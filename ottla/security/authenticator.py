@@ -87,8 +87,8 @@ class Authenticator:
     def handshake(self, request: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
         """Handle the client's choice of a mechanism."""
         if self.state is SignInState.EXCHANGING:
-            told = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
-            raise SignInFailed("a handshake in the middle of a sign-in", None if self.bare else told)
+            response = SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+            raise SignInFailed("a handshake in the middle of a sign-in", None if self.bare else response)
         offered = list(self._mechanisms)
         begin = self._mechanisms.get(request.mechanism)
         if begin is None:
@@ -111,12 +111,12 @@ class Authenticator:
         try:
             answer = self._take(bytes(request.auth_bytes), now_ms)
         except SignInRefused as refused:
-            again = "authentication" if self.principal is None else "re-authentication"
-            told = refused.told or (
-                f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self.mechanism}"
+            phase = "authentication" if self.principal is None else "re-authentication"
+            message = refused.told or (
+                f"Authentication failed during {phase} due to invalid credentials with SASL mechanism {self.mechanism}"
             )
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
-            response = SaslAuthenticateResponse(error_code=code, error_message=told)
+            response = SaslAuthenticateResponse(error_code=code, error_message=message)
             raise SignInFailed(self._failed(refused), response) from None
         lifetime_ms = 0
         if self.state is SignInState.DONE and self.ends_at_ms is not None:
@@ -141,19 +141,21 @@ class Authenticator:
         try:
             return self._exchange.send(data)
         except StopIteration as done:
-            found: Verified = done.value
-        principal = f"User:{found.user}"
+            verified: Verified = done.value
+        principal = f"User:{verified.user}"
         if self.principal not in (None, principal):
             raise SignInRefused(
                 "Cannot change principals during re-authentication from "
                 f"{self.principal.replace(':', '.', 1)}: {principal.replace(':', '.', 1)}"
             )
-        self.principal, self.by_token = principal, found.by_token
+        self.principal, self.by_token = principal, verified.by_token
         self.state, self._exchange = SignInState.DONE, None
         session_ms = self._session_ms(self.mechanism)
-        lifetimes = [each for each in (found.lifetime_ms, session_ms if session_ms > 0 else None) if each is not None]
+        lifetimes = [
+            each for each in (verified.lifetime_ms, session_ms if session_ms > 0 else None) if each is not None
+        ]
         self.ends_at_ms = now_ms + max(0, min(lifetimes)) if lifetimes else None
-        return bytes(found.last)
+        return bytes(verified.last)
 
     # ---- sessions
 

@@ -62,7 +62,7 @@ def verify_bearer(check: Callable[[str], Bearer], now_ms: Callable[[], int]) -> 
         if lifetime_ms > _LIFETIME_MS_MAX:
             raise TokenRefused("it ends in more than 292 years")
     except TokenRefused as refused:
-        said = refused.answer()
+        answer = refused.answer()
     else:
         if wanted and wanted != bearer.user:
             raise SignInRefused(
@@ -70,8 +70,8 @@ def verify_bearer(check: Callable[[str], Bearer], now_ms: Callable[[], int]) -> 
                 f"token's principal name ({bearer.user})"
             )
         return Verified(bearer.user, b"", lifetime_ms)
-    again = yield said.encode()
-    raise SignInRefused(said if again == b"\x01" else None)
+    reply = yield answer.encode()
+    raise SignInRefused(answer if reply == b"\x01" else None)
 
 
 def _token(message: bytes) -> tuple[str, str]:

@@ -99,10 +99,10 @@ class ClaimRules:
             raise TokenRefused("it ends before it begins (claims exp, iat, nbf)")
         return ends_at
 
-    def _check_audience(self, said: Any) -> None:
-        if said is None and not self.audiences:
+    def _check_audience(self, value: Any) -> None:
+        if value is None and not self.audiences:
             return
-        names = [said] if isinstance(said, str) else said
+        names = [value] if isinstance(value, str) else value
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise TokenRefused("its claim aud is missing or no text")
         if not set(names) & set(self.audiences):
@@ -139,8 +139,8 @@ def _is_text(value: Any) -> TypeGuard[str]:
         return False
 
 
-def _check_scopes(said: Any) -> None:
-    scopes = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+def _check_scopes(value: Any) -> None:
+    scopes = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if not all(isinstance(scope, str) and scope.strip(_BLANK) for scope in scopes):
         raise TokenRefused("one of its scopes is empty or no text")
     if len({scope.strip(_BLANK) for scope in scopes}) != len(scopes):
@@ -189,8 +189,8 @@ class UnsecuredRules:
         self._check_scopes(claims.get(self.scope_claim))
         return Bearer(user, round(ends_at * 1000))
 
-    def _check_scopes(self, said: Any) -> None:
-        held = [said] if isinstance(said, str) else said if isinstance(said, list) else []
+    def _check_scopes(self, value: Any) -> None:
+        held = [value] if isinstance(value, str) else value if isinstance(value, list) else []
         missing = set(self.required_scopes) - {scope.strip() for scope in held if isinstance(scope, str)}
         if missing:
             raise TokenRefused("it lacks a required scope", f"[{', '.join(self.required_scopes)}]")

@@ -99,17 +99,17 @@ class KeySet:
         return found[0]
 
 
-def _key(said: dict[str, Any]) -> _Key | None:
-    kind, operations = said.get("kty"), said.get("key_ops")
-    if not isinstance(kind, str) or kind not in _READERS or said.get("use", "sig") != "sig":
+def _key(jwk: dict[str, Any]) -> _Key | None:
+    kind, operations = jwk.get("kty"), jwk.get("key_ops")
+    if not isinstance(kind, str) or kind not in _READERS or jwk.get("use", "sig") != "sig":
         return None
     if isinstance(operations, list) and "verify" not in operations:
         return None
-    public = {name: value for name, value in said.items() if name not in ("d", "p", "q", "dp", "dq", "qi", "oth")}
+    public = {name: value for name, value in jwk.items() if name not in ("d", "p", "q", "dp", "dq", "qi", "oth")}
     try:
         key: Any = _READERS[kind].from_jwk(public)
     except (jwt.PyJWTError, ValueError, TypeError, KeyError):
         return None
     if kind == "RSA" and key.key_size < _BITS_MIN:
         return None
-    return _Key(kind, said.get("crv"), said.get("kid"), said.get("alg"), key)
+    return _Key(kind, jwk.get("crv"), jwk.get("kid"), jwk.get("alg"), key)

@@ -53,23 +53,23 @@ class ListenerTls:
 
     def __init__(self, settings: ServerSettings, listener: str) -> None:
         self.listener = listener
-        of = _Of(settings, listener)
+        config = _ListenerSettings(settings, listener)
         self._is_sasl = settings.protocols[listener].startswith("SASL")
-        pair, trusted = _key_pair(of), _trusted(of)
+        pair, trusted = _key_pair(config), _trusted(config)
         #: The node's own certificate; None if there is none.
         self.own: Identity | None = None
         self.trusts = trusted is not None
-        self.server = _context(of, ssl.PROTOCOL_TLS_SERVER, pair, trusted)
-        self.client = _context(of, ssl.PROTOCOL_TLS_CLIENT, pair, trusted)
+        self.server = _context(config, ssl.PROTOCOL_TLS_SERVER, pair, trusted)
+        self.client = _context(config, ssl.PROTOCOL_TLS_CLIENT, pair, trusted)
         if pair is not None:
-            self.own = _identity(of, pair)
-        auth = of.text(ServerSettings.ssl_client_auth)
+            self.own = _identity(config, pair)
+        auth = config.text(ServerSettings.ssl_client_auth)
         if self._is_sasl and not settings.has_own(listener, ServerSettings.ssl_client_auth.name):
             auth = "none"
         self.server.verify_mode = _CLIENT_AUTH[auth]
-        self.client.check_hostname = _checks_names(of)
+        self.client.check_hostname = _checks_names(config)
         try:
-            self.mapping = PrincipalMapping(of.text(ServerSettings.ssl_principal_mapping_rules))
+            self.mapping = PrincipalMapping(config.text(ServerSettings.ssl_principal_mapping_rules))
         except OttlaError as error:
             raise OttlaError(f"the listener {listener}: {error}") from error
 
@@ -90,7 +90,7 @@ class ListenerTls:
         other.client.check_hostname = named
         server = self.server.wrap_bio(ends[1], ends[0], server_side=True)
         try:
-            _shake(client, server)
+            _run_handshake(client, server)
         except ssl.SSLError as error:
             why = getattr(error, "verify_message", "") or error.reason or str(error)
             raise OttlaError(
@@ -106,7 +106,7 @@ class ListenerTls:
         return None if user is None else f"User:{user}"
 
 
-class _Of:
+class _ListenerSettings:
     """The settings of one listener."""
 
     def __init__(self, settings: ServerSettings, listener: str) -> None:
@@ -123,115 +123,120 @@ class _Of:
     def words(self, setting: Setting[Any]) -> tuple[str, ...]:
         return tuple(self._settings.of_listener(self.listener, setting.name))
 
-    def wrong(self, why: str) -> OttlaError:
+    def invalid(self, why: str) -> OttlaError:
         return OttlaError(f"the listener {self.listener}: {why}")
 
 
-def _key_pair(of: _Of) -> KeyPair | None:
+def _key_pair(config: _ListenerSettings) -> KeyPair | None:
     """The key pair of the key store. Rules and messages are those of DefaultSslEngineFactory.createKeystore."""
-    kind, where = of.text(ServerSettings.ssl_keystore_type).upper(), of.optional(ServerSettings.ssl_keystore_location)
+    kind, where = (
+        config.text(ServerSettings.ssl_keystore_type).upper(),
+        config.optional(ServerSettings.ssl_keystore_location),
+    )
     password, key_password = (
-        of.optional(ServerSettings.ssl_keystore_password),
-        of.optional(ServerSettings.ssl_key_password),
+        config.optional(ServerSettings.ssl_keystore_password),
+        config.optional(ServerSettings.ssl_key_password),
     )
     key, chain = (
-        of.optional(ServerSettings.ssl_keystore_key),
-        of.optional(ServerSettings.ssl_keystore_certificate_chain),
+        config.optional(ServerSettings.ssl_keystore_key),
+        config.optional(ServerSettings.ssl_keystore_certificate_chain),
     )
     if key is not None or chain is not None:
         if kind != "PEM":
-            raise of.wrong(f"ssl.keystore.key is taken with ssl.keystore.type=PEM only, and the type is {kind}")
+            raise config.invalid(f"ssl.keystore.key is taken with ssl.keystore.type=PEM only, and the type is {kind}")
         if key is None or chain is None:
-            raise of.wrong("ssl.keystore.key and ssl.keystore.certificate.chain come together")
+            raise config.invalid("ssl.keystore.key and ssl.keystore.certificate.chain come together")
         if where is not None:
-            raise of.wrong("ssl.keystore.location and ssl.keystore.key are both given; remove one")
+            raise config.invalid("ssl.keystore.location and ssl.keystore.key are both given; remove one")
         return KeyPair(key, chain, key_password, "ssl.keystore.key")
     if where is None:
         if password is not None:
-            raise of.wrong("ssl.keystore.password is given, and ssl.keystore.location is not")
+            raise config.invalid("ssl.keystore.password is given, and ssl.keystore.location is not")
         return None
     if kind == "PEM":
         if password is not None:
-            raise of.wrong("a PEM key store has no ssl.keystore.password; its key may have one: ssl.key.password")
-        text = _read(of, where)
+            raise config.invalid("a PEM key store has no ssl.keystore.password; its key may have one: ssl.key.password")
+        text = _read(config, where)
         return KeyPair(text, text, key_password, where)
     if password is None:
-        raise of.wrong(f"ssl.keystore.location={where} needs ssl.keystore.password")
-    store = _store(of, where, password, key_password)
+        raise config.invalid(f"ssl.keystore.location={where} needs ssl.keystore.password")
+    store = _store(config, where, password, key_password)
     if not store.key:
-        raise of.wrong(f"the key store {where} has no private key")
+        raise config.invalid(f"the key store {where} has no private key")
     return KeyPair(store.key, store.chain, None, where)
 
 
-def _trusted(of: _Of) -> str | None:
+def _trusted(config: _ListenerSettings) -> str | None:
     """The trusted certificates as PEM; None for the system's."""
     kind, where = (
-        of.text(ServerSettings.ssl_truststore_type).upper(),
-        of.optional(ServerSettings.ssl_truststore_location),
+        config.text(ServerSettings.ssl_truststore_type).upper(),
+        config.optional(ServerSettings.ssl_truststore_location),
     )
     password, certificates = (
-        of.optional(ServerSettings.ssl_truststore_password),
-        of.optional(ServerSettings.ssl_truststore_certificates),
+        config.optional(ServerSettings.ssl_truststore_password),
+        config.optional(ServerSettings.ssl_truststore_certificates),
     )
     if certificates is not None:
         if kind != "PEM":
-            raise of.wrong(f"ssl.truststore.certificates is taken with ssl.truststore.type=PEM only, not with {kind}")
+            raise config.invalid(
+                f"ssl.truststore.certificates is taken with ssl.truststore.type=PEM only, not with {kind}"
+            )
         if where is not None:
-            raise of.wrong("ssl.truststore.location and ssl.truststore.certificates are both given; remove one")
+            raise config.invalid("ssl.truststore.location and ssl.truststore.certificates are both given; remove one")
         return certificates
     if where is None:
         if password is not None:
-            raise of.wrong("ssl.truststore.password is given, and ssl.truststore.location is not")
+            raise config.invalid("ssl.truststore.password is given, and ssl.truststore.location is not")
         return None
     if kind == "PEM":
         if password is not None:
-            raise of.wrong("a PEM trust store has no ssl.truststore.password; remove it")
-        return _read(of, where)
-    found = _store(of, where, password, None).trusted
+            raise config.invalid("a PEM trust store has no ssl.truststore.password; remove it")
+        return _read(config, where)
+    found = _store(config, where, password, None).trusted
     if not found:
-        raise of.wrong(f"the trust store {where} has no certificate that it trusts")
+        raise config.invalid(f"the trust store {where} has no certificate that it trusts")
     return found
 
 
-def _read(of: _Of, where: str) -> str:
+def _read(config: _ListenerSettings, where: str) -> str:
     try:
         return Path(where).read_text()
     except (OSError, UnicodeDecodeError) as error:
         why = "it is no PEM file" if isinstance(error, UnicodeDecodeError) else error.strerror
-        raise of.wrong(f"the store {where} cannot be read: {why}") from error
+        raise config.invalid(f"the store {where} cannot be read: {why}") from error
 
 
-def _store(of: _Of, where: str, password: str | None, key_password: str | None) -> KeyStore:
+def _store(config: _ListenerSettings, where: str, password: str | None, key_password: str | None) -> KeyStore:
     try:
         return read_store(where, password, key_password)
     except OttlaError as error:
-        raise of.wrong(str(error)) from error
+        raise config.invalid(str(error)) from error
 
 
-def _context(of: _Of, side: int, pair: KeyPair | None, trusted: str | None) -> ssl.SSLContext:
-    made = ssl.SSLContext(side)
-    made.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    _set_versions(of, made)
+def _context(config: _ListenerSettings, side: int, pair: KeyPair | None, trusted: str | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(side)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    _set_versions(config, context)
     try:
         if trusted is None:
-            made.load_default_certs(ssl.Purpose.SERVER_AUTH)
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
         else:
-            made.load_verify_locations(cadata=trusted)
+            context.load_verify_locations(cadata=trusted)
     except (ssl.SSLError, ValueError) as error:
-        raise of.wrong(f"the trusted certificates cannot be used, they are not PEM: {_why(error)}") from error
+        raise config.invalid(f"the trusted certificates cannot be used, they are not PEM: {_why(error)}") from error
     if pair is not None:
-        _load(of, made, pair)
-    return made
+        _load(config, context, pair)
+    return context
 
 
-def _load(of: _Of, made: ssl.SSLContext, pair: KeyPair) -> None:
+def _load(config: _ListenerSettings, context: ssl.SSLContext, pair: KeyPair) -> None:
     text = pair.key if pair.key == pair.chain else f"{pair.key}\n{pair.chain}\n"
     try:
         with file_of(text) as path:
             # An empty password makes an encrypted key an error; None would ask at the terminal.
-            made.load_cert_chain(path, None, pair.password or "")
+            context.load_cert_chain(path, None, pair.password or "")
     except (ssl.SSLError, OSError, ValueError) as error:
-        raise of.wrong(
+        raise config.invalid(
             f"the key and the certificate in {pair.where} cannot be used ({_why(error)}); do they belong together, and "
             "is ssl.key.password right?"
         ) from error
@@ -242,29 +247,29 @@ def _why(error: Exception) -> str:
     return str(reason).replace("_", " ").lower() if reason else "OpenSSL gives no reason"
 
 
-def _set_versions(of: _Of, made: ssl.SSLContext) -> None:
-    names, newest = of.words(ServerSettings.ssl_enabled_protocols), of.text(ServerSettings.ssl_protocol)
+def _set_versions(config: _ListenerSettings, context: ssl.SSLContext) -> None:
+    names, newest = config.words(ServerSettings.ssl_enabled_protocols), config.text(ServerSettings.ssl_protocol)
     for name in (*names, *(() if newest == "TLS" else (newest,))):
         if name not in VERSIONS:
-            raise of.wrong(f"the TLS version {name} is not served; versions are {', '.join(VERSIONS)}")
+            raise config.invalid(f"the TLS version {name} is not served; versions are {', '.join(VERSIONS)}")
     allowed = {VERSIONS[name] for name in names or VERSIONS}
     if newest == "TLSv1.2":
         allowed.discard(ssl.TLSVersion.TLSv1_3)
-    suites = of.words(ServerSettings.ssl_cipher_suites)
+    suites = config.words(ServerSettings.ssl_cipher_suites)
     if suites:
-        allowed &= _set_suites(of, made, suites)
+        allowed &= _set_suites(config, context, suites)
     if not allowed:
-        raise of.wrong("ssl.enabled.protocols, ssl.protocol and ssl.cipher.suites leave no version of TLS")
-    made.minimum_version, made.maximum_version = min(allowed), max(allowed)
+        raise config.invalid("ssl.enabled.protocols, ssl.protocol and ssl.cipher.suites leave no version of TLS")
+    context.minimum_version, context.maximum_version = min(allowed), max(allowed)
 
 
-def _set_suites(of: _Of, made: ssl.SSLContext, suites: tuple[str, ...]) -> set[ssl.TLSVersion]:
+def _set_suites(config: _ListenerSettings, context: ssl.SSLContext, suites: tuple[str, ...]) -> set[ssl.TLSVersion]:
     """Allow these suites; returns the TLS versions that they leave."""
     new, old = _TLS13_SUITES & set(suites), [each for each in suites if each not in _TLS13_SUITES]
     versions = set()
     if new:
         if new != _TLS13_SUITES:
-            raise of.wrong(
+            raise config.invalid(
                 "ssl.cipher.suites names some suites of TLS 1.3, and they can be allowed together only; name all of "
                 f"them ({', '.join(sorted(_TLS13_SUITES))}) or none, which leaves TLS 1.2"
             )
@@ -273,8 +278,8 @@ def _set_suites(of: _Of, made: ssl.SSLContext, suites: tuple[str, ...]) -> set[s
         known = {each["name"] for each in _all_suites()}
         for each in old:
             if openssl_name(each) not in known:
-                raise of.wrong(f"ssl.cipher.suites: OpenSSL has no suite {each}")
-        made.set_ciphers(":".join(map(openssl_name, old)))
+                raise config.invalid(f"ssl.cipher.suites: OpenSSL has no suite {each}")
+        context.set_ciphers(":".join(map(openssl_name, old)))
         versions.add(ssl.TLSVersion.TLSv1_2)
     return versions
 
@@ -293,18 +298,18 @@ def openssl_name(suite: str) -> str:
     return named.replace("_", "-")
 
 
-def _checks_names(of: _Of) -> bool:
+def _checks_names(config: _ListenerSettings) -> bool:
     """Whether connections to other nodes verify the host name. Only an empty setting turns it off."""
-    algorithm = of.text(ServerSettings.ssl_endpoint_identification_algorithm)
+    algorithm = config.text(ServerSettings.ssl_endpoint_identification_algorithm)
     if algorithm.lower() not in ("https", ""):
-        raise of.wrong(
+        raise config.invalid(
             f"invalid value for ssl.endpoint.identification.algorithm: {algorithm} (expected https, or nothing, which "
             "leaves the names of other nodes unchecked)"
         )
     return bool(algorithm)
 
 
-def _identity(of: _Of, pair: KeyPair) -> Identity:
+def _identity(config: _ListenerSettings, pair: KeyPair) -> Identity:
     """The owner of a key pair's first certificate, which may have any of the PEM labels that OpenSSL reads."""
     found = _CERTIFICATE.search(pair.chain)
     try:
@@ -312,10 +317,10 @@ def _identity(of: _Of, pair: KeyPair) -> Identity:
             raise ValueError("it holds none")
         return identity_of(ssl.PEM_cert_to_DER_cert(f"{ssl.PEM_HEADER}\n{found['body'].strip()}\n{ssl.PEM_FOOTER}"))
     except (ValueError, IndexError) as error:
-        raise of.wrong(f"the certificate in {pair.where} cannot be read: {error}") from error
+        raise config.invalid(f"the certificate in {pair.where} cannot be read: {error}") from error
 
 
-def _shake(client: ssl.SSLObject, server: ssl.SSLObject) -> None:
+def _run_handshake(client: ssl.SSLObject, server: ssl.SSLObject) -> None:
     """Run the handshake of both ends in memory. ssl.SSLError."""
     left = [client, server]
     for _ in range(_STEPS_MAX):

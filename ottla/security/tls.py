@@ -28,14 +28,14 @@ def context(settings: SecuritySettings) -> ssl.SSLContext:
     """The TLS context by a client's settings. OttlaError for an unusable file."""
     if settings.ssl_context is not None:
         return cast(ssl.SSLContext, settings.ssl_context)
-    made = _trusting(settings)
+    tls_context = _trusting_context(settings)
     # Since Python 3.13 the default refuses CAs without a key usage, which Java and OpenSSL accept.
-    made.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    made.check_hostname = settings.ssl_endpoint_identification_algorithm == "https"
+    tls_context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    tls_context.check_hostname = settings.ssl_endpoint_identification_algorithm == "https"
     versions = sorted(VERSIONS[name] for name in settings.ssl_enabled_protocols)
-    made.minimum_version, made.maximum_version = versions[0], versions[-1]
-    _show(settings, made)
-    return made
+    tls_context.minimum_version, tls_context.maximum_version = versions[0], versions[-1]
+    _load_certificate(settings, tls_context)
+    return tls_context
 
 
 def provider_context(jaas_options: Mapping[str, str]) -> ssl.SSLContext:
@@ -50,7 +50,7 @@ def provider_context(jaas_options: Mapping[str, str]) -> ssl.SSLContext:
     return context(SecuritySettings.read({"security.protocol": "SSL", **options}, {}))
 
 
-def _trusting(settings: SecuritySettings) -> ssl.SSLContext:
+def _trusting_context(settings: SecuritySettings) -> ssl.SSLContext:
     where = settings.ssl_truststore_location or settings.ssl_ca_location
     if where is None and settings.ssl_truststore_certificates is None:
         return ssl.create_default_context()
@@ -74,7 +74,7 @@ def _trusting(settings: SecuritySettings) -> ssl.SSLContext:
         ) from error
 
 
-def _show(settings: SecuritySettings, made: ssl.SSLContext) -> None:
+def _load_certificate(settings: SecuritySettings, tls_context: ssl.SSLContext) -> None:
     """Load the client's own certificate, if it has one."""
     chain = settings.ssl_keystore_location or settings.ssl_certificate_location
     key = settings.ssl_key_location
@@ -90,14 +90,14 @@ def _show(settings: SecuritySettings, made: ssl.SSLContext) -> None:
             if not store.key:
                 raise OttlaError(f"the key store {chain} has no private key")
             with file_of(store.key + store.chain) as path:
-                made.load_cert_chain(path, None, "")
+                tls_context.load_cert_chain(path, None, "")
         elif inline:
             text = f"{settings.ssl_keystore_key}\n{settings.ssl_keystore_certificate_chain}\n"
             with file_of(text) as path:
-                made.load_cert_chain(path, None, password)
+                tls_context.load_cert_chain(path, None, password)
         else:
             assert chain is not None
-            made.load_cert_chain(chain, key, password)
+            tls_context.load_cert_chain(chain, key, password)
     except FileNotFoundError:
         raise OttlaError(f"the client's certificate: there is no file {chain}, or no {key}") from None
     except (ssl.SSLError, OSError, ValueError) as error:

@@ -74,5 +74,5 @@ class TokenKeys:
             for mechanism in HASHES:
                 self._credentials.pop((gone, mechanism), None)
         for token_id in tokens.keys() - self._hmacs.keys():
-            self._hmacs[token_id] = made = self.hmac(token_id)
-            self._ids[made] = token_id
+            self._hmacs[token_id] = secret = self.hmac(token_id)
+            self._ids[secret] = token_id

@@ -115,11 +115,11 @@ def _seen(
 ) -> None:
     values = {index: dict(log) for index, log in logs.items()}
     position: dict[int, int] = {}
-    for one in seen:
-        if one is None:
+    for entry in seen:
+        if entry is None:
             position.clear()
             continue
-        index, offset, value = one
+        index, offset, value = entry
         if values[index].get(offset) != value:
             there = values[index].get(offset)
             raise Broken(f"{name} was served {value!r} in {ledger.topic}-{index} at {offset}, where {there!r} is")
@@ -141,7 +141,7 @@ class CommittedRecords:
     #: Partition -> the highest committed offset plus one.
     ends: dict[int, int] = field(default_factory=dict)
 
-    def note(self, replica: str, partition: int, records: Sequence[tuple[int, bytes]]) -> None:
+    def add_committed(self, replica: str, partition: int, records: Sequence[tuple[int, bytes]]) -> None:
         """Record what a replica has below its high watermark. Broken if another replica had a different record."""
         for offset, value in records:
             before, where = self.seen.setdefault((partition, offset), (value, replica))
@@ -151,7 +151,9 @@ class CommittedRecords:
                 )
             self.ends[partition] = max(self.ends.get(partition, 0), offset + 1)
 
-    def held_by(self, replica: str, partition: int, records: Sequence[tuple[int, bytes]], end_offset: int) -> None:
+    def check_in_sync(
+        self, replica: str, partition: int, records: Sequence[tuple[int, bytes]], end_offset: int
+    ) -> None:
         """Check that an electable replica holds everything committed below `end_offset`. Broken if not."""
         there = dict(records)
         for offset in range(min(end_offset, self.ends.get(partition, 0))):

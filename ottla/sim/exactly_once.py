@@ -45,7 +45,7 @@ class MoveLedger:
     #: Rounds that failed: fenced, timed out, lost their partition.
     failed: int = 0
 
-    def owns(self, generation: int, member: str, partition: int) -> None:
+    def add_owner(self, generation: int, member: str, partition: int) -> None:
         """Record that a member reads a partition in a generation. Broken if another member did."""
         before = self.owners.setdefault((generation, partition), member)
         if before != member:
@@ -61,7 +61,7 @@ class ShareLedger:
     #: (partition, offset) -> the delivery count of the confirmed acceptance.
     accepted: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def given(self, partition: int, offset: int, value: bytes, count: int) -> None:
+    def add_delivery(self, partition: int, offset: int, value: bytes, count: int) -> None:
         """Note a delivery. Broken if an earlier delivery was accepted, or the offset held another record."""
         if count > self.accepted.get((partition, offset), count):
             raise Broken(f"share group: partition {partition} at {offset} was accepted, and came in delivery {count}")
@@ -120,7 +120,7 @@ async def _move_some(
         return
     member = consumer.group_metadata()
     for each in records:
-        ledger.owns(member.generation_id, member.member_id, each.partition)
+        ledger.add_owner(member.generation_id, member.member_id, each.partition)
     positions = {TopicPartition(topic, each.partition): each.offset + 1 for each in records}
     aborts = rng.random() < 0.1
     await producer.begin_transaction()
@@ -183,10 +183,10 @@ async def share(
                 while going():
                     records = await consumer.poll(rng.uniform(*_PAUSE_S))
                     for each in records:
-                        ledger.given(each.partition, each.offset, each.value, each.delivery_count)
-                    told = await consumer.commit()
+                        ledger.add_delivery(each.partition, each.offset, each.value, each.delivery_count)
+                    results = await consumer.commit()
                     for each in records:
-                        if told.get(TopicPartition(topic, each.partition), OttlaError()) is None:
+                        if results.get(TopicPartition(topic, each.partition), OttlaError()) is None:
                             ledger.accepted[each.partition, each.offset] = each.delivery_count
         except (KafkaError, OttlaError):
             await asyncio.sleep(rng.uniform(*_PAUSE_S))
@@ -197,10 +197,10 @@ async def all_taken(servers: str, group: str) -> None:
     async with AsyncAdmin(servers) as admin:
         seen: object = None
         for _ in range(120):
-            told = await admin.list_share_group_offsets(group)
-            if not told.errors and all(each.lag == 0 for each in told.values()):
+            results = await admin.list_share_group_offsets(group)
+            if not results.errors and all(each.lag == 0 for each in results.values()):
                 return
-            seen = dict(told), told.errors
+            seen = dict(results), results.errors
             await asyncio.sleep(1)
         raise Broken(f"the share group does not come to its end: {seen}")
 

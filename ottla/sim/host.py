@@ -79,7 +79,7 @@ class Host:
         #: True if the machine has power.
         self.is_up = True
         #: Exceptions of tasks and futures that its programs never retrieved.
-        self.unheard: list[str] = []
+        self.unretrieved: list[str] = []
         #: Called when the process raises `Crashed` (the disk's planned crash).
         self.on_crash: Callable[[], None] = self.kill
         #: The process's loop; None while no process runs.
@@ -237,7 +237,7 @@ class HostLoop:
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Note an exception that the program never retrieved; asyncio's loops log it at garbage collection."""
         if not self.dead:
-            self.host.unheard.append(f"{context.get('message')}: {context.get('exception')!r}")
+            self.host.unretrieved.append(f"{context.get('message')}: {context.get('exception')!r}")
 
     async def create_connection(
         self, factory: Callable[[], Any], host: str, port: int, *, ssl: None = None, **_: Any

@@ -151,7 +151,7 @@ class SimConnection:
                 slot.on_queued()
 
     @property
-    def came_at(self) -> float:
+    def received_at(self) -> float:
         return self.turns.now()
 
     def when_sent(self, done: Callable[[], None]) -> None:

@@ -20,7 +20,7 @@ _SHORT_LIVED = "short-lived"
 _REQUEST_MS = 4_000
 _LIMIT_MS = 20_000
 #: Attempts, a second apart: longer than any broker session.
-_LOOKS = 20
+_ATTEMPTS = 20
 
 
 async def reassign(servers: str, nodes: list[int], rng: Random, going: Going, done: Counter[str]) -> None:
@@ -38,21 +38,21 @@ async def reassign(servers: str, nodes: list[int], rng: Random, going: Going, do
 async def _change(admin: AsyncAdmin, nodes: list[int], rng: Random, done: Counter[str]) -> None:
     kind = rng.choice(["elect", "call off", "move", "move"])
     if kind == "elect":
-        told = (await admin.elect_leaders()).succeeded
+        changed = (await admin.elect_leaders()).succeeded
     elif kind == "call off":
         moving = await admin.list_partition_reassignments()
-        told = (await admin.alter_partition_reassignments(dict.fromkeys(moving))).succeeded
+        changed = (await admin.alter_partition_reassignments(dict.fromkeys(moving))).succeeded
     else:
         names = [each.name for each in await admin.list_topics(internal=True)]
         topics = (await admin.describe_topics(names)).succeeded
         places = [TopicPartition(name, part.partition) for name, topic in topics.items() for part in topic.partitions]
-        some = rng.sample(places, rng.randrange(1, 5))
-        wanted = {place: rng.sample(nodes, REPLICAS) for place in some}
-        told = (await admin.alter_partition_reassignments(wanted)).succeeded
-    done[kind] += len(told)
+        chosen = rng.sample(places, rng.randrange(1, 5))
+        wanted = {place: rng.sample(nodes, REPLICAS) for place in chosen}
+        changed = (await admin.alter_partition_reassignments(wanted)).succeeded
+    done[kind] += len(changed)
 
 
-async def live_shortly(servers: str, rng: Random, going: Going, lives: list[int]) -> None:
+async def cycle_topic(servers: str, rng: Random, going: Going, lives: list[int]) -> None:
     """Create, write, read and delete a topic while `going`; Broken if it holds records of an earlier topic.
 
     Only the controller knows whether the topic exists: a broker that lags behind still lists a deleted topic, and may
@@ -62,19 +62,19 @@ async def live_shortly(servers: str, rng: Random, going: Going, lives: list[int]
     while going():
         life += 1
         await _changed(servers, ErrorCode.TOPIC_ALREADY_EXISTS, _make)
-        told = await _write(servers, life, rng.randrange(1, 30))
+        changed = await _write(servers, life, rng.randrange(1, 30))
         wrong = ""
-        for _ in range(_LOOKS):
+        for _ in range(_ATTEMPTS):
             found = await _read(servers)
             foreign = [value for value in found if not value.startswith(b"%d " % life)]
-            missing = sorted(set(told) - set(found))
+            missing = sorted(set(changed) - set(found))
             if not foreign and not missing:
                 break
-            wrong = f"holds {foreign[:3]} and lacks {missing[:3]} of {len(told)} that were acknowledged"
+            wrong = f"holds {foreign[:3]} and lacks {missing[:3]} of {len(changed)} that were acknowledged"
             await asyncio.sleep(1)
         else:
             raise Broken(f"the topic of life {life} {wrong}")
-        lives.append(len(told))
+        lives.append(len(changed))
         await _changed(servers, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _delete)
         await asyncio.sleep(rng.uniform(0, 2))
 
@@ -103,7 +103,7 @@ async def _changed(servers: str, done: ErrorCode, change: Callable[[AsyncAdmin],
 
 async def _write(servers: str, life: int, count: int) -> list[bytes]:
     """Write records; returns the acknowledged ones."""
-    told: list[bytes] = []
+    changed: list[bytes] = []
     try:
         async with AsyncProducer(
             servers, delivery_timeout_ms=_LIMIT_MS, request_timeout_ms=_REQUEST_MS, max_block_ms=_LIMIT_MS
@@ -111,10 +111,10 @@ async def _write(servers: str, life: int, count: int) -> list[bytes]:
             for number in range(count):
                 value = b"%d %d" % (life, number)
                 await (await producer.send(_SHORT_LIVED, value))
-                told.append(value)
+                changed.append(value)
     except (KafkaError, OttlaError):
         pass
-    return told
+    return changed
 
 
 async def _read(servers: str) -> list[bytes]:

@@ -110,10 +110,10 @@ class SimSocket:
         self._remote = address
         self._connecting = True
         if target is None:
-            self._decided(errno.EHOSTUNREACH)
+            self._connect_finished(errno.EHOSTUNREACH)
         else:
             self._target = target
-            self._network.send(self.host, target, self, lambda: self._knock(target, address))
+            self._network.send(self.host, target, self, lambda: self._connection_attempt(target, address))
         return errno.EINPROGRESS
 
     def recv_into(self, buffer: Any) -> int:
@@ -190,13 +190,13 @@ class SimSocket:
         assert self._target is not None
         self._network.send(self.host, self._target, self, action)
 
-    def _knock(self, target: Host, address: tuple[str, int]) -> None:
+    def _connection_attempt(self, target: Host, address: tuple[str, int]) -> None:
         """Handle a connection attempt that arrives at the other host."""
         if not target.is_up:
             return
         listener = self._network.listener(address)
         if listener is None:
-            self._network.send(target, self.host, None, lambda: self._decided(errno.ECONNREFUSED))
+            self._network.send(target, self.host, None, lambda: self._connect_finished(errno.ECONNREFUSED))
             return
         far = target.socket()
         far._local, far._remote = address, self._local
@@ -211,9 +211,9 @@ class SimSocket:
             self._network.send(self.host, far.host, None, far._was_reset)
             return
         self.peer = far
-        self._decided(0)
+        self._connect_finished(0)
 
-    def _decided(self, error: int) -> None:
+    def _connect_finished(self, error: int) -> None:
         self._connecting = False
         self.error = error
         self._changed()

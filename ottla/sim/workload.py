@@ -23,7 +23,7 @@ _BURST_MAX = 12
 _DELIVERY_MS = 20_000
 _REQUEST_MS = 4_000
 #: Attempts, a second apart: longer than any broker session in a world.
-_LOOKS = 20
+_ATTEMPTS = 20
 PARTITIONS = 3
 Going = Callable[[], bool]
 
@@ -140,7 +140,7 @@ async def _still_there(consumer: AsyncConsumer, group: str, ledger: WorkloadLedg
     """Check the confirmed commits. Retries, since a deposed coordinator may give old answers until its session ends."""
     wanted = {TopicPartition(ledger.topic, index): at for (_, index), at in ledger.committed.items()}
     lost: list[str] = []
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         told = await consumer.committed(list(wanted)) if wanted else {}
         found = {each: position.offset for each, position in told.items() if position is not None}
         lost = [f"{each}: {found.get(each)} of {at}" for each, at in wanted.items() if found.get(each, 0) < at]

@@ -168,13 +168,13 @@ def test_marks_are_reached_in_order_and_at_the_end() -> None:
 
     marks.add(0, say("at once"))
     marks.add(10, say("ten"))
-    marks.went(4)
+    marks.sent(4)
     marks.add(9, say("thirteen"))
-    marks.went(6)
+    marks.sent(6)
     assert said == ["at once", "ten"]
-    marks.went(2)
+    marks.sent(2)
     assert said == ["at once", "ten"]
-    marks.went(1)
+    marks.sent(1)
     marks.add(5, say("left"))
     assert said == ["at once", "ten", "thirteen"]
     marks.end()

@@ -11,7 +11,7 @@ from ottla.client.admin.acl import Acl, AclFilter, AclOperation, AclPermission, 
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.telemetry import TelemetryPush
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.net.request import second_version
+from ottla.net.request import retry_version
 from ottla.wire.api.api_versions import ApiVersionsResponse
 from ottla.wire.api.delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsResponse
 from ottla.wire.api.describe_acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
@@ -85,7 +85,7 @@ def test_an_unknown_number_is_no_member(kind: type) -> None:
 
 def test_an_unknown_error_code_of_a_connection_is_an_error_of_the_broker() -> None:
     with pytest.raises(KafkaError, match="unknown code 9999") as raised:
-        second_version(ApiVersionsResponse(error_code=9999), 0)
+        retry_version(ApiVersionsResponse(error_code=9999), 0)
     assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
 

@@ -284,7 +284,7 @@ def test_a_refused_connection_is_tried_again_after_a_backoff_that_doubles(far: F
 
 
 def test_a_peer_is_refused_when_all_its_addresses_are(far: FarEnd, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ottla.net.outbound._look_up", lambda host, port: ["127.0.0.2", "127.0.0.1"])
+    monkeypatch.setattr("ottla.net.outbound._resolve", lambda host, port: ["127.0.0.2", "127.0.0.1"])
 
     def failure(near: Outbound) -> type:
         told = ask(near)

@@ -21,7 +21,7 @@ from ottla.net.handshake import Handshakes
 from ottla.net.inbound import Connection, PeerError, Slot
 from ottla.net.listener import ListeningSocket
 from ottla.net.tls import TlsSocket
-from ottla.net.tls_inbound import TlsSide
+from ottla.net.tls_inbound import TlsAcceptor
 from tests.client import certificate
 from tests.client.certificate import Certificates
 from tests.net.turning import turn_until
@@ -47,7 +47,7 @@ class Served:
         self.context.load_verify_locations(certificates.ca)
         self.trusting = ssl.create_default_context(cafile=certificates.ca)
         turns = Handshakes(self.loop, pool)
-        self.side = TlsSide(
+        self.side = TlsAcceptor(
             self.loop, lambda: turns, lambda: self.context, lambda *words: self.secured(*words), seconds
         )
         self.listener = ListeningSocket(
@@ -245,7 +245,7 @@ def test_plaintext_on_a_tls_port_costs_its_connection_only(served: Served, garba
         bad.sendall(garbage)
     served.until(lambda: bool(served.closed))
     assert served.closed[0].startswith("the TLS handshake failed"), served.closed
-    assert served.side.shaking == 0
+    assert served.side.handshakes_running == 0
     good.tls.write(framed(b"on"))
     good.push()
     assert good.receive(6) == framed(b"on")
@@ -260,7 +260,7 @@ def test_a_handshake_that_stops_is_cut(certificates: Certificates, pool: ThreadP
     client.sock.sendall(client.outgoing.read()[:said])
     served.until(lambda: bool(served.closed))
     assert served.closed == ["the TLS handshake failed: the TLS handshake was not over after 0.01 s"]
-    assert served.side.shaking == 0
+    assert served.side.handshakes_running == 0
     served.close()
 
 
@@ -269,10 +269,10 @@ def test_one_who_goes_in_the_middle_of_a_handshake_is_forgotten(served: Served) 
     with contextlib.suppress(ssl.SSLWantReadError):
         client.tls.do_handshake()
     client.push()
-    served.until(lambda: served.side.shaking == 1)
+    served.until(lambda: served.side.handshakes_running == 1)
     client.sock.close()
     served.until(lambda: bool(served.closed))
-    assert served.side.shaking == 0
+    assert served.side.handshakes_running == 0
     assert not served.listener.connections
 
 
@@ -297,10 +297,10 @@ def test_a_node_that_stops_does_not_wait_for_handshakes(served: Served) -> None:
     with contextlib.suppress(ssl.SSLWantReadError):
         client.tls.do_handshake()
     client.push()
-    served.until(lambda: served.side.shaking == 1)
+    served.until(lambda: served.side.handshakes_running == 1)
     served.listener.close()
     assert served.closed == ["the node stops"]
-    assert served.side.shaking == 0
+    assert served.side.handshakes_running == 0
 
 
 class Watched(ThreadPoolExecutor):
@@ -396,10 +396,10 @@ def test_loops_on_two_threads_do_not_read_into_one_buffer() -> None:
     other = TlsSocket(cast(socket.socket, _Given(b"B" * 100)), context)
 
     def meanwhile() -> None:
-        thread = threading.Thread(target=other.receive_some)
+        thread = threading.Thread(target=other.receive_handshake)
         thread.start()
         thread.join()
 
     one = TlsSocket(cast(socket.socket, _Given(b"A" * 100, meanwhile)), context)
-    assert one.receive_some() == 100
+    assert one.receive_handshake() == 100
     assert (one._in.read(), other._in.read()) == (b"A" * 100, b"B" * 100)

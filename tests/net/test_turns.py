@@ -137,7 +137,7 @@ def test_a_request_came_when_it_was_read_however_long_it_waited_for_its_turn(
         nonlocal now
         now += 1.0
         (connection,) = served.listener.connections
-        came.append(connection.came_at)
+        came.append(connection.received_at)
         slot.fill([frame])
 
     served.answer = answer

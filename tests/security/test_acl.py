@@ -133,7 +133,7 @@ def test_operations_are_bits() -> None:
 
 
 def test_filters_take_by_name_pattern_and_what_covers_a_name() -> None:
-    def takes(pattern: int, name: str | None, rule_name: str, rule_pattern: int) -> bool:
+    def matches(pattern: int, name: str | None, rule_name: str, rule_pattern: int) -> bool:
         rule = record(
             1,
             resource_type=2,
@@ -144,15 +144,15 @@ def test_filters_take_by_name_pattern_and_what_covers_a_name() -> None:
             operation=3,
             permission_type=3,
         )
-        return RuleFilter(2, name, pattern, None, None, 1, 1).takes(rule)
+        return RuleFilter(2, name, pattern, None, None, 1, 1).matches(rule)
 
-    assert takes(1, "ab", "ab", PatternType.PREFIXED)
-    assert not takes(1, "abc", "ab", PatternType.PREFIXED)
-    assert takes(2, "abc", "ab", PatternType.PREFIXED)
-    assert takes(2, "abc", "*", PatternType.LITERAL)
-    assert not takes(2, "abc", "ab", PatternType.LITERAL)
-    assert takes(PatternType.LITERAL, None, "x", PatternType.LITERAL)
-    assert not takes(PatternType.LITERAL, "x", "x", PatternType.PREFIXED)
+    assert matches(1, "ab", "ab", PatternType.PREFIXED)
+    assert not matches(1, "abc", "ab", PatternType.PREFIXED)
+    assert matches(2, "abc", "ab", PatternType.PREFIXED)
+    assert matches(2, "abc", "*", PatternType.LITERAL)
+    assert not matches(2, "abc", "ab", PatternType.LITERAL)
+    assert matches(PatternType.LITERAL, None, "x", PatternType.LITERAL)
+    assert not matches(PatternType.LITERAL, "x", "x", PatternType.PREFIXED)
 
 
 def lines_of(call: Any) -> int:

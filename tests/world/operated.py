@@ -18,7 +18,7 @@ from ottla.kernel.ids import INTERNAL_TOPICS, TopicPartition
 from ottla.log.log import Log
 from ottla.metadata.image import PartitionImage
 from ottla.sim.node import NodeHost
-from ottla.sim.operators import REPLICAS, live_shortly, reassign
+from ottla.sim.operators import REPLICAS, cycle_topic, reassign
 from tests.world.cluster import _SETTLE_MS, servers_of
 from tests.world.eos import EosHistory
 from tests.world.replicas import raw
@@ -51,7 +51,7 @@ class OperatedHistory(EosHistory):
             if name == "operator":
                 self._start(host, reassign(servers, nodes, self._rng(host), lambda: self.going, self.done))
             else:
-                self._start(host, live_shortly(servers, self._rng(host), lambda: self.going, self.lives))
+                self._start(host, cycle_topic(servers, self._rng(host), lambda: self.going, self.lives))
         self.first += self.tasks
         self.tasks = movers
 

@@ -333,7 +333,7 @@ class ReplicaHistory:
                     raise Broken(
                         f"{host.host.name} has the high watermark {end} in a log that ends at {log.end_offset}"
                     )
-                self.committed.note(host.host.name, index, held(log, position, end))
+                self.committed.add_committed(host.host.name, index, held(log, position, end))
                 self._looked[node_id, index] = log, max(position, end)
         for index, known in enumerate(self.script.partitions()):
             for node_id in known.isr:
@@ -389,7 +389,7 @@ class ReplicaHistory:
                 assert log is not None
                 logs[index] = held(log, 0, log.end_offset)
                 bytes_of.append(b"".join(raw(log)))
-                self.committed.held_by(host.host.name, index, logs[index], log.end_offset)
+                self.committed.check_in_sync(host.host.name, index, logs[index], log.end_offset)
             assert len(set(bytes_of)) == 1, f"the replicas of {index} differ byte by byte"
         check(self.ledger, logs, {})
 

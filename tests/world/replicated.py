@@ -72,7 +72,7 @@ class ReplicatedHistory(ClusterHistory):
                 known, position = self._looked.get((node.host.name, index), (None, 0))
                 position = position if known is log else 0
                 end = log.high_watermark
-                self.committed.note(node.host.name, index, held(log, position, end))
+                self.committed.add_committed(node.host.name, index, held(log, position, end))
                 self._looked[node.host.name, index] = log, max(position, end)
 
     def _note(self, kind: str) -> None:

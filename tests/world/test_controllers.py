@@ -266,7 +266,7 @@ def test_whatever_the_controllers_do_everyone_is_told_once(seed: int) -> None:
         else:
             assert _start(value) == number
             assert number in {epoch for _, epoch in scene.decided}
-    assert not scene.host.unheard
+    assert not scene.host.unretrieved
 
 
 @pytest.mark.parametrize(("session_ms", "said_after_ms"), [(9_000, 4_500), (3_000, 1_500)])

@@ -194,4 +194,4 @@ def test_whatever_happens_everyone_is_told_once_and_in_time(seed: int) -> None:
     assert server.handled == sorted(server.handled, key=int)
     answered = sum(isinstance(each, ListGroupsResponse) for each in asker.told.values())
     assert answered > 3
-    assert not asker.host.unheard
+    assert not asker.host.unretrieved

@@ -26,15 +26,15 @@ def test_one_seed_is_one_history() -> None:
 
 def test_the_checker_sees_two_values_at_one_offset() -> None:
     committed = CommittedRecords()
-    committed.note("one", 0, [(0, b"a"), (1, b"b")])
-    committed.note("two", 0, [(0, b"a")])
+    committed.add_committed("one", 0, [(0, b"a"), (1, b"b")])
+    committed.add_committed("two", 0, [(0, b"a")])
     with pytest.raises(Broken, match="two has committed b'c', and one b'b'"):
-        committed.note("two", 0, [(1, b"c")])
+        committed.add_committed("two", 0, [(1, b"c")])
 
 
 def test_the_checker_sees_an_in_sync_replica_that_lacks_what_is_committed() -> None:
     committed = CommittedRecords()
-    committed.note("one", 0, [(0, b"a"), (1, b"b")])
-    committed.held_by("two", 0, [(0, b"a"), (1, b"b"), (2, b"c")], 3)
+    committed.add_committed("one", 0, [(0, b"a"), (1, b"b")])
+    committed.check_in_sync("two", 0, [(0, b"a"), (1, b"b"), (2, b"c")], 3)
     with pytest.raises(Broken, match="two is in sync and has None"):
-        committed.held_by("two", 0, [(0, b"a")], 2)
+        committed.check_in_sync("two", 0, [(0, b"a")], 2)

@@ -80,10 +80,10 @@ class Meter:
 class Times:
     """Timestamps of a request, in seconds of `Turns.now`. Kept only while a log needs them."""
 
-    __slots__ = ("answered_at", "began_at", "came_at", "frame_bytes", "handled_at")
+    __slots__ = ("answered_at", "began_at", "received_at", "frame_bytes", "handled_at")
 
     def __init__(self, connection: Connection, frame_bytes: int) -> None:
-        self.came_at = connection.came_at
+        self.received_at = connection.received_at
         #: When the handler begins, when it returns, and when the response is available.
         self.began_at = self.handled_at = self.answered_at = connection.turns.now()
         self.frame_bytes = frame_bytes

@@ -80,7 +80,7 @@ class SignIns:
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Take the first frame of a connection."""
         sign_in = _SignIn(self, connection)
-        connection.hand_to(sign_in.on_frame)
+        connection.replace_handler(sign_in.on_frame)
         sign_in.on_frame(connection, frame, slot)
 
     def begin(self) -> Authenticator:
@@ -298,13 +298,13 @@ class _SignIn:
         assert authenticator.principal is not None
         connection.principal, connection.signed_in_by_token = authenticator.principal, authenticator.by_token
         whole = self._sign_ins.dispatch.on_frame if authenticator.ends_at_ms is None else self._in_session
-        connection.hand_to(whole, self._sign_ins.frame_bytes_max)
+        connection.replace_handler(whole, self._sign_ins.frame_bytes_max)
 
     def _in_session(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Take a frame in a session that expires."""
         is_handshake = bytes(frame[:2]) == _HANDSHAKE
         if is_handshake and self._authenticator.may_renew(self._sign_ins.now_ms):
-            connection.hand_to(self.on_frame)
+            connection.replace_handler(self.on_frame)
             return self.on_frame(connection, frame, slot)
         if self._authenticator.is_over(self._sign_ins.now_ms):
             raise PeerError("its session has expired (connections.max.reauth.ms)")

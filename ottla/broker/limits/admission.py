@@ -198,7 +198,7 @@ class ListenerGate:
     def wake(self) -> None:
         """Look at this listener's waiting connections again."""
         if self.listener is not None:
-            self.listener.look_again()
+            self.listener.admit_held()
 
 
 def _overrides(settings: ServerSettings) -> Mapping[str, int]:

@@ -111,11 +111,11 @@ class SlowRequests:
         now = call.connection.turns.now()
         wait_ms = (times.answered_at - times.handled_at) * 1000
         requested_ms = min(wait_ms, asked_wait_ms)
-        took_ms = (now - times.came_at) * 1000 - requested_ms
+        took_ms = (now - times.received_at) * 1000 - requested_ms
         if took_ms < self.over_ms or not self._may_log():
             return
         parts = {
-            "queue_ms": (times.began_at - times.came_at) * 1000,
+            "queue_ms": (times.began_at - times.received_at) * 1000,
             "handle_ms": (times.handled_at - times.began_at) * 1000,
             "wait_ms": wait_ms - requested_ms,
             "send_ms": (now - times.answered_at) * 1000,

@@ -29,7 +29,7 @@ from ottla.kernel.client_error import ConnectionLost, NotReachable, RequestTimed
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.net.answer_frames import AnswerFrames
 from ottla.net.keepalive import keep_alive_soon
-from ottla.net.request import FIRST_VERSION, PeerVersions, api_of, decoded, encoded, first_request, second_version
+from ottla.net.request import FIRST_VERSION, PeerVersions, api_of, decoded, encoded, first_request, retry_version
 from ottla.security.sasl import SignIn
 from ottla.security.sign_in import Security, authenticate
 from ottla.security.tls import failed_tls
@@ -133,7 +133,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def _agree(self, timeout_ms: int) -> None:
         api, request, version = API[ApiKey.API_VERSIONS], first_request(), FIRST_VERSION
         response = await self._transmit(api, version, request, timeout_ms)
-        second = second_version(response, version)
+        second = retry_version(response, version)
         if second is not None:
             response = await self._transmit(api, second, request, timeout_ms)
             check(response.error_code)

@@ -51,15 +51,15 @@ def grow(cluster: LocalCluster, nodes: int, tell: Tell = lambda _: None) -> list
     started = cluster.start()
     if started:
         tell(f"started node{'s' * (len(started) > 1)} {', '.join(map(str, started))}")
-    with _asking(cluster) as ask:
+    with _connected(cluster) as admin:
         for each in plan.nodes:
-            if each.is_controller and _add_voter(ask, each.node_id, each.controller_port):
+            if each.is_controller and _add_voter(admin, each.node_id, each.controller_port):
                 tell(f"node {each.node_id} votes in the metadata quorum")
         racks = {each.node_id: each.rack or None for each in plan.nodes}
-        _until(lambda: set(racks) <= {each.id for each in ask.describe_cluster().nodes}, "all nodes to register")
-        wide = plan_widening(replicas_of_all(ask), racks, min(REPLICAS_MAX, nodes))
+        _wait_until(lambda: set(racks) <= {each.id for each in admin.describe_cluster().nodes}, "all nodes to register")
+        wide = plan_widening(replicas_of_all(admin), racks, min(REPLICAS_MAX, nodes))
         if wide:
-            ask.alter_partition_reassignments(wide).check()
+            admin.alter_partition_reassignments(wide).check()
             tell(f"{len(wide):,} partitions get more replicas")
     changed = [each.node_id for each in plan.nodes if cluster.has_old_settings(each)]
     roll(cluster, tell, changed)
@@ -74,9 +74,9 @@ def roll(cluster: LocalCluster, tell: Tell = lambda _: None, nodes: list[int] | 
         raise OttlaError(f"node {min(down)} is not running; `ottla cluster up` starts it")
     done = []
     while left:
-        with _asking(cluster) as ask:
-            _until(lambda: not behind(ask), "all replicas to be in sync")
-            leader = ask.describe_quorum().leader_id
+        with _connected(cluster) as admin:
+            _wait_until(lambda: not behind(admin), "all replicas to be in sync")
+            leader = admin.describe_quorum().leader_id
         node_id = min(left, key=lambda each: (each == leader, cluster.plan.node(each).is_controller, each))
         left.remove(node_id)
         cluster.stop([node_id])
@@ -84,48 +84,48 @@ def roll(cluster: LocalCluster, tell: Tell = lambda _: None, nodes: list[int] | 
         cluster.start([node_id])
         done.append(node_id)
         tell(f"node {node_id} was restarted")
-    with _asking(cluster) as ask:
-        _until(lambda: not behind(ask), "all replicas to be in sync")
+    with _connected(cluster) as admin:
+        _wait_until(lambda: not behind(admin), "all replicas to be in sync")
     return done
 
 
-def behind(ask: Admin) -> list[TopicPartition]:
+def behind(admin: Admin) -> list[TopicPartition]:
     """The partitions without a leader, with replicas out of sync, or under reassignment."""
-    moving = set(ask.list_partition_reassignments())
-    views = {TopicPartition(each.topic, each.partition): each for each in every_partition(ask)}
+    moving = set(admin.list_partition_reassignments())
+    views = {TopicPartition(each.topic, each.partition): each for each in every_partition(admin)}
     return [partition for partition, view in views.items() if view.trouble is not None or partition in moving]
 
 
 @contextmanager
-def _asking(cluster: LocalCluster) -> Iterator[Admin]:
+def _connected(cluster: LocalCluster) -> Iterator[Admin]:
     running = ",".join(cluster.plan.node(each).address for each in cluster.running())
-    with Admin(running) as ask:
-        yield ask
+    with Admin(running) as admin:
+        yield admin
 
 
-def _add_voter(ask: Admin, node_id: int, port: int) -> bool:
+def _add_voter(admin: Admin, node_id: int, port: int) -> bool:
     """Make a controller a voter; False if it is one already. OttlaError if that takes too long."""
     found: QuorumDescription
 
     def known() -> bool:
         nonlocal found
-        found = ask.describe_quorum()
+        found = admin.describe_quorum()
         return any(each.id == node_id for each in (*found.voters, *found.observers))
 
-    _until(known, f"node {node_id} to follow the metadata quorum")
+    _wait_until(known, f"node {node_id} to follow the metadata quorum")
     if any(each.id == node_id for each in found.voters):
         return False
     (directory_id,) = (each.directory_id for each in found.observers if each.id == node_id)
 
     def added() -> bool:
-        ask.add_raft_voter(node_id, directory_id, {"CONTROLLER": (HOST, port)})
+        admin.add_raft_voter(node_id, directory_id, {"CONTROLLER": (HOST, port)})
         return True
 
-    _until(added, f"node {node_id} to become a voter")
+    _wait_until(added, f"node {node_id} to become a voter")
     return True
 
 
-def _until(done: Callable[[], bool], what: str) -> None:
+def _wait_until(done: Callable[[], bool], what: str) -> None:
     """Poll until `done`. OttlaError after `_WAIT_SECONDS`, with the cluster's last error."""
     until, said = time.monotonic() + _WAIT_SECONDS, ""
     while True:

@@ -44,7 +44,7 @@ class NodeProcess(NamedTuple):
     @property
     def runs(self) -> bool:
         """Whether the process still runs, and is the one that was started."""
-        state, began = _looked_up(self.pid)
+        state, began = _process_state(self.pid)
         return state not in ("", "Z") and (not self.began or began == self.began)
 
     def send(self, number: signal.Signals) -> None:
@@ -70,13 +70,13 @@ class NodeProcess(NamedTuple):
 def start(properties: Path, log: Path, output: Path) -> NodeProcess:
     """Start a node without waiting; `wait_until_ready` reads its output."""
     command = [sys.executable, "-m", "ottla.cli", "start", str(properties), "--log-file", str(log)]
-    with output.open("wb") as said:
+    with output.open("wb") as sink:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
         )
     # Keeps Popen from warning about a running process: NodeProcess checks and reaps it.
     process.returncode = 0
-    return NodeProcess(process.pid, _looked_up(process.pid)[1])
+    return NodeProcess(process.pid, _process_state(process.pid)[1])
 
 
 def wait_until_ready(process: NodeProcess, output: Path, until: float, tell: Callable[[str], None]) -> None:
@@ -84,16 +84,16 @@ def wait_until_ready(process: NodeProcess, output: Path, until: float, tell: Cal
 
     After a second, `tell` gets the node's last line, and then each new one; "" while there is no output.
     """
-    quiet_until, told = time.monotonic() + _QUIET_SECONDS, None
-    while _READY not in (said := output.read_text("utf-8", "replace")):
+    quiet_until, last_line = time.monotonic() + _QUIET_SECONDS, None
+    while _READY not in (text := output.read_text("utf-8", "replace")):
         if not process.runs:
             process.wait(0)
             raise OttlaError(_last_line(output.read_text("utf-8", "replace")) or "the node ended without a word")
         if time.monotonic() > until:
-            raise OttlaError(f"the node is not ready yet; it says: {_last_line(said) or 'nothing'}")
-        if time.monotonic() > quiet_until and (line := _last_line(said)) != told:
+            raise OttlaError(f"the node is not ready yet; it says: {_last_line(text) or 'nothing'}")
+        if time.monotonic() > quiet_until and (line := _last_line(text)) != last_line:
             tell(line)
-            told = line
+            last_line = line
         time.sleep(_LOOK_SECONDS)
 
 
@@ -102,7 +102,7 @@ def _last_line(text: str) -> str:
     return lines[-1].removeprefix("ottla: ") if lines else ""
 
 
-def _looked_up(pid: int) -> tuple[str, int]:
+def _process_state(pid: int) -> tuple[str, int]:
     """(state, start time) of a process; ("", 0) if there is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
