@@ -1,6 +1,6 @@
 """`python -m bench`: rounds of all works on both systems, then the table and the plot.
 
-Exit code 1 when something broke (the other works go on), never because of a figure.
+Exit code 1 if something failed (the other works go on), never because of a figure.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from bench.system import SYSTEMS, System, settle
 from bench.work import Size, Work
 
 ROUNDS = 3
-#: A round that would go beyond it is left out, unless the number of rounds was asked for.
+#: A round that would exceed this time is omitted, unless the number of rounds is given.
 BUDGET_S = 13 * 60
-#: Above this many processes at work before we begin, the figures are about the machine's other work as well.
+#: With a higher load average at the start, other work on the machine distorts the figures.
 QUIET_LOAD = 0.5
 
 
 def main() -> int:
-    """Run what was asked for, and write what it gave."""
+    """Run the selected works, and write the results."""
     options = _options()
     size = work.QUICK if options.quick else work.FULL
     works = [one for one in work.WORKS if not options.only or one.name in options.only]
@@ -46,7 +46,7 @@ def main() -> int:
         if rounds_s and not options.rounds and took_s + min(rounds_s) > BUDGET_S:
             _say(f"bench: {took_s:.0f} s are over; another round would take too long (--rounds has it all the same)")
             break
-        # The next round begins with the other one: what the machine does meanwhile meets both.
+        # The next round begins with the other system, so that other load affects both.
         names = (*SYSTEMS, bare.BARE)
         for name in names if number_of_round % 2 else names[::-1]:
             done = works if name != bare.BARE else [one for one in works if one.name in bare.WORKS]
@@ -62,7 +62,7 @@ def main() -> int:
 
 
 def _pass(run: Run, number_of_round: int, name: str, works: Sequence[Work], size: Size, quick: bool) -> None:
-    """One system from an empty directory through all works. Nothing else runs meanwhile."""
+    """Run all works on one system, from an empty directory. Nothing else runs meanwhile."""
     settle()
     with tempfile.TemporaryDirectory(prefix=f"{name}-", dir=SCRATCH, ignore_cleanup_errors=True) as directory:
         system = bare.system(name, Path(directory), quick)
@@ -83,7 +83,7 @@ def _pass(run: Run, number_of_round: int, name: str, works: Sequence[Work], size
 
 
 def _work(run: Run, number_of_round: int, name: str, system: System, one: Work, size: Size) -> None:
-    """One work. What breaks in it is noted, and the others go on."""
+    """Run one work. A failure is recorded, and the other works go on."""
     began = time.monotonic()
     try:
         figures = one.run(system, size)
@@ -98,11 +98,11 @@ def _work(run: Run, number_of_round: int, name: str, system: System, one: Work, 
 
 
 def _prepare(quick: bool) -> None:
-    """What is done once, before anything is measured."""
+    """Prepare once, before the measurements."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    # SIGTERM ends us as Ctrl-C does: the server is stopped on the way out.
+    # SIGTERM ends the bench as Ctrl-C does, so that the server is stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    # Our node starts from compiled modules, as one that was installed.
+    # Our node starts from compiled modules, like an installed one.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if not quick:
         compileall.compile_dir(str(Path(ottla.__file__).parent), quiet=2)
@@ -117,10 +117,12 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="bench", description="Ottla beside Apache Kafka 4.3.1.", epilog=f"Works: {', '.join(names)}."
     )
-    parser.add_argument("--quick", action="store_true", help="a little of everything: does it run? (CI)")
+    parser.add_argument("--quick", action="store_true", help="run everything once with tiny counts (for CI)")
     parser.add_argument("--rounds", type=int, default=0, help=f"rounds of both systems ({ROUNDS}; quick: 1)")
-    parser.add_argument("--only", action="append", choices=names, metavar="WORK", help="this work; may be repeated")
-    parser.add_argument("--out", type=Path, help="where the table goes (all works: bench/results; else build/bench)")
+    parser.add_argument(
+        "--only", action="append", choices=names, metavar="WORK", help="run only this work (repeatable)"
+    )
+    parser.add_argument("--out", type=Path, help="the output directory (all works: bench/results; else build/bench)")
     return parser.parse_args()
 
 

@@ -1,16 +1,15 @@
-"""A bare server: it receives, writes and answers, and that is all. The limit beside which the table shows our node.
+"""A bare server that only receives, writes and answers: the limit with which the table compares our node.
 
-One loop over epoll. A Produce request is written to a file without a name, as it came, and answered as if it were
-appended at offset 0: no checksum, no log, no index. Everything else that a client asks (versions, metadata, producer
-ids) is passed on to a node behind it, which tells clients the bare server's address, so that unmodified clients
-produce into it.
+One loop over epoll. A Produce request is written unchanged to an unnamed file, and answered as if it were appended at
+offset 0: no checksum, no log, no index. All other requests (versions, metadata, producer ids) are passed on to a node
+behind it, which advertises the bare server's address, so that unmodified clients produce into it.
 
-    python -m bench.bare DIRECTORY        says its port, reads the node's, serves until killed
+    python -m bench.bare DIRECTORY        prints its port, reads the node's, serves until killed
 
 Not obvious:
-- The load generator's requests (Produce 8) are the same on a connection but for the correlation id, and so is the
-  answer: it is made once. Those of other clients name other partitions each time, and are decoded for that: there the
-  figure is of a server that receives, decodes, writes and answers.
+- The load generator's requests (Produce 8) on a connection differ only in the correlation id, and so do the answers:
+  the answer is built once. Other clients' requests name other partitions each time and must be decoded: there the
+  figure is that of a server that receives, decodes, writes and answers.
 - It does not serve Fetch from its file: consuming has no bare figure.
 """
 
@@ -30,7 +29,7 @@ from ottla.wire.compile import decode, decoder, encode
 from ottla.wire.header import RequestHeader, request_header_version, response_header_version
 
 BARE = "bare"
-#: Works that a bare server can do: those that produce.
+#: The works that a bare server supports: those that produce.
 WORKS = frozenset(
     {
         "produce-100B-1",
@@ -43,7 +42,7 @@ WORKS = frozenset(
     }
 )
 _RECEIVE_BYTES = 1 << 20
-#: Of a request: length, key, version, correlation id.
+#: The head of a request: length, key, version, correlation id.
 _HEAD = struct.Struct(">ihhi")
 _INT = struct.Struct(">i")
 
@@ -63,7 +62,7 @@ class BareSystem(System):
         return self._port
 
     def start(self) -> None:
-        """Start both. The node must know the bare server's port, and the bare server the node's."""
+        """Start both servers and tell each the other's port."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "bench.bare", str(self.directory)]
         self._bare = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -101,18 +100,18 @@ class _Peer:
     def __init__(self, sock: socket.socket, directory: str, node_port: int) -> None:
         self._socket = sock
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        #: It has no name and goes with the process.
+        #: An unnamed file, which disappears with the process.
         self._file = os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o600)
         self._position = 0
         self._node_port = node_port
         self._node: socket.socket | None = None
-        #: The beginning of a frame that has not come whole.
+        #: The beginning of an incomplete frame.
         self._partial = bytearray()
-        #: What answers each of the load generator's requests, behind the correlation id.
+        #: The answer to each of the load generator's requests, after the correlation id.
         self._body = b""
 
     def turn(self, memory: memoryview) -> bool:
-        """Receive, write, answer what is whole. False when the peer has gone."""
+        """Receive, write, and answer complete requests. False if the peer has disconnected."""
         try:
             count = self._socket.recv_into(memory)
         except ConnectionError:
@@ -157,7 +156,7 @@ class _Peer:
 
 
 def _body(frame: memoryview, version: int) -> bytes:
-    """The response to a Produce request, behind the correlation id."""
+    """The response to a Produce request, after the correlation id."""
     _, position = decoder(RequestHeader, request_header_version(0, version))(frame, 4)
     request, _ = decode(ProduceRequest, version, frame, position)
     topics = [
@@ -173,7 +172,7 @@ def _body(frame: memoryview, version: int) -> bytes:
 
 
 def serve(directory: str) -> None:
-    """Say the port, hear the node's, and serve until killed."""
+    """Print the port, read the node's, and serve until killed."""
     memory = memoryview(bytearray(_RECEIVE_BYTES))
     peers: dict[int, _Peer] = {}
     with socket.create_server(("127.0.0.1", 0)) as listener, select.epoll() as poll:

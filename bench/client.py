@@ -1,7 +1,7 @@
 """`python -m bench.client`: our client beside confluent-kafka and aiokafka, on one node, in one run.
 
-Each work of each client is a process of its own. The clients alternate within a round, and the order turns from round
-to round, so that what the machine does meanwhile meets all. Exit code 1 when something broke, never for a figure.
+Each work of each client is a separate process. The clients alternate within a round, and the order rotates from round
+to round, so that other load affects all. Exit code 1 if something failed, never because of a figure.
 """
 
 import argparse
@@ -29,43 +29,43 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class Size:
-    """How many records of each work."""
+    """The number of records of each work."""
 
     records: int
-    #: what the slow ones get (aiokafka, and dicts of JSON): enough for a second
+    #: for the slow ones (aiokafka, and dicts of JSON): enough for a second
     slow: int
     table: int
     memory: int
 
 
 FULL = Size(1_000_000, 100_000, 3_000_000, 10_000_000)
-#: More than one fetch has of each partition.
+#: More than a fetch returns of each partition.
 QUICK = Size(200_000, 25_000, 200_000, 200_000)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One client's way to do a work."""
+    """A work of one client."""
 
     client: str
     work: str
     title: str
-    #: Which of `Size`'s counts it gets.
+    #: The count of `Size` that it uses.
     size: str = "records"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the table: what several clients do, and what is wanted of ours beside each of them."""
+    """A row of the table: a work of several clients, and the goals of ours relative to each."""
 
     title: str
-    #: The topic that it writes, or that it reads.
+    #: The topic that it writes or reads.
     topic: str
     reads: bool
     runs: Sequence[Run]
-    #: Ours (the first run of the row, unless named) beside another run: at least so many times as fast.
+    #: Goals: our run (the first of the row, unless named) must be this many times as fast as another run.
     goals: Mapping[str, float]
-    #: At least so many records a second.
+    #: The goal in records per second.
     least: float = 0.0
 
 
@@ -156,7 +156,7 @@ def main() -> int:
 
 def _round(system: System, number_of_round: int, size: Size, found: dict[str, list[Figures]]) -> None:
     names = {row.topic: f"{row.topic}-{number_of_round}" for row in ROWS}
-    # What is read was written before, all of it by the same client.
+    # The records to read were written before, all by the same client.
     made = _topic(system, names["json"])
     _work(system, "ottla", "send_json", made, size.records)
     for row in ROWS:
@@ -191,7 +191,7 @@ def _topic(system: System, name: str) -> str:
 
 
 def _forget(system: System) -> None:
-    """A round's topics are many gigabytes after a few."""
+    """Delete a round's topics, which would become many gigabytes."""
     with Admin(system.bootstrap) as admin:
         names = [topic.name for topic in admin.list_topics()]
         admin.delete_topics(names).check()
@@ -278,9 +278,9 @@ def _rate(found: Mapping[str, Sequence[Figures]], name: str) -> float:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.client", description="Our client beside confluent-kafka and aiokafka.")
-    parser.add_argument("--quick", action="store_true", help="a little of everything: does it run? (CI)")
+    parser.add_argument("--quick", action="store_true", help="run everything once with tiny counts (for CI)")
     parser.add_argument("--rounds", type=int, default=0, help=f"rounds of all clients ({ROUNDS}; quick: 1)")
-    parser.add_argument("--out", type=Path, help="where the table goes (bench/results; quick: build/bench)")
+    parser.add_argument("--out", type=Path, help="the output directory (bench/results; quick: build/bench)")
     return parser.parse_args()
 
 

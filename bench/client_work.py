@@ -1,10 +1,10 @@
-"""One client's work in a process of its own.
+"""A work of one client, in a separate process.
 
     python -m bench.client_work WORK CLIENT BOOTSTRAP TOPIC RECORDS
 
-It prints a line of JSON: how many records, seconds, CPU seconds of this process, its most resident bytes. Every client
-runs with its defaults, but that a consumer reads from the beginning. Whoever reads looks at every value; the clock
-starts when the first records have come, so that nobody's imports and joins are counted.
+It prints a line of JSON: the number of records, seconds, CPU seconds and peak resident bytes of this process. Every
+client runs with its defaults, except that consumers read from the beginning. Readers read every value; the clock starts
+when the first records have arrived, which excludes imports and joining the group.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from typing import Any
 PARTITIONS = 6
 VALUE_BYTES = 100
 PATIENCE_S = 120.0
-#: Different values, and not one object again and again.
+#: Different values, not one object repeated.
 _POOL = 1_000
 
 Figures = dict[str, float]
@@ -36,17 +36,17 @@ def values() -> list[bytes]:
 
 
 def rounds(records: int) -> range:
-    """How often the values are gone through for so many records."""
+    """The iterations over the values for `records` records."""
     return range(-(-records // _POOL))
 
 
 def have_memory(records: int) -> None:
-    """Write what a node will write of so many records, and delete it: its pages are the next that are handed out.
+    """Write as much as a node will write for `records` records, and delete it: the node gets the freed pages.
 
-    The host of a virtual machine backs a page when it is touched first, and takes back what was free for a moment. On
-    the development machine the page cache's part of a record is 270 ns of CPU in new pages and 25 in these: it would be
-    the figure of whoever writes fast. So it is written as a node writes it, in pieces of about half a MiB to several
-    files, and little more than is needed: of larger pieces, and of more, much is taken back before it is used.
+    The host of a virtual machine provides a page when it is first touched, and takes it back when it was free for a
+    moment. On the development machine the page cache costs 270 ns of CPU per record in new pages and 25 in these, which
+    would dominate the figures of fast writers. So this writes as a node does, in pieces of about half a MiB to several
+    files, and little more than needed: the host takes back much of larger or additional pieces before they are used.
     """
     piece = os.urandom((512 << 10) - 77)
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as files:
@@ -58,7 +58,7 @@ def have_memory(records: int) -> None:
 
 
 class Clock:
-    """Wall and CPU time since it was made."""
+    """Wall and CPU time since its creation."""
 
     def __init__(self) -> None:
         self._cpu = time.process_time()
@@ -120,7 +120,7 @@ def ottla_send_table(bootstrap: str, topic: str, records: int) -> Figures:
     pool = values()
     table = pa.table({"value": pa.array((pool * len(rounds(records)))[:records], pa.binary())})
     with Producer(bootstrap) as producer:
-        # The first table loads what tables need.
+        # The first table imports what tables need.
         producer.send_table(topic, table.slice(0, 1_000)).result(PATIENCE_S)
         have_memory(records)
         clock = Clock()
@@ -130,7 +130,7 @@ def ottla_send_table(bootstrap: str, topic: str, records: int) -> Figures:
 
 
 def _read(records: int, poll: Callable[[], int]) -> Figures:
-    """Poll until so many have come."""
+    """Poll until `records` records have arrived."""
     deadline = time.monotonic() + PATIENCE_S
     first = 0
     while not first:
@@ -194,7 +194,7 @@ def _schema() -> Any:
 
 
 def ottla_send_json(bootstrap: str, topic: str, records: int) -> Figures:
-    """Columns to JSON, sent: what the JSON works read."""
+    """Send columns as JSON, for the JSON works to read."""
     import numpy as np
     import pyarrow as pa
 
@@ -234,7 +234,7 @@ def ottla_json(bootstrap: str, topic: str, records: int) -> Figures:
 
 
 def ottla_memory(bootstrap: str, topic: str, records: int) -> Figures:
-    """Read as columns; how much memory more than before the first poll was resident at most."""
+    """Read as columns; returns the peak growth of resident memory since before the first poll."""
     import ottla.client.consumer.table  # noqa: F401
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -270,7 +270,7 @@ def confluent_produce(bootstrap: str, topic: str, records: int) -> Figures:
 
 
 def confluent_produce_unreported(bootstrap: str, topic: str, records: int) -> Figures:
-    """The same without delivery reports: nobody hears of a record that fails."""
+    """The same without delivery reports: the program does not learn of failures."""
     from confluent_kafka import Producer
 
     return _confluent_produce(Producer({"bootstrap.servers": bootstrap}), topic, records, None)
@@ -302,7 +302,7 @@ def _confluent_read(bootstrap: str, topic: str, records: int, take: Callable[[An
             "bootstrap.servers": bootstrap,
             "group.id": f"bench-{time.time_ns()}",
             "enable.auto.commit": False,
-            # With its default of a second the client sleeps whenever its queue is full.
+            # With its default of a second, the client sleeps whenever its queue is full.
             "fetch.queue.backoff.ms": 1,
         }
     )
@@ -411,7 +411,7 @@ def aiokafka_consume(bootstrap: str, topic: str, records: int) -> Figures:
 
 
 def main(work: str, client: str, bootstrap: str, topic: str, records: str) -> None:
-    """Run it and print its figures."""
+    """Run the work and print its figures."""
     figures = globals()[f"{client}_{work}"](bootstrap, topic, int(records))
     print(json.dumps({**figures, "peak_bytes": _peak_bytes()}))
 

@@ -2,10 +2,9 @@
 
     python -m bench.cluster [--quick | --short] [--rounds 3] [--voters 3] [--only ottla] [--work rest]
 
-`--short` is one round of a third of the work, about six minutes at rest; `--work` takes some works only. Rounds
-alternate between the two systems, each in empty directories on this machine, one after the other. The load is
-librdkafka with its defaults and the generator of `bench/load.py`. A whole run and a short one write
-bench/results/cluster.md.
+`--short` is one round of a third of the work, about six minutes on an idle machine; `--work` selects works. Rounds
+alternate between the two systems, each in empty directories on this machine. The load is librdkafka with its defaults
+and the generator of `bench/load.py`. A complete run and a short one write bench/results/cluster.md.
 """
 
 from __future__ import annotations
@@ -54,14 +53,14 @@ _SETTINGS: Mapping[str, str] = {
 
 @dataclass
 class Size:
-    """How much is done."""
+    """The amount of work."""
 
     small_records: int = 1_500_000
     large_records: int = 400_000
     latency_s: float = 15.0
     partitions_at_rest: int = 1000
     rest_s: float = 20.0
-    #: Records of 1 KiB that a new replica has to copy.
+    #: Records of 1 KiB that a new replica must copy.
     behind_records: int = 400_000
     partitions_fetched: int = 1000
     fetches: int = 5000
@@ -73,7 +72,7 @@ SHORT = Size(500_000, 150_000, 8.0, 1000, 10.0, 200_000, 1000, 2000)
 
 @dataclass
 class ClusterSystem:
-    """Three nodes of one kind. Who makes it calls `stop`."""
+    """Three nodes of one kind. The creator must call `stop`."""
 
     kind: str
     directory: Path
@@ -110,9 +109,9 @@ class ClusterSystem:
             self.processes.format(index + 1, self.kind, _CLUSTER_ID)
 
     def until_topic(self, topic: str, partitions: int, nodes: list[int] | None = None) -> None:
-        """Make a topic of three replicas and return when all are in sync and each partition took a record.
+        """Create a topic with three replicas; wait until all are in sync and each partition has accepted a record.
 
-        `nodes`: the replicas of all of its partitions, the first of them leads.
+        `nodes`: the replicas of all its partitions, the first of which leads.
         """
         new = NewTopic(topic, partitions, _NODES)
         if nodes is not None:
@@ -216,8 +215,8 @@ def _latency(system: ClusterSystem, found: dict[str, float], size: Size) -> None
 
 
 def _at_rest(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
-    """CPU of a node while nothing happens to many partitions, a thousand a topic: a controller of Apache takes at most
-    10,000 records at once.
+    """Measure a node's CPU with many idle partitions, a thousand per topic: Apache's controller accepts at most 10,000
+    records at once.
     """
     for first in range(0, size.partitions_at_rest, 1000):
         system.until_topic(f"rest-{first}", min(1000, size.partitions_at_rest - first))
@@ -230,7 +229,7 @@ def _at_rest(system: ClusterSystem, found: dict[str, float], size: Size) -> None
 
 
 def _catch_up(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
-    """A third replica is added to a partition that holds many records of 1 KiB."""
+    """Add a third replica to a partition with many records of 1 KiB."""
     records = size.behind_records
     system.until_topic("behind", 1, [1, 2])
     run([sys.executable, "-m", "bench.librdkafka", "produce", system.bootstrap, "behind", str(records), "1024"])
@@ -247,9 +246,9 @@ def _catch_up(system: ClusterSystem, found: dict[str, float], size: Size) -> Non
 
 @contextmanager
 def _led(system: ClusterSystem, topic: str) -> Iterator[tuple[int, Producer]]:
-    """A node that leads a new topic and is no active controller, and a producer whose first record it has taken.
+    """A node that leads a new topic and is not the active controller, with a producer whose first record it accepted.
 
-    At the end the node is started again, and has caught up.
+    At the end the node is restarted, and has caught up.
     """
     controller = system.controller()
     node = next(each for each in range(1, 1 + _NODES) if each != controller)
@@ -263,7 +262,7 @@ def _led(system: ClusterSystem, topic: str) -> Iterator[tuple[int, Producer]]:
 
 
 def _fetch(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
-    """A follower's fetch with one of many partitions changed; the follower is the bench (bench/follower.py)."""
+    """Measure a follower's fetch with one of many partitions changed; the bench is the follower (bench/follower.py)."""
     partitions, controller = size.partitions_fetched, system.controller()
     leader, follower = (each for each in range(1, 1 + _NODES) if each != controller)
     system.until_topic("followed", partitions, [leader, follower])
@@ -277,7 +276,7 @@ def _fetch(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
 
 
 def _shutdown(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
-    """SIGTERM to a leader, with a producer that has one record on its way at a time; the node comes back."""
+    """Stop a leader by SIGTERM, with a producer that has one record in flight at a time, and restart it."""
     with _led(system, "stopped") as (node, producer):
         began = last = time.perf_counter()
         longest = 0.0
@@ -293,7 +292,7 @@ def _shutdown(system: ClusterSystem, found: dict[str, float], size: Size) -> Non
 
 
 def _failover(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
-    """From kill -9 of a leader to the first record that is acknowledged, less the session's timeout."""
+    """Measure from kill -9 of a leader to the first acknowledged record, minus the session timeout."""
     with _led(system, "failover") as (node, producer):
         began = time.perf_counter()
         system.processes.kill(node)
@@ -302,7 +301,7 @@ def _failover(system: ClusterSystem, found: dict[str, float], size: Size) -> Non
 
 
 def _controller_failover(system: ClusterSystem, found: dict[str, float], size: Size) -> None:
-    """From kill -9 of the active controller to the first topic that is made, beside the partitions at rest."""
+    """Measure from kill -9 of the active controller to the first created topic, beside the idle partitions."""
     node, partitions = system.controller(), size.partitions_at_rest
     with Admin({"bootstrap.servers": system.bootstrap, "default.api.timeout.ms": 60_000}) as admin:
         admin.list_topics()
@@ -312,7 +311,7 @@ def _controller_failover(system: ClusterSystem, found: dict[str, float], size: S
         found[f"controller failover to a new topic, {partitions:,} partitions: s"] = time.perf_counter() - began
 
 
-#: In their order; "controller" needs "rest", and ends with a node less.
+#: In order; "controller" needs "rest", and ends with one node less.
 WORKS: Mapping[str, Callable[[ClusterSystem, dict[str, float], Size], None]] = {
     "produce": _produce,
     "latency": _latency,
@@ -347,15 +346,15 @@ def _table(rounds: Mapping[str, list[dict[str, float]]], what: str) -> str:
 
 
 def main() -> int:
-    """Run the rounds; the table goes to stdout, and to bench/results from a whole run."""
+    """Run the rounds; the table goes to stdout, and for a complete run to bench/results."""
     parser = argparse.ArgumentParser(prog="python -m bench.cluster")
-    parser.add_argument("--quick", action="store_true", help="only show that it works")
+    parser.add_argument("--quick", action="store_true", help="run with tiny counts, to check that it works")
     parser.add_argument("--short", action="store_true", help="one round of a third of the work")
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--voters", type=int, default=3)
     parser.add_argument("--only", choices=SYSTEMS)
-    parser.add_argument("--work", action="append", choices=WORKS, help="only this work (may be repeated)")
-    parser.add_argument("--partitions", type=int, metavar="N", help="so many partitions at rest")
+    parser.add_argument("--work", action="append", choices=WORKS, help="run only this work (repeatable)")
+    parser.add_argument("--partitions", type=int, metavar="N", help="number of idle partitions")
     asked = parser.parse_args()
     logging.getLogger("ottla").setLevel(logging.ERROR)
     size = QUICK if asked.quick else SHORT if asked.short else Size()

@@ -1,14 +1,14 @@
-"""What bounds the produce rates of the table: the CPU that each side of a run takes, written to bench/results/floor.md.
+"""The limit of the table's produce rates: the CPU time of each side of a run, written to bench/results/floor.md.
 
     python -m bench.floor
 
-Kafka's ProducerPerformance against three servers in turn: Apache Kafka, our node, and our node with a log that takes a
-batch and writes nothing ("null"): it decodes every request and acknowledges it, which is the least that a broker in
-Python does. The client's CPU is what its process took, the server's what the scheduler gave it during the run.
+Kafka's ProducerPerformance runs against three servers in turn: Apache Kafka, our node, and our node with a log that
+accepts a batch without writing ("null"): it decodes and acknowledges every request, the minimum for a broker in Python.
+The client's CPU is that of its process, the server's what the scheduler gave it during the run.
 
-The bound: all of it shares the machine's cores, so no run is faster than `records / (client + server) * cores`, and
-whatever a server does, none is faster than `records / client * cores`, nor than the client's busiest thread. These are
-CPU times, so they say nearly the same on a busy machine.
+The limit: everything shares the machine's cores, so no run is faster than `records / (client + server) * cores`, and
+with any server none is faster than `records / client * cores`, or than the client's busiest thread. CPU times are
+nearly the same on a busy machine.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _LAST_OFFSET_DELTA_AT = 23
 
 
 class Load(NamedTuple):
-    """One way to produce."""
+    """A kind of produce load."""
 
     title: str
     record_bytes: int
@@ -49,7 +49,7 @@ _LOADS = (
 
 
 class Run(NamedTuple):
-    """Seconds of CPU a million records, and records a second."""
+    """Seconds of CPU per million records, and records per second."""
 
     client_s: float
     server_s: float
@@ -57,11 +57,11 @@ class Run(NamedTuple):
 
 
 def main() -> int:
-    """All loads on all servers, `--rounds` times, and the table."""
+    """Run all loads on all servers, `--rounds` times, and write the table."""
     parser = argparse.ArgumentParser(prog="bench.floor", description="What bounds the produce rates.")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--share", type=float, default=1.0, help="of the records; for a first look")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where the table goes")
+    parser.add_argument("--share", type=float, default=1.0, help="the fraction of the records, for a first look")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the output directory")
     options = parser.parse_args()
     facts, cores = facts_of_now(), os.cpu_count() or 1
     SCRATCH.mkdir(parents=True, exist_ok=True)
@@ -126,7 +126,7 @@ def _produce(system: System, topic: str, load: Load) -> Run:
 
 
 def _children_s() -> float:
-    """The CPU of children that have ended: of the tools, as the servers go on."""
+    """The CPU of ended children, which are the tools, since the servers still run."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
@@ -140,7 +140,7 @@ def _server_s(system: System) -> float:
 
 
 def serve(properties: str) -> None:
-    """`ottla start PROPERTIES` with a log that writes down what coordinators say and nothing else."""
+    """Run `ottla start PROPERTIES` with a log that writes only coordinators' records."""
     from ottla.cli.ottla.root import ottla
 
     append = Log.append

@@ -1,10 +1,10 @@
-"""What a follower's fetch costs the leader when one partition of many has a new record.
+"""The leader's cost of a follower's fetch when one of many partitions has a new record.
 
 Rules:
-- The follower is the bench: its node is dead, and a raw connection asks in its name, with an incremental fetch session
-  (KIP-227) as replicas do. A fetch waits at the leader before the record comes that completes it.
-- The figure is the CPU time of the leader's process for a record and a fetch, less that for a record alone, which
-  another partition takes that nobody follows.
+- The bench is the follower: the node is dead, and a raw connection fetches in its name, with an incremental fetch
+  session (KIP-227) as replicas do. A fetch waits at the leader until the next record completes it.
+- The figure is the CPU time of the leader's process for a record and a fetch, minus that for a record alone, which is
+  sent to another partition without a follower.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Follower:
         self._changed = list(range(partitions))
 
     def send(self, wait_ms: int) -> None:
-        """A fetch of what has moved since the last one."""
+        """Fetch the changes since the last fetch."""
         partitions = [
             FetchPartition(
                 partition=each, fetch_offset=self._offsets[each], log_start_offset=0, partition_max_bytes=1 << 20
@@ -51,7 +51,7 @@ class Follower:
         self._connection.send(raw.frame(FETCH, FETCH_VERSION, encode(request, FETCH_VERSION)))
 
     def read(self) -> int:
-        """The answer; of how many partitions there were records."""
+        """Read the answer; returns the number of partitions with records."""
         answer, _ = decode(FetchResponse, FETCH_VERSION, self._connection.read(), 4)
         if answer.error_code:
             raise RuntimeError(f"the leader refuses the fetch with error {answer.error_code}")
@@ -73,7 +73,7 @@ class Follower:
 
 
 def fetch_us(port: int, pid: int, replica: int, topic: str, partitions: int, beside: str, count: int) -> float:
-    """Microseconds of CPU that the leader takes for a fetch. Partition 0 of `beside` has no follower."""
+    """Microseconds of the leader's CPU per fetch. Partition 0 of `beside` has no follower."""
     follower = Follower(port, replica, topic, partitions)
     with raw.Connection(port) as producer:
         try:
@@ -99,7 +99,7 @@ def fetch_us(port: int, pid: int, replica: int, topic: str, partitions: int, bes
 
 
 def _next_offset(records: bytes) -> int:
-    """Behind the last of these batches: base offset and length, and the last offset's delta at byte 23."""
+    """The offset after the last batch: base offset and length, and the last offset delta at byte 23."""
     at, offset = 0, 0
     while at + 61 <= len(records):
         base, length = struct.unpack_from(">qi", records, at)

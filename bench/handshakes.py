@@ -1,9 +1,9 @@
-"""What 200 TLS handshakes at once cost a client that is there: `python -m bench.handshakes [--rounds 5]`.
+"""The cost of 200 simultaneous TLS handshakes for an existing client: `python -m bench.handshakes [--rounds 5]`.
 
-A client asks a node for metadata on a PLAINTEXT listener, some 1,500 times a second, and counts how long each answer
-took: alone, beside bursts of 200 new connections at the same node's SSL listener, and beside bursts at the other
-node's, which cost this node nothing but processors (in the other cases the other node is stopped). Ottla and Apache
-Kafka take turns; certificates are P-256. The table goes to bench/results/handshakes.md.
+A client requests metadata on a PLAINTEXT listener, some 1,500 times a second, and measures each answer: alone, beside
+bursts of 200 new connections at the same node's SSL listener, and beside bursts at another node, which cost this node
+only CPU (in the other cases the other node is stopped). Ottla and Apache Kafka alternate; certificates are P-256. The
+table goes to bench/results/handshakes.md.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from tests.interop import toolchain
 _RESULT = RESULTS / "handshakes.md"
 _AT_ONCE = 200
 _SECONDS = 3.0
-#: Between two bursts, and between two questions.
+#: Pauses between two bursts, and between two requests.
 _PAUSE_SECONDS, _THINK_SECONDS = 0.05, 0.0005
 _CASES = ("alone", "bursts at this node", "bursts at the other node")
 _HEAD = f"""# {_AT_ONCE} handshakes at once
@@ -87,7 +87,7 @@ def _measure(rounds: int) -> None:
             for node in nodes:
                 node.files = files
                 node.start()
-                # Both have met every request and a burst before they are measured.
+                # Warm both up with every request and a burst.
                 _case(node, node, files)
             for _ in range(rounds):
                 for node, other in (nodes, nodes[::-1]):
@@ -107,7 +107,7 @@ def _measure(rounds: int) -> None:
 
 @contextmanager
 def _paused(node: _Server, really: bool) -> Iterator[None]:
-    """A process that nobody asks takes no processor."""
+    """Pause an unused process, so that it takes no CPU."""
     if really:
         os.kill(node.pid, signal.SIGSTOP)
     try:
@@ -117,7 +117,7 @@ def _paused(node: _Server, really: bool) -> Iterator[None]:
 
 
 def _case(node: _Server, target: _Server | None, files: Path) -> list[float]:
-    """p50, p99 and p99.9 of the client's answers in ms, and handshakes a second at `target`."""
+    """p50, p99 and p99.9 of the client's answers in ms, and handshakes per second at `target`."""
     us = [sys.executable, "-m", "bench.handshakes"]
     bursts = None
     if target is not None:
@@ -148,7 +148,7 @@ def _ask(port: int) -> list[float]:
 
 
 def _burst(port: int, ca: str) -> float:
-    """Burst after burst, for a second longer than the other client asks; returns handshakes a second."""
+    """Make bursts for a second longer than the other client runs; returns handshakes per second."""
     context = ssl.create_default_context(cafile=ca)
     began, shaken = time.perf_counter(), 0
     while time.perf_counter() < began + _SECONDS + 1:
@@ -166,7 +166,7 @@ def _burst(port: int, ca: str) -> float:
 
 
 def _go_on(selector: selectors.DefaultSelector, key: selectors.SelectorKey, context: ssl.SSLContext) -> bool:
-    """One step of one connection; is its handshake over?"""
+    """Advance one connection by a step; True when its handshake is over."""
     sock = key.fileobj
     assert isinstance(sock, socket.socket)
     selector.unregister(sock)

@@ -1,16 +1,14 @@
-"""What the hot paths cost in instructions, which a busy machine does not change: `python -m bench.instructions`.
+"""The hot paths' cost in instructions, which is independent of the load: `python -m bench.instructions`.
 
-Each work runs under callgrind, which counts while `functools.reduce` is at work, and that is while the rounds run: the
-start of a node takes a thousand times as many, and not always the same. With `--beside TREE` (may be repeated) the same
-runs on other work trees of this repository, for a table of before and after. Wants valgrind, and a Python that has its
-symbols.
+Each work runs under callgrind, which counts only inside `functools.reduce`, where the rounds run: starting a node takes
+a thousand times as many instructions, and not always the same number. With `--beside TREE` (repeatable) the same runs
+on other work trees of this repository, for a table of before and after. Needs valgrind, and a Python with symbols.
 
 - append: `Log.append` of a batch of ten records of 100 B, checksum and write included.
 - produce: one record of 1 KiB to a partition, from the frame to the response (`Dispatch`), without sockets.
-- produce 6 x 16 KiB: six partitions, as a producer of 100 B records with its defaults fills them.
-- fetch: the 16 KiB at the end of a partition, as above.
-- replica fetch: a follower's fetch with a session in which nothing has changed, in a simulated node, whose own work is
-  part of it.
+- produce 6 x 16 KiB: six partitions, as filled by a producer of 100 B records with its defaults.
+- fetch: the last 16 KiB of a partition, in the same way.
+- replica fetch: a follower's fetch in an unchanged session, in a simulated node, whose own work is included.
 """
 
 import argparse
@@ -30,7 +28,7 @@ _WARM, _ROUNDS = 200, 400
 
 
 class _Peer:
-    """A connection and its slot at once: what a handler asks of them."""
+    """The parts of a connection and its slot that a handler uses."""
 
     closed = False
     listener_name = "PLAINTEXT"
@@ -40,11 +38,11 @@ class _Peer:
     turns: Any = None
 
     def fill(self, parts: Any) -> None:
-        """The answer."""
+        """Take the answer."""
         assert parts
 
     def pause(self) -> None:
-        """Nothing else comes."""
+        """Do nothing: there are no further requests."""
 
     resume = pause
 
@@ -60,7 +58,7 @@ def _append(directory: str) -> Callable[[], object]:
 
 
 def _node(directory: str) -> Any:
-    """A node that has a topic of six partitions, on a loop that only ran for that."""
+    """A node with a topic of six partitions, on a loop that ran only to create it."""
     import asyncio
 
     from ottla.broker.coordinators.topic_spec import new_topic
@@ -141,12 +139,12 @@ def _run(work: str) -> None:
         nothing: object = None
         functools.reduce(lambda _, __: once(), range(_ROUNDS), nothing)
         sys.stdout.flush()
-        # What a clean end would cost is no part of it.
+        # The cost of a clean stop is not measured.
         os._exit(0)
 
 
 def counted(tree: Path, work: str) -> float:
-    """Instructions of one round in a work tree."""
+    """The instructions of one round in a work tree."""
     switched = ("--collect-atstart=no", "--toggle-collect=functools_reduce")
     callgrind = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", *switched)
     # This file, with the modules of that tree.
@@ -160,10 +158,10 @@ def counted(tree: Path, work: str) -> float:
 
 
 def main() -> int:
-    """The table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(prog="bench.instructions", description="What the hot paths cost in instructions.")
-    parser.add_argument("--beside", type=Path, action="append", default=[], help="another work tree; may be repeated")
-    parser.add_argument("--only", choices=WORKS, action="append", help="this work; may be repeated")
+    parser.add_argument("--beside", type=Path, action="append", default=[], help="another work tree (repeatable)")
+    parser.add_argument("--only", choices=WORKS, action="append", help="run only this work (repeatable)")
     options = parser.parse_args()
     trees = [*(tree.resolve() for tree in options.beside), ROOT]
     print("| work | " + " | ".join(tree.name for tree in trees) + " |\n|---|" + "---:|" * len(trees))

@@ -15,7 +15,7 @@ PATIENCE_S = 120.0
 
 
 def produce(bootstrap: str, topic: str, records: int, record_bytes: int) -> dict[str, Any]:
-    """Send them all and wait for every acknowledgement."""
+    """Send all records and wait for every acknowledgement."""
     producer = Producer({"bootstrap.servers": bootstrap})
     value = b"x" * record_bytes
     failed = []
@@ -51,8 +51,8 @@ def consume(bootstrap: str, topic: str, records: int) -> dict[str, Any]:
             "group.id": f"bench-{time.time_ns()}",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            # With its default of a second the client sleeps whenever its queue is full: the figure would count those
-            # sleeps, and the faster server would get more of them.
+            # With its default of a second, the client sleeps whenever its queue is full: the figure would include the
+            # sleeps, and the faster server would cause more of them.
             "fetch.queue.backoff.ms": 1,
         }
     )

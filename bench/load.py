@@ -1,25 +1,25 @@
-"""Our own load generator: Produce requests over plain sockets, in a process of its own and not on a JVM.
+"""Our own load generator: Produce requests over plain sockets, in a separate process without a JVM.
 
     python -m bench.load requests PORT TOPIC PARTITIONS CONNECTIONS SECONDS
     python -m bench.load latency PORT TOPIC PARTITIONS RATE SECONDS WARMUP_SECONDS
 
-`requests` is a closed loop: every connection has one request of one 100-byte record under way, and sends the next when
-the answer is there. The figure is how many are answered in a second.
+`requests` is a closed loop: every connection has one request with one 100-byte record in flight, and sends the next
+one when the answer arrives. The figure is the number of answers per second.
 
-`latency` is an open loop: the records of 1 KiB that a fixed rate makes due in a millisecond go out together, each
-millisecond to the next partition, over a connection a partition. A latency runs from the due time of a record to its
-answer, whenever it was sent: a system that stalls is charged for every record that was due meanwhile, so there is no
+`latency` is an open loop: the records of 1 KiB that are due in a millisecond at a fixed rate are sent together, each
+millisecond to the next partition, over one connection per partition. A latency runs from the due time of a record to
+its answer, whenever it was sent: a system that stalls is charged for every record due meanwhile, so there is no
 coordinated omission.
 
 Not obvious:
-- One thread, non-blocking sockets, epoll and select: select sleeps with microseconds, where event loops (and epoll)
-  round a timer to whole milliseconds, and what the generator spends of the machine's cores the system does not have.
-- A timer wakes a thread 50 us late by Linux's default, and a halted virtual core 40 us later still: the slack is
-  turned off, and the last `_SPIN_S` before a due time are spun away. Only while nothing is under way: a core is never
-  kept from a system that has something to do (docs/decisions/0096).
-- Requests are laid out before the clock starts; only the correlation id is written into them.
-- `busy` says which share of a core the generator took, `late_p99_ms` and `late_p999_ms` how late it sent: a figure of a
-  system is only as good as these are small.
+- One thread, non-blocking sockets, epoll and select: select sleeps with microsecond precision, where event loops (and
+  epoll) round timers to whole milliseconds, and the system lacks the CPU that the generator uses.
+- By default Linux wakes a thread 50 us late, and a halted virtual core takes 40 us more: the timer slack is turned
+  off, and the generator spins for the last `_SPIN_S` before a due time, but only while nothing is in flight: it never
+  keeps a core from a busy system (docs/decisions/0096).
+- Requests are encoded before the clock starts; only the correlation id is written into them.
+- `busy` is the share of a core that the generator used, `late_p99_ms` and `late_p999_ms` the lateness of its sends: the
+  smaller they are, the better the figures.
 """
 
 import ctypes
@@ -37,18 +37,18 @@ from contextlib import contextmanager, suppress
 from bench.raw import CORRELATION_ID_AT, error_at, produce_frame
 
 TICK_S = 0.001
-#: How long the last answers may take.
+#: The timeout of the last answers.
 PATIENCE_S = 60.0
-#: What a sleep on a halted core is late by, twice.
+#: Twice the lateness of a sleep on a halted core.
 _SPIN_S = 80e-6
-#: prctl's PR_SET_TIMERSLACK; in nanoseconds, 0 would be the default.
+#: prctl's PR_SET_TIMERSLACK; in nanoseconds, where 0 means the default.
 _SET_TIMER_SLACK = 29
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 
 
 class Lane:
-    """One connection to one partition, and the clock of each of its requests that is not answered yet."""
+    """A connection to one partition, with the due times of its unanswered requests."""
 
     def __init__(self, port: int, topic: str, partition: int, records: int, record_bytes: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
@@ -62,7 +62,7 @@ class Lane:
         self._frame = produce_frame(topic, [partition], records, record_bytes)
         self._error_at = 4 + error_at(topic)
         self._sent = 0
-        #: the due times of what is under way, oldest first: answers come in the order of the requests
+        #: the due times of the requests in flight, oldest first: answers come in the order of the requests
         self._due: deque[float] = deque()
         self._read = bytearray()
 
@@ -82,12 +82,12 @@ class Lane:
         self.unsent += memoryview(self._frame)[taken:]
 
     def push(self) -> None:
-        """Give the socket what it takes."""
+        """Send as much as the socket takes."""
         with suppress(BlockingIOError):
             del self.unsent[: self.socket.send(self.unsent)]
 
     def pull(self) -> None:
-        """Take what has come, and note the latency of each answer in it."""
+        """Receive, and record the latency of each answer."""
         data = self.socket.recv(1 << 16)
         now = time.perf_counter()
         if not data:
@@ -109,7 +109,7 @@ class Lane:
 
 @contextmanager
 def _lanes(port: int, topic: str, partitions: Iterable[int], records: int, record_bytes: int) -> Iterator[list[Lane]]:
-    """A lane to each of the partitions, closed at the end."""
+    """A lane for each of the partitions, closed at the end."""
     lanes: list[Lane] = []
     try:
         for partition in partitions:
@@ -121,7 +121,7 @@ def _lanes(port: int, topic: str, partitions: Iterable[int], records: int, recor
 
 
 def requests(port: int, topic: str, partitions: int, connections: int, seconds: float) -> dict[str, float]:
-    """How many requests of one record a second, one under way a connection."""
+    """Requests of one record per second, with one in flight per connection."""
     places = [number % partitions for number in range(connections)]
     with _lanes(port, topic, places, 1, 100) as lanes, select.epoll() as poll:
         by_number = {lane.fileno(): lane for lane in lanes}
@@ -153,7 +153,7 @@ def latency(port: int, topic: str, partitions: int, rate: int, seconds: float, w
         ticks = round((seconds + warmup_s) / TICK_S)
         _keep_pace(lanes, began, ticks)
         took, cpu = time.perf_counter() - began, time.process_time() - cpu_began
-    # Tick n was a request of lane n % partitions: the warm-up is cut off each lane alike.
+    # Tick n is a request of lane n % partitions: the warm-up is removed from each lane alike.
     warm = round(warmup_s / TICK_S) // partitions
     measured = sorted(value for lane in lanes for value in lane.latencies[warm:])
     late = sorted(value for lane in lanes for value in lane.lateness[warm:])
@@ -170,7 +170,7 @@ def latency(port: int, topic: str, partitions: int, rate: int, seconds: float, w
 
 
 def _keep_pace(lanes: list[Lane], began: float, ticks: int) -> None:
-    """Send a request each tick, over the lanes in turn, and return when all are answered."""
+    """Send a request per tick, over the lanes in turn, and wait until all are answered."""
     tick = 0
     while tick < ticks or any(lane.waits for lane in lanes):
         while tick < ticks and (due := began + tick * TICK_S) <= time.perf_counter():
@@ -195,7 +195,7 @@ def _keep_pace(lanes: list[Lane], began: float, ticks: int) -> None:
 
 
 def _sleep_precisely() -> None:
-    """Have timers of this thread end when they are due, where the system can do that (Linux)."""
+    """Make this thread's timers precise, where the system supports it (Linux)."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_SET_TIMER_SLACK, 1, 0, 0, 0)
 
@@ -205,8 +205,8 @@ def _at(ordered: list[float], share: float) -> float:
 
 
 def main(what: str, port: str, topic: str, *numbers: str) -> None:
-    """Run one of the two and print its figures as a line of JSON."""
-    gc.disable()  # nothing here makes cycles, and a pass of the collector would be counted as the system's
+    """Run one of the two loads and print its figures as a line of JSON."""
+    gc.disable()  # nothing here creates cycles, and a collection would be charged to the system
     if what == "requests":
         partitions, connections, seconds = numbers
         figures = requests(int(port), topic, int(partitions), int(connections), float(seconds))

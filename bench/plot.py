@@ -1,7 +1,7 @@
-"""The plot of a run: how many times better Ottla is than Apache Kafka, a bar a figure, with both medians beside it.
+"""The plot of a run: how many times better Ottla is than Apache Kafka, one bar per figure, with both medians.
 
-All bars go the same way: right is better, whether a figure is a rate, a time or an amount of memory. The scale is
-logarithmic, so that twice as good and half as good are equally long. Dots are the single rounds.
+For all bars, right is better, whether the figure is a rate, a time or an amount of memory. The scale is logarithmic, so
+that twice as good and half as good are equally long. Dots are the single rounds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def draw(rows: Sequence[Row], caption: str, path: Path) -> None:
     with pyplot.rc_context({"font.family": "DejaVu Sans", "font.size": 9, "text.color": INK}):
         height = ROW_IN * len(lines) + MARGIN_IN
         figure = pyplot.figure(figsize=(13, height))
-        # The words left of the bars and the medians right of them have fixed places, whatever the titles are.
+        # The titles left of the bars and the medians right of them have fixed positions.
         axes = figure.add_axes((0.385, 0.75 / height, 0.40, (height - MARGIN_IN) / height))
         _bars(axes, lines)
         figure.text(

@@ -1,9 +1,10 @@
-"""Produce and CreateTopics over a plain blocking socket: what the bench itself asks of a system.
+"""The bench's own requests to a system: Produce and CreateTopics over a plain blocking socket.
 
 Rules:
-- Produce 8 and CreateTopics 4 are the last versions that are not flexible: after the correlation id the body begins,
-  and the error code of a Produce response of one partition stands at a fixed place.
-- A system that is starting, or making a topic, is asked again until its time is over. Any other error ends the bench.
+- Produce 8 and CreateTopics 4 are the last versions that are not flexible: the body begins after the correlation id,
+  and the error code of a Produce response for one partition is at a fixed position.
+- Requests to a system that is starting, or creating a topic, are retried until a timeout. Any other error ends the
+  bench.
 """
 
 import socket
@@ -31,14 +32,14 @@ ALREADY_THERE = 36
 #: 38 INVALID_REPLICATION_FACTOR (no broker is registered yet), 41 NOT_CONTROLLER.
 NOT_YET = frozenset({3, 5, 6, 7, 38, 41})
 PAUSE_S = 0.002
-#: A thousand partitions are made within one request.
+#: A thousand partitions are created by one request.
 ANSWER_TIMEOUT_S = 90.0
-#: Where the correlation id stands in a frame: after the length, the key and the version.
+#: The position of the correlation id in a frame: after the length, the key and the version.
 CORRELATION_ID_AT = 8
 
 
 def frame(key: int, version: int, body: bytes) -> bytearray:
-    """A request with its length in front and correlation id 0; the sender writes its own number into it."""
+    """A request with its length in front and correlation id 0, which the sender overwrites."""
     header = RequestHeader(request_api_key=key, request_api_version=version, client_id="bench")
     data = encode(header, 1) + body
     return bytearray(struct.pack(">i", len(data)) + data)
@@ -55,7 +56,7 @@ def produce_frame(topic: str, partitions: list[int], records: int, record_bytes:
 
 
 def error_at(topic: str) -> int:
-    """Where the error code stands in a Produce response about one partition of this topic.
+    """The position of the error code in a Produce response for one partition of this topic.
 
     Correlation id, count of topics, name, count of partitions, index.
     """
@@ -63,7 +64,7 @@ def error_at(topic: str) -> int:
 
 
 class Connection:
-    """A blocking connection for what is done once. A context manager."""
+    """A blocking connection, for setup requests. A context manager."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_TIMEOUT_S)
@@ -103,7 +104,7 @@ class Connection:
 def create_topic(
     port: int, topic: str, partitions: int, settings: Mapping[str, str] | None = None, within_s: float = 60
 ) -> None:
-    """Create a topic; return when every partition of it has acknowledged a record."""
+    """Create a topic; wait until every partition has acknowledged a record."""
     deadline = time.monotonic() + within_s
     with Connection(port) as connection:
         _create(connection, topic, partitions, settings or {}, deadline)
@@ -111,7 +112,7 @@ def create_topic(
 
 
 def until_acknowledged(port: int, topic: str, partitions: int, *, create: bool, within_s: float) -> None:
-    """Ask a system that is starting now until every partition of the topic has acknowledged a record."""
+    """Retry until every partition of the topic in a starting system has acknowledged a record."""
     deadline = time.monotonic() + within_s
     while True:
         try:
@@ -139,7 +140,7 @@ def _create(connection: Connection, topic: str, partitions: int, settings: Mappi
 
 
 def _write(connection: Connection, topic: str, partitions: int, deadline: float) -> None:
-    """One record into each partition; those that do not serve yet are asked again."""
+    """Write one record into each partition; retry those that do not serve yet."""
     missing = list(range(partitions))
     while True:
         reply = connection.ask(produce_frame(topic, missing, 1, 100))

@@ -1,4 +1,4 @@
-"""What a run gave: medians and ratios as Markdown and JSON, and a plot of them (`plot.py`)."""
+"""The results of a run: medians and ratios as Markdown and JSON, and a plot of them (`plot.py`)."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from bench.plot import draw
 from bench.system import SYSTEMS
 
 NAME = "beside-kafka"
-#: How near our node is to come to a bare server: rates 0.9 of its, times at most 1.1 of its.
+#: The goal relative to a bare server: rates 0.9 of its, times at most 1.1 of its.
 NEAR_GOAL = 0.9
 _HEAD = (
     "Written by `make bench`; how it measures is in `docs/internals/bench.md`. Medians over the rounds, the least and",
@@ -32,15 +32,15 @@ _QUICK = "From a quick run: tiny counts and a JVM that never gets fast. These fi
 
 @dataclass(frozen=True)
 class Figure:
-    """One kind of figure that works give."""
+    """A kind of figure."""
 
     unit: str
-    #: is a larger one better?
+    #: whether a larger value is better
     more: bool
     factor: float = 1.0
 
 
-#: In the order of the table. What a work says beyond these stands in the JSON alone.
+#: In the order of the table. Other figures of a work are in the JSON only.
 FIGURES: Mapping[str, Figure] = {
     "records_per_s": Figure("records/s", more=True),
     "total_per_s": Figure("records/s, with joining", more=True),
@@ -56,21 +56,21 @@ FIGURES: Mapping[str, Figure] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of one work on both systems."""
+    """A figure of a work on both systems."""
 
     work: str
     title: str
     figure: str
     unit: str
     more_is_better: bool
-    #: system -> one value a round
+    #: system -> one value per round
     rounds: Mapping[str, list[float]]
-    #: one value a round of the bare server; empty where it has no such figure
+    #: one value per round of the bare server; empty where it has no such figure
     bare: list[float]
 
     @property
     def near(self) -> float | None:
-        """How near ours is to the bare server's: 1 is as good, 0.5 half as good. None without a bare figure."""
+        """Ours relative to the bare server's: 1 is equal, 0.5 half as good. None without a bare figure."""
         if not self.bare or not self.ottla:
             return None
         ratio = self.ottla / median(self.bare)
@@ -86,26 +86,26 @@ class Row:
 
     @property
     def ratio(self) -> float:
-        """Ours to Apache's."""
+        """Ours divided by Apache's."""
         return self.ottla / self.apache if self.apache else float("nan")
 
     @property
     def better(self) -> float:
-        """How many times better ours is, whichever way better is."""
+        """How many times better ours is, whether larger or smaller is better."""
         return self.ratio if self.more_is_better else 1 / self.ratio
 
 
 @dataclass
 class Run:
-    """Everything that a run has measured."""
+    """All measurements of a run."""
 
     titles: Mapping[str, str]
     size: Mapping[str, Any]
-    #: a run of tiny counts says nothing about speed, and says so
+    #: a run with tiny counts, whose report says that it measures nothing
     quick: bool = False
-    #: work -> figure -> system -> one value a round
+    #: work -> figure -> system -> one value per round
     samples: dict[str, dict[str, dict[str, list[float]]]] = field(default_factory=dict)
-    #: what broke, a line each
+    #: the failures, one line each
     failures: list[str] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=lambda: facts())
 
@@ -115,7 +115,7 @@ class Run:
             by_system.setdefault(system, []).append(value)
 
     def rows(self) -> list[Row]:
-        """What both systems have a figure of, in the order of the works."""
+        """The figures that both systems have, in the order of the works."""
         rows = []
         for work, title in self.titles.items():
             for name, figure in FIGURES.items():
@@ -128,7 +128,7 @@ class Run:
         return rows
 
     def write(self, directory: Path) -> str:
-        """The table, the figures and the plot; the table is given back as well."""
+        """Write the table, the figures and the plot; returns the table."""
         directory.mkdir(parents=True, exist_ok=True)
         rows = self.rows()
         text = self._markdown(rows)
@@ -200,7 +200,7 @@ class Run:
 
 
 def number(value: float) -> str:
-    """Three digits that count."""
+    """A number with three significant digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
@@ -217,7 +217,7 @@ def _spread(values: list[float]) -> str:
 
 
 def facts() -> dict[str, Any]:
-    """What the figures were taken on, and with what."""
+    """The machine and the versions of a run."""
     cpus, memory = _text("/proc/cpuinfo"), _text("/proc/meminfo")
     model = re.search(r"model name\s*:\s*(.+)", cpus)
     total = re.search(r"MemTotal:\s*(\d+)", memory)
@@ -245,7 +245,7 @@ def facts() -> dict[str, Any]:
 
 
 def _file_system(directory: Path) -> str:
-    """Its kind, and of ext4 whether it has a journal: without one it makes files slowly for minutes after removals."""
+    """The file system, for ext4 with its journal: without one, creating files is slow for minutes after removals."""
     directory.mkdir(parents=True, exist_ok=True)
     kind, _, device = _said("findmnt", "-no", "FSTYPE,SOURCE", "-T", str(directory)).partition(" ")
     if kind == "ext4" and not list(Path("/proc/fs/jbd2").glob(f"{Path(device.strip()).name}-*")):

@@ -1,16 +1,16 @@
-"""How a node bears many partitions, many connections and a long log, written to bench/results/scale.md.
+"""A node with many partitions, many connections and a long log; results go to bench/results/scale.md.
 
     python -m bench.scale [--only starts] [--log-gib 20]
 
     starts    a clean restart with 10,000 partitions, of both systems, until all have acknowledged a record
-    requests  our node's CPU a request, with 10,000 partitions and 2,000 connections, and with one of each
+    requests  our node's CPU per request, with 10,000 partitions and 2,000 connections, and with one of each
     log       our node's rate and CPU over the first and the last tenth of a log of --log-gib GiB
 
 Not obvious:
-- CPU is what the kernel has counted for the node's process (schedstat): it says the same on a busy machine.
-- `requests` has one request under way at a time in both cases, over all connections in turn: with several, one
-  connection brings many in one read, and many connections bring one each, which is another question.
-- Each tenth of the log begins with nothing dirty in the page cache: a log is as fast as the disk when that is full.
+- CPU is the kernel's count for the node's process (schedstat), which is independent of the load.
+- `requests` has one request in flight at a time in both cases, over all connections in turn: with several, one
+  connection would send many in one read, and many connections one each, which is a different comparison.
+- Each tenth of the log begins with a clean page cache: with a full one, a log is only as fast as the disk.
 """
 
 import argparse
@@ -41,7 +41,7 @@ Rows = list[tuple[str, str, str]]
 
 
 def main() -> int:
-    """Run what was asked for and write the table. Exit code 1 when something broke."""
+    """Run the selected parts and write the table. Exit code 1 if something failed."""
     options = _options()
     facts = facts_of_now()
     if facts["load_average"] > QUIET_LOAD:
@@ -125,7 +125,7 @@ def _requests(options: argparse.Namespace) -> Rows:
         raw.create_topic(system.port, "one", 1, None, 60)
         few = [_lane(stack, system.port, "one", 0)]
         each = options.partitions // _TOPICS
-        # The node with one partition first: it must not have the others.
+        # First the node with one partition, before it has the others.
         _cost(system, few, options.requests)
         costs["few"] += [_cost(system, few, options.requests) for _ in range(3)]
         _make(system, options.partitions)
@@ -151,7 +151,7 @@ def _lane(stack: ExitStack, port: int, topic: str, partition: int) -> Lane:
 
 
 def _cost(system: System, lanes: list[Lane], requests: int) -> float:
-    """Microseconds of the node's CPU a request: `_UNDER_WAY` of them at any time, over these connections in turn."""
+    """Microseconds of the node's CPU per request, with `_UNDER_WAY` in flight over these connections in turn."""
     began_us, sent, done = _cpu_us(system), 0, sum(lane.answered for lane in lanes)
     until = done + requests
     by_number = {lane.fileno(): lane for lane in lanes}
@@ -174,7 +174,7 @@ def _cost(system: System, lanes: list[Lane], requests: int) -> float:
 
 
 def _cpu_us(system: System) -> float:
-    """What the scheduler has given to all threads of the node."""
+    """The CPU time of all threads of the node, by the scheduler."""
     tasks = Path(f"/proc/{system.server.pid}/task")
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1000
 
@@ -211,7 +211,7 @@ def _long_log(options: argparse.Namespace) -> Rows:
 
 
 def _send(connection: socket.socket, frame: bytearray, requests: int, error_at: int) -> None:
-    """So many requests, `_PIPELINE` of them under way."""
+    """Send `requests` requests, `_PIPELINE` of them in flight."""
     for number in range(requests + _PIPELINE):
         if number < requests:
             connection.sendall(frame)
@@ -227,7 +227,7 @@ def _send(connection: socket.socket, frame: bytearray, requests: int, error_at: 
 
 
 class _Started:
-    """A system in an empty directory, for the length of a `with`."""
+    """A system in an empty directory, for a `with` block."""
 
     def __init__(self, name: str) -> None:
         self._scratch = tempfile.TemporaryDirectory(prefix=f"scale-{name}-", dir=SCRATCH, ignore_cleanup_errors=True)
@@ -244,7 +244,7 @@ class _Started:
 
 
 def _stop(system: System) -> None:
-    """SIGTERM, and however long it takes within reason."""
+    """Stop by SIGTERM, with a long timeout."""
     process = system.server.process
     assert process is not None
     process.terminate()
@@ -259,11 +259,11 @@ def _since(began: float) -> str:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.scale", description="Many partitions, many connections, a long log.")
     parser.add_argument("--only", action="append", choices=("starts", "requests", "log"), help="may be repeated")
-    parser.add_argument("--ours", action="store_true", help="starts: not of Apache Kafka")
+    parser.add_argument("--ours", action="store_true", help="starts: without Apache Kafka")
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--connections", type=int, default=2_000)
     parser.add_argument("--requests", type=int, default=20_000)
-    parser.add_argument("--log-gib", type=float, default=4.0, help="20 is the goal's, and takes as much of the disk")
+    parser.add_argument("--log-gib", type=float, default=4.0, help="size of the log in GiB; the goal's is 20")
     parser.add_argument("--out", type=Path, help="where the table goes")
     return parser.parse_args()
 

@@ -1,10 +1,10 @@
-"""How long it takes until a node serves: `python -m bench.start [ROUNDS]`.
+"""The time until a node serves: `python -m bench.start [ROUNDS]`.
 
-- cold: a new interpreter, `ottla.Node()` started, and nothing else; the process's own CPU time beside the wall's.
+- cold: a new interpreter that only starts `ottla.Node()`; the process's CPU time beside the wall time.
 - acknowledged: `ottla start` in a formatted directory, from its exec until a client that connects as soon as the port
-  listens has made a topic and had a record acknowledged. The goal is 150 ms on a machine at rest.
-- fresh: in a warm process a node, a topic, one record written and read by our client, stopped. What a test suite with
-  a node of its own for each test pays.
+  listens has created a topic and got a record acknowledged. The goal is 150 ms on an idle machine.
+- fresh: in a warm process a node, a topic, one record written and read by our client, stopped: the cost per test of a
+  test suite with a fresh node for each test.
 """
 
 import os
@@ -28,7 +28,7 @@ BARE = "import os; os._exit(0)"
 def cold(program: str, rounds: int) -> tuple[float, float]:
     """Medians of wall and CPU milliseconds of a program."""
     walls, cpus = [], []
-    # Compiled modules are kept, as they are for everybody else.
+    # Keep compiled modules, as in an installation.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     for _ in range(rounds):
         before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -61,7 +61,7 @@ def acknowledged(rounds: int) -> tuple[float, float]:
 
 
 def fresh(with_clients: bool) -> None:
-    """One test's node."""
+    """The node of one test."""
     with ottla.Node() as node:
         node.create_topic("t")
         if with_clients:
@@ -76,7 +76,7 @@ def fresh(with_clients: bool) -> None:
 
 
 def warm(with_clients: bool, rounds: int) -> tuple[float, float]:
-    """Wall and CPU milliseconds a node."""
+    """Wall and CPU milliseconds per node."""
     fresh(with_clients)
     cpu, began = time.process_time(), time.perf_counter()
     for _ in range(rounds):

@@ -1,9 +1,8 @@
-"""How long a clean stop of many logs takes, and why: `python -m bench.stop [--partitions 10000] [--beside TREE]`.
+"""The time of a clean stop of many logs: `python -m bench.stop [--partitions 10000] [--beside TREE]`.
 
-Each round makes a store with so many logs, in a process of its own, writes a record to each and closes it ("the first
-time"), then opens it, writes again and closes it ("again"). With `--beside` the other tree runs alternately, from one
-to the other. The figures are medians: seconds of the wall and of CPU, and with `--counts` the calls to the kernel,
-by strace.
+Each round creates a store with that many logs, in a separate process, writes a record to each and closes it ("the first
+time"), then opens it, writes again and closes it ("again"). With `--beside` another work tree alternates. The figures
+are medians: wall and CPU seconds, and with `--counts` the number of system calls, by strace.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from bench import ROOT, SCRATCH
 
-#: The record that all logs get, and what does one phase in a tree; it prints seconds of the wall and of CPU.
+#: Runs one phase in a tree, with one record for all logs; prints wall and CPU seconds.
 _PHASE = """
 import json, os, sys, time
 from concurrent.futures import ThreadPoolExecutor
@@ -76,7 +75,7 @@ def main() -> int:
 
 
 def _command(tree: Path, where: str, partitions: int) -> list[str]:
-    # The packages of the working directory go before those that are installed.
+    # The packages of the working directory take precedence over installed ones.
     return [sys.executable, "-c", _PHASE, where, str(partitions)]
 
 
@@ -98,7 +97,7 @@ def _round(tree: Path, partitions: int) -> list[tuple[str, list[float]]]:
 
 
 def _counts(tree: Path, partitions: int) -> list[tuple[str, dict[str, int]]]:
-    """The calls to the kernel between the two marks."""
+    """The system calls between the two marks."""
     found = []
     with _scratch() as where:
         for phase in _PHASES:
@@ -123,7 +122,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--beside", type=Path, action="append", default=[], help="another work tree")
-    parser.add_argument("--counts", action="store_true", help="count calls to the kernel, with strace")
+    parser.add_argument("--counts", action="store_true", help="count system calls, with strace")
     return parser.parse_args()
 
 

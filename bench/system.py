@@ -17,10 +17,10 @@ from tests.interop import toolchain
 from tests.interop.server import Server
 
 SYSTEMS = ("apache", "ottla")
-#: Both get Kafka's defaults, as one node that is its own controller. A group waits for nobody before it begins, so
-#: that a consumer's total time is the systems' and not three fixed seconds.
+#: Both get Kafka's defaults, as a node that is its own controller. A group does not wait before its first rebalance, so
+#: that a consumer's total time is not dominated by three fixed seconds.
 SETTINGS: Mapping[str, str] = {**servers.SINGLE_NODE, "group.initial.rebalance.delay.ms": "0"}
-#: What Apache's kafka-run-class.sh gives to every JVM.
+#: The options that Apache's kafka-run-class.sh gives to every JVM.
 JVM = (
     "-server",
     "-XX:+UseG1GC",
@@ -29,22 +29,22 @@ JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-#: What kafka-server-start.sh adds.
+#: The options that kafka-server-start.sh adds.
 SERVER_HEAP = ("-Xmx1G", "-Xms1G")
 #: What kafka-producer-perf-test.sh and kafka-consumer-perf-test.sh add.
 TOOL_HEAP = ("-Xmx512M",)
-#: A JVM that starts quickly and never gets fast: for --quick.
+#: For --quick: a JVM that starts quickly and never becomes fast.
 QUICK_JVM = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
 LOGGING = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 START_TIMEOUT_S = 90.0
 TOOL_TIMEOUT_S = 240.0
-#: What a start leaves to be done in the background is done by then, and counts as idle memory.
+#: The background work of a start is done by then, and counts as idle memory.
 IDLE_AFTER_S = 1.0
 
 
 @dataclass
 class System:
-    """One system. `start` starts it in an empty directory; whoever makes it calls `stop`, whatever happened."""
+    """A system under test. `start` starts it in an empty directory; its creator must always call `stop`."""
 
     name: str
     directory: Path
@@ -55,7 +55,7 @@ class System:
     #: from the start of the process in a formatted directory to the first acknowledged record
     cold_start_ms: float = 0.0
     idle_bytes: int = 0
-    #: how many records of how many bytes the bench has written to a topic
+    #: topic -> the number and size of the records that the bench has written
     written: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,26 +82,26 @@ class System:
         self.idle_bytes = memory_bytes(self.server.pid, "VmRSS")
 
     def restart_ms(self, topic: str, partitions: int) -> float:
-        """Stop cleanly, start again: until every partition of the topic has acknowledged a record."""
+        """Restart cleanly; returns the ms until every partition of the topic has acknowledged a record."""
         self.server.stop()
         return self._launch(topic, partitions, create=False)
 
     def topic(self, name: str, partitions: int, settings: Mapping[str, str] | None = None) -> str:
-        """Create a topic unless it is there; its name."""
+        """Create a topic unless it exists; returns its name."""
         raw.create_topic(self.port, name, partitions, settings, START_TIMEOUT_S)
         return name
 
     def peak_bytes(self) -> int:
-        """The most memory that was resident since the start."""
+        """The peak resident memory since the start."""
         return memory_bytes(self.server.pid, "VmHWM")
 
     def tool(self, main: str, *arguments: str) -> str:
-        """Run one of Apache's tools against the system; what it printed."""
+        """Run one of Apache's tools against the system; returns its output."""
         jvm = QUICK_JVM if self.quick else (*TOOL_HEAP, *JVM)
         return run(["java", *jvm, LOGGING, "-cp", toolchain.classpath(), f"org.apache.kafka.tools.{main}", *arguments])
 
     def program(self, module: str, *arguments: str) -> str:
-        """Run one of our programs against the system; what it printed."""
+        """Run one of our programs against the system; returns its output."""
         return run([sys.executable, "-m", module, *arguments])
 
     def alive(self) -> bool:
@@ -127,18 +127,18 @@ class System:
 
 @cache
 def _compile() -> None:
-    """Compile the package as pip does when it installs it: a start would compile every module that it imports."""
+    """Compile the package as pip does at installation; otherwise a start would compile every imported module."""
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     compileall.compile_dir(str(Path(ottla.__file__).parent), quiet=1)
 
 
 def memory_bytes(pid: int, figure: str) -> int:
-    """`VmRSS` (resident now) or `VmHWM` (resident at most so far) of a process and of those it has started."""
+    """`VmRSS` (resident memory) or `VmHWM` (its peak) of a process and its children."""
     total = 0
     for each in (pid, *_children(pid)):
         try:
             lines = Path(f"/proc/{each}/status").read_text().splitlines()
-        except FileNotFoundError:  # it ended meanwhile
+        except FileNotFoundError:  # the process has ended
             continue
         total += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{figure}:"))
     return total
@@ -155,7 +155,7 @@ def _children(pid: int) -> list[int]:
 
 
 def run(command: Sequence[str]) -> str:
-    """What a command printed. It is killed when its time is over."""
+    """Run a command and return its output. It is killed after a timeout."""
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, stdin=subprocess.DEVNULL, cwd=ROOT
     )
@@ -166,5 +166,5 @@ def run(command: Sequence[str]) -> str:
 
 
 def settle() -> None:
-    """Write out what earlier work has left in the page cache, so that nobody pays for it later."""
+    """Write the page cache out, so that later works do not pay for earlier ones."""
     os.sync()

@@ -1,16 +1,15 @@
-"""Where the tail of ack latencies ends on this machine, written to bench/results/tail.md.
+"""The limit of ack tail latencies on this machine, written to bench/results/tail.md.
 
     python -m bench.tail [--realtime] [--rounds N] [--rate RECORDS_PER_S]
 
-The load of the table's `ack-20000` (`bench.load`, open loop) against three servers in turn, all of them up the whole
-time: Apache Kafka, our node, and `null`: one loop over epoll that receives a request, writes it to a file and answers,
-with no protocol, no checksum and no log. What null does not reach no server in Python reaches, and no other that wakes
-a thread for a request, reads it, writes it and answers.
+The load of the table's `ack-20000` (`bench.load`, open loop) runs against three servers in turn, all of them up the
+whole time: Apache Kafka, our node, and `null`: one loop over epoll that receives a request, writes it to a file and
+answers, without protocol, checksum or log. What null does not reach, no server in Python can reach, nor any other that
+wakes a thread for a request, reads it, writes it and answers.
 
-Rounds are short and go from server to server, so that what else the machine does meets all of them alike: the median is
-what is compared, and on a busy machine the least is nearest to one at rest. Ten rounds take two minutes. `--realtime`
-has generator and servers scheduled before everything else (SCHED_FIFO, which wants root): figures of a busy machine
-that say something.
+Rounds are short and alternate between the servers, so that other load affects all alike: the medians are compared, and
+on a busy machine the minimum is closest to an idle one. Ten rounds take two minutes. `--realtime` schedules generator
+and servers before everything else (SCHED_FIFO, which needs root), for meaningful figures on a busy machine.
 """
 
 import argparse
@@ -37,25 +36,27 @@ from ottla.wire.api.produce import PartitionProduceResponse, ProduceResponse, To
 from ottla.wire.compile import encode
 
 _SECONDS, _WARMUP_S = 2.0, 0.5
-#: A JVM has compiled by then what it will.
+#: By then a JVM has compiled its code.
 _FIRST_S = 12.0
 _REALTIME = ("chrt", "--fifo", "50")
 _SHOWN = ("p50_ms", "p99_ms", "p999_ms", "late_p99_ms", "late_p999_ms")
-#: What is to be a fifth of Apache's.
+#: The figures that should be a fifth of Apache's.
 _GOALS = {"p99_ms": "p99", "p999_ms": "p99.9"}
 _TOPIC = "tail"
 _RECEIVE_BYTES = 1 << 20
-#: Of a request: length, key, version, correlation id.
+#: The head of a request: length, key, version, correlation id.
 _HEAD = struct.Struct(">ihhi")
 
 
 def main() -> int:
-    """All servers, round by round, and the table."""
+    """Run all servers, round by round, and write the table."""
     parser = argparse.ArgumentParser(prog="bench.tail", description="Where the tail of ack latencies ends.")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--rate", type=int, default=20_000)
-    parser.add_argument("--realtime", action="store_true", help="schedule all of it before everything else (root)")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where the table goes")
+    parser.add_argument(
+        "--realtime", action="store_true", help="schedule generator and servers before everything else (needs root)"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the output directory")
     options = parser.parse_args()
     first = _REALTIME if options.realtime else ()
     facts = facts_of_now()
@@ -67,7 +68,7 @@ def main() -> int:
         found = {name: [] for name in ports}
         _latency(first, ports["apache"], options.rate, _FIRST_S)
         for number in range(options.rounds):
-            # There and back again: who comes first, and after whom, is not the same in every round.
+            # Alternate the direction, so that the order is not the same in every round.
             for name in [*ports][:: -1 if number % 2 else 1]:
                 settle()
                 found[name].append(_latency(first, ports[name], options.rate, _SECONDS))
@@ -95,7 +96,7 @@ def _system(name: str, first: tuple[str, ...]) -> Iterator[int]:
 
 @contextmanager
 def _null(first: tuple[str, ...]) -> Iterator[int]:
-    """The port of a null server in a process of its own."""
+    """The port of a null server in a separate process."""
     command = [*first, sys.executable, "-m", "bench.tail", "serve", str(SCRATCH)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -117,7 +118,7 @@ def _latency(first: tuple[str, ...], port: int, rate: int, seconds: float) -> Ma
 def table(
     found: Mapping[str, list[Mapping[str, float]]], facts: Mapping[str, object], rate: int, *, realtime: bool
 ) -> str:
-    """The page: every server's figures, a fifth of Apache's beside them, and who reaches that."""
+    """The page: every server's figures, a fifth of Apache's, and the servers that reach it."""
     rounds = len(next(iter(found.values())))
     lines = [
         "# Where the tail of ack latencies ends",
@@ -162,19 +163,19 @@ def _verdict(found: Mapping[str, list[Mapping[str, float]]], figure: str, title:
 
 
 class _Peer:
-    """One connection, and the file that takes what it sends."""
+    """A connection, and the file for its data."""
 
     def __init__(self, sock: socket.socket, directory: str) -> None:
         self._socket = sock
-        #: It has no name and goes with the process.
+        #: An unnamed file, which disappears with the process.
         self._file = os.open(directory, os.O_TMPFILE | os.O_RDWR, 0o600)
         self._position = 0
-        #: The bytes of the request that is coming which are not there yet.
+        #: The missing bytes of the current request.
         self._missing = 0
         self._correlation_id = 0
 
     def turn(self, memory: memoryview) -> bool:
-        """Receive, write, answer what is whole. False when the peer has gone."""
+        """Receive, write, and answer complete requests. False if the peer has disconnected."""
         try:
             count = self._socket.recv_into(memory)
         except ConnectionError:
@@ -184,7 +185,7 @@ class _Peer:
         at, answers = 0, b""
         while at < count:
             if not self._missing:
-                # The generator's requests come in one piece, or at least their heads do.
+                # The generator's requests, or at least their heads, arrive in one piece.
                 size, _, _, self._correlation_id = _HEAD.unpack_from(data, at)
                 self._missing = 4 + size
             taken = min(self._missing, count - at)
@@ -214,7 +215,7 @@ _BODY = encode(
 
 
 def serve(directory: str) -> None:
-    """Say the port, and serve until killed."""
+    """Print the port, and serve until killed."""
     memory = memoryview(bytearray(_RECEIVE_BYTES))
     peers: dict[int, _Peer] = {}
     with socket.create_server(("127.0.0.1", 0)) as listener, select.epoll() as poll:

@@ -1,7 +1,7 @@
 """Encode and decode of the hot messages, beside kio and kafka-python: `python -m bench.wire`.
 
-Each figure is the best of several rounds, in microseconds for one message; the three take turns, so that whatever else
-the machine does meets them all. All decode the same bytes, and each encodes what it decoded from them.
+Each figure is the best of several rounds, in microseconds per message; the three libraries alternate, so that other
+load affects all. All decode the same bytes, and each encodes what it decoded.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ROUND_S = 0.02
 RECORDS = bytes(1000)
 TOPIC_ID: Any = bytes(range(16))
 
-#: What runs once for one figure.
+#: One execution of a measured operation.
 Call = Callable[[], Any]
 
 
@@ -56,7 +56,7 @@ def produce(partitions: int, version: int) -> ProduceRequest:
 
 
 def produced(partitions: int) -> ProduceResponse:
-    """What answers a Produce request."""
+    """A Produce response."""
     done = [PartitionProduceResponse(index=index, base_offset=1 << 20) for index in range(partitions)]
     return ProduceResponse(responses=[TopicProduceResponse(name="flights", partition_responses=done)])
 
@@ -72,7 +72,7 @@ def fetch(partitions: int) -> FetchRequest:
 
 
 def fetched(partitions: int, version: int) -> FetchResponse:
-    """What answers a Fetch request."""
+    """A Fetch response."""
     data = [
         PartitionData(
             partition_index=index,
@@ -89,7 +89,7 @@ def fetched(partitions: int, version: int) -> FetchResponse:
 
 
 def metadata(topics: int, partitions: int) -> MetadataResponse:
-    """What answers a Metadata request."""
+    """A Metadata response."""
     brokers = [MetadataResponseBroker(node_id=node, host="127.0.0.1", port=9092 + node) for node in range(3)]
     described = [
         MetadataResponseTopic(
@@ -118,7 +118,7 @@ def commit(partitions: int) -> OffsetCommitRequest:
 
 
 def offsets(partitions: int) -> ListOffsetsRequest:
-    """The question for the ends of partitions."""
+    """A ListOffsets request for the ends of partitions."""
     wanted = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partitions)]
     return ListOffsetsRequest(topics=[ListOffsetsTopic(name="flights", partitions=wanted)])
 
@@ -162,12 +162,12 @@ def kafka_python(data: bytes, name: str, version: int) -> tuple[Call, Call]:
         modules = [importlib.import_module(f"kafka.protocol.{each}") for each in ("consumer", "metadata", "producer")]
     cls = next(getattr(module, name) for module in modules if hasattr(module, name))
     entity = cls.decode(data, version=version)
-    entity._header = None  # which its decoder leaves out and its encoder looks at
+    entity._header = None  # its decoder does not set it, but its encoder reads it
     return lambda: entity.encode(version=version), lambda: cls.decode(data, version=version)
 
 
 def best(calls: list[Call]) -> list[float]:
-    """Microseconds of each, taken in turns."""
+    """Microseconds of each call, measured alternately."""
     timers = [timeit.Timer(call) for call in calls]
     counts = [max(1, int(ROUND_S / max(min(timer.repeat(3, 3)) / 3, 1e-9))) for timer in timers]
     rounds = [[timer.timeit(count) / count for timer, count in zip(timers, counts, strict=True)] for _ in range(ROUNDS)]

@@ -1,7 +1,7 @@
-"""The works: from a started system to figures. A work checks that every record came through; none fails for being slow.
+"""The works: from a started system to figures. A work checks that no record is missing; none fails for being slow.
 
-Works of one system run in the order of `WORKS`. What reads takes what an earlier work wrote, and writes it (without
-counting) when that work was not asked for.
+Works of one system run in the order of `WORKS`. A reading work reads what an earlier work wrote; if that work was not
+selected, it writes the records first, uncounted.
 """
 
 import json
@@ -13,7 +13,7 @@ from bench.system import System, settle
 
 Figures = dict[str, float]
 
-#: Topics that hold what the consuming works read: name, bytes a record, producer settings.
+#: The topics of the consuming works: name, bytes per record, producer settings.
 SMALL = "small-6"
 BIG = "big-6"
 LIBRDKAFKA = "librdkafka-6"
@@ -24,16 +24,16 @@ FLUSHED: Mapping[str, str] = {"flush.messages": "1"}
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything."""
+    """The amount of each work."""
 
     small_records: int
     big_records: int
     librdkafka_records: int
-    #: of 1 KiB, each batch of them on the disk before it is acknowledged
+    #: of 1 KiB, with each batch on the disk before it is acknowledged
     flushed_records: int
-    #: one at a time, so a few a millisecond at best
+    #: one at a time, so at most a few per millisecond
     end_to_end_records: int
-    #: written before the first work, so that what compiles on the way is warm
+    #: written before the first work, so that compiled code is warm
     warmup_records: int
     seconds: float
     latency_s: float
@@ -41,22 +41,22 @@ class Size:
     partitions: int
 
 
-#: About 100 seconds a system on two cores, so 12 minutes for three rounds of both.
+#: About 100 seconds per system on two cores, so 12 minutes for three rounds of both.
 FULL = Size(2_000_000, 400_000, 600_000, 40_000, 2_000, 400_000, 5.0, 8.0, 2.0, 1_000)
-#: Only whether all of it runs.
+#: Only checks that everything runs.
 QUICK = Size(5_000, 1_000, 5_000, 500, 20, 0, 0.3, 0.5, 0.1, 50)
 
 
 @dataclass(frozen=True)
 class Work:
-    """One work, and what it says about itself in the table."""
+    """A work, with its row in the table."""
 
     name: str
     title: str
     run: Callable[[System, Size], Figures]
-    #: does a server that has done nothing yet give another figure than one at work?
+    #: whether a fresh server gives another figure than a used one
     warm: bool = True
-    #: in the first round alone: it takes long, and not for what it measures
+    #: whether it runs in the first round only, because its preparation takes long
     once: bool = False
 
 
@@ -64,19 +64,19 @@ class Work:
 
 
 def cold_start(system: System, size: Size) -> Figures:
-    """Measured when the system was started."""
+    """The time measured at the system's start."""
     return {"cold_start_ms": system.cold_start_ms}
 
 
 def format_and_start(system: System, size: Size) -> Figures:
-    """The two commands one after the other."""
+    """The time of the two commands, format and start."""
     return {"cold_start_ms": system.format_ms + system.cold_start_ms}
 
 
 def many_partitions(system: System, size: Size) -> Figures:
-    """The last work of a system: it restarts it.
+    """Restart the system with many partitions; its last work.
 
-    Making so many partitions and stopping cleanly is thousands of flushes for either system, and not measured.
+    Creating that many partitions and stopping cleanly takes thousands of flushes in either system, and is not measured.
     """
     topic = system.topic("many", size.partitions)
     return {"start_ms": system.restart_ms(topic, size.partitions)}
@@ -86,14 +86,14 @@ def many_partitions(system: System, size: Size) -> Figures:
 
 
 def warm_up(system: System, size: Size) -> None:
-    """Have compiled what is compiled on the way, and made what the first record makes. Counts for nothing."""
+    """Let code compile and the first record's objects be created. Not counted."""
     if size.warmup_records:
         java_produce(system, system.topic("warm-up", PARTITIONS), size.warmup_records, 100)
     settle()
 
 
 def java_produce(system: System, topic: str, records: int, record_bytes: int, *settings: str) -> Figures:
-    """ProducerPerformance, as fast as it can."""
+    """ProducerPerformance without a rate limit."""
     said = system.tool(
         "ProducerPerformance",
         *("--topic", topic, "--num-records", str(records), "--record-size", str(record_bytes), "--throughput", "-1"),
@@ -109,7 +109,7 @@ def java_produce(system: System, topic: str, records: int, record_bytes: int, *s
 
 
 def java_consume(system: System, topic: str) -> Figures:
-    """Everything a topic holds, by a new group. `total_per_s` counts joining the group, `records_per_s` does not."""
+    """Read a whole topic with a new group. `total_per_s` includes joining the group, `records_per_s` does not."""
     records = system.written[topic]
     said = system.tool(
         "ConsumerPerformance",
@@ -145,27 +145,27 @@ def produce_big(system: System, size: Size) -> Figures:
 
 
 def produce_flushed(system: System, size: Size) -> Figures:
-    """Every batch is on the disk before it is acknowledged."""
+    """Records of which every batch is on the disk before it is acknowledged."""
     topic = system.topic("flushed-6", PARTITIONS, FLUSHED)
     return java_produce(system, topic, size.flushed_records, 1024)
 
 
 def consume_small(system: System, size: Size) -> Figures:
-    """What `produce_six_partitions` wrote."""
+    """Read the records of `produce_six_partitions`."""
     if not system.written.get(SMALL):
         produce_six_partitions(system, size)
     return java_consume(system, SMALL)
 
 
 def consume_big(system: System, size: Size) -> Figures:
-    """What `produce_big` wrote."""
+    """Read the records of `produce_big`."""
     if not system.written.get(BIG):
         produce_big(system, size)
     return java_consume(system, BIG)
 
 
 def end_to_end(system: System, size: Size) -> Figures:
-    """EndToEndLatency: send one record, poll until it comes."""
+    """EndToEndLatency: send one record, poll until it arrives."""
     said = system.tool(
         "EndToEndLatency",
         *("--bootstrap-server", system.bootstrap, "--topic", system.topic("end-to-end", 1)),
@@ -175,7 +175,7 @@ def end_to_end(system: System, size: Size) -> Figures:
     found = re.search(r"50th = (\d+), 99th = (\d+), 99\.9th = (\d+)", said)
     if not average or not found:
         raise RuntimeError(f"EndToEndLatency says no percentiles: {said[-500:]}")
-    # Its percentiles are whole milliseconds, which says nothing about times below one; the mean is finer.
+    # Its percentiles are whole milliseconds, too coarse for times below one; the mean is finer.
     return {
         "records": size.end_to_end_records,
         "mean_ms": float(average[1]),
@@ -198,7 +198,7 @@ def produce_librdkafka(system: System, size: Size) -> Figures:
 
 
 def consume_librdkafka(system: System, size: Size) -> Figures:
-    """What `produce_librdkafka` wrote."""
+    """Read the records of `produce_librdkafka`."""
     if not system.written.get(LIBRDKAFKA):
         produce_librdkafka(system, size)
     records = str(system.written[LIBRDKAFKA])
@@ -214,17 +214,17 @@ def _requests(system: System, topic: str, size: Size) -> Figures:
 
 
 def one_record_a_request(system: System, size: Size) -> Figures:
-    """What a request costs."""
+    """Requests of one record on many connections."""
     return _requests(system, system.topic("requests", PARTITIONS), size)
 
 
 def one_record_a_request_flushed(system: System, size: Size) -> Figures:
-    """What a request costs that waits for the disk: here the records of many requests can share a flush."""
+    """Requests of one record that wait for the disk: here many requests can share a flush."""
     return _requests(system, system.topic("requests-flushed", PARTITIONS, FLUSHED), size)
 
 
 def ack_latency(rate: int) -> Callable[[System, Size], Figures]:
-    """Ack latencies at so many records a second."""
+    """Ack latencies at `rate` records per second."""
 
     def run(system: System, size: Size) -> Figures:
         settle()
@@ -239,12 +239,12 @@ def ack_latency(rate: int) -> Callable[[System, Size], Figures]:
 
 
 def memory_idle(system: System, size: Size) -> Figures:
-    """Resident a second after the first record."""
+    """Resident memory a second after the first record."""
     return {"memory_bytes": system.idle_bytes}
 
 
 def memory_loaded(system: System, size: Size) -> Figures:
-    """The most that was resident during the works before this one."""
+    """The peak resident memory during the works before this one."""
     if not system.written.get(SMALL):
         produce_six_partitions(system, size)
     return {"memory_bytes": system.peak_bytes()}

@@ -1,7 +1,7 @@
 """`python -m bench.streams`: alternating rounds of all rows and systems, then the table.
 
-Exit code 1 when something broke (the other rows go on), never because of a figure. `--short` runs everything once in
-about ten minutes and writes results; `--quick` does it with few records, to see that it works, and writes none.
+Exit code 1 if something failed (the other rows go on), never because of a figure. `--short` runs everything once in
+about ten minutes and writes results; `--quick` uses few records, to check that it works, and writes none.
 """
 
 import argparse
@@ -25,12 +25,12 @@ from bench.streams.system import SYSTEMS, Place, create, fill, kafka_streams
 from ottla.client import Admin
 
 ROUNDS = 3
-#: Kafka Streams emits every change as we do, and not the last one of a commit.
+#: Makes Kafka Streams emit every change as we do, not only the last one of a commit.
 NO_CACHE = ("statestore.cache.max.bytes=0",)
 
 
 class Row(NamedTuple):
-    """A program on an input of so many records and keys."""
+    """A program on an input with a number of records and keys."""
 
     program: str
     keys: int
@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 class Size(NamedTuple):
-    """How much a run takes. `keys`: few first, many last."""
+    """The amount of work of a run. `keys`: few first, many last."""
 
     records: int
     keys: tuple[int, ...]
@@ -64,7 +64,7 @@ Figures = dict[tuple[str, str], list[dict[str, float]]]
 
 
 def main() -> int:
-    """Run what was asked for, and write what it gave."""
+    """Run the selected rows, and write the results."""
     options = _options()
     size = QUICK if options.quick else SHORT if options.short else FULL
     size = size._replace(keys=tuple(options.keys or size.keys), records=options.records or size.records)
@@ -96,7 +96,7 @@ def main() -> int:
 
 
 class Bench:
-    """One node with its inputs. `kinds` and `only` choose what is measured."""
+    """A node with its inputs. `kinds` and `only` select the measurements."""
 
     def __init__(self, servers: str, size: Size, kinds: list[str], only: list[str]) -> None:
         self.servers = servers
@@ -106,19 +106,19 @@ class Bench:
         self.rows = [Row(program, keys) for program in PROGRAMS for keys in size.keys if program in only]
 
     def fill(self) -> None:
-        """The inputs, one for each number of keys; other sides of joins beside them."""
+        """Write the inputs, one for each number of keys, and the other sides of joins."""
         with Admin(self.servers) as admin:
             for keys in self.size.keys:
                 create(admin, f"in-{keys}", f"table-{keys}", f"right-{keys}", f"left-{keys}")
                 fill(self.servers, f"in-{keys}", self.size.records, keys)
                 fill(self.servers, f"table-{keys}", keys, keys, step_ms=0)
                 for side, first in (("left", 1), ("right", 2)):
-                    # A key comes again after two seconds at the soonest: each record has one partner.
+                    # A key recurs after two seconds at the earliest: each record has one partner.
                     step = max(10, -(-4_000 // keys))
                     fill(self.servers, f"{side}-{keys}", self.size.records, keys, step_ms=step, first_ms=first)
 
     def round(self, number: int, systems: list[str], figures: Figures, failures: list[str]) -> None:
-        """All rows on all systems, a row's systems one after another."""
+        """Run all rows on all systems, a row's systems one after another."""
         for name, system, work, place in self._works(number, systems):
             with Admin(self.servers) as admin:
                 create(admin, place.output)
@@ -201,7 +201,7 @@ def _medians(found: list[dict[str, float]]) -> dict[str, float]:
 
 
 def _beside(figures: Figures, name: str, ours: dict[str, float]) -> str:
-    """How often a rate is that of the others."""
+    """The ratio of a rate to those of the other systems."""
     told = []
     for system, word in (("kafka-streams", "KS"), ("pyspark", "PySpark")):
         found = figures.get((name, system))
@@ -224,16 +224,16 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="few records, once, no results written")
     parser.add_argument("--short", action="store_true", help="one round of 400,000 records, about ten minutes")
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N")
-    parser.add_argument("--system", action="append", choices=SYSTEMS, help="only these (may be repeated)")
-    parser.add_argument("--only", action="append", choices=PROGRAMS, help="only these programs (may be repeated)")
+    parser.add_argument("--system", action="append", choices=SYSTEMS, help="only this system (repeatable)")
+    parser.add_argument("--only", action="append", choices=PROGRAMS, help="only this program (repeatable)")
     parser.add_argument("--kind", action="append", choices=("rate", "latency", "recovery"), help="only these figures")
-    parser.add_argument("--keys", type=int, nargs="+", metavar="N", help="inputs of so many keys instead")
-    parser.add_argument("--records", type=int, metavar="N", help="so many records in each input instead")
+    parser.add_argument("--keys", type=int, nargs="+", metavar="N", help="the numbers of keys of the inputs")
+    parser.add_argument("--records", type=int, metavar="N", help="the number of records in each input")
     parser.add_argument("--out", default=str(RESULTS), metavar="DIRECTORY")
     options = parser.parse_args()
     options.system = options.system or list(SYSTEMS)
     options.only = options.only or list(PROGRAMS)
-    # A recovery fills a store of many keys first: not in the short form.
+    # A recovery first fills a store with many keys, so the short form omits it.
     options.kind = options.kind or ["rate", "latency", *([] if options.short else ["recovery"])]
     return options
 

@@ -1,4 +1,4 @@
-"""What is measured of one system and program: a rate, latencies, the time to recover from a loss of its state."""
+"""The measurements of a system and program: a rate, latencies, the time to recover from a loss of state."""
 
 import subprocess
 import sys
@@ -12,12 +12,12 @@ from bench import ROOT, SCRATCH
 from bench.streams.system import PARTITIONS, Place, done, memory_mb, running, until
 from ottla.client import Admin, Consumer, Producer, TopicPartition
 
-#: Between these shares of the results the rate is taken: the start and the last commit are left out.
+#: The rate is measured between these shares of the results, which excludes the start and the last commit.
 FIRST, LAST = 0.2, 0.95
 
 
 def rate(system: str, place: Place, records: int, settings: tuple[str, ...] = ()) -> dict[str, float]:
-    """Results a second, and the memory that it took. The input is there before the program starts."""
+    """Results per second, and the memory used. The input exists before the program starts."""
     if system == "pyspark":
         return {"rate": _by_hand(place, records)}
     with Admin(place.servers) as admin, running(system, place, settings) as process:
@@ -45,9 +45,9 @@ def _by_hand(place: Place, records: int) -> float:
 def latency(
     system: str, place: Place, per_second: int, seconds: float, settings: tuple[str, ...] = ()
 ) -> dict[str, float]:
-    """From a record's timestamp, set when it is sent, to its result at a read_committed consumer, in ms.
+    """The latency from a record's timestamp, set when it is sent, to its result at a read_committed consumer, in ms.
 
-    Records go out every 10 ms, so many as are due; the first third is not counted.
+    The records due are sent every 10 ms; the first third is not counted.
     """
     waits: list[tuple[float, float]] = []
     with Admin(place.servers) as admin, running(system, place, settings) as process:

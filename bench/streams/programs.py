@@ -18,7 +18,7 @@ MINUTE = TimeWindows.of(timedelta(minutes=1))
 
 
 def stateless(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
-    """A test and a function of the value."""
+    """A filter and a function of the value."""
     stream: KStream[str, str] = builder.stream(source, key_serde="string", value_serde="string")
     if lane == "columns":
         stream.filter(value.length() > 3).map_values(value.upper()).to(output)
@@ -27,7 +27,7 @@ def stateless(builder: StreamsBuilder, lane: Lane, source: str, other: str, outp
 
 
 def count(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
-    """A count by key, of all time."""
+    """A count by key, without windows."""
     groups = builder.stream(source, key_serde="string", value_serde="string").group_by_key()
     _counted(groups, lane).to_stream().to(output, value_serde="long")
 
@@ -57,7 +57,7 @@ def stream_stream(builder: StreamsBuilder, lane: Lane, source: str, other: str, 
 
 
 def table_aggregate(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
-    """A table counted by the end of its keys."""
+    """A table counted by the suffix of its keys."""
     groups = builder.table(source).group_by(
         lambda key, text: (key[-2:], text), key_serde="string", value_serde="string"
     )
@@ -72,7 +72,7 @@ PROGRAMS: dict[str, Callable[[StreamsBuilder, Lane, str, str, str], None]] = {
     "stream-stream": stream_stream,
     "table-aggregate": table_aggregate,
 }
-#: Programs that have a form in columns.
+#: The programs that have a columnar form.
 IN_COLUMNS = ("stateless", "count", "windowed-count")
 
 

@@ -1,12 +1,12 @@
-"""The same jobs by hand in PySpark structured streaming, where they can be written.
+"""The same jobs written by hand in PySpark structured streaming, where possible.
 
     python -m bench.streams.spark BOOTSTRAP PROGRAM CHECKPOINT INPUT OTHER OUTPUT RECORDS
 
-reads what the topics hold in some batches, and prints `rate RECORDS_PER_SECOND`: records of all batches but the first
-over their durations. Spark's sink for Kafka is at least once, which is less than the others are asked for.
+reads the topics in several batches, and prints `rate RECORDS_PER_SECOND`: the records of all batches but the first
+divided by their durations. Spark's Kafka sink is at least once, less than the other systems guarantee.
 
-A join of a stream with a table that changes and an aggregate of a table have no form: a static table is no changing
-one, and nothing is subtracted when a row changes.
+A join of a stream with a changing table, and an aggregate of a table, are not possible: a static table does not change,
+and nothing is subtracted when a row changes.
 """
 
 import sys
@@ -16,7 +16,7 @@ BATCHES = 6
 
 
 def main() -> None:
-    """One job, as the module's docstring says."""
+    """Run one job, as described at the head of the module."""
     import ottla.spark
 
     servers, program, checkpoint, source, other, output, records = sys.argv[1:]
@@ -44,7 +44,7 @@ def main() -> None:
     batches = [each for each in query.recentProgress if each["numInputRows"]][1:]
     rows = sum(each["numInputRows"] for each in batches)
     seconds = sum(each["durationMs"]["triggerExecution"] for each in batches) / 1000
-    # The others count results: a join of two streams reads two records for each.
+    # The other systems count results: a join of two streams reads two records per result.
     print(f"rate {rows / seconds / (2 if program == 'stream-stream' else 1):.0f}", flush=True)
     session.stop()
 

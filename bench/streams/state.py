@@ -1,10 +1,10 @@
-"""What a large keyed state costs: a count by key of many keys, in columns, without Spark.
+"""The cost of a large keyed state: a count by key with many keys, in columns, without Spark.
 
     python -m bench.streams.state [--keys 1000000 ...] [--out DIRECTORY]      # --short: 200,000 keys
 
-The task is the one that a worker hosts, with its transactions, its changelog and its restore; a node is a process of
-its own beside it. For each number of keys one process sees every key once and then records of keys by chance, and
-another one opens the task again. CPU times are those of the task's process alone, which a busy machine changes little.
+The task is the same as in a worker, with its transactions, changelog and restore; a node runs beside it as a separate
+process. For each number of keys, one process sees every key once and then random keys, and another one opens the task
+again. CPU times are those of the task's process only, which depend little on the load.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from ottla.spark.streams.task import HostedTask
 from tests.spark.kills import Node
 
 BATCH = 10_000
-#: Batches of keys by chance, once all keys are there.
+#: Batches of random keys, after all keys exist.
 AFTER = 20
 SOURCE = TopicPartition("in", 0)
 HEAD = """{date}, commit {commit}; {processor}, {cores} cores, load average {load_average} before the start. A count by
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def measure(keys: int) -> dict[str, float]:
-    """The figures of one number of keys."""
+    """The figures for one number of keys."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="state-", dir=SCRATCH) as place:
         node = Node(Path(place))
@@ -96,7 +96,7 @@ def _in_process(part: str, servers: str, keys: int) -> dict[str, float]:
 
 
 def fill(servers: str, keys: int) -> dict[str, float]:
-    """Every key once, then keys by chance."""
+    """Process every key once, then random keys."""
     with Admin(servers) as admin:
         program = _program(servers)
         task = HostedTask(program, program.tasks[0], admin, None, 0)
@@ -121,7 +121,7 @@ def fill(servers: str, keys: int) -> dict[str, float]:
 
 
 def restore(servers: str, keys: int) -> dict[str, float]:
-    """The task opened again."""
+    """Open the task again."""
     with Admin(servers) as admin:
         program = _program(servers)
         cpu, wall = time.process_time(), time.perf_counter()
@@ -143,7 +143,7 @@ def _program(servers: str) -> Any:
 
 
 def give(task: HostedTask, numbers: Any, offset: int) -> None:
-    """A batch of records of these keys, processed and committed."""
+    """Process and commit a batch of records with these keys."""
     count = len(numbers)
     keys = pa.array([b"key-%012d" % number for number in numbers.tolist()], pa.binary())
     offsets = np.arange(offset, offset + count)
@@ -152,7 +152,7 @@ def give(task: HostedTask, numbers: Any, offset: int) -> None:
 
 
 def memory_mb() -> float:
-    """The most that this process has had."""
+    """The peak memory of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 

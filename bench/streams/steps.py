@@ -1,9 +1,9 @@
-"""What a step of a Streams program asks of the node: requests by API, and where the time between them goes.
+"""The requests of a step of a Streams program by API, and its latency.
 
     python -m bench.streams.steps [stateless|windowed-count]
 
-Records are sent one by one, each after the result of the one before it, so that each is a step of its own. Requests are
-counted by the node, those of the program alone, so the figures are the same on a busy machine; times are not.
+Records are sent one by one, each after the previous one's result, so that each is a separate step. The node counts the
+program's requests, which are independent of the load; times are not.
 """
 
 import sys
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def steps(node: ottla.Node, servers: str) -> None:
-    """`STEPS` records, one after another."""
+    """Send `STEPS` records, one after another."""
     out = TopicPartition("out", 0)
     reader = Consumer(servers, client_id="reader", isolation_level="read_committed")
     with Producer(servers, linger_ms=0, client_id="sender") as producer, reader as consumer:
@@ -61,7 +61,7 @@ def steps(node: ottla.Node, servers: str) -> None:
 
 
 def one(producer: Producer[Any, Any], consumer: Consumer[Any, Any]) -> float:
-    """Seconds from a record to its result."""
+    """Send a record; returns the seconds until its result."""
     began = time.perf_counter()
     producer.send("in", b"value", b"key", timestamp=time.time_ns() // 1_000_000)
     while not consumer.poll(10):

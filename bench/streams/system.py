@@ -1,4 +1,4 @@
-"""Starting a program on one of the systems, and reading how far it is and what memory it has."""
+"""Starts a program on one of the systems, and reads its progress and memory."""
 
 import os
 import subprocess
@@ -52,7 +52,7 @@ def kafka_streams() -> list[str]:
 
 @contextmanager
 def running(system: str, place: Place, settings: tuple[str, ...] = ()) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, from its first word to the end of its standard input."""
+    """Run the program until its standard input ends."""
     with tempfile.TemporaryDirectory(prefix="streams-", dir=SCRATCH, ignore_cleanup_errors=True) as state:
         log = Path(state) / "log"
         with log.open("wb") as said:
@@ -75,14 +75,14 @@ def running(system: str, place: Place, settings: tuple[str, ...] = ()) -> Iterat
 
 
 def done(admin: Admin, topic: str) -> int:
-    """How many committed records a topic holds, each transaction's marker included."""
+    """The number of committed records in a topic, including transaction markers."""
     places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     found = admin.list_offsets(dict.fromkeys(places, OffsetSpec.LATEST), read_committed=True)
     return sum(one.offset for one in found.values())
 
 
 def until(admin: Admin, topic: str, count: int, process: subprocess.Popen[bytes]) -> float:
-    """When a topic holds so many records."""
+    """Wait until a topic holds `count` records; returns the time."""
     deadline = time.monotonic() + WAIT_S
     while done(admin, topic) < count:
         if process.poll() is not None:
@@ -94,7 +94,7 @@ def until(admin: Admin, topic: str, count: int, process: subprocess.Popen[bytes]
 
 
 def memory_mb(pid: int) -> int:
-    """The largest resident memory of a process and those below it, in MB."""
+    """The peak resident memory of a process and its descendants, in MB."""
     total, left, parents = 0, [pid], _parents()
     while left:
         each = left.pop()
@@ -122,7 +122,7 @@ def create(admin: Admin, *topics: str) -> None:
 
 
 def fill(servers: str, topic: str, records: int, keys: int, *, step_ms: int = 1, first_ms: int = 1) -> None:
-    """Records `key-N` to `value-N` at rising times, the keys one after another."""
+    """Write records `key-N` to `value-N` with increasing times, cycling through the keys."""
     import pyarrow as pa
 
     with Producer(servers) as producer:
