@@ -1,8 +1,8 @@
-"""The Kafka client in pure Python: `Producer`, `Consumer`, `ShareConsumer`, `Admin`, and each with `Async` before it.
+"""The Kafka client in pure Python: `Producer`, `Consumer`, `ShareConsumer` and `Admin`, each also in an `Async` form.
 
-Invariant: asyncio below, the synchronous clients are its calls waited for on one background loop thread. What decides
-(batching, metadata, membership, sessions, transactions) is pure and gets the time as an argument; `connection`
-and the clients carry it out. Works against Ottla and Apache Kafka alike; never imports `ottla.broker`.
+Invariant: the asyncio clients do the work; a synchronous client runs the same calls on one background loop thread and
+waits for them. The logic (batching, metadata, membership, sessions, transactions) is pure and takes the time as an
+argument; `connection` and the clients do the I/O. Works against Ottla and Apache Kafka; never imports `ottla.broker`.
 
 Read `connection.cluster` first, then `admin.client`, `producer.producer` and
 `consumer.consumer`. Users import from here.
@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from ottla.serde.serializer_protobuf import protobuf_deserializer as protobuf_deserializer
     from ottla.serde.serializer_protobuf import protobuf_serializer as protobuf_serializer
 
-#: Where each public name lives; modules are imported when one of their names is first asked for.
+#: The module of each public name. A module is imported when one of its names is first accessed.
 _HOME = {
     "avro_serializer": "ottla.serde.serializer_avro",
     "avro_deserializer": "ottla.serde.serializer_avro",

@@ -1,11 +1,11 @@
-"""What a share consumer has in hand, and what its program has said of it. Pure.
+"""The records that a share consumer has delivered to its program, and their acknowledgements. Pure.
 
 Rules:
-- A record that a poll gave is in hand until it is acknowledged. Implicit mode accepts all of them when the next poll or
-  commit comes; explicit mode wants a word about each before the next poll.
-- Acknowledgements wait here until they are sent; each is sent once. What fails is told, not repeated: the broker gives
-  the record to another member when its lock ends.
-- A renewed record stays in hand: it has more time, and is to be acknowledged again.
+- A polled record stays in hand until it is acknowledged. In implicit mode the next poll or commit accepts all of them;
+  in explicit mode the program must acknowledge each one before the next poll.
+- Acknowledgements wait here until they are sent, and each is sent once. A failed acknowledgement is reported, not
+  retried: the broker redelivers the record to another member when its acquisition lock expires.
+- A renewed record stays in hand: its lock is extended, and it must be acknowledged again.
 
 KIPs: 932, 1222 (renew).
 """
@@ -24,24 +24,27 @@ from ottla.wire.batch import Header
 
 
 class Acknowledge(IntEnum):
-    """What becomes of a record."""
+    """The ways to acknowledge a record of a share group (KIP-932; RENEW: KIP-1222)."""
 
     #: The record was processed.
     ACCEPT = 1
-    #: Not processed: give it to a member again.
+    #: Not processed: make the record available for another delivery.
     RELEASE = 2
     #: The record cannot be processed: do not deliver it again.
     REJECT = 3
-    #: Processing takes longer: the lock begins again.
+    #: Processing takes longer: restart the acquisition lock's timeout.
     RENEW = 4
 
 
-#: An acquired offset without a record: nothing is there to be processed.
+#: Acknowledgement type for an acquired offset that has no record, such as one removed by compaction.
 GAP = 0
 
 
 class ShareRecord(NamedTuple, Generic[K, V]):
-    """A record of a share group. `delivery_count` is 1 at the first delivery; the rest is as in `ConsumerRecord`."""
+    """A record of a share group (KIP-932).
+
+    `delivery_count` is 1 at the first delivery; the other fields are those of `ConsumerRecord`.
+    """
 
     topic: str
     partition: int
@@ -55,7 +58,7 @@ class ShareRecord(NamedTuple, Generic[K, V]):
 
 
 class Range(NamedTuple):
-    """Consecutive offsets, and what is said of each of them; one word stands for all."""
+    """Consecutive offsets and their acknowledgement types; a single type applies to all of them."""
 
     first: int
     last: int
@@ -63,22 +66,22 @@ class Range(NamedTuple):
 
 
 class Acknowledgements:
-    """A share consumer's acknowledgements. Their owner serialises the calls."""
+    """The acknowledgements of one share consumer. The owner serialises the calls."""
 
     def __init__(self, *, explicit: bool) -> None:
         self._explicit = explicit
-        #: By partition and offset what the program said; None while it has said nothing.
+        #: Acknowledgement by partition and offset; None until the program gives one.
         self.in_hand: dict[TopicPartition, dict[int, Acknowledge | None]] = {}
-        #: To be sent.
+        #: Acknowledgement types to send, by partition and offset.
         self.ready: dict[TopicPartition, dict[int, int]] = {}
 
     def give(self, records: Iterable[ShareRecord]) -> None:
-        """A poll gives these to the program."""
+        """Take records in hand: a poll is about to return them to the program."""
         for one in records:
             self.in_hand.setdefault(TopicPartition(one.topic, one.partition), {})[one.offset] = None
 
     def withdraw(self, records: Iterable[ShareRecord]) -> None:
-        """These did not reach the program: it has nothing to say of them, and nothing is said in its name."""
+        """Drop records that did not reach the program, without acknowledging them."""
         for one in records:
             partition = TopicPartition(one.topic, one.partition)
             some = self.in_hand.get(partition, {})
@@ -87,7 +90,7 @@ class Acknowledgements:
                 self.in_hand.pop(partition, None)
 
     def acknowledge(self, partition: TopicPartition, offset: int, word: Acknowledge) -> None:
-        """The program says what becomes of a record; the last word counts. OttlaError if it is not in hand."""
+        """Note the acknowledgement of a record; a later one replaces it. OttlaError if the record is not in hand."""
         if not self._explicit:
             raise OttlaError("acknowledge needs share.acknowledgement.mode=explicit: now a poll accepts the last one's")
         if offset not in self.in_hand.get(partition, ()):
@@ -103,7 +106,10 @@ class Acknowledgements:
             del self.ready[partition]
 
     def settle(self, *, for_poll: bool) -> None:
-        """A poll or commit begins: what was said becomes ready to be sent."""
+        """Move acknowledgements to `ready` at the start of a poll or commit.
+
+        OttlaError at a poll in explicit mode while records are not acknowledged.
+        """
         if self._explicit and for_poll:
             left = sum(word is None for some in self.in_hand.values() for word in some.values())
             if left:
@@ -122,12 +128,12 @@ class Acknowledgements:
                 del self.in_hand[partition]
 
     def take(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[Range]]:
-        """What is ready of these, in ranges; it counts as sent."""
+        """Remove and return the ready acknowledgements of these partitions, as ranges; they count as sent."""
         return {one: ranges(self.ready.pop(one)) for one in list(partitions) if one in self.ready}
 
 
 def ranges(words: dict[int, int]) -> list[Range]:
-    """Offsets in order, those that follow each other together."""
+    """Merge consecutive offsets into ranges, in offset order."""
     found: list[Range] = []
     for offset in sorted(words):
         word = words[offset]

@@ -1,10 +1,10 @@
-"""Public calls whose arguments are checked by their annotations before anything is done with them.
+"""Checks the arguments of public calls against their annotations before the call does anything.
 
 Rules:
-- A wrong argument is refused at the call: TypeError for its type, ValueError or OttlaError for its value, with the
-  names of call and argument.
-- An iterable is read once, here; a partition may be a plain (topic, number) pair; bool is no number.
-- Annotations are compiled at the first call of a method. The hot calls (send, poll) check by hand.
+- A wrong argument raises at the call, with the names of the method and the argument: TypeError for a wrong type,
+  ValueError or OttlaError for a wrong value.
+- An iterable is read once, here. A partition may be a plain (topic, partition) pair. A bool is not a number.
+- Annotations are compiled at a method's first call. The hot paths (send, poll) check by hand.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ottla.kernel.ids import TopicPartition
 
 P = ParamSpec("P")
 R = TypeVar("R")
-#: Gives the value in the form that the call works with; TypeError or ValueError.
+#: Converts a value to the form that the call works with; raises TypeError, ValueError or OttlaError.
 Convert = Callable[[Any], Any]
 
 _SEQUENCES = (collections.abc.Iterable, collections.abc.Sequence, collections.abc.Collection, list, set, frozenset)
 
 
 def checked(method: Callable[P, R]) -> Callable[P, R]:
-    """The method with its arguments checked and converted; a coroutine function raises before it is awaited."""
+    """Wrap a method so that its arguments are checked and converted; a coroutine function raises when it is called."""
     plan: list[tuple[inspect.Signature, dict[str, Convert]]] = []
 
     @wraps(method)
@@ -61,14 +61,14 @@ def _of_kind(error: Exception) -> type[Exception]:
 
 
 def check_calls(cls: type) -> None:
-    """Check every public coroutine function that the class itself defines."""
+    """Wrap every public coroutine function that the class itself defines."""
     for name, method in list(vars(cls).items()):
         if not name.startswith("_") and inspect.iscoroutinefunction(method):
             setattr(cls, name, _named(checked(method), name))
 
 
 def _named(method: Callable[..., Awaitable[Any]], name: str) -> Callable[..., Awaitable[Any]]:
-    """The method; a result that says which call it is of is told."""
+    """Wrap a method so that a result with an empty `call` attribute gets the method's name."""
 
     @wraps(method)
     def call(*arguments: Any, **keywords: Any) -> Awaitable[Any]:
@@ -91,7 +91,7 @@ def _converters(method: Callable[..., Any]) -> dict[str, Convert]:
 
 @cache
 def converter(kind: Any) -> Convert:
-    """How an argument of this annotation is checked and converted."""
+    """The check and conversion for an argument with this annotation."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         return _union(parts)
@@ -115,7 +115,7 @@ def converter(kind: Any) -> Convert:
 
 
 def _words(kind: Any) -> str:
-    """An annotation in an error."""
+    """The name of an annotation, for an error message."""
     if kind is type(None):
         return "None"
     if typing.get_origin(kind) in (*_SEQUENCES, collections.abc.Mapping, tuple):
@@ -241,7 +241,7 @@ _SIMPLE: dict[Any, Convert] = {
 
 
 def _instance(kind: Any) -> Convert:
-    """Check for an instance of this class; of a dataclass each field is checked too."""
+    """Check for an instance of this class; the fields of a dataclass are checked, too."""
     if getattr(kind, "_is_protocol", False):
         return _protocol(kind)
     fields: list[tuple[str, Convert]] = []

@@ -1,11 +1,11 @@
-"""Keys and values through the deserializers, and what becomes of a record that they cannot read (`on.decode.error`).
+"""Runs keys and values through the deserializers, and handles records that fail (`on.decode.error`).
 
 Rules:
-- raise: the records before it are given, the next poll raises `RecordDeserializationError`, and the position stays at
-  the record until the program seeks past it.
-- skip: the record is left out, and a warning says which one.
-- dead-letter: the record is written to `dead.letter.topic` with headers that say where it came from and what was wrong;
-  the position passes it only when that write is acknowledged (acks=all). A crash in between writes it again.
+- raise: the poll returns the records before the bad one, the next poll raises `RecordDeserializationError`, and the
+  position stays at that record until the program seeks past it.
+- skip: the record is dropped, and a warning names it.
+- dead-letter: the record is written to `dead.letter.topic` with headers that name its origin and the error. The
+  position passes the record only when that write is acknowledged (acks=all); a crash before then writes it again.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ R = TypeVar("R", ConsumerRecord, ShareRecord)
 
 _log = logging.getLogger("ottla.client")
 
-#: The context headers of a dead letter begin with this; their values are text in UTF-8.
+#: Prefix of a dead letter's context headers; their values are UTF-8 text.
 CONTEXT = "__ottla.errors."
 
 
 def decode(records: Sequence[R], settings: ConsumerSettings) -> tuple[list[R], list[RecordDeserializationError]]:
-    """The records with what the deserializers read, and an error for each that these could not read."""
+    """Deserialize records; returns the good ones, and an error for each bad one."""
     of_key, of_value = settings.key_deserializer, settings.value_deserializer
     good: list[R] = []
     bad: list[RecordDeserializationError] = []
@@ -54,7 +54,7 @@ def decode(records: Sequence[R], settings: ConsumerSettings) -> tuple[list[R], l
 
 
 def unreadable(record: ConsumerRecord | ShareRecord, part: str, why: Exception | str) -> RecordDeserializationError:
-    """The error of a record whose key and value are still bytes."""
+    """The error for a record whose `part` ("key" or "value") failed; its key and value are still bytes."""
     error = RecordDeserializationError(record[:7], part, why if isinstance(why, str) else _said(why))
     if isinstance(why, Exception):
         error.__cause__ = why
@@ -67,20 +67,20 @@ def _said(error: Exception) -> str:
 
 
 def skipped(errors: Sequence[RecordDeserializationError]) -> None:
-    """Say in the log what was left out: the first of them, and how many."""
+    """Log a warning for skipped records: the first one, and how many there are."""
     more = f", and {len(errors) - 1} more of this poll" if len(errors) > 1 else ""
     _log.warning("skipped %s (on.decode.error=skip)%s", errors[0].summary, more)
 
 
 class DeadLetters:
-    """Writes one consumer's dead letters. On the consumer's loop; the consumer closes it."""
+    """Writes one consumer's dead letters. Runs on the consumer's loop; the consumer closes it."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self._settings = settings
         self._producer: AsyncProducer | None = None
 
     async def write(self, errors: Sequence[RecordDeserializationError]) -> None:
-        """Return when the dead letters of these records are acknowledged. OttlaError if one is not."""
+        """Write these records as dead letters and wait until all are acknowledged. OttlaError if a write fails."""
         topic = self._settings.dead_letter_topic
         assert topic is not None
         for error in errors:
@@ -105,13 +105,13 @@ class DeadLetters:
             raise OttlaError(why) from error
 
     async def close(self) -> None:
-        """Close the producer, if there was anything to write."""
+        """Close the producer, if one was made."""
         if self._producer is not None:
             await self._producer.close(flush=False)
 
 
 def context_headers(error: RecordDeserializationError, group: str | None) -> list[Header]:
-    """Where a dead letter came from, and what was wrong with it."""
+    """The headers that name a dead letter's origin and its error."""
     cause = error.__cause__
     kind = type(error if cause is None else cause)
     found = {
@@ -128,5 +128,5 @@ def context_headers(error: RecordDeserializationError, group: str | None) -> lis
 
 
 def _producer_settings(settings: ConsumerSettings) -> dict[str, object]:
-    """The consumer's way to the cluster; for the rest a producer's defaults (acks=all, idempotent)."""
+    """The consumer's connection settings; the rest are a producer's defaults (acks=all, idempotent)."""
     return {name: value for name, value in settings.given.items() if name in ProducerSettings.declared}

@@ -1,4 +1,4 @@
-"""How keys and values become columns and back, under the name that programs import: `ottla.serde` is where it is."""
+"""Serdes for table columns: re-exports `ottla.serde.serde` under the name that programs import."""
 
 from ottla.serde.serde import Errors as Errors
 from ottla.serde.serde import Serde as Serde

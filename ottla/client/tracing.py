@@ -1,12 +1,12 @@
-"""Traces of OpenTelemetry, with `tracing.enable=true`: spans of producers and consumers, `traceparent` in headers.
+"""OpenTelemetry tracing (`tracing.enable=true`): producer and consumer spans, and `traceparent` headers.
 
 Rules:
-- Only opentelemetry-api is imported (the extra ottla[otel]), and only when a client has the setting. Where spans go is
-  the program's business: without an SDK they go nowhere, and headers are passed on as they are.
-- Headers are those of W3C's Trace Context: `traceparent`, and `tracestate` where there is one. A record has one of
-  each: the producer replaces what the program gave, and takes it as the parent where no span is open in the program.
-- Names and attributes are those of OpenTelemetry's semantic conventions for messaging and Kafka.
-- Rows of `send_table` and `poll_table` have no spans: their headers travel as they are.
+- Only opentelemetry-api is imported (the extra ottla[otel]), and only when a client enables tracing. The program
+  configures where spans go; without an SDK they go nowhere, and headers are passed on unchanged.
+- The headers are W3C Trace Context: `traceparent`, and `tracestate` if present. A record has at most one of each: the
+  producer replaces those that the program gave, and uses them as the parent when the program has no open span.
+- Names and attributes follow OpenTelemetry's semantic conventions for messaging and Kafka.
+- Rows of `send_table` and `poll_table` have no spans; their headers are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class ProducerTracing:
-    """The PRODUCER spans of one producer: from the record's place in a batch to the broker's answer."""
+    """The PRODUCER spans of one producer: each lasts from appending the record to the broker's answer."""
 
     def __init__(self, client_id: str, append: _Append) -> None:
         self._tracer = trace.get_tracer("ottla")
@@ -56,7 +56,7 @@ class ProducerTracing:
         pairs: Sequence[Header] | None,
         timestamp: int,
     ) -> Delivery | None:
-        """`Accumulator.append` of the record with the headers of its span. No span where the record found no room."""
+        """`Accumulator.append` with the span's headers added. A record that finds no room ends no span."""
         context = None if trace.get_current_span().get_span_context().is_valid else _context_of(pairs or ())
         kind = trace.SpanKind.PRODUCER
         span = self._tracer.start_span(f"send {topic}", context, kind, _attributes(topic, "send", self._client_id))
@@ -74,7 +74,7 @@ class ProducerTracing:
 
 
 def _end(span: Span, delivery: Delivery) -> None:
-    # A look at the outcome by `Delivery.result` would count as the program's.
+    # Not `Delivery.result`: that would count as the program having looked at the outcome.
     batch, index = delivery._place()
     span.set_attribute("messaging.destination.partition.id", str(batch.partition))
     if batch.error is not None:
@@ -86,7 +86,7 @@ def _end(span: Span, delivery: Delivery) -> None:
 
 
 class ConsumerTracing:
-    """The CONSUMER spans of one consumer: one for each record with a `traceparent`, when a poll hands it out."""
+    """The CONSUMER spans of one consumer: one for each record with a `traceparent`, when a poll returns it."""
 
     def __init__(self, client_id: str, group_id: str | None) -> None:
         self._tracer = trace.get_tracer("ottla")
@@ -94,7 +94,7 @@ class ConsumerTracing:
         self._group_id = group_id
 
     def received(self, records: Iterable[ConsumerRecord] | Iterable[ShareRecord]) -> None:
-        """A span for each traced record, in the trace of its producer and with a link to the producer's span."""
+        """Make a span for each traced record, in its producer's trace and linked to the producer's span."""
         for record in records:
             span = _consumer_span(self._tracer, record, "poll", "receive", self._client_id, self._group_id)
             if span is not None:
@@ -105,10 +105,10 @@ class ConsumerTracing:
 def processing(
     record: ConsumerRecord[Any, Any] | ShareRecord[Any, Any], *, group_id: str | None = None
 ) -> Iterator[None]:
-    """A CONSUMER span "process <topic>" around the work on a record, in the record's trace, current while it lasts.
+    """Context manager: a CONSUMER span "process <topic>", in the record's trace, current inside the block.
 
-    What a traced producer sends inside continues the trace. Nothing is done for a record without `traceparent`. An
-    exception is noted in the span and goes on.
+    Records that a traced producer sends inside the block continue the trace. A record without `traceparent` gets no
+    span. An exception is recorded in the span and raised again. `group_id` becomes a span attribute.
     """
     span = _consumer_span(trace.get_tracer("ottla"), record, "process", "process", None, group_id)
     if span is None:
@@ -139,7 +139,7 @@ def _consumer_span(
 
 
 def _context_of(pairs: Iterable[Header]) -> Context | None:
-    """The context that these headers name; None without a `traceparent` that can be read."""
+    """The trace context in these headers; None without a valid `traceparent`."""
     carrier = {
         name: content.decode("latin-1") for name, content in pairs if name in _OURS and isinstance(content, bytes)
     }

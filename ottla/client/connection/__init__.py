@@ -1,6 +1,6 @@
-"""Connections to brokers, and the client's fresh view of the cluster: what every client stands on.
+"""Connections to brokers and an up-to-date view of the cluster, which every client uses.
 
-Invariant: requests leave in order and answers are matched in order; a broken connection fails all that wait on it. Read
-`cluster` first, then `connection`. `metadata` and `inbound` are pure; `wake_loop` is the loop that sender and fetchers
-share; `loop_thread` is where the synchronous clients run.
+Invariant: requests are sent in order and answers are matched in order; when a connection breaks, all its pending
+requests fail. Read `cluster` first, then `connection`. `metadata` and `inbound` are pure; `wake_loop` is the base of
+the sender and the fetchers; `loop_thread` runs the synchronous clients.
 """

@@ -1,7 +1,6 @@
-"""The client's clocks and randomness, and the pauses between tries.
+"""The client's clocks and randomness, and retry backoff.
 
-Everything in the client that asks for the time or for randomness asks here, so that a simulation can answer instead
-(`replace`).
+All client code gets the time and randomness here, so that a simulation can supply them instead (`replace`).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ottla.kernel.ports import Clock
 
 
 class MachineClock:
-    """The machine's clock, as the port has it."""
+    """The machine's clock, as a `Clock`."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -26,7 +25,7 @@ class MachineClock:
 
 
 class Randomness(Protocol):
-    """As much of the module `random` as clients use."""
+    """The functions of the module `random` that clients use."""
 
     def random(self) -> float: ...
     def randrange(self, stop: int, /) -> int: ...
@@ -41,7 +40,7 @@ _random: Randomness = random
 
 
 def replace(clock: Clock | None, randomness: Randomness | None) -> None:
-    """Take time and randomness from elsewhere from now on, for every client of this process; None: from the machine."""
+    """Use this clock and randomness for every client of this process from now on; None: the machine's."""
     global _clock, _random
     _clock = clock or MachineClock()
     _random = randomness or random
@@ -63,17 +62,17 @@ def current_clock() -> Clock:
 
 
 def randomness() -> Randomness:
-    """Where the client's randomness comes from now."""
+    """The source of randomness that the client uses now."""
     return _random
 
 
 def random_uuid() -> bytes:
-    """16 bytes of a new id (RFC 9562, version 4)."""
+    """The 16 bytes of a new random UUID (RFC 9562, version 4)."""
     return uuid.UUID(bytes=_random.randbytes(16), version=4).bytes
 
 
 class Backoff:
-    """Pauses that grow from `first_ms` to `last_ms`, doubling, each up to a fifth shorter or longer (KIP-580)."""
+    """Exponential backoff from `first_ms`, doubling up to `last_ms`, with 20 % jitter either way (KIP-580)."""
 
     __slots__ = ("_first_ms", "_last_ms", "attempts")
 

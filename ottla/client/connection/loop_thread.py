@@ -1,10 +1,10 @@
-"""The one background thread on which the synchronous clients run their asyncio halves.
+"""The background thread on which the synchronous clients run their asyncio clients.
 
 Rules:
-- One loop thread a process, started at first use, a daemon, shared by all clients; a fork gets its own, and clients
-  made before the fork refuse to work in the child (their sockets belong to the parent).
-- The caller waits in an interruptible lock, so Ctrl-C works at once; what it waited for is cancelled then.
-- uvloop when it is installed.
+- One daemon loop thread per process, started at first use and shared by all clients. A forked child gets its own, and
+  clients made before the fork refuse to work in the child (their sockets belong to the parent).
+- The caller waits on an interruptible lock, so Ctrl-C works at once and cancels the call.
+- uvloop is used if it is installed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Wait for `work`, at most `timeout` seconds (then TimeoutError). Ctrl-C cancels it."""
+        """Run `work` on the loop and wait for it; TimeoutError after `timeout` seconds. Ctrl-C cancels it."""
         if threading.current_thread() is self._thread:
             work.close()
             raise OttlaError("a synchronous client was called from its own loop thread: use the Async client there")
@@ -56,17 +56,17 @@ class LoopThread:
 
 
 class Forkable(Protocol):
-    """A client with a way past the loop thread: it must be told that it is in a child now."""
+    """A client with a path that bypasses the loop thread, which must be told that it is in a forked child."""
 
     def _in_child(self) -> None: ...
 
 
 def forked() -> OttlaError:
-    """Why a client does not work in a child of its process."""
+    """The error of a client that is used in a forked child."""
     return OttlaError("this client was made before the process forked: make a new one in the child")
 
 
-#: Weak: clients come and go.
+#: Clients to notify after a fork, held weakly.
 told_of_forks: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 _lock = threading.Lock()
@@ -74,7 +74,7 @@ _current: LoopThread | None = None
 
 
 def loop_thread() -> LoopThread:
-    """The loop thread of this process; made when there is none, and made again after a fork."""
+    """The loop thread of this process; created at first use, and again after a fork."""
     global _current
     found = _current
     if found is not None and found.pid == os.getpid():
@@ -86,7 +86,7 @@ def loop_thread() -> LoopThread:
 
 
 def needs_loop(what: str) -> None:
-    """OttlaError where no event loop runs."""
+    """Raise OttlaError if no event loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -1,11 +1,11 @@
-"""What a client measures of itself, by Kafka's names: sums, rates, means and maxima over the last half to one minute.
+"""Client metrics under Kafka's names: totals, rates, means and maxima over the last 30 to 60 seconds.
 
-Pure. One `Sampled` takes one number an event (a batch, a request, a poll), never one a record. A snapshot is a frozen
-dataclass of `producer.metric` or `consumer.metric`; `named` gives it by Kafka's names (`record-send-rate`).
+Pure. A `Sampled` takes one number per event (a batch, a request, a poll), never one per record. A snapshot is a frozen
+dataclass of `producer.metric` or `consumer.metric`; `named` gives it under Kafka's names (`record-send-rate`).
 
 Rules:
-- Rates are per second. A mean or maximum of nothing is NaN, as in Kafka.
-- A window is 30 s long (`metrics.sample.window.ms`); the present and the last one count.
+- Rates are per second. The mean or maximum of no events is NaN, as in Kafka.
+- A window is 30 s long (`metrics.sample.window.ms`); the current and the previous one count.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dataclasses import fields
 from typing import Any
 
 WINDOW_MS = 30_000
-#: Fields of a snapshot that hold snapshots.
+#: Fields of a snapshot that hold further snapshots.
 _GROUPS = ("topics", "partitions", "nodes")
 
 
 class Sampled:
-    """Values as they come, forgotten after two windows; `total` and `count` are of all time."""
+    """Values over the current and previous window; `total` and `count` cover all time."""
 
     __slots__ = ("_before", "_began_ms", "_max", "_seen", "_started_ms", "_sum", "count", "total")
 
     def __init__(self, now_ms: int) -> None:
         self.total = 0.0
         self.count = 0
-        #: In the present window; `_before` has the (count, sum, max) of the last one.
+        #: Count of the current window; `_before` is (count, sum, max) of the previous window.
         self._seen = 0
         self._sum = 0.0
         self._max = -math.inf
@@ -36,7 +36,7 @@ class Sampled:
         self._started_ms = now_ms
 
     def record(self, value: float, now_ms: int) -> None:
-        """Count another event."""
+        """Record an event with this value."""
         if now_ms - self._began_ms >= WINDOW_MS:
             self._turn(now_ms)
         self.count += 1
@@ -54,7 +54,7 @@ class Sampled:
         self._began_ms = now_ms
 
     def _window(self, now_ms: int) -> tuple[int, float, float, float]:
-        """(count, sum, max, seconds) of what is not forgotten yet."""
+        """(count, sum, max, seconds) over both windows."""
         if now_ms - self._began_ms >= WINDOW_MS:
             self._turn(now_ms)
         count, total, greatest = self._before
@@ -62,28 +62,28 @@ class Sampled:
         return count + self._seen, total + self._sum, max(greatest, self._max), seconds
 
     def rate(self, now_ms: int) -> float:
-        """The sum a second."""
+        """The sum per second."""
         _, total, _, seconds = self._window(now_ms)
         return total / seconds
 
     def frequency(self, now_ms: int) -> float:
-        """How many events a second."""
+        """The number of events per second."""
         count, _, _, seconds = self._window(now_ms)
         return count / seconds
 
     def mean(self, now_ms: int) -> float:
-        """NaN if there was no event."""
+        """The mean value; NaN without events."""
         count, total, _, _ = self._window(now_ms)
         return total / count if count else math.nan
 
     def greatest(self, now_ms: int) -> float:
-        """NaN if there was no event."""
+        """The largest value; NaN without events."""
         count, _, greatest, _ = self._window(now_ms)
         return greatest if count else math.nan
 
 
 def named(metrics: Any) -> dict[str, Any]:
-    """A snapshot by Kafka's names. What is there by topic, partition or node has names of its own."""
+    """A snapshot as a dict with Kafka's names, without its nested snapshots by topic, partition or node."""
     return {
         one.name.replace("_", "-"): getattr(metrics, one.name) for one in fields(metrics) if one.name not in _GROUPS
     }

@@ -1,4 +1,4 @@
-"""What a client measures of each broker (Kafka's producer-node-metrics, consumer-node-metrics and so on)."""
+"""A client's metrics per broker (Kafka's producer-node-metrics, consumer-node-metrics and so on)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.kernel.frozen import frozen
 
 @frozen
 class NodeMetrics:
-    """A snapshot. Times in ms, sizes in bytes, rates per second."""
+    """A snapshot of one broker's metrics. Times in milliseconds, sizes in bytes, rates per second."""
 
     request_total: int
     request_rate: float
@@ -26,12 +26,12 @@ class NodeMetrics:
     request_latency_max: float
 
     def named(self) -> dict[str, Any]:
-        """By Kafka's names: `request-latency-avg`, ..."""
+        """The metrics as a dict under Kafka's names, such as `request-latency-avg`."""
         return named(self)
 
 
 class NodeMeter:
-    """Counts. All connections of a client to one address tell it of requests and answers."""
+    """Counts the requests and answers of all connections of a client to one address."""
 
     def __init__(self, now_ms: int) -> None:
         self._requests = Sampled(now_ms)
@@ -39,16 +39,16 @@ class NodeMeter:
         self._latency_ms = Sampled(now_ms)
 
     def sent(self, size: int, now_ms: int) -> None:
-        """A request was written."""
+        """Note that a request was written."""
         self._requests.record(size, now_ms)
 
     def answered(self, size: int, latency_ms: int, now_ms: int) -> None:
-        """Its answer is here."""
+        """Note an answer."""
         self._responses.record(size, now_ms)
         self._latency_ms.record(latency_ms, now_ms)
 
     def snapshot(self, now_ms: int) -> NodeMetrics:
-        """How things stand."""
+        """A snapshot of the metrics."""
         requests, responses, latency = self._requests, self._responses, self._latency_ms
         return NodeMetrics(
             request_total=requests.count,

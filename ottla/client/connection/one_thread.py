@@ -1,4 +1,4 @@
-"""Refuses a second thread where one at a time is served (Java's clients: ConcurrentModificationException)."""
+"""Refuses a second thread where only one at a time may work (Java's clients: ConcurrentModificationException)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.kernel.error import OttlaError
 
 
 class OneThread:
-    """`with` it: a thread that has it may take it again, another one gets an OttlaError."""
+    """Context manager that a thread may re-enter; another thread gets an OttlaError meanwhile."""
 
     __slots__ = ("_lock", "_what")
 

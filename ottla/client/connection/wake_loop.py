@@ -1,6 +1,6 @@
-"""What sender and fetcher share: a part of a client that lives on its loop, and looks what there is to do when woken.
+"""The base of the sender and the fetchers: a part of a client that lives on its loop and works when woken.
 
-It never blocks and runs no loop of its own: `wake` asks for one look, soon, however often it is called before that.
+It never blocks and runs no loop of its own: any number of `wake` calls before the next pass cause one pass.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ottla.settings.client.client import ClientSettings
 
 
 class WakeLoop(ABC):
-    """Its owner makes it on the loop, wakes it, and closes it."""
+    """Does one pass of work per wake-up. The owner creates it on the loop, wakes it and closes it."""
 
-    #: The connections of this part are its own: they bear this word.
+    #: Name of this part's own connections.
     purpose: str
 
     def __init__(self, cluster: Cluster, settings: ClientSettings, lock: threading.Lock) -> None:
@@ -34,23 +34,23 @@ class WakeLoop(ABC):
         self._closed = False
         self._connections: dict[int, BrokerConnection] = {}
         self._connecting: set[int] = set()
-        #: In the order in which they began, which is the order in which they are cancelled.
+        #: In start order, which is the order of cancellation.
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._updating = False
-        #: Why the brokers do not let us in, as they last said; cleared when the program is told.
+        #: The latest authentication or TLS error; cleared when the program has been told.
         self.refusal: OttlaError | KafkaError | None = None
         self._update_backoff = Backoff(settings.retry_backoff_ms, settings.retry_backoff_max_ms)
 
     # ---- waking
 
     def wake(self) -> None:
-        """Look soon at what there is to do. On the loop only."""
+        """Schedule a pass. On the loop only."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
             self._loop.call_soon(self._woken)
 
     def signal(self) -> None:
-        """The same from any thread."""
+        """Schedule a pass, from any thread."""
         if not self._signalled and not self._closed:
             self._signalled = True
             self._loop.call_soon_threadsafe(self._signal_came)
@@ -69,28 +69,28 @@ class WakeLoop(ABC):
 
     @abstractmethod
     def _pass(self, now: int) -> None:
-        """Do what can be done now."""
+        """Do the work that can be done now."""
 
     @abstractmethod
     def _topics(self) -> Iterable[str]:
-        """The topics in use, for the next look at the metadata."""
+        """The topics in use, for the next metadata update."""
 
     def close(self) -> None:
-        """Do nothing more."""
+        """Stop working and cancel all tasks."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
 
-    # ---- what takes time
+    # ---- tasks
 
     def _refused(self, error: OttlaError | KafkaError) -> None:
-        """Keep what the program must hear of: nothing but the program can mend it."""
+        """Keep an error that only the program can fix, to be raised to it."""
         if isinstance(error, (AuthenticationFailed, TlsFailed)):
             self.refusal = error
             self._told_of_refusal()
 
     def _told_of_refusal(self) -> None:
-        """There is a new refusal: most only keep it."""
+        """Hook for a new refusal; does nothing by default."""
         return None
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -99,7 +99,7 @@ class WakeLoop(ABC):
         task.add_done_callback(self._tasks.pop)
 
     def _open_connection(self, node_id: int) -> BrokerConnection | None:
-        """The connection to this broker; None while there is none: it is opened, and then this part woken."""
+        """The connection to this broker; None while it is being opened, which wakes this part at the end."""
         found = self._connections.get(node_id)
         if found is not None and found.closed is None:
             return found
@@ -113,7 +113,7 @@ class WakeLoop(ABC):
             self._connections[node_id] = await self._cluster.node(node_id, self.purpose)
         except (OttlaError, KafkaError) as error:
             self._refused(error)
-            # The leader may be another by now; the cluster has logged it.
+            # The leader may have changed; the cluster has logged the error.
             self._cluster.metadata.request_update(now_ms())
             await asyncio.sleep(self._cluster.settings.reconnect_backoff_ms / 1000)
         finally:
@@ -132,7 +132,7 @@ class WakeLoop(ABC):
         except (OttlaError, KafkaError) as error:
             self._refused(error)
         finally:
-            # A leader that is still missing is asked for again, not in a tight loop.
+            # Back off, so that a missing leader does not cause a tight loop.
             await asyncio.sleep(self._update_backoff.next_ms() / 1000)
             self._updating = False
             self.wake()

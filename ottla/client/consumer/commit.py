@@ -1,10 +1,10 @@
-"""What a consumer commits: the positions of its program, when it is asked to, when it is time, and before a rebalance.
+"""A consumer's commits: on request, periodically, and before a rebalance.
 
 Rules:
-- `commit` without arguments commits the positions; in the middle of an iteration, those of the records that were
-  really handed out. Each goes with the leader epoch of the record before it (KIP-320).
-- With `enable.auto.commit` a poll commits what the polls before it gave: what a poll gave counts as processed when the
-  next one is made.
+- `commit` without arguments commits the positions; in the middle of an iteration, only the records that were yielded.
+  Each offset is committed with the leader epoch of the record before it (KIP-320).
+- With `enable.auto.commit`, a poll commits what earlier polls returned: records count as processed when the next poll
+  is made.
 """
 
 from __future__ import annotations
@@ -36,61 +36,63 @@ from ottla.kernel.ids import TopicPartition
 
 _log = logging.getLogger("ottla.client")
 
-#: The outcome of a commit that the program does not wait for.
+#: The outcome of `commit_async`: None on success.
 Failure = KafkaError | OttlaError | None
 
 
 class CommitCalls(ABC):
-    """The part of `AsyncConsumer` about commits."""
+    """The part of `AsyncConsumer` for commits."""
 
     settings: ConsumerSettings
     _positions: dict[TopicPartition, PartitionPosition]
     _lock: threading.Lock
     _group: Group | None
     meter: ConsumerMeter
-    #: Records that an iteration has in hand, the next one last.
+    #: Polled records that an iteration has not yielded yet, the next one last.
     _in_hand: list[ConsumerRecord]
-    #: While dead letters are written: by partition where the poll began that met them.
+    #: While dead letters are written: the offset at which this poll began, by partition.
     _held: Mapping[TopicPartition, int]
-    #: The automatic commit that is under way, and when the last one began.
+    #: The automatic commit in progress, and when the last one began.
     _committing: asyncio.Task[None] | None
     _committed_at_ms: int
 
     @checked
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it.
+        """Commit offsets to the group and wait until the coordinator has confirmed.
 
-        Returns when the coordinator has confirmed. KafkaError if the group has rebalanced: nothing was committed then.
-        OttlaError if it was not confirmed before another task's later commit of the same partitions began.
+        `offsets` is None for the current positions, a mapping from partition to the offset of the next record to read,
+        or a record, to commit its partition up to and including it. KafkaError if the group has rebalanced: nothing was
+        committed then. OttlaError without group.id, or if another task began a later commit of the same partitions
+        before this one was confirmed.
         """
         await self._commit(self._to_commit(offsets), self.settings.default_api_timeout_ms)
 
     def _committing_group(self, what: str) -> Group:
-        """The group, also before this consumer has subscribed or assigned anything."""
+        """The group, or an outsider's view of it before this consumer subscribes or assigns."""
         if self.settings.group_id is None:
             raise OttlaError(f"{what} needs group.id: commits belong to a group")
         return self._group or self._outsider()
 
     @abstractmethod
     def _outsider(self) -> Group:
-        """The group as one sees it who is no member: offsets can be read, and committed while it has no members."""
+        """The group as seen by a non-member, which can read offsets, and commit while the group has no members."""
 
     def _to_commit(self, offsets: Offsets | None) -> dict[TopicPartition, CommittedAt]:
         return self._consumed() if offsets is None else offsets_of(offsets)
 
     def group_metadata(self) -> GroupMetadata:
-        """This member of its group, for a producer's `send_offsets`."""
+        """This member's identity in its group, for a producer's `send_offsets`. OttlaError without a group."""
         if self._group is None:
             raise OttlaError("group_metadata needs group.id and a subscription or assignment")
         member_id, generation, instance_id = self._group.identity()
         return GroupMetadata(self._group.id, generation, member_id, instance_id)
 
     def positions(self) -> dict[TopicPartition, int]:
-        """By partition the offset of the next record that the program gets, where that is known."""
+        """The offset of the next record for each partition whose position is known."""
         return {one: at[0] for one, at in self._consumed().items()}
 
     def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
-        """What `commit()` commits: the positions, with the leader epoch of the record before each."""
+        """The offsets that `commit()` would commit: positions, with the leader epoch of the record before each."""
         return {one: committed_offset(at) for one, at in self._consumed().items()}
 
     def _consumed(self) -> dict[TopicPartition, CommittedAt]:
@@ -104,7 +106,7 @@ class CommitCalls(ABC):
                 if partition in found:
                     found[partition] = min(found[partition], offset)
             for record in self._in_hand:
-                # The next record is the last of the list, so the smallest offset of each partition wins.
+                # The next record is last in the list, so each partition's smallest offset wins.
                 partition = TopicPartition(record.topic, record.partition)
                 if partition in found:
                     found[partition] = record.offset
@@ -119,7 +121,7 @@ class CommitCalls(ABC):
 
     @checked
     async def commit_and_tell(self, offsets: Offsets | None, told: Callable[[Failure], Any] | None) -> None:
-        """`commit`, for one who does not wait: `told` hears how it went."""
+        """Commit and report the outcome to `told`, or to the log."""
         failure: Failure = None
         try:
             await self.commit(offsets)
@@ -132,13 +134,13 @@ class CommitCalls(ABC):
 
     @checked
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
-        """By partition what the group has committed, or None."""
+        """The group's committed offset of each partition; None where there is none."""
         wanted = [TopicPartition(*one) for one in partitions]
         found = await self._committing_group("committed").committed(wanted, self.settings.default_api_timeout_ms)
         return {one: committed_offset(found[one]) if one in found else None for one in wanted}
 
     def _auto_commit(self) -> None:
-        """Commit in the background what the polls before this one gave, if it is time."""
+        """Commit in the background what earlier polls returned, if it is time."""
         if not self.settings.enable_auto_commit or self._group is None or not self._positions:
             return
         if now_ms() - self._committed_at_ms < self.settings.auto_commit_interval_ms:
@@ -157,7 +159,7 @@ class CommitCalls(ABC):
         self._committing = asyncio.get_running_loop().create_task(commit())
 
     async def before_revoke(self) -> None:
-        """Commit what was consumed, where that is automatic."""
+        """Commit the consumed offsets, with auto-commit."""
         if self.settings.enable_auto_commit and self._group is not None and self._positions:
             try:
                 await self._commit(self._to_commit(None), self.settings.request_timeout_ms)

@@ -1,8 +1,8 @@
-"""The consumer for asyncio. `consumer_sync.Consumer` is the same for code that does not await.
+"""The asyncio consumer. `consumer.sync.Consumer` is the synchronous form.
 
 Rules:
-- `position` is the next record that the program gets.
-- Partitions come and go only within polls; the listener is called there.
+- `position` is the next record that a poll returns to the program.
+- Partitions are assigned and revoked only within polls, which also call the listener.
 
 KIPs: 62, 345, 429, 848 (groups), 392 (nearest replica), 98 (read_committed).
 """
@@ -47,12 +47,14 @@ if TYPE_CHECKING:
     from ottla.serde.serde import Serde
 
 T = TypeVar("T")
-#: Positions that could not be found are looked for again after so many times as long as it took.
+#: After a failed position lookup, wait this many times as long as the lookup took before the next one.
 _PAUSES = 9
 
 
 class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, Generic[K, V]):
-    """A consumer for asyncio. Made on a running loop; `async with` or `close` ends it.
+    """A Kafka consumer for asyncio.
+
+    Create it on a running loop; `async with` or `close` ends it.
 
     >>> async with AsyncConsumer("127.0.0.1:9092", group_id="g") as consumer:
     ...     consumer.subscribe(["flights"])
@@ -61,9 +63,11 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
     """
 
     def __init__(self, settings: Given = None, /, **keywords: Unpack[ConsumerOptions]) -> None:
-        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+        """`settings` is "host:port", a list of these, or a mapping with Kafka's setting names; keywords are settings in
+        snake_case.
 
-        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        docs/reference/client-settings.md lists all settings and their defaults. OttlaError for an unknown setting or an
+        invalid value.
         """
         needs_loop("AsyncConsumer")
         self.settings = ConsumerSettings.read(settings, cast(Mapping[str, object], keywords))
@@ -80,18 +84,18 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         self._listener: RebalanceListener | None = None
         self._known_topics: frozenset[str] | None = None
         self._waiting: asyncio.Future[None] | None = None
-        #: What could not be placed though others are, and when that is tried again.
+        #: Partitions whose position was not found at the last lookup, and when to look again.
         self._tried: set[TopicPartition] = set()
         self._placing_at_ms = 0
         self._closed = False
         self._committing: asyncio.Task[None] | None = None
         self._committed_at_ms = now_ms()
         self._turn = 0
-        #: Records that an iteration has in hand, the next one last.
+        #: Polled records that an iteration has not yielded yet, the next one last.
         self._in_hand: list[ConsumerRecord[K, V]] = []
         self._dead_letters: DeadLetters | None = None
         self._held: Mapping[TopicPartition, int] = {}
-        #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
+        #: Calls a listener's method; the synchronous consumer replaces it to call in the program's thread.
         self._call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]] = call_here
         self._cluster.on_update.append(self._metadata_came)
         self._tracing = consumer_tracing(self.settings)
@@ -105,10 +109,11 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
     # ---- records
 
     async def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
-        """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds.
+        """Return the next records, or an empty list if none arrive within `timeout` seconds.
 
-        RecordDeserializationError at a record that a deserializer cannot read, when all before it were given (see
-        on.decode.error); KafkaError for what the broker refuses; OttlaError without a subscription or assignment.
+        At most `max_records` records are returned (default: max.poll.records). Raises RecordDeserializationError at a
+        record that a deserializer cannot read, once all records before it were returned (see on.decode.error);
+        KafkaError for an error of the broker; OttlaError without a subscription or assignment.
         """
         deadline_ms = now_ms() + wait_ms(timeout)
         count = self.records_max(max_records)
@@ -125,12 +130,12 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
                 return records
 
     def handed_out(self, records: list[ConsumerRecord[K, V]]) -> None:
-        """A poll gives these to the program."""
+        """Note that a poll returns these records to the program."""
         if self._tracing is not None:
             self._tracing.received(records)
 
     def records_max(self, asked: int | None) -> int:
-        """The most records that a poll gives."""
+        """The most records that a poll returns."""
         return self.settings.max_poll_records if asked is None else whole(asked, "max_records", 1)
 
     async def _bury(
@@ -150,14 +155,13 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
     ) -> pyarrow.Table:
-        """The next records as a pyarrow Table, about `max_records` at most; an empty one if none come within `timeout`
-        s.
+        """Return the next records as a pyarrow Table, or an empty one if none arrive within `timeout` seconds.
 
-        Columns: topic, partition, offset, timestamp, key, value, headers. It moves the positions and commits as `poll`
-        does. Keys and values are binary, or what their serde reads (`ottla.serde.serde`); the deserializers of the
-        settings are for records. A value that cannot be read ends the table before it, and the next poll raises
-        RecordDeserializationError, until the program seeks past it; on.decode.error may leave it out instead. Needs the
-        extra ottla[arrow].
+        The table has about `max_records` rows at most, and the columns topic, partition, offset, timestamp, key, value
+        and headers. Positions and commits advance as with `poll`. Keys and values are binary, or of the type that
+        `key_serde` and `value_serde` read (see `ottla.client.serde`); the deserializers of the settings do not apply.
+        The table ends before a value that cannot be read, and the next poll raises RecordDeserializationError until the
+        program seeks past it, unless on.decode.error says otherwise. Needs the extra ottla[arrow].
         """
         needs_arrow("poll_table")
         serde_of(key_serde, "key_serde")
@@ -180,7 +184,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
                 return table
 
     async def _next(self, timeout_ms: int, take: Callable[[int], list[T]], records_max: int) -> list[T]:
-        """What `take` finds, as soon as it finds something; with all of a poll's duties."""
+        """Maintain the consumer and return what `take` returns, waiting up to `timeout_ms` for something."""
         self._in_hand = []
         deadline_ms = self.polled() + timeout_ms
         while True:
@@ -194,7 +198,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
             await self._wait(left_ms, joining)
 
     def polled(self) -> int:
-        """The program has asked for records: it lives. Gives the time."""
+        """Note that the program polls, which proves it alive to the group. Returns the time."""
         now = now_ms()
         self.meter.polled(now)
         if self._group is not None:
@@ -202,13 +206,13 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         return now
 
     def metrics(self) -> ConsumerMetrics:
-        """What the consumer has measured of itself, by Kafka's names."""
+        """A snapshot of the consumer's metrics, under Kafka's names."""
         nodes = self._cluster.node_metrics()
         with self._lock:
             return self.meter.snapshot(self._positions, nodes, stable=self.settings.read_committed, now_ms=now_ms())
 
     def _called(self) -> dict[str, str]:
-        """What its pushed metrics say of it."""
+        """The labels of this client's pushed metrics."""
         settings = self.settings
         return {
             "client_rack": settings.client_rack,
@@ -231,7 +235,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
     # ---- a poll's duties
 
     async def _maintain(self, deadline_ms: int) -> asyncio.Future[None] | None:
-        """Membership, commits, positions. Returns what is worth waiting for beside data."""
+        """Handle errors, commits, membership and positions. Returns a future to wait for beside data, if any."""
         if self._closed:
             raise ClientClosed("this consumer is closed")
         if self._fetcher.refusal is not None:
@@ -256,12 +260,12 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         return joining
 
     def _unplaced(self) -> set[TopicPartition]:
-        """The partitions whose positions are to be found."""
+        """The partitions that need a position."""
         return {one for one, state in self._positions.items() if state.position is None and state.reset is not None}
 
     @property
     def calm(self) -> bool:
-        """Would a poll have nothing to do but to take records?"""
+        """Would a poll only take buffered records, with no membership, position or commit work?"""
         return (
             not self._closed
             and self._fetcher.all_placed
@@ -277,7 +281,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         waits: set[asyncio.Future[Any]] = {self._waiting}
         if joining is not None:
             waits.add(joining)
-        # Positions that could not be found yet are looked for again.
+        # Wake up to retry the lookup of missing positions.
         pause_ms = left_ms
         if any(state.position is None for state in self._positions.values()):
             pause_ms = min(left_ms, self.settings.retry_backoff_ms)
@@ -285,7 +289,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         self._waiting = None
 
     def something_to_do(self) -> None:
-        """A poll that waits should look again. On the loop only."""
+        """Wake a waiting poll. On the loop only."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -295,7 +299,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
     # ---- the end
 
     async def close(self) -> None:
-        """Commit what was consumed (with auto-commit), leave the group, close the connections."""
+        """Commit the consumed offsets (with auto-commit), leave the group and close the connections."""
         if self._closed:
             return
         try:

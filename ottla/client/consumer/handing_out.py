@@ -1,8 +1,8 @@
-"""What a consumer hands out of what it has fetched: records or tables, partition after partition in turn.
+"""How polls return fetched data: as records or tables, partition after partition in turn.
 
 Rules:
-- A partition's error is raised when nothing was taken before it; the poll after it goes on.
-- What cannot be decoded stays: the position is before it until the program seeks past it.
+- A partition's error is raised when nothing was taken before it in this poll; the next poll goes on.
+- The position stays before a record that cannot be decoded until the program seeks past it.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 
 
 class RecordCalls:
-    """The part of `AsyncConsumer` about what polls give. It runs in whichever thread polls."""
+    """The part of `AsyncConsumer` that returns polled data. Runs in whichever thread polls."""
 
     settings: ConsumerSettings
     meter: ConsumerMeter
     _positions: dict[TopicPartition, PartitionPosition]
     _lock: threading.Lock
     _fetcher: Fetcher
-    #: Where the next poll begins among the partitions.
+    #: Index of the partition with which the next poll begins.
     _turn: int
-    #: Made when there is a first dead letter.
+    #: Created at the first dead letter.
     _dead_letters: DeadLetters | None
-    #: While dead letters are written: by partition where the poll began that met them.
+    #: While dead letters are written: the offset at which this poll began, by partition.
     _held: Mapping[TopicPartition, int]
 
     def waiting(self, records_max: int) -> list[bool]:
-        """[True] if `take` has something to give, or to raise."""
+        """[True] if `take` would return something or raise, else an empty list."""
         with self._lock:
             return [True for state in self._positions.values() if state.has_records or state.error is not None][:1]
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """Records that are here already, still bytes. It does not wait, and does none of a poll's other duties."""
+        """Buffered records, still undecoded. Does not wait, and does none of a poll's other duties."""
         found: list[ConsumerRecord] = []
 
         def some(state: PartitionPosition, left: int) -> int:
@@ -62,9 +62,10 @@ class RecordCalls:
         return found
 
     def read(self, raw: list[ConsumerRecord]) -> tuple[list[ConsumerRecord], list[RecordDeserializationError]]:
-        """What was taken, through the deserializers, and what is to become a dead letter of it.
+        """Deserialize records; returns the good ones, and the errors to write as dead letters.
 
-        With on.decode.error=raise an unreadable record ends its partition's part, and is raised where nothing is left.
+        With on.decode.error=raise a partition's records end before an unreadable one, whose error is raised if no
+        record is left.
         """
         if self.settings.key_deserializer is None and self.settings.value_deserializer is None:
             return raw, []
@@ -82,9 +83,9 @@ class RecordCalls:
     def before(
         self, records: list[ConsumerRecord], bad: list[RecordDeserializationError], why: Exception | None = None
     ) -> list[ConsumerRecord]:
-        """The records before the first unreadable one of each partition; the position goes back there.
+        """Keep the records before the first unreadable one of each partition, and move the position back to it.
 
-        The next poll raises its error (or `why`); this one does if no record is left.
+        The next poll raises its error (or `why`); this poll raises it if no record is left.
         """
         first: dict[TopicPartition, RecordDeserializationError] = {}
         for error in bad:
@@ -101,7 +102,7 @@ class RecordCalls:
         return kept
 
     async def bury(self, starts: Mapping[TopicPartition, int], bad: list[RecordDeserializationError]) -> None:
-        """Write dead letters. Until these are acknowledged, a commit is of where the poll began (`starts`)."""
+        """Write dead letters. Until they are acknowledged, commits stay at `starts`, where the poll began."""
         from ottla.client.decode import DeadLetters
 
         if self._dead_letters is None:
@@ -114,7 +115,7 @@ class RecordCalls:
 
     @contextlib.contextmanager
     def given_back(self, raw: Iterable[ConsumerRecord]) -> Iterator[None]:
-        """Ctrl-C or a cancellation in here: nothing of `raw` was given."""
+        """Context manager that gives `raw` back if Ctrl-C or a cancellation interrupts it."""
         try:
             yield
         except BaseException:
@@ -122,10 +123,10 @@ class RecordCalls:
             raise
 
     def _take_in_turn(self, records_max: int, some: Callable[[PartitionPosition, int], int]) -> None:
-        """Call `some(partition, at most)` for each that has records; the next poll begins where this one ended.
+        """Call `some(partition, limit)` for each partition with records, starting where the last poll ended.
 
-        It returns how many it took. A partition's error is raised when nothing was taken before it. Only where room was
-        made does the fetcher hear of it: a loop that is woken by each poll takes a quarter of the time of all polls.
+        `some` returns how many records it took. A partition's error is raised if nothing was taken before it. The
+        fetcher is woken only if buffer space was freed: waking the loop at each poll costs a quarter of a poll's time.
         """
         left = records_max
         full_bytes = self.settings.max_partition_fetch_bytes
@@ -139,7 +140,7 @@ class RecordCalls:
                     state = states[place]
                     if state.error is not None:
                         if left < records_max:
-                            # The next poll begins with it, however much the others have.
+                            # The next poll begins with this partition, however much the others have.
                             self._turn = place
                             break
                         self._turn = (place + 1) % len(states)
@@ -157,13 +158,13 @@ class RecordCalls:
                             break
         finally:
             if has_room:
-                # The next fetch runs while the program, or `tables_of`, works on this.
+                # The next fetch runs while the program, or `tables_of`, processes these records.
                 self._fetcher.signal()
         if left < records_max:
             self.meter.consumed(records_max - left, now)
 
     def take_bytes(self, records_max: int) -> list[Taken]:
-        """The bytes of what is here already, as `take` gives records."""
+        """Buffered batches as bytes, in the way that `take` returns records."""
         from ottla.client.consumer.table import take
 
         found: list[Taken] = []
@@ -181,9 +182,10 @@ class RecordCalls:
     def table(
         self, taken: list[Taken], key: Serde | None, value: Serde | None
     ) -> tuple[Any, list[RecordDeserializationError]]:
-        """A table of these bytes, and what is to become a dead letter of them.
+        """Decode batches into a table; returns it, and the errors to write as dead letters.
 
-        With on.decode.error=raise an unreadable value ends its partition's part, and is raised where no row is left.
+        With on.decode.error=raise a partition's rows end before an unreadable value, whose error is raised if no row is
+        left.
         """
         tolerant = self.settings.on_decode_error != "raise"
         tables, stops, bad = self._tables(taken, key, value, tolerant=tolerant)
@@ -195,7 +197,7 @@ class RecordCalls:
         return self._joined(tables, stops, key, value), bad
 
     def table_before(self, taken: list[Taken], key: Serde | None, value: Serde | None, why: Exception) -> Any:
-        """The table before the first unreadable value of each partition; a poll raises `why` there."""
+        """The table up to the first unreadable value of each partition; a poll raises `why` there."""
         tables, stops, _ = self._tables(taken, key, value, tolerant=False)
         stops = [one._replace(error=why) if isinstance(one.error, RecordDeserializationError) else one for one in stops]
         return self._joined(tables, stops, key, value)
@@ -208,7 +210,7 @@ class RecordCalls:
         try:
             return tables_of(taken, key, value, tolerant=tolerant)
         except BaseException:
-            # A serde failed as a whole, or Ctrl-C: nothing of this was given.
+            # The serde itself failed, or Ctrl-C: return none of these rows.
             self._give_back((one.partition, one.offset, None) for one in taken)
             raise
 
@@ -224,7 +226,7 @@ class RecordCalls:
         return pa.Table.from_batches(tables, schema(key, value))
 
     def _give_back(self, stops: Iterable[tuple[TopicPartition, int, Exception | None]]) -> None:
-        """Go on at these offsets, after a poll that raises the error, if there is one."""
+        """Move positions back to these offsets; a later poll raises the error, if there is one."""
         with self._lock:
             for partition, offset, error in stops:
                 state = self._positions.get(partition)
@@ -234,7 +236,7 @@ class RecordCalls:
 
 
 def consumer_tracing(settings: ConsumerSettings) -> ConsumerTracing | None:
-    """What makes a consumer's spans, with tracing.enable; OttlaError without opentelemetry-api."""
+    """The maker of a consumer's spans; None without tracing.enable. OttlaError without opentelemetry-api."""
     if not settings.tracing_enable:
         return None
     from ottla.client.tracing import ConsumerTracing
@@ -243,7 +245,7 @@ def consumer_tracing(settings: ConsumerSettings) -> ConsumerTracing | None:
 
 
 def starts_of(raw: Iterable[ConsumerRecord]) -> dict[TopicPartition, int]:
-    """By partition the offset of the first of these records."""
+    """The offset of the first of these records, by partition."""
     found: dict[TopicPartition, int] = {}
     for record in raw:
         found.setdefault(TopicPartition(record.topic, record.partition), record.offset)

@@ -1,4 +1,4 @@
-"""What a program may do when partitions come and go."""
+"""The callbacks of a program for partitions that are assigned and revoked."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ from ottla.kernel.ids import TopicPartition
 
 
 class RebalanceListener:
-    """Told when partitions come and go. Override what you need; methods may be coroutines with `AsyncConsumer`."""
+    """Callbacks for a consumer's rebalances, called from within polls.
+
+    Override the methods you need; with `AsyncConsumer` they may be coroutines. The default methods do nothing.
+    """
 
     def assigned(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """They are ours now; positions may be set by `seek`."""
+        """Called after partitions are assigned to this consumer. The method may call `seek`."""
 
     def revoked(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """They will be another's after this: the last moment to commit."""
+        """Called before partitions are revoked: the last chance to commit their offsets."""
 
     def lost(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """They are another's already: do not commit. As `revoked` unless overridden."""
+        """Called when partitions already belong to another member: do not commit. Calls `revoked` by default."""
         return self.revoked(partitions)

@@ -1,5 +1,5 @@
 """A consumer's metrics (Kafka's consumer-fetch-manager-metrics, consumer-coordinator-metrics and consumer-metrics), and
-the events from which they are counted.
+the meter that counts them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition
 
 _FETCHES = "consumer.fetch.manager"
-#: What stands in which of Kafka's groups, by how its name begins; the rest is in consumer-metrics.
+#: Kafka's metric groups by the prefixes of their metrics; all other metrics are in consumer-metrics.
 _GROUPS = {
     _FETCHES: ("records-", "bytes-", "fetch-"),
     "consumer.coordinator": ("commit-", "rebalance-", "assigned-"),
@@ -27,7 +27,7 @@ _GROUPS = {
 
 @frozen
 class ConsumerTopicMetrics:
-    """A snapshot of one topic."""
+    """A snapshot of one topic's metrics. Sizes in bytes, rates per second."""
 
     records_consumed_total: int
     records_consumed_rate: float
@@ -38,28 +38,28 @@ class ConsumerTopicMetrics:
     fetch_size_max: float
 
     def named(self) -> dict[str, Any]:
-        """By Kafka's names: `records-consumed-rate`, ..."""
+        """The metrics as a dict under Kafka's names, such as `records-consumed-rate`."""
         return named(self)
 
 
 @frozen
 class ConsumerPartitionMetrics:
-    """A snapshot of one assigned partition. NaN as long as nothing was fetched."""
+    """A snapshot of one assigned partition's metrics. NaN until the first fetch."""
 
-    #: How many records are still to read, and how many are there before the position.
+    #: The number of records still to read, and the number between the log start and the position.
     records_lag: float
     records_lead: float
-    #: The replica that the leader sent us to, -1 if we read from the leader (KIP-392).
+    #: The replica that the leader sent this consumer to; -1 while it reads from the leader (KIP-392).
     preferred_read_replica: int
 
     def named(self) -> dict[str, Any]:
-        """By Kafka's names: `records-lag`, ..."""
+        """The metrics as a dict under Kafka's names, such as `records-lag`."""
         return named(self)
 
 
 @frozen
 class ConsumerMetrics:
-    """A snapshot. Times in ms, sizes in bytes, rates per second."""
+    """A snapshot of a consumer's metrics. Times in milliseconds, sizes in bytes, rates per second."""
 
     records_consumed_total: int
     records_consumed_rate: float
@@ -71,7 +71,7 @@ class ConsumerMetrics:
     fetch_size_max: float
     fetch_latency_avg: float
     fetch_latency_max: float
-    #: By partition how many records are still to read, as of the last fetch; those not fetched yet are left out.
+    #: The number of records still to read by partition, as of the last fetch, without partitions not fetched yet.
     records_lag: Mapping[TopicPartition, int]
     records_lag_max: float
     records_lead_min: float
@@ -84,18 +84,18 @@ class ConsumerMetrics:
     last_poll_seconds_ago: float
     rebalance_total: int
     assigned_partitions: int
-    #: By topic, by assigned partition, and by node id.
+    #: Further metrics by topic, by assigned partition and by node id.
     topics: Mapping[str, ConsumerTopicMetrics]
     partitions: Mapping[TopicPartition, ConsumerPartitionMetrics]
     nodes: Mapping[int, NodeMetrics]
 
     def named(self) -> dict[str, Any]:
-        """By Kafka's names: `records-consumed-rate`, ..."""
+        """The metrics as a dict under Kafka's names, such as `records-consumed-rate`."""
         return named(self)
 
 
 def consumer_points(metrics: ConsumerMetrics, cluster: Cluster) -> Iterator[Point]:
-    """All of it as it is pushed to the cluster (KIP-714), in Kafka's three groups."""
+    """All metrics as they are pushed to the cluster (KIP-714), in Kafka's three groups."""
     groups: dict[str, dict[str, Any]] = {}
     for name, value in metrics.named().items():
         group = next((group for group, prefixes in _GROUPS.items() if name.startswith(prefixes)), "consumer")
@@ -110,14 +110,14 @@ def consumer_points(metrics: ConsumerMetrics, cluster: Cluster) -> Iterator[Poin
 
 
 class ConsumerTopicMeter:
-    """Counts of one topic."""
+    """The counts of one topic."""
 
     def __init__(self, now_ms: int) -> None:
         self.records = Sampled(now_ms)
         self.bytes = Sampled(now_ms)
 
     def snapshot(self, now_ms: int) -> ConsumerTopicMetrics:
-        """How things stand."""
+        """A snapshot of the topic's metrics."""
         fetches = max(1, self.bytes.count)
         return ConsumerTopicMetrics(
             records_consumed_total=int(self.records.total),
@@ -131,7 +131,7 @@ class ConsumerTopicMeter:
 
 
 def partition_metrics(state: PartitionPosition, *, stable: bool, now_ms: int) -> ConsumerPartitionMetrics:
-    """The figures of one assigned partition."""
+    """The metrics of one assigned partition."""
     lag = lead = math.nan
     if state.position is not None and state.high_watermark >= 0:
         lag = max(0, state.end_offset(stable=stable) - state.position)
@@ -141,7 +141,7 @@ def partition_metrics(state: PartitionPosition, *, stable: bool, now_ms: int) ->
 
 
 class ConsumerMeter:
-    """Counts. The consumer and its fetcher tell it of polls, fetches, commits and rebalances."""
+    """Counts the polls, fetches, commits and rebalances that the consumer and its fetcher report."""
 
     def __init__(self, now_ms: int) -> None:
         self._records = Sampled(now_ms)
@@ -154,33 +154,33 @@ class ConsumerMeter:
         self._topics: dict[str, ConsumerTopicMeter] = {}
 
     def topic(self, topic: str, now_ms: int) -> ConsumerTopicMeter:
-        """Its counts."""
+        """The topic's meter, created at first use."""
         found = self._topics.get(topic)
         if found is None:
             found = self._topics[topic] = ConsumerTopicMeter(now_ms)
         return found
 
     def polled(self, now_ms: int) -> None:
-        """The program has asked for records."""
+        """Note a poll of the program."""
         if self._polled_at_ms >= 0:
             self._between_ms.record(now_ms - self._polled_at_ms, now_ms)
         self._polled_at_ms = now_ms
 
     def consumed(self, records: int, now_ms: int) -> None:
-        """The program has got records."""
+        """Note records returned to the program."""
         self._records.record(records, now_ms)
 
     def fetched(self, size: int, latency_ms: int, now_ms: int) -> None:
-        """A fetch was answered with so many bytes of records."""
+        """Note a fetch answered with `size` bytes of records."""
         self._fetch_bytes.record(size, now_ms)
         self._fetch_ms.record(latency_ms, now_ms)
 
     def committed(self, latency_ms: int, now_ms: int) -> None:
-        """A commit was confirmed."""
+        """Note a confirmed commit."""
         self._commit_ms.record(latency_ms, now_ms)
 
     def rebalanced(self) -> None:
-        """Partitions have come or gone."""
+        """Note that partitions were assigned or revoked."""
         self._rebalances += 1
 
     def snapshot(
@@ -191,7 +191,7 @@ class ConsumerMeter:
         stable: bool,
         now_ms: int,
     ) -> ConsumerMetrics:
-        """How things stand."""
+        """A snapshot of the metrics."""
         partitions = {one: partition_metrics(state, stable=stable, now_ms=now_ms) for one, state in states.items()}
         known = {one: found for one, found in partitions.items() if not math.isnan(found.records_lag)}
         lag = {one: int(found.records_lag) for one, found in known.items()}

@@ -1,10 +1,10 @@
-"""Where a consumer stands in its partitions, and how it finds out where to begin.
+"""A consumer's positions in its partitions, and how the first position is found.
 
 Rules:
-- A position is found once: a committed offset first, the reset policy where there is none. A partition whose leader
-  cannot be asked holds up no other: it is tried again after a pause, for a tenth of the time at most.
-- A position that comes with a leader epoch (a committed offset, a seek to one) is validated before anything is fetched.
-- A seek that comes while a position is being found is newer than what is found.
+- A position is looked up once: the committed offset first, the reset policy if there is none. A partition whose leader
+  cannot be asked does not hold up the others: it is retried after a pause, for at most a tenth of the time.
+- A position with a leader epoch (a committed offset, or a seek to one) is validated before anything is fetched.
+- A seek during a lookup wins over the lookup's result.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ottla.wire.batch import NO_LEADER_EPOCH
 
 
 class PositionCalls:
-    """The part of `AsyncConsumer` about positions and offsets."""
+    """The part of `AsyncConsumer` for positions and offsets."""
 
     settings: ConsumerSettings
     _cluster: Cluster
@@ -40,19 +40,20 @@ class PositionCalls:
     _lock: threading.Lock
     _fetcher: Fetcher
     _group: Group | None
-    #: Records that an iteration has in hand, the next one last.
+    #: Polled records that an iteration has not yielded yet, the next one last.
     _in_hand: list[ConsumerRecord]
 
     def something_to_do(self) -> None:
-        """A poll that waits should look again. On the loop only."""
+        """Wake a waiting poll. On the loop only."""
 
     # ---- positions
 
     @checked
     async def seek(self, partition: TopicPartition, offset: int | CommittedOffset) -> None:
-        """Go on from `offset` with the next poll, or the next record of an iteration.
+        """Move the position: the next poll, or the next step of an iteration, starts at `offset`.
 
-        Of a `CommittedOffset` with a leader epoch the leader is asked first whether its log was cut below it.
+        For a `CommittedOffset` with a leader epoch, the client first asks the leader whether its log was truncated
+        below that offset (KIP-320). OttlaError for a negative offset or a partition that is not assigned.
         """
         if isinstance(offset, int):
             offset = CommittedOffset(offset)
@@ -67,20 +68,20 @@ class PositionCalls:
 
     @checked
     async def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on from the first record of these partitions, or of all that are assigned."""
+        """Move to the first record of these partitions (default: all assigned)."""
         self._reset(partitions, "earliest")
 
     @checked
     async def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on with what is written from now on, in these partitions, or in all that are assigned."""
+        """Move to the end of these partitions (default: all assigned), to read only new records."""
         self._reset(partitions, "latest")
 
     @checked
     async def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on from what the group has committed of these partitions, or of all that are assigned.
+        """Move to the group's committed offsets of these partitions (default: all assigned).
 
-        After a transaction that was aborted this is where its records begin. Where nothing is committed,
-        auto.offset.reset decides.
+        After an aborted transaction, that is where its records begin. auto.offset.reset applies to a partition without
+        a committed offset.
         """
         if self._group is None:
             raise OttlaError("seek_to_committed needs group.id: commits belong to a group")
@@ -97,7 +98,7 @@ class PositionCalls:
 
     @checked
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that the program gets."""
+        """The offset of the next record that a poll returns. RequestTimedOut after default.api.timeout.ms."""
         self._state(partition)
         deadline_ms = now_ms() + self.settings.default_api_timeout_ms
         await self._find_positions(deadline_ms)
@@ -113,21 +114,21 @@ class PositionCalls:
 
     @checked
     async def lag(self, partition: TopicPartition) -> int | None:
-        """How many records are still to read, as of the last fetch; None before the first."""
+        """The number of records still to read, as of the last fetch; None before the first fetch."""
         state = self._state(partition)
         end = state.end_offset(stable=self.settings.read_committed)
         return None if end < 0 else max(0, end - await self.position(partition))
 
     @checked
     async def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Polls give nothing of these until `resume`; they stay assigned."""
+        """Return no records of these partitions until `resume`; they stay assigned."""
         with self._lock:
             for one in partitions:
                 self._state(one).paused = True
 
     @checked
     async def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Polls give records of these again."""
+        """Return records of these partitions again."""
         with self._lock:
             for one in partitions:
                 self._state(one).paused = False
@@ -135,11 +136,11 @@ class PositionCalls:
         self.something_to_do()
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         return {one for one, state in self._positions.items() if state.paused}
 
     def _put_down(self, partitions: Iterable[TopicPartition]) -> None:
-        """An iteration gives nothing of these any more that was polled before."""
+        """Drop polled records of these partitions that an iteration has not yielded yet."""
         gone = {TopicPartition(*one) for one in partitions}
         self._in_hand = [one for one in self._in_hand if TopicPartition(one.topic, one.partition) not in gone]
 
@@ -155,20 +156,22 @@ class PositionCalls:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, tuple[int, int] | None]:
-        """By partition the (offset, timestamp) of its first record at or after this time (ms); None if there is
-        none.
+        """Look up offsets by timestamp (milliseconds since 1970-01-01 UTC).
+
+        Returns, for each partition, (offset, timestamp) of its first record at or after the given time, or None if
+        there is no such record.
         """
         found = await self._list_offsets(times, self.settings.default_api_timeout_ms)
         return {one: at if at[0] >= 0 else None for one, at in found.items()}
 
     @checked
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """By partition the offset of its first record."""
+        """The offset of each partition's first record."""
         return await self._ends(partitions, EARLIEST)
 
     @checked
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """By partition the offset after its last record (of those that are stable, with read_committed)."""
+        """The offset after each partition's last record (with read_committed, its last stable offset)."""
         return await self._ends(partitions, LATEST)
 
     async def _ends(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
@@ -177,14 +180,14 @@ class PositionCalls:
 
     @checked
     async def partitions_for(self, topic: str) -> list[int]:
-        """The numbers of a topic's partitions."""
+        """The partition numbers of a topic."""
         await self._cluster.known([topic], self.settings.default_api_timeout_ms)
         return [one.partition for one in self._cluster.metadata.topics[topic].partitions]
 
     async def _list_offsets(
         self, times: Mapping[TopicPartition, int], timeout_ms: int, some: bool = False
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """By partition (offset, timestamp). With `some` of those only whose leaders answer now, if any does."""
+        """(offset, timestamp) by partition. With `some`, only partitions whose leaders answer now, if any does."""
         lookup = OffsetLookup(self._cluster, self.settings, times)
 
         async def attempt() -> None:
@@ -195,7 +198,7 @@ class PositionCalls:
                     raise
 
         if some and any(state.position is not None for state in self._positions.values()):
-            # There is something to read: a poll does not wait for the others.
+            # Other partitions have something to read: do not hold up the poll.
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_ms / 1000):
                     await attempt()
@@ -204,8 +207,10 @@ class PositionCalls:
         return lookup.found
 
     async def _find_positions(self, deadline_ms: int, some: bool = False) -> None:
-        """Committed offsets first, the reset policy for the rest. What is not there in time is tried by the next
-        poll. A poll wants `some`: those that can be had now, so that it goes on with them.
+        """Look up missing positions: committed offsets first, the reset policy for the rest.
+
+        The next poll retries those not found in time. With `some` (as a poll calls it), positions that are available
+        now are enough, so that the poll goes on with them.
         """
         timeout_ms = max(1, deadline_ms - now_ms())
         policy = self.settings.auto_offset_reset
@@ -231,7 +236,7 @@ class PositionCalls:
                 if how in ("earliest", "latest"):
                     times[one] = EARLIEST if how == "earliest" else LATEST
                 elif how is not None and how.startswith(BY_DURATION):
-                    # Below 0 are times that mean something else.
+                    # Negative timestamps are reserved for special lookups.
                     times[one] = max(0, MachineClock().now_ms() - duration_ms(how.removeprefix(BY_DURATION)))
             listed = await self._list_offsets(times, timeout_ms, some)
             late = self._place_all(listed, asked)
@@ -247,7 +252,7 @@ class PositionCalls:
     def _place_all(
         self, listed: Mapping[TopicPartition, tuple[int, int]], asked: Mapping[TopicPartition, str | None]
     ) -> list[TopicPartition]:
-        """Gives back the partitions that have no record as young as was asked for."""
+        """Set positions from ListOffsets results; returns the partitions that have no record at or after the time."""
         late = []
         for one, (offset, _) in listed.items():
             if offset < 0:
@@ -259,6 +264,6 @@ class PositionCalls:
     def _place(self, partition: TopicPartition, asked: str | None, offset: int, epoch: int) -> None:
         with self._lock:
             state = self._positions.get(partition)
-            # A seek while we asked, of whatever kind, is newer than what we found.
+            # A seek during the lookup, of whatever kind, wins.
             if state is not None and state.position is None and state.reset == asked:
                 state.seek(offset, epoch)

@@ -1,8 +1,8 @@
-"""What a consumer reads: its subscription or its assigned partitions, and how partitions come and go by its group.
+"""A consumer's subscription or assigned partitions, and how its group assigns and revokes them.
 
 Rules:
-- Partitions come and go only within polls; the listener is called there.
-- The listener hears of partitions that go while they are still ours, and of those that come when they are.
+- Partitions are assigned and revoked only within polls, which also call the listener.
+- The listener is called before partitions are revoked, and after partitions are assigned.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _log = logging.getLogger("ottla.client")
 
 
 class SubscriptionCalls(ABC):
-    """The part of `AsyncConsumer` about what it reads; it is also what its `Group` asks."""
+    """The part of `AsyncConsumer` for subscriptions and assignment; also what its `Group` calls."""
 
     settings: ConsumerSettings
     meter: ConsumerMeter
@@ -44,29 +44,31 @@ class SubscriptionCalls(ABC):
     _fetcher: Fetcher
     _group: Group | None
     _names: frozenset[str]
-    #: The topics of which it was said whether they exist.
+    #: Topics whose existence was already checked.
     _looked_for: frozenset[str]
     _pattern: re.Pattern[str] | str | None
-    #: What the pattern matched when the group was last told; None before.
+    #: The topics that the pattern matched when the group was last told; None before that.
     _known_topics: frozenset[str] | None
     _listener: RebalanceListener | None
-    #: How a listener's method is called; the synchronous consumer calls it in the program's thread.
+    #: Calls a listener's method; the synchronous consumer replaces it to call in the program's thread.
     _call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]]
 
     @abstractmethod
     def something_to_do(self) -> None:
-        """A poll that waits should look again."""
+        """Wake a waiting poll."""
 
     @abstractmethod
     async def before_revoke(self) -> None:
-        """Commit what was consumed, if that is automatic."""
+        """Commit the consumed offsets, with auto-commit."""
 
     def subscribe(
         self, topics: Iterable[str] | str | re.Pattern[str], *, listener: RebalanceListener | None = None
     ) -> None:
-        """Read these topics, or those whose names match a compiled pattern, as a member of `group.id`.
+        """Read these topics as a member of `group.id`, replacing the last subscription.
 
-        It replaces the last subscription. With group.protocol=consumer, `"^..."` is a pattern that the broker resolves.
+        `topics` is a list of names, or a compiled pattern that names must match in full. With group.protocol=consumer a
+        string that starts with "^" is a pattern that the broker evaluates (KIP-848). `listener` is called when
+        partitions are assigned and revoked. OttlaError without group.id, or while partitions are assigned by hand.
         """
         if listener is not None and not isinstance(listener, RebalanceListener):
             raise TypeError(f"a listener is a RebalanceListener, not {shown(listener)}")
@@ -88,7 +90,10 @@ class SubscriptionCalls(ABC):
             self._group.subscription_changed()
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group's help; commits still go to group.id if there is one."""
+        """Read exactly these partitions, without group membership; commits still go to group.id, if set.
+
+        OttlaError while this consumer is subscribed.
+        """
         if self._group is not None and self._names | frozenset([self._pattern] if self._pattern else []):
             raise OttlaError("this consumer has subscribed: unsubscribe first")
         wanted = partitions_of(partitions)
@@ -106,7 +111,7 @@ class SubscriptionCalls(ABC):
         self.something_to_do()
 
     async def unsubscribe(self) -> None:
-        """Read nothing; leave the group."""
+        """Stop reading and leave the group."""
         try:
             if self._group is not None:
                 await self._leave(self._group, "the consumer unsubscribed")
@@ -118,7 +123,7 @@ class SubscriptionCalls(ABC):
             self._cluster.metadata.all_topics = False
 
     async def _leave(self, group: Group, reason: str) -> None:
-        """Commit, give the partitions up and leave; a listener that raises is heard when we are out."""
+        """Commit, revoke the partitions and leave; an error of the listener is raised after leaving."""
         try:
             await self.before_revoke()
             if self._subscribed_at_all():
@@ -131,17 +136,17 @@ class SubscriptionCalls(ABC):
                 await group.close()
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read now."""
+        """The partitions assigned now."""
         return set(self._positions)
 
     def subscription(self) -> set[str]:
-        """The topics subscribed to, a pattern resolved as far as the metadata is known."""
+        """The subscribed topics; for a pattern, the topics known to match it."""
         return self._matching() if self._pattern is not None else set(self._names)
 
-    # ---- what the group asks of us
+    # ---- called by the group
 
     async def subscribed(self) -> set[str]:
-        """The topics of the subscription; a pattern is matched with all topics of the cluster."""
+        """The topics of the subscription; a pattern is matched against all topics of the cluster."""
         if self._pattern is not None:
             if not self._cluster.metadata.version or self._cluster.metadata.update_due_ms() <= now_ms():
                 await self._cluster.update()
@@ -153,7 +158,7 @@ class SubscriptionCalls(ABC):
         return set(self._names)
 
     async def warn_of_missing(self, topics: Iterable[str]) -> None:
-        """Say in the log, once for each, which of these topics do not exist: a typo would be silence."""
+        """Log, once for each, which of these topics do not exist: a mistyped name would otherwise just read nothing."""
         left = set(topics) - self._looked_for
         if not left:
             return
@@ -182,7 +187,7 @@ class SubscriptionCalls(ABC):
         }
 
     def pattern_text(self) -> str | None:
-        """The pattern that the broker resolves, with group.protocol=consumer."""
+        """The pattern that the broker evaluates, with group.protocol=consumer; None for anything else."""
         return self._pattern if isinstance(self._pattern, str) else None
 
     def owned(self) -> set[TopicPartition]:
@@ -190,7 +195,7 @@ class SubscriptionCalls(ABC):
         return set(self._positions)
 
     async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None:
-        """They go; the listener hears of it first, and they go also when it raises."""
+        """Remove partitions after calling the listener; they are removed even if the listener raises."""
         if not partitions:
             return
         try:
@@ -203,9 +208,9 @@ class SubscriptionCalls(ABC):
                     self._positions.pop(one, None)
 
     async def assign_more(self, partitions: set[TopicPartition]) -> None:
-        """They come; the listener hears of it when they are ours.
+        """Add partitions, then call the listener.
 
-        A topic that was deleted since then comes, too, until the next rebalance: to wait for it would stop the others.
+        A topic deleted in the meantime is added, too, until the next rebalance: waiting for it would stop the others.
         """
         self.meter.rebalanced()
         with self._lock:
@@ -230,7 +235,7 @@ class SubscriptionCalls(ABC):
 
 
 async def call_here(told: Callable[..., Any], partitions: list[TopicPartition]) -> None:
-    """Call a listener's method on the loop, and wait for it if it is a coroutine."""
+    """Call a listener's method on the loop, and await it if it is a coroutine."""
     result = told(partitions)
     if inspect.isawaitable(result):
         await result

@@ -1,8 +1,8 @@
-"""The consumer for code that does not await: `AsyncConsumer` on the loop thread, waited for.
+"""The synchronous consumer: runs an `AsyncConsumer` on the loop thread and waits for its calls.
 
 Rules:
-- One thread at a time uses a consumer: a second one that polls meanwhile is refused.
-- Records that were fetched already are taken and decoded in the program's own thread, without a turn of the loop.
+- One thread at a time uses a consumer; a second thread that polls meanwhile gets an OttlaError.
+- Buffered records are taken and decoded in the program's own thread, without going through the loop.
 - The rebalance listener is called in the program's thread, from within `poll`, and may use the consumer.
 """
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: A listener's call that the loop asks the program's thread to make, and how to say that it is over.
+#: (method, partitions, done): a listener call that the loop asks the program's thread to make; `done` reports its end.
 _Call = tuple[Callable[..., Any], list[TopicPartition], "asyncio.Future[None]"]
 
 
 class Consumer(Generic[K, V]):
-    """A consumer for threads. `with` or `close` ends it.
+    """A Kafka consumer. One thread at a time may use it; `with` or `close` ends it.
 
     >>> with Consumer("127.0.0.1:9092", group_id="g") as consumer:
     ...     consumer.subscribe(["flights"])
@@ -54,9 +54,11 @@ class Consumer(Generic[K, V]):
     """
 
     def __init__(self, settings: Given = None, /, **keywords: Unpack[ConsumerOptions]) -> None:
-        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+        """`settings` is "host:port", a list of these, or a mapping with Kafka's setting names; keywords are settings in
+        snake_case.
 
-        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        docs/reference/client-settings.md lists all settings and their defaults. OttlaError for an unknown setting or an
+        invalid value.
         """
 
         async def make() -> AsyncConsumer[K, V]:
@@ -71,7 +73,7 @@ class Consumer(Generic[K, V]):
         told_of_forks.add(self)
 
     def _in_child(self) -> None:
-        """After a fork: polls do not go past the loop thread, which refuses them."""
+        """After a fork, send every poll through the loop thread, which refuses it."""
         self._half._closed = True
         self._one = OneThread("consumer")
 
@@ -81,10 +83,10 @@ class Consumer(Generic[K, V]):
         await over
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for `work`, and make the listener's calls that it asks for meanwhile."""
+        """Run `work` on the loop and wait for it, making the listener calls that it requests."""
         if self._half._listener is None:
             return self._thread.run(work)
-        # A queue for each: one that was cut short by Ctrl-C leaves its end in its own.
+        # A queue for each call: one interrupted by Ctrl-C leaves its end marker in its own queue.
         calls = self._calls = queue.SimpleQueue()
         future: concurrent.futures.Future[T] = self._thread.submit(work)
         future.add_done_callback(lambda _: calls.put(None))
@@ -107,7 +109,12 @@ class Consumer(Generic[K, V]):
     def subscribe(
         self, topics: Iterable[str] | str | re.Pattern[str], *, listener: RebalanceListener | None = None
     ) -> None:
-        """Read these topics, or those whose names match a compiled pattern, as a member of `group.id`."""
+        """Read these topics as a member of `group.id`, replacing the last subscription.
+
+        `topics` is a list of names, or a compiled pattern that names must match in full. With group.protocol=consumer a
+        string that starts with "^" is a pattern that the broker evaluates (KIP-848). `listener` is called when
+        partitions are assigned and revoked. OttlaError without group.id, or while partitions are assigned by hand.
+        """
 
         async def work() -> None:
             self._half.subscribe(topics, listener=listener)
@@ -115,7 +122,7 @@ class Consumer(Generic[K, V]):
         self._thread.run(work())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions, without a group's help."""
+        """Read exactly these partitions, without group membership; commits still go to group.id, if set."""
 
         async def work() -> None:
             self._half.assign(partitions)
@@ -123,23 +130,26 @@ class Consumer(Generic[K, V]):
         self._thread.run(work())
 
     def unsubscribe(self) -> None:
-        """Read nothing; leave the group."""
+        """Stop reading and leave the group."""
         self._run(self._half.unsubscribe())
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read now."""
+        """The partitions assigned now."""
         return self._half.assignment()
 
     def subscription(self) -> set[str]:
-        """The topics subscribed to."""
+        """The subscribed topics; for a pattern, the topics known to match it."""
         return self._half.subscription()
 
     # ---- records
 
     def poll(self, timeout: float = 1.0, *, max_records: int | None = None) -> list[ConsumerRecord[K, V]]:
-        """The next records, at most max.poll.records; an empty list if there are none within `timeout` seconds.
+        """Return the next records, or an empty list if none arrive within `timeout` seconds.
 
-        See `AsyncConsumer.poll`. Records are decoded in the caller's thread. OttlaError while another thread polls.
+        At most `max_records` records are returned (default: max.poll.records), decoded in the calling thread. Raises
+        RecordDeserializationError at a record that a deserializer cannot read, once all records before it were returned
+        (see on.decode.error); KafkaError for an error of the broker; OttlaError without a subscription or assignment,
+        or while another thread polls.
         """
         with self._one:
             return self._poll(timeout, max_records)
@@ -180,10 +190,10 @@ class Consumer(Generic[K, V]):
         key_serde: Serde | None = None,
         value_serde: Serde | None = None,
     ) -> pyarrow.Table:
-        """The next records as a pyarrow Table, about `max_records` at most; an empty one if none come in `timeout` s.
+        """Return the next records as a pyarrow Table, or an empty one if none arrive within `timeout` seconds.
 
-        See `AsyncConsumer.poll_table`. Records are decoded in the caller's thread.
-        OttlaError while another thread polls.
+        The table has about `max_records` rows at most, decoded in the calling thread. See `AsyncConsumer.poll_table`
+        for its columns, the serdes and the errors. OttlaError while another thread polls.
         """
         needs_arrow("poll_table")
         serde_of(key_serde, "key_serde")
@@ -236,94 +246,108 @@ class Consumer(Generic[K, V]):
     # ---- positions and offsets
 
     def seek(self, partition: TopicPartition, offset: int | CommittedOffset) -> None:
-        """Go on from `offset` with the next poll, or the next record of an iteration.
+        """Move the position: the next poll, or the next step of an iteration, starts at `offset`.
 
-        Of a `CommittedOffset` with a leader epoch the leader is asked first whether its log was cut below it.
+        For a `CommittedOffset` with a leader epoch, the client first asks the leader whether its log was truncated
+        below that offset (KIP-320). OttlaError for a negative offset or a partition that is not assigned.
         """
         self._thread.run(self._half.seek(partition, offset))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on from the first record of these partitions, or of all that are assigned."""
+        """Move to the first record of these partitions (default: all assigned)."""
         self._thread.run(self._half.seek_to_beginning(partitions))
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on with what is written from now on."""
+        """Move to the end of these partitions (default: all assigned), to read only new records."""
         self._thread.run(self._half.seek_to_end(partitions))
 
     def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """Go on from what the group has committed: after an aborted transaction, where its records begin."""
+        """Move to the group's committed offsets of these partitions (default: all assigned).
+
+        After an aborted transaction, that is where its records begin. auto.offset.reset applies to a partition without
+        a committed offset.
+        """
         self._thread.run(self._half.seek_to_committed(partitions))
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that the program gets."""
+        """The offset of the next record that a poll returns."""
         return self._thread.run(self._half.position(partition))
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """How many records are still to read, as of the last fetch; None before the first."""
+        """The number of records still to read, as of the last fetch; None before the first fetch."""
         return self._thread.run(self._half.lag(partition))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Polls give nothing of these until `resume`; they stay assigned."""
+        """Return no records of these partitions until `resume`; they stay assigned."""
         self._thread.run(self._half.pause(partitions))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Polls give records of these again."""
+        """Return records of these partitions again."""
         self._thread.run(self._half.resume(partitions))
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """The paused partitions."""
         return self._half.paused()
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
-        """By partition the (offset, timestamp) of its first record at or after this time (ms); None if there is
-        none.
+        """Look up offsets by timestamp (milliseconds since 1970-01-01 UTC).
+
+        Returns, for each partition, (offset, timestamp) of its first record at or after the given time, or None if
+        there is no such record.
         """
         return self._thread.run(self._half.offsets_for_times(times))
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """By partition the offset of its first record."""
+        """The offset of each partition's first record."""
         return self._thread.run(self._half.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """By partition the offset after its last record."""
+        """The offset after each partition's last record (with read_committed, its last stable offset)."""
         return self._thread.run(self._half.end_offsets(partitions))
 
     def partitions_for(self, topic: str) -> list[int]:
-        """The numbers of a topic's partitions."""
+        """The partition numbers of a topic."""
         return self._thread.run(self._half.partitions_for(topic))
 
     def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit positions, or these offsets (of the next record to read), or all of a record's partition up to it."""
+        """Commit offsets to the group and wait until the coordinator has confirmed.
+
+        `offsets` is None for the current positions, a mapping from partition to the offset of the next record to read,
+        or a record, to commit its partition up to and including it. KafkaError if the group has rebalanced: nothing was
+        committed then. OttlaError without group.id.
+        """
         self._thread.run(self._half.commit(offsets))
 
     def commit_async(self, offsets: Offsets | None = None, told: Callable[[Failure], Any] | None = None) -> None:
-        """The same without waiting. `told(error)` is called on the client's loop when it is over, with None if it went
-        well; without it a failure is only logged.
+        """Commit as `commit` does, without waiting.
+
+        `told(error)` is called on the client's loop when the commit ends, with None on success. Without `told`, a
+        failure is logged.
         """
         self._thread.submit(self._half.commit_and_tell(offsets, told))
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
-        """By partition what the group has committed, or None."""
+        """The group's committed offset of each partition; None where there is none."""
         return self._thread.run(self._half.committed(partitions))
 
     def group_metadata(self) -> GroupMetadata:
-        """This member of its group, for a producer's `send_offsets`."""
+        """This member's identity in its group, for a producer's `send_offsets`."""
         return self._half.group_metadata()
 
     def positions(self) -> dict[TopicPartition, int]:
-        """By partition the offset of the next record that the program gets, where that is known."""
+        """The offset of the next record for each partition whose position is known."""
         return self._half.positions()
 
     def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
-        """What `commit()` commits: the positions, with the leader epoch of the record before each."""
+        """The offsets that `commit()` would commit: positions, with the leader epoch of the record before each."""
         return self._half.next_offsets()
 
     def metrics(self) -> ConsumerMetrics:
-        """What the consumer has measured of itself, by Kafka's names."""
+        """A snapshot of the consumer's metrics, under Kafka's names."""
         return self._half.metrics()
 
     def close(self) -> None:
-        """Commit what was consumed (with auto-commit), leave the group, close the connections."""
+        """Commit the consumed offsets (with auto-commit), leave the group and close the connections."""
         self._run(self._half.close())
 
     def __enter__(self) -> Consumer[K, V]:

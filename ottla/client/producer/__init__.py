@@ -1,5 +1,5 @@
 """The producer: records into batches, batches to leaders.
 
-Invariant: records of a partition leave in the order of their sends, and every record's future ends exactly once. Read
-`producer` first, then `accumulator` and `sender`; `sync` is the face for code that does not await.
+Invariant: a partition's records are sent in the order of their `send` calls, and every record's future completes
+exactly once. Read `producer` first, then `accumulator` and `sender`; `sync` is the synchronous client.
 """

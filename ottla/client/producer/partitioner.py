@@ -1,9 +1,9 @@
-"""Which partition a record goes to: by its key, as the Java client does it, or any, one batch after another.
+"""Chooses a record's partition: by its key, as the Java client does, or any partition, one batch after another.
 
 Rules:
 - A key's partition is `(murmur2(key) & 0x7fffffff) % partitions`, so that clients in all languages agree.
-- Records without a key stick to one partition until its batch is closed (KIP-480); the next one is the less loaded of
-  two taken at random, among those that have a leader (KIP-794 wants load to decide; two choices are enough for that).
+- Records without a key stick to one partition until its batch is closed (KIP-480). The next partition is the less
+  loaded of two chosen at random among those with a leader (KIP-794 balances by load; two choices are enough for that).
 """
 
 from __future__ import annotations
@@ -13,9 +13,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ottla.kernel.ports import Rng
-
-#: A user's own partitioner: (topic, key, partitions) to a partition's number. `partitions` is how many there are.
-#: It is asked for every record that names no partition itself.
 
 _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -39,17 +36,17 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(maxsize=16_384)
 def key_hash(key: bytes) -> int:
-    """The hash that places a key, 0 to 2^31-1. Keys come again: the last 16,384 are remembered."""
+    """A key's hash, 0 to 2^31-1. Keys repeat, so the last 16,384 hashes are cached."""
     return murmur2(key) & 0x7FFFFFFF
 
 
 def key_partition(key: bytes, partitions: int) -> int:
-    """Where a key goes among so many partitions."""
+    """The partition of a key in a topic with this many partitions."""
     return key_hash(key) % partitions
 
 
 def next_sticky(available: Sequence[int], load: Sequence[int], current: int, rng: Rng) -> int:
-    """The partition for the next batch of records without keys. `load` is what waits for each, by number."""
+    """The partition for the next batch of records without keys. `load` is the queue length by partition number."""
     if len(available) < 2:
         return available[0]
     others = [number for number in available if number != current]

@@ -1,10 +1,10 @@
-"""The producer for asyncio. `producer_sync.Producer` is the same for code that does not await.
+"""The asyncio producer. `producer.sync.Producer` is the synchronous form.
 
 Rules:
-- `send` puts a record into its partition's open batch and returns; it waits only for a topic's metadata, and for room
-  in `buffer.memory`, at most `max.block.ms`.
-- Records of one partition keep the order of their `send` calls.
-- With transactions a record is taken only while one is open, and belongs to that one.
+- `send` appends a record to its partition's open batch and returns. It waits only for a topic's metadata and for room
+  in `buffer.memory`, each at most `max.block.ms`.
+- A partition's records keep the order of their `send` calls.
+- A transactional producer takes records only while a transaction is open, and they belong to that transaction.
 
 KIPs: 98 (idempotence), 480 (sticky partitions), 794 (balance), 82 (headers), 91 (delivery timeout).
 """
@@ -45,19 +45,21 @@ if TYPE_CHECKING:
     from ottla.client.settings.option import ProducerOptions
     from ottla.serde.serde import Serde
 
-#: What `headers` may be: pairs, or a mapping; contents bytes, text (as UTF-8) or None.
+#: Headers as pairs or as a mapping. A header's value is bytes, text (sent as UTF-8) or None.
 Headers = Sequence[tuple[str, bytes | str | None]] | Mapping[str, bytes | str | None]
-#: Called by `flush` with the number of records that are still to be delivered.
+#: Callback of `flush`: gets the number of records still to be delivered.
 Progress = Callable[[int], None]
 
-#: Rows of a table travel in batches of this size: large enough that encoding one is a matter of its bytes only.
+#: Size of the batches that carry a table's rows: large enough that the cost of encoding one is its bytes only.
 TABLE_BATCH_BYTES = 512 * 1024
-#: So many batches' memory is kept while a table is sent.
+#: The most batch buffers that are kept for reuse while a table is sent.
 _FRAMES_MAX = 64
 
 
 class AsyncProducer(TransactionCalls, Generic[K, V]):
-    """A producer for asyncio. Made on a running loop; `async with` or `close` ends it.
+    """A Kafka producer for asyncio.
+
+    Create it on a running loop; `async with` or `close` ends it.
 
     >>> async with AsyncProducer("127.0.0.1:9092") as producer:
     ...     delivery = await producer.send("flights", "UA 1545", key="UA")
@@ -65,9 +67,11 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
     """
 
     def __init__(self, settings: Given = None, /, **keywords: Unpack[ProducerOptions]) -> None:
-        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+        """`settings` is "host:port", a list of these, or a mapping with Kafka's setting names; keywords are settings in
+        snake_case.
 
-        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        docs/reference/client-settings.md lists all settings and their defaults. OttlaError for an unknown setting or an
+        invalid value.
         """
         needs_loop("AsyncProducer")
         self.settings = ProducerSettings.read(settings, cast(Mapping[str, object], keywords))
@@ -85,7 +89,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         self._transactor = None
         if self._transactions is not None:
             self._transactor = Transactor(self._cluster, self._sender, self.settings, self._lock, self._transactions)
-        #: `Accumulator.append`; with transactions only while one is open.
+        #: `Accumulator.append`; a transactional producer first checks that a transaction is open.
         self.append: Callable[..., Delivery | None] = (
             self._accumulator.append if self._transactions is None else self._append_open
         )
@@ -112,11 +116,13 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         headers: Headers | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Hand over a record; await what comes back to know where it lies.
+        """Queue a record; await the returned `Delivery` for its partition and offset.
 
-        `timestamp` is in ms since 1970, now by default. Without `partition` the key decides, and without a key any
-        partition will do. TypeError and ValueError for what a record cannot have, before anything is queued; BufferFull
-        when there is no room for max.block.ms; KafkaError when the topic is not found.
+        `key` and `value` go through the serializers of the settings; without one they are bytes, or text sent as UTF-8.
+        `timestamp` is in milliseconds since 1970-01-01 UTC (default: now). Without `partition`, the partitioner chooses
+        one: by the key's hash, or any partition for a record without a key. Raises TypeError or ValueError for an
+        invalid argument, before anything is queued; BufferFull if buffer.memory stays full for max.block.ms; KafkaError
+        if the topic does not exist or the record is larger than max.request.size.
         """
         if self._closed:
             raise ClientClosed("this producer is closed")
@@ -156,13 +162,14 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         value_serde: Serde | None = None,
         key_serde: Serde | None = None,
     ) -> TableDelivery:
-        """Hand over the rows of a table; await what comes back until all are delivered.
+        """Queue the rows of a table as records; await the returned `TableDelivery` until all are delivered.
 
-        A table is pyarrow's Table, RecordBatch or RecordBatchReader, or a data frame of pandas, polars or whatever
-        gives Arrow's PyCapsules. The arguments name its columns: `value` and `key` are binary or string (a null is a
-        tombstone, or no key), or any type that the serde writes, several columns as one struct; `timestamp` is a
-        timestamp or integer (ms); `partition` an integer; `headers` a map, or a list of structs of a key and a value.
-        Rows go where `send` would put them. Needs the extra ottla[arrow].
+        `table` is a pyarrow Table, RecordBatch or RecordBatchReader, or any object with Arrow's PyCapsule interface,
+        such as a data frame of pandas or polars. The other arguments name its columns: `value` and `key` are binary or
+        string columns (a null is a tombstone, or no key), or any type that the serde writes, with several columns
+        becoming one struct; `timestamp` is a timestamp or integer column (milliseconds since 1970-01-01 UTC);
+        `partition` an integer column; `headers` a map column, or a list of structs of a key and a value. Rows are
+        partitioned as by `send`, and it raises the same errors. Needs the extra ottla[arrow].
         """
         needs_arrow("send_table")
         serde_of(key_serde, "key_serde")
@@ -185,19 +192,19 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
                 await self.room(deadline_ms)
             self._sender.wake()
             batches.append(batch)
-            # The loop sends what is ready while the next batch is encoded.
+            # Yield, so that the loop sends this batch while the next one is encoded.
             await asyncio.sleep(0)
         return TableDelivery(batches)
 
     def table_batches(self, topic: str, table: Any, columns: Named) -> Iterator[ProducerBatch]:
-        """The rows of a table as batches, each encoded when it is asked for."""
+        """Encode the rows of a table as batches, one at a time, as the caller iterates."""
         from ottla.client.producer.outgoing import cuts, fill
 
         settings = self.settings
         queue = self._accumulator.topics[topic]
         wanted = settings.batch_size - HEADER_BYTES if "batch_size" in settings.given else TABLE_BATCH_BYTES
         batch_bytes = max(1, min(wanted, settings.max_request_size // 2))
-        # What was sent makes room for what is encoded next, in memory that is at hand.
+        # Memory of delivered batches is reused for the next ones, while it is still in the CPU's caches.
         frames = Frames(_FRAMES_MAX, settings.buffer_memory)
         for cut in cuts(table, columns, len(queue.partitions), batch_bytes, current_clock().now_ms):
             number = cut.partition
@@ -210,20 +217,20 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             yield batch
 
     def put(self, batch: ProducerBatch) -> bool:
-        """Take an encoded batch; False if there is no room. Under the lock."""
+        """Append an encoded batch; False if there is no room. Under the lock."""
         if self._transactions is not None:
             self._transactions.check_open()
         return self._accumulator.put(self._accumulator.topics[batch.topic].partitions[batch.partition], batch)
 
     async def admit(self, topic: str) -> None:
-        """Get a topic's partitions before its first record."""
+        """Fetch a topic's metadata before its first record."""
         topic_name(topic)
         await self._cluster.known([topic], self.settings.max_block_ms)
         with self._lock:
             self._sender.set_partitions(topic)
 
     async def room(self, deadline_ms: int) -> None:
-        """Wait until some memory is free; BufferFull at the deadline."""
+        """Wait until memory is released; BufferFull at the deadline."""
         self._sender.wake()
         freed = asyncio.get_running_loop().create_future()
         self._waiting.append(freed)
@@ -237,9 +244,10 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             self._sender.meter.waited_for_room(now_ms() - began_ms, now_ms())
 
     async def flush(self, progress: Progress | None = None) -> None:
-        """Send what waits without lingering, and return when all records sent so far are delivered.
+        """Send all queued records without lingering, and return when every record sent so far is delivered.
 
-        Raises the first KafkaError of a record whose delivery was not looked at.
+        `progress` is called with the number of records still to be delivered. Raises the first KafkaError among the
+        deliveries whose outcome the program has not looked at.
         """
         await self.settle(progress)
         failed, self._sender.failed = self._sender.failed, []
@@ -248,7 +256,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
                 raise batch.error.with_traceback(None)
 
     async def settle(self, progress: Progress | None = None) -> None:
-        """Send what waits without lingering, and return when it is all over, one way or the other."""
+        """Send all queued records without lingering, and return when each has succeeded or failed."""
         with self._lock:
             self._accumulator.flushing += 1
             waiting = list(self._accumulator.incomplete)
@@ -269,12 +277,15 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
 
     @checked
     async def partitions_for(self, topic: str) -> list[int]:
-        """The numbers of a topic's partitions."""
+        """The partition numbers of a topic."""
         await self._cluster.known([topic], self.settings.max_block_ms)
         return [one.partition for one in self._cluster.metadata.topics[topic].partitions]
 
     def metrics(self, *, blocked: int = 0) -> ProducerMetrics:
-        """What the producer has measured of itself, by Kafka's names. `blocked` threads wait for room beside tasks."""
+        """A snapshot of the producer's metrics, under Kafka's names.
+
+        `blocked` is the number of threads that wait for room, beside this loop's tasks.
+        """
         return self._sender.meter.snapshot(
             in_flight=self._sender.requests_in_flight,
             memory=self.settings.buffer_memory,
@@ -285,7 +296,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         )
 
     async def close(self, *, flush: bool = True) -> None:
-        """Deliver what waits (or let it fail, with `flush=False`), and end. An open transaction is aborted."""
+        """Deliver the queued records (with `flush=False`, fail them) and close. An open transaction is aborted."""
         if self._closed:
             return
         self._closed = True
@@ -323,7 +334,7 @@ def convert(
     headers: object,
     timestamp: Any,
 ) -> tuple[bytes | None, bytes | None, int | None, Sequence[Header] | None, int]:
-    """A record's parts as bytes, through the serializers. TypeError or ValueError for what a record cannot have."""
+    """A record's parts as bytes, through the serializers. TypeError or ValueError for an invalid argument."""
     if not isinstance(topic, str):
         topic_name(topic)
     if partition is not None and partition.__class__ is not int:
@@ -345,7 +356,7 @@ def convert(
 
 
 def buffer_full(settings: ProducerSettings) -> KafkaError:
-    """The error of a record that found no room in time."""
+    """The error of a record that found no room within max.block.ms."""
     return BufferFull(
         f"buffer.memory={settings.buffer_memory} stayed full for max.block.ms={settings.max_block_ms}: "
         "the cluster takes records more slowly than they are sent"

@@ -1,7 +1,7 @@
-"""The producer for code that does not await: `AsyncProducer` on the loop thread.
+"""The synchronous producer: an `AsyncProducer` on the loop thread.
 
 Rules:
-- `send` runs in the caller's thread up to the batch: any threads may share a producer.
+- `send` appends to the batch in the calling thread; any number of threads may share a producer.
 """
 
 from __future__ import annotations
@@ -41,16 +41,18 @@ _now_ns = time.time_ns
 
 
 class Producer(Generic[K, V]):
-    """A producer for threads. `with` or `close` ends it.
+    """A Kafka producer. Any number of threads may share it; `with` or `close` ends it.
 
     >>> with Producer("127.0.0.1:9092") as producer:
     ...     producer.send("flights", "UA 1545", key="UA").result()
     """
 
     def __init__(self, settings: Given = None, /, **keywords: Unpack[ProducerOptions]) -> None:
-        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+        """`settings` is "host:port", a list of these, or a mapping with Kafka's setting names; keywords are settings in
+        snake_case.
 
-        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        docs/reference/client-settings.md lists all settings and their defaults. OttlaError for an unknown setting or an
+        invalid value.
         """
 
         async def make() -> AsyncProducer[K, V]:
@@ -73,7 +75,7 @@ class Producer(Generic[K, V]):
         self._room = threading.Condition(self._lock)
         self._blocked = 0
         self._accumulator = self._half._accumulator
-        #: The topics for which `send` may take its short way: all or none. With transactions, while one is open.
+        #: Topics for which `send` may take its fast path: all or none. With transactions, only while one is open.
         self._short: dict[str, TopicQueue] = {}
         self._shorten(self._transactions is None)
         self._append: Callable[..., Delivery | None] = self._half.append
@@ -83,7 +85,7 @@ class Producer(Generic[K, V]):
         told_of_forks.add(self)
 
     def _in_child(self) -> None:
-        """After a fork: no record goes past the check in `_wait`."""
+        """After a fork, send every record through the check in `_wait`, which refuses it."""
         self._is_child = True
         self._may_be_plain = False
         self._shorten(False)
@@ -104,9 +106,16 @@ class Producer(Generic[K, V]):
         headers: Headers | None = None,
         timestamp: int | None = None,
     ) -> Delivery:
-        """Hand over a record; ask what comes back for its `result` to know where it lies. See `AsyncProducer.send`."""
-        # The common case, bytes into a batch that has room, is `Accumulator.append` written out: a call and a `with`
-        # would double its time.
+        """Queue a record; the returned `Delivery`'s `result` gives its partition and offset.
+
+        `key` and `value` go through the serializers of the settings; without one they are bytes, or text sent as UTF-8.
+        `timestamp` is in milliseconds since 1970-01-01 UTC (default: now). Without `partition`, the partitioner chooses
+        one: by the key's hash, or any partition for a record without a key. Raises TypeError or ValueError for an
+        invalid argument, before anything is queued; BufferFull if buffer.memory stays full for max.block.ms; KafkaError
+        if the topic does not exist or the record is larger than max.request.size.
+        """
+        # `Accumulator.append` is inlined for the common case, bytes into a batch with room: a call and a `with` would
+        # double its time.
         content: Any = value
         name: Any = key
         if (
@@ -166,9 +175,9 @@ class Producer(Generic[K, V]):
         value_serde: Serde | None = None,
         key_serde: Serde | None = None,
     ) -> TableDelivery:
-        """Hand over the rows of a table; ask what comes back for its `result`.
+        """Queue the rows of a table as records; the returned `TableDelivery`'s `result` waits until all are delivered.
 
-        See `AsyncProducer.send_table`. Rows are encoded in the caller's thread.
+        See `AsyncProducer.send_table` for the arguments and errors. Rows are encoded in the calling thread.
         """
         needs_arrow("send_table")
         serde_of(key_serde, "key_serde")
@@ -197,13 +206,13 @@ class Producer(Generic[K, V]):
         pairs: Sequence[Header] | None,
         timestamp: int,
     ) -> Delivery:
-        """The way of a record that finds no metadata or no room."""
+        """Append a record whose topic's metadata is missing, or that found no room."""
         self._check_usable(topic)
         with self._lock:
             return self._with_room(functools.partial(self._append, topic, value, key, partition, pairs, timestamp))
 
     def _check_usable(self, topic: str) -> None:
-        """Is this producer open, and ours? And what are the topic's partitions?"""
+        """Raise if this producer is closed or belongs to the parent process; get the topic's metadata if needed."""
         if self._is_child:
             raise forked()
         if self._half._closed:
@@ -212,7 +221,7 @@ class Producer(Generic[K, V]):
             self._thread.run(self._half.admit(topic))
 
     def _with_room(self, put: Callable[[], T | None]) -> T:
-        """What `put` gives as soon as there is room for it. Under the lock; BufferFull after max.block.ms."""
+        """Call `put` until there is room, and return its result. Under the lock; BufferFull after max.block.ms."""
         deadline_ms = now_ms() + self.settings.max_block_ms
         while True:
             found = put()
@@ -232,78 +241,80 @@ class Producer(Generic[K, V]):
                 self._room.notify_all()
 
     def flush(self, timeout: float | None = None, progress: Progress | None = None) -> None:
-        """Send what waits without lingering, and return when all records sent so far are delivered.
+        """Send all queued records without lingering, and return when every record sent so far is delivered.
 
-        Raises the first KafkaError of a record whose delivery was not looked at; TimeoutError after `timeout`
-        seconds.
+        `progress` is called on the client's loop with the number of records still to be delivered. Raises the first
+        KafkaError among the deliveries whose outcome the program has not looked at; TimeoutError after `timeout`
+        seconds (default: no limit).
         """
         self._thread.run(self._half.flush(progress), optional_seconds(timeout))
 
     def metrics(self) -> ProducerMetrics:
-        """What the producer has measured of itself, by Kafka's names."""
+        """A snapshot of the producer's metrics, under Kafka's names."""
         return self._half.metrics(blocked=self._blocked)
 
     # ---- transactions
 
     def transaction(self) -> ProducerTransaction:
-        """`with producer.transaction():` commits at the end of its body, and aborts when that raises."""
+        """A context manager for one transaction: commits at the end of its body, aborts if the body raises."""
         return ProducerTransaction(self)
 
     def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
-        """Lock out every earlier producer with this transactional id; what it had open is aborted.
+        """Fence every earlier producer with this transactional id and abort its open transaction (KIP-98).
 
-        With `keep_prepared` a transaction that it had open stays as it is, and can only be committed, aborted or
-        completed: which one it is, or None when there is none (KIP-939). `Unsupported` from brokers that do not know
-        two-phase commits.
+        With `keep_prepared`, a transaction that the earlier producer prepared is kept: the call returns it (None if
+        there is none), and it can only be committed, aborted or completed (KIP-939). Unsupported if the brokers do not
+        have two-phase commit.
         """
         return self._thread.run(self._half.init_transactions(keep_prepared=keep_prepared))
 
     def prepare_transaction(self) -> PreparedTransaction:
-        """Deliver everything that was sent; the transaction then waits for its end, also when this producer dies.
+        """Deliver all records of the transaction, and keep it open for a decision even if this producer dies.
 
-        Store what this returns where the decision is made (a database, in the same transaction as its own changes);
-        `complete_transaction` then does what was decided. Needs transaction.two.phase.commit.enable (KIP-939).
+        Store the result where the decision is made (such as a database, in the same transaction as its own changes);
+        `complete_transaction` then commits or aborts. Needs transaction.two.phase.commit.enable=true (KIP-939).
         """
         self._shorten(self._transactions is None)
         return self._thread.run(self._half.prepare_transaction())
 
     def complete_transaction(self, decided: PreparedTransaction) -> bool:
-        """Commit the prepared transaction if it is the one that was `decided`, abort it if not. Was it committed?"""
+        """Commit the prepared transaction if it equals `decided`, otherwise abort it. Returns True if committed."""
         self._shorten(self._transactions is None)
         return self._thread.run(self._half.complete_transaction(decided))
 
     def begin_transaction(self) -> None:
-        """Open a transaction: what is sent from now on belongs to it."""
+        """Open a transaction; records sent from now on belong to it. Call `init_transactions` once before."""
         self._thread.run(self._half.begin_transaction())
         self._shorten(True)
 
     def send_offsets(self, reader: Reader, offsets: Offsets | None = None) -> None:
-        """Commit offsets with the transaction: a consumer's positions, or these offsets of a group.
+        """Commit consumed offsets as part of the transaction (KIP-447).
 
-        They count for the group when the transaction is committed, and never if it is aborted. Give the consumer (or
-        its `group_metadata()`), so that a member that has lost its partitions meanwhile is refused.
+        `offsets` defaults to the consumer's positions. They take effect when the transaction commits, and never if it
+        aborts. `reader` is the consumer or its `group_metadata()`: the coordinator then refuses a member that has lost
+        its partitions since.
         """
         group, found = group_offsets(reader, offsets)
         self._thread.run(self._half.send_group_offsets(group, found))
 
     def commit_transaction(self) -> None:
-        """Deliver what was sent and commit. See `AsyncProducer.commit_transaction`."""
+        """Deliver all records and commit. See `AsyncProducer.commit_transaction`."""
         self._shorten(self._transactions is None)
         self._thread.run(self._half.commit_transaction())
 
     def abort_transaction(self) -> None:
-        """Undo the transaction. What had not been sent fails with TransactionAborted."""
+        """Abort the transaction. Records not sent yet fail with TransactionAborted."""
         self._shorten(self._transactions is None)
         self._thread.run(self._half.abort_transaction())
 
     # ---- the rest
 
     def partitions_for(self, topic: str) -> list[int]:
-        """The numbers of a topic's partitions."""
+        """The partition numbers of a topic."""
         return self._thread.run(self._half.partitions_for(topic))
 
     def close(self, *, flush: bool = True) -> None:
-        """Deliver what waits (or let it fail, with `flush=False`), and end."""
+        """Deliver the queued records (with `flush=False`, fail them) and close. An open transaction is aborted."""
         self._thread.run(self._half.close(flush=flush))
 
     def __enter__(self) -> Producer[K, V]:
@@ -316,13 +327,13 @@ class Producer(Generic[K, V]):
 
 
 class ProducerTransaction:
-    """An open transaction of a `Producer`; `with` begins and ends it."""
+    """A transaction of a `Producer`; `with` begins and ends it."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
 
     def send_offsets(self, reader: Reader, offsets: Offsets | None = None) -> None:
-        """The producer's `send_offsets`."""
+        """Commit consumed offsets with this transaction; see `Producer.send_offsets`."""
         self._producer.send_offsets(reader, offsets)
 
     def __enter__(self) -> ProducerTransaction:
@@ -349,4 +360,4 @@ class ProducerTransaction:
 
 
 def _nowhere(*record: object) -> None:
-    """`Accumulator.append` in a child of the process that made the producer: nothing is taken."""
+    """Replaces `Accumulator.append` in a forked child, so that nothing is appended."""
