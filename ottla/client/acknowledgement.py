@@ -77,31 +77,31 @@ class Acknowledgements:
 
     def give(self, records: Iterable[ShareRecord]) -> None:
         """Take records in hand: a poll is about to return them to the program."""
-        for one in records:
-            self.in_hand.setdefault(TopicPartition(one.topic, one.partition), {})[one.offset] = None
+        for record in records:
+            self.in_hand.setdefault(TopicPartition(record.topic, record.partition), {})[record.offset] = None
 
     def withdraw(self, records: Iterable[ShareRecord]) -> None:
         """Drop records that did not reach the program, without acknowledging them."""
-        for one in records:
-            partition = TopicPartition(one.topic, one.partition)
-            some = self.in_hand.get(partition, {})
-            some.pop(one.offset, None)
-            if not some:
+        for record in records:
+            partition = TopicPartition(record.topic, record.partition)
+            pending = self.in_hand.get(partition, {})
+            pending.pop(record.offset, None)
+            if not pending:
                 self.in_hand.pop(partition, None)
 
-    def acknowledge(self, partition: TopicPartition, offset: int, word: Acknowledge) -> None:
+    def acknowledge(self, partition: TopicPartition, offset: int, kind: Acknowledge) -> None:
         """Note the acknowledgement of a record; a later one replaces it. OttlaError if the record is not in hand."""
         if not self._explicit:
-            raise OttlaError("acknowledge needs share.acknowledgement.mode=explicit: now a poll accepts the last one's")
+            raise OttlaError("acknowledge needs share.acknowledgement.mode=explicit: in implicit mode a poll accepts")
         if offset not in self.in_hand.get(partition, ()):
-            raise OttlaError(f"the record of {partition} at offset {offset} is not in hand: acknowledged before?")
-        self.in_hand[partition][offset] = word
+            raise OttlaError(f"{partition}: offset {offset} is not in hand (already acknowledged, or never polled)")
+        self.in_hand[partition][offset] = kind
 
-    def say(self, partition: TopicPartition, offsets: Iterable[int], word: int) -> None:
+    def acknowledge_unseen(self, partition: TopicPartition, offsets: Iterable[int], kind: int) -> None:
         """Acknowledge offsets that the program never saw."""
         ready = self.ready.setdefault(partition, {})
         for offset in offsets:
-            ready[offset] = word
+            ready[offset] = kind
         if not ready:
             del self.ready[partition]
 
@@ -111,35 +111,37 @@ class Acknowledgements:
         OttlaError at a poll in explicit mode while records are not acknowledged.
         """
         if self._explicit and for_poll:
-            left = sum(word is None for some in self.in_hand.values() for word in some.values())
+            left = sum(kind is None for pending in self.in_hand.values() for kind in pending.values())
             if left:
-                raise OttlaError(f"{left} records of the last poll are not acknowledged: say what becomes of each")
-        for partition, some in list(self.in_hand.items()):
-            for offset, word in list(some.items()):
-                said = word if self._explicit else Acknowledge.ACCEPT
-                if said is None:
+                raise OttlaError(f"{left} records of the last poll are not acknowledged: acknowledge each one first")
+        for partition, pending in list(self.in_hand.items()):
+            for offset, kind in list(pending.items()):
+                acknowledgement = kind if self._explicit else Acknowledge.ACCEPT
+                if acknowledgement is None:
                     continue
-                self.ready.setdefault(partition, {})[offset] = int(said)
-                if said is Acknowledge.RENEW:
-                    some[offset] = None
+                self.ready.setdefault(partition, {})[offset] = int(acknowledgement)
+                if acknowledgement is Acknowledge.RENEW:
+                    pending[offset] = None
                 else:
-                    del some[offset]
-            if not some:
+                    del pending[offset]
+            if not pending:
                 del self.in_hand[partition]
 
     def take(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, list[Range]]:
         """Remove and return the ready acknowledgements of these partitions, as ranges; they count as sent."""
-        return {one: ranges(self.ready.pop(one)) for one in list(partitions) if one in self.ready}
+        return {
+            partition: ranges(self.ready.pop(partition)) for partition in list(partitions) if partition in self.ready
+        }
 
 
-def ranges(words: dict[int, int]) -> list[Range]:
+def ranges(kinds: dict[int, int]) -> list[Range]:
     """Merge consecutive offsets into ranges, in offset order."""
-    found: list[Range] = []
-    for offset in sorted(words):
-        word = words[offset]
-        if found and found[-1].last == offset - 1:
-            last = found[-1]
-            found[-1] = Range(last.first, offset, [*last.types, word])
+    merged: list[Range] = []
+    for offset in sorted(kinds):
+        kind = kinds[offset]
+        if merged and merged[-1].last == offset - 1:
+            last = merged[-1]
+            merged[-1] = Range(last.first, offset, [*last.types, kind])
         else:
-            found.append(Range(offset, offset, [word]))
-    return [Range(one.first, one.last, one.types if len(set(one.types)) > 1 else one.types[:1]) for one in found]
+            merged.append(Range(offset, offset, [kind]))
+    return [Range(r.first, r.last, r.types if len(set(r.types)) > 1 else r.types[:1]) for r in merged]

@@ -50,13 +50,13 @@ def checked(method: Callable[P, R]) -> Callable[P, R]:
                 try:
                     bound.arguments[name] = convert(bound.arguments[name])
                 except (TypeError, ValueError, OttlaError) as error:
-                    raise _of_kind(error)(f"{method.__name__}, argument {name}: {error}") from None
+                    raise _raised_as(error)(f"{method.__name__}, argument {name}: {error}") from None
         return method(*bound.args, **bound.kwargs)
 
     return call
 
 
-def _of_kind(error: Exception) -> type[Exception]:
+def _raised_as(error: Exception) -> type[Exception]:
     return next(kind for kind in (TypeError, ValueError, OttlaError) if isinstance(error, kind))
 
 
@@ -114,19 +114,19 @@ def converter(kind: Any) -> Convert:
     return _SIMPLE.get(kind) or _instance(kind)
 
 
-def _words(kind: Any) -> str:
+def _type_name(kind: Any) -> str:
     """The name of an annotation, for an error message."""
     if kind is type(None):
         return "None"
     if typing.get_origin(kind) in (*_SEQUENCES, collections.abc.Mapping, tuple):
-        inside = ", ".join(_words(one) for one in typing.get_args(kind) if one is not ...)
-        word = {collections.abc.Mapping: "mapping", tuple: "tuple"}.get(cast(Any, typing.get_origin(kind)), "list")
-        return f"{word} of ({inside})" if "," in inside else f"{word} of {inside}"
+        inside = ", ".join(_type_name(part) for part in typing.get_args(kind) if part is not ...)
+        container = {collections.abc.Mapping: "mapping", tuple: "tuple"}.get(cast(Any, typing.get_origin(kind)), "list")
+        return f"{container} of ({inside})" if "," in inside else f"{container} of {inside}"
     return getattr(kind, "__name__", str(kind))
 
 
-def _expected(what: str, value: object) -> TypeError:
-    return TypeError(f"expected {what}, not {type(value).__name__}: {shown(value)}")
+def _expected(wanted: str, value: object) -> TypeError:
+    return TypeError(f"expected {wanted}, not {type(value).__name__}: {shown(value)}")
 
 
 def _union(kinds: tuple[Any, ...]) -> Convert:
@@ -137,57 +137,57 @@ def _union(kinds: tuple[Any, ...]) -> Convert:
         if value is None and optional:
             return None
         failures: list[Exception] = []
-        for _, one in named:
+        for _, convert_one in named:
             try:
-                return one(value)
+                return convert_one(value)
             except (TypeError, ValueError, OttlaError) as error:
                 failures.append(error)
         for failure in failures:
             if len(named) == 1 or not isinstance(failure, TypeError):
                 raise failure from None
-        raise _expected(" or ".join(_words(kind) for kind in kinds), value)
+        raise _expected(" or ".join(_type_name(kind) for kind in kinds), value)
 
     return convert
 
 
-def _choice(words: tuple[Any, ...]) -> Convert:
+def _choice(choices: tuple[Any, ...]) -> Convert:
     def convert(value: Any) -> Any:
-        if value not in words:
-            raise ValueError(f"expected one of {', '.join(map(repr, words))}, not {shown(value)}")
+        if value not in choices:
+            raise ValueError(f"expected one of {', '.join(map(repr, choices))}, not {shown(value)}")
         return value
 
     return convert
 
 
-def _mapping(of: Any, to: Any) -> Convert:
-    key, content = converter(of), converter(to)
+def _mapping(key_kind: Any, value_kind: Any) -> Convert:
+    key, content = converter(key_kind), converter(value_kind)
 
     def convert(value: Any) -> dict[Any, Any]:
-        found = map_of(value, f"{_words(of)} to {_words(to)}")
-        return {key(one): content(other) for one, other in found.items()}
+        pairs = map_of(value, f"{_type_name(key_kind)} to {_type_name(value_kind)}")
+        return {key(item): content(item_value) for item, item_value in pairs.items()}
 
     return convert
 
 
 def _pair(kinds: tuple[Any, ...]) -> Convert:
     if len(kinds) == 2 and kinds[1] is ...:
-        each = _each(kinds[0])
-        return lambda value: tuple(each(value))
+        convert_all = _each(kinds[0])
+        return lambda value: tuple(convert_all(value))
     parts = [converter(kind) for kind in kinds]
 
     def convert(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, (tuple, list)) or len(value) != len(parts):
-            raise _expected(f"a tuple ({', '.join(map(_words, kinds))})", value)
-        return tuple(part(one) for part, one in zip(parts, value, strict=True))
+            raise _expected(f"a tuple ({', '.join(map(_type_name, kinds))})", value)
+        return tuple(part(item) for part, item in zip(parts, value, strict=True))
 
     return convert
 
 
 def _each(kind: Any) -> Convert:
-    one = converter(kind)
+    convert_one = converter(kind)
 
     def convert(values: Any) -> list[Any]:
-        return [one(value) for value in each_of(values, _words(kind))]
+        return [convert_one(value) for value in each_of(values, _type_name(kind))]
 
     return convert
 
@@ -248,7 +248,7 @@ def _instance(kind: Any) -> Convert:
 
     def convert(value: Any) -> Any:
         if not isinstance(value, kind):
-            names = f" ({', '.join(one.name for one in kind)})" if issubclass(kind, Enum) else ""
+            names = f" ({', '.join(member.name for member in kind)})" if issubclass(kind, Enum) else ""
             raise _expected(f"{kind.__name__}{names}", value)
         if is_dataclass(kind) and not fields:
             fields.extend((name, converter(hint)) for name, hint in typing.get_type_hints(kind).items())
@@ -256,7 +256,7 @@ def _instance(kind: Any) -> Convert:
             try:
                 check(getattr(value, name))
             except (TypeError, ValueError, OttlaError) as error:
-                raise _of_kind(error)(f"{kind.__name__}.{name}: {error}") from None
+                raise _raised_as(error)(f"{kind.__name__}.{name}: {error}") from None
         return value
 
     return convert

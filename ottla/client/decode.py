@@ -34,18 +34,18 @@ CONTEXT = "__ottla.errors."
 
 def decode(records: Sequence[R], settings: ConsumerSettings) -> tuple[list[R], list[RecordDeserializationError]]:
     """Deserialize records; returns the good ones, and an error for each bad one."""
-    of_key, of_value = settings.key_deserializer, settings.value_deserializer
+    key_deserializer, value_deserializer = settings.key_deserializer, settings.value_deserializer
     good: list[R] = []
     bad: list[RecordDeserializationError] = []
     for record in records:
         key, value = record.key, record.value
         part = "key"
         try:
-            if key is not None and of_key is not None:
-                key = of_key(key)
+            if key is not None and key_deserializer is not None:
+                key = key_deserializer(key)
             part = "value"
-            if value is not None and of_value is not None:
-                value = of_value(value)
+            if value is not None and value_deserializer is not None:
+                value = value_deserializer(value)
         except Exception as error:
             bad.append(unreadable(record, part, error))
         else:
@@ -55,13 +55,13 @@ def decode(records: Sequence[R], settings: ConsumerSettings) -> tuple[list[R], l
 
 def unreadable(record: ConsumerRecord | ShareRecord, part: str, why: Exception | str) -> RecordDeserializationError:
     """The error for a record whose `part` ("key" or "value") failed; its key and value are still bytes."""
-    error = RecordDeserializationError(record[:7], part, why if isinstance(why, str) else _said(why))
+    error = RecordDeserializationError(record[:7], part, why if isinstance(why, str) else _error_text(why))
     if isinstance(why, Exception):
         error.__cause__ = why
     return error
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     text = str(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -86,7 +86,7 @@ class DeadLetters:
         for error in errors:
             if error.topic == topic:
                 raise OttlaError(
-                    f"{error.summary}; it lies in the dead letter topic itself: read {topic} without deserializers"
+                    f"{error.summary}; the record is in the dead letter topic: read {topic} without deserializers"
                 )
         if self._producer is None:
             self._producer = AsyncProducer(_producer_settings(self._settings))
@@ -101,7 +101,7 @@ class DeadLetters:
             for delivery in deliveries:
                 await delivery
         except (KafkaError, OttlaError) as error:
-            why = f"the dead letter topic {topic} does not take a record: {error}; {errors[0].summary}"
+            why = f"writing to the dead letter topic {topic} failed: {error}; {errors[0].summary}"
             raise OttlaError(why) from error
 
     async def close(self) -> None:
@@ -114,7 +114,7 @@ def context_headers(error: RecordDeserializationError, group: str | None) -> lis
     """The headers that name a dead letter's origin and its error."""
     cause = error.__cause__
     kind = type(error if cause is None else cause)
-    found = {
+    context = {
         "topic": error.topic,
         "partition": str(error.partition),
         "offset": str(error.offset),
@@ -124,7 +124,7 @@ def context_headers(error: RecordDeserializationError, group: str | None) -> lis
         "exception.class.name": f"{kind.__module__}.{kind.__qualname__}",
         "exception.message": error.reason,
     }
-    return [(CONTEXT + name, text.encode()) for name, text in found.items() if text is not None]
+    return [(CONTEXT + name, text.encode()) for name, text in context.items() if text is not None]
 
 
 def _producer_settings(settings: ConsumerSettings) -> dict[str, object]:

@@ -34,7 +34,7 @@ try:
     from opentelemetry import trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ModuleNotFoundError as missing:
-    raise OttlaError("traces (tracing.enable) need opentelemetry-api: pip install 'ottla[otel]'") from missing
+    raise OttlaError("tracing.enable needs opentelemetry-api: pip install 'ottla[otel]'") from missing
 
 _propagator = TraceContextTextMapPropagator()
 
@@ -150,12 +150,12 @@ def _context_of(pairs: Iterable[Header]) -> Context | None:
 
 
 def _attributes(topic: str, name: str, client_id: str | None, kind: str | None = None) -> dict[str, str | int]:
-    found: dict[str, str | int] = {
+    attributes: dict[str, str | int] = {
         "messaging.system": "kafka",
         "messaging.destination.name": topic,
         "messaging.operation.name": name,
         "messaging.operation.type": kind or name,
     }
     if client_id is not None:
-        found["messaging.client.id"] = client_id
-    return found
+        attributes["messaging.client.id"] = client_id
+    return attributes

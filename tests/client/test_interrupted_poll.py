@@ -182,13 +182,13 @@ def test_ctrl_c_in_a_poll_leaves_the_listener_to_the_close() -> None:
     listener = Told()
     consumer: Consumer[bytes, bytes] = Consumer("127.0.0.1:1", group_id="g", enable_auto_commit=False)
     consumer.subscribe(["t"], listener=listener)
-    consumer._half._positions[ONE] = PartitionPosition(ONE)
+    consumer._async._positions[ONE] = PartitionPosition(ONE)
     with pytest.raises(KeyboardInterrupt):
         consumer._run(interrupted())
 
     async def revoked() -> None:
         async with asyncio.timeout(3):
-            await consumer._half.revoke({ONE})
+            await consumer._async.revoke({ONE})
 
     consumer._run(revoked())
     assert listener.gone == [ONE]

@@ -52,7 +52,7 @@ def member(node: ottla.Node, partition: TopicPartition, protocol: str) -> Consum
 
 def thrown_out(node: ottla.Node, consumer: Consumer[bytes, bytes], away_ms: int) -> None:
     """The member is away for so long, and has heard that its session is over."""
-    group = consumer._half._group
+    group = consumer._async._group
     assert group is not None
     node.clock.advance(away_ms)
     eventually(lambda: group._lost)

@@ -187,7 +187,7 @@ def test_a_client_that_is_told_to_starts_again_from_its_bootstrap_servers(
             # Whichever cluster it met first: from now on that one sends everybody away.
             names = {topic.name for topic in admin.list_topics()}
             met = second if "only-there" in names else first
-            connections = admin._half._cluster._connections
+            connections = admin._async._cluster._connections
             before = set(connections.values())
 
             def away(request: MetadataRequest, version: int) -> MetadataResponse:
@@ -195,7 +195,7 @@ def test_a_client_that_is_told_to_starts_again_from_its_bootstrap_servers(
 
             met.faults.answer(ApiKey.METADATA, away, times=1)
             with pytest.raises(NotReachable):
-                admin._thread.run(admin._half._cluster.update(["t"]))
+                admin._thread.run(admin._async._cluster.update(["t"]))
             assert all(one.closed for one in before), "nothing of the old cluster is used again"
             assert admin.list_topics() is not None
     told = [record for record in caplog.records if "starting again from bootstrap.servers" in record.getMessage()]
@@ -214,7 +214,7 @@ def test_brokers_that_give_no_metadata_for_too_long_are_forgotten(caplog: pytest
     ):
         admin.create_topic("t", 1)
         admin.list_offset(TopicPartition("t", 0), OffsetSpec.LATEST)
-        cluster = admin._half._cluster
+        cluster = admin._async._cluster
         cluster._updated_at_ms -= 1000
         admin._thread.run(cluster.update(["t"]))
         assert admin.list_offset(TopicPartition("t", 0), OffsetSpec.LATEST).offset == 0

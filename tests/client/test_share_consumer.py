@@ -152,7 +152,7 @@ async def with_session(heard: Heard) -> AsyncIterator[tuple[ShareFetcher, Mock]]
 
 def said(fetcher: ShareFetcher, *partitions: TopicPartition) -> None:
     for one in partitions:
-        fetcher._acknowledgements.say(one, [4, 5], Acknowledge.ACCEPT)
+        fetcher._acknowledgements.acknowledge_unseen(one, [4, 5], Acknowledge.ACCEPT)
 
 
 def test_acknowledgements_of_a_partition_that_is_gone_travel_alone() -> None:

@@ -46,7 +46,7 @@ def test_an_iteration_that_ends_early_releases_what_it_did_not_reach(explicit: b
 
 def test_a_poll_that_is_interrupted_when_it_is_over_accepts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     consumer = ShareConsumer[bytes, bytes]("127.0.0.1:1", group_id="g")
-    half, thread = consumer._half, consumer._thread
+    half, thread = consumer._async, consumer._thread
     parts = [MetadataResponsePartition(partition_index=0, leader_id=7)]
     topic = MetadataResponseTopic(name="t", topic_id=ID, partitions=parts)
     brokers = [MetadataResponseBroker(node_id=7, host="127.0.0.1", port=1)]

@@ -154,7 +154,7 @@ def test_offsets_that_were_not_written_in_time_are_prepared_too(node: ottla.Node
         producer.begin_transaction()
         producer.send(name, b"payment").result(30)
         node.faults.error(ApiKey.TXN_OFFSET_COMMIT, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, times=None)
-        held = producer._half._transactor
+        held = producer._async._transactor
         assert held is not None
         held._settings = ProducerSettings.read(node.bootstrap_servers, {"max_block_ms": 300})
         with pytest.raises(KafkaError):

@@ -70,7 +70,7 @@ def _waits(method: Callable[Concatenate[AsyncAdmin, P], Awaitable[R]]) -> Callab
 
     @wraps(method)
     def call(self: Admin, /, *arguments: P.args, **keywords: P.kwargs) -> R:
-        return cast(R, self._thread.run(cast(Any, method)(self._half, *arguments, **keywords)))
+        return cast(R, self._thread.run(cast(Any, method)(self._async, *arguments, **keywords)))
 
     return call
 
@@ -92,7 +92,7 @@ class Admin:
             return AsyncAdmin(settings, **keywords)
 
         self._thread = loop_thread()
-        self._half = self._thread.run(make())
+        self._async = self._thread.run(make())
 
     list_topics = _waits(AsyncAdmin.list_topics)
     describe_topics = _waits(AsyncAdmin.describe_topics)

@@ -67,7 +67,7 @@ def forked() -> OttlaError:
 
 
 #: Clients to notify after a fork, held weakly.
-told_of_forks: weakref.WeakSet[Forkable] = weakref.WeakSet()
+fork_aware: weakref.WeakSet[Forkable] = weakref.WeakSet()
 
 _lock = threading.Lock()
 _current: LoopThread | None = None
@@ -76,23 +76,23 @@ _current: LoopThread | None = None
 def loop_thread() -> LoopThread:
     """The loop thread of this process; created at first use, and again after a fork."""
     global _current
-    found = _current
-    if found is not None and found.pid == os.getpid():
-        return found
+    thread = _current
+    if thread is not None and thread.pid == os.getpid():
+        return thread
     with _lock:
         if _current is None or _current.pid != os.getpid():
             _current = LoopThread()
         return _current
 
 
-def needs_loop(what: str) -> None:
+def needs_loop(client_name: str) -> None:
     """Raise OttlaError if no event loop is running."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        other = what.removeprefix("Async")
+        synchronous_name = client_name.removeprefix("Async")
         raise OttlaError(
-            f"{what} is made inside a coroutine, on the event loop that it lives on; without one, use {other}"
+            f"{client_name} must be made in a coroutine, on a running event loop; without one, use {synchronous_name}"
         ) from None
 
 
@@ -108,7 +108,7 @@ def _forget_after_fork() -> None:
     global _lock, _current
     _lock = threading.Lock()
     _current = None
-    for client in list(told_of_forks):
+    for client in list(fork_aware):
         client._in_child()
 
 

@@ -22,44 +22,44 @@ _GROUPS = ("topics", "partitions", "nodes")
 class Sampled:
     """Values over the current and previous window; `total` and `count` cover all time."""
 
-    __slots__ = ("_before", "_began_ms", "_max", "_seen", "_started_ms", "_sum", "count", "total")
+    __slots__ = ("_previous", "_window_start_ms", "_max", "_count", "_oldest_ms", "_sum", "count", "total")
 
     def __init__(self, now_ms: int) -> None:
         self.total = 0.0
         self.count = 0
         #: Count of the current window; `_before` is (count, sum, max) of the previous window.
-        self._seen = 0
+        self._count = 0
         self._sum = 0.0
         self._max = -math.inf
-        self._before = (0, 0.0, -math.inf)
-        self._began_ms = now_ms
-        self._started_ms = now_ms
+        self._previous = (0, 0.0, -math.inf)
+        self._window_start_ms = now_ms
+        self._oldest_ms = now_ms
 
     def record(self, value: float, now_ms: int) -> None:
         """Record an event with this value."""
-        if now_ms - self._began_ms >= WINDOW_MS:
-            self._turn(now_ms)
+        if now_ms - self._window_start_ms >= WINDOW_MS:
+            self._roll_window(now_ms)
         self.count += 1
         self.total += value
-        self._seen += 1
+        self._count += 1
         self._sum += value
         if value > self._max:
             self._max = value
 
-    def _turn(self, now_ms: int) -> None:
-        fresh = now_ms - self._began_ms < 2 * WINDOW_MS
-        self._before = (self._seen, self._sum, self._max) if fresh else (0, 0.0, -math.inf)
-        self._started_ms = self._began_ms if fresh else now_ms
-        self._seen, self._sum, self._max = 0, 0.0, -math.inf
-        self._began_ms = now_ms
+    def _roll_window(self, now_ms: int) -> None:
+        fresh = now_ms - self._window_start_ms < 2 * WINDOW_MS
+        self._previous = (self._count, self._sum, self._max) if fresh else (0, 0.0, -math.inf)
+        self._oldest_ms = self._window_start_ms if fresh else now_ms
+        self._count, self._sum, self._max = 0, 0.0, -math.inf
+        self._window_start_ms = now_ms
 
     def _window(self, now_ms: int) -> tuple[int, float, float, float]:
         """(count, sum, max, seconds) over both windows."""
-        if now_ms - self._began_ms >= WINDOW_MS:
-            self._turn(now_ms)
-        count, total, greatest = self._before
-        seconds = max(1.0, (now_ms - self._started_ms) / 1000)
-        return count + self._seen, total + self._sum, max(greatest, self._max), seconds
+        if now_ms - self._window_start_ms >= WINDOW_MS:
+            self._roll_window(now_ms)
+        count, total, greatest = self._previous
+        seconds = max(1.0, (now_ms - self._oldest_ms) / 1000)
+        return count + self._count, total + self._sum, max(greatest, self._max), seconds
 
     def rate(self, now_ms: int) -> float:
         """The sum per second."""
@@ -85,5 +85,7 @@ class Sampled:
 def named(metrics: Any) -> dict[str, Any]:
     """A snapshot as a dict with Kafka's names, without its nested snapshots by topic, partition or node."""
     return {
-        one.name.replace("_", "-"): getattr(metrics, one.name) for one in fields(metrics) if one.name not in _GROUPS
+        field.name.replace("_", "-"): getattr(metrics, field.name)
+        for field in fields(metrics)
+        if field.name not in _GROUPS
     }

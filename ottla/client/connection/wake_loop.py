@@ -47,19 +47,19 @@ class WakeLoop(ABC):
         """Schedule a pass. On the loop only."""
         if not self._scheduled and not self._closed:
             self._scheduled = True
-            self._loop.call_soon(self._woken)
+            self._loop.call_soon(self._run_pass)
 
     def signal(self) -> None:
         """Schedule a pass, from any thread."""
         if not self._signalled and not self._closed:
             self._signalled = True
-            self._loop.call_soon_threadsafe(self._signal_came)
+            self._loop.call_soon_threadsafe(self._on_signal)
 
-    def _signal_came(self) -> None:
+    def _on_signal(self) -> None:
         self._signalled = False
         self.wake()
 
-    def _woken(self) -> None:
+    def _run_pass(self) -> None:
         self._scheduled = False
         if self._closed:
             return
@@ -87,9 +87,9 @@ class WakeLoop(ABC):
         """Keep an error that only the program can fix, to be raised to it."""
         if isinstance(error, (AuthenticationFailed, TlsFailed)):
             self.refusal = error
-            self._told_of_refusal()
+            self._on_refusal()
 
-    def _told_of_refusal(self) -> None:
+    def _on_refusal(self) -> None:
         """Hook for a new refusal; does nothing by default."""
         return None
 
@@ -100,9 +100,9 @@ class WakeLoop(ABC):
 
     def _open_connection(self, node_id: int) -> BrokerConnection | None:
         """The connection to this broker; None while it is being opened, which wakes this part at the end."""
-        found = self._connections.get(node_id)
-        if found is not None and found.closed is None:
-            return found
+        connection = self._connections.get(node_id)
+        if connection is not None and connection.closed is None:
+            return connection
         if node_id not in self._connecting:
             self._connecting.add(node_id)
             self._start(self._connect(node_id))

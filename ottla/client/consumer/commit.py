@@ -67,10 +67,10 @@ class CommitCalls(ABC):
         """
         await self._commit(self._to_commit(offsets), self.settings.default_api_timeout_ms)
 
-    def _committing_group(self, what: str) -> Group:
+    def _committing_group(self, call_name: str) -> Group:
         """The group, or an outsider's view of it before this consumer subscribes or assigns."""
         if self.settings.group_id is None:
-            raise OttlaError(f"{what} needs group.id: commits belong to a group")
+            raise OttlaError(f"{call_name} needs group.id: commits belong to a group")
         return self._group or self._outsider()
 
     @abstractmethod
@@ -89,28 +89,31 @@ class CommitCalls(ABC):
 
     def positions(self) -> dict[TopicPartition, int]:
         """The offset of the next record for each partition whose position is known."""
-        return {one: at[0] for one, at in self._consumed().items()}
+        return {partition: committed[0] for partition, committed in self._consumed().items()}
 
     def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
         """The offsets that `commit()` would commit: positions, with the leader epoch of the record before each."""
-        return {one: committed_offset(at) for one, at in self._consumed().items()}
+        return {partition: committed_offset(committed) for partition, committed in self._consumed().items()}
 
     def _consumed(self) -> dict[TopicPartition, CommittedAt]:
         with self._lock:
-            found = {
-                one: state.position
-                for one, state in self._positions.items()
+            positions = {
+                partition: state.position
+                for partition, state in self._positions.items()
                 if state.position is not None and state.reset is None
             }
             for partition, offset in self._held.items():
-                if partition in found:
-                    found[partition] = min(found[partition], offset)
+                if partition in positions:
+                    positions[partition] = min(positions[partition], offset)
             for record in self._in_hand:
                 # The next record is last in the list, so each partition's smallest offset wins.
                 partition = TopicPartition(record.topic, record.partition)
-                if partition in found:
-                    found[partition] = record.offset
-            return {one: (at, self._positions[one].epoch_before(at), "") for one, at in found.items()}
+                if partition in positions:
+                    positions[partition] = record.offset
+            return {
+                partition: (position, self._positions[partition].epoch_before(position), "")
+                for partition, position in positions.items()
+            }
 
     async def _commit(self, offsets: dict[TopicPartition, CommittedAt], timeout_ms: int) -> None:
         group = self._committing_group("commit")
@@ -130,14 +133,16 @@ class CommitCalls(ABC):
         if told is not None:
             told(failure)
         elif failure is not None:
-            _log.warning("group %s: a commit failed: %s", self.settings.group_id, failure)
+            _log.warning("group %s: an asynchronous commit failed: %s", self.settings.group_id, failure)
 
     @checked
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """The group's committed offset of each partition; None where there is none."""
-        wanted = [TopicPartition(*one) for one in partitions]
-        found = await self._committing_group("committed").committed(wanted, self.settings.default_api_timeout_ms)
-        return {one: committed_offset(found[one]) if one in found else None for one in wanted}
+        wanted = [TopicPartition(*partition) for partition in partitions]
+        offsets = await self._committing_group("committed").committed(wanted, self.settings.default_api_timeout_ms)
+        return {
+            partition: committed_offset(offsets[partition]) if partition in offsets else None for partition in wanted
+        }
 
     def _auto_commit(self) -> None:
         """Commit in the background what earlier polls returned, if it is time."""

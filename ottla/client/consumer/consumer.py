@@ -79,7 +79,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         self._fetcher.on_data.append(self.something_to_do)
         self._group: Group | None = None
         self._names: frozenset[str] = frozenset()
-        self._looked_for: frozenset[str] = frozenset()
+        self._existence_checked: frozenset[str] = frozenset()
         self._pattern: re.Pattern[str] | str | None = None
         self._listener: RebalanceListener | None = None
         self._known_topics: frozenset[str] | None = None
@@ -97,12 +97,12 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         self._held: Mapping[TopicPartition, int] = {}
         #: Calls a listener's method; the synchronous consumer replaces it to call in the program's thread.
         self._call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]] = call_here
-        self._cluster.on_update.append(self._metadata_came)
+        self._cluster.on_update.append(self._on_metadata)
         self._tracing = consumer_tracing(self.settings)
         self._telemetry = TelemetryPush(
             self._cluster,
             lambda: consumer_points(self.metrics(), self._cluster),
-            self._called,
+            self._labels,
             enabled=self.settings.enable_metrics_push,
         )
 
@@ -122,27 +122,27 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
             records, bad = self.read(raw)
             if bad:
                 with self.given_back(raw):
-                    failure = await self._bury(starts_of(raw), bad)
+                    failure = await self._try_dead_letters(starts_of(raw), bad)
                 if failure is not None:
-                    return self.before(records, bad, failure)
+                    return self.records_before(records, bad, failure)
             if records or not raw:
-                self.handed_out(records)
+                self.polled_records(records)
                 return records
 
-    def handed_out(self, records: list[ConsumerRecord[K, V]]) -> None:
+    def polled_records(self, records: list[ConsumerRecord[K, V]]) -> None:
         """Note that a poll returns these records to the program."""
         if self._tracing is not None:
             self._tracing.received(records)
 
-    def records_max(self, asked: int | None) -> int:
+    def records_max(self, max_records: int | None) -> int:
         """The most records that a poll returns."""
-        return self.settings.max_poll_records if asked is None else whole(asked, "max_records", 1)
+        return self.settings.max_poll_records if max_records is None else whole(max_records, "max_records", 1)
 
-    async def _bury(
+    async def _try_dead_letters(
         self, starts: Mapping[TopicPartition, int], bad: list[RecordDeserializationError]
     ) -> OttlaError | None:
         try:
-            await self.bury(starts, bad)
+            await self.write_dead_letters(starts, bad)
         except OttlaError as error:
             return error
         return None
@@ -172,9 +172,9 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
             taken = await self._next(max(0, deadline_ms - now_ms()), self.take_bytes, count)
             table, bad = self.table(taken, key_serde, value_serde)
             if bad:
-                starts = {one.partition: one.offset for one in taken}
+                starts = {fetch.partition: fetch.offset for fetch in taken}
                 try:
-                    failure = await self._bury(starts, bad)
+                    failure = await self._try_dead_letters(starts, bad)
                 except BaseException:
                     self._give_back((partition, offset, None) for partition, offset in starts.items())
                     raise
@@ -189,9 +189,9 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         deadline_ms = self.polled() + timeout_ms
         while True:
             joining = await self._maintain(deadline_ms)
-            found = take(records_max)
-            if found:
-                return found
+            taken = take(records_max)
+            if taken:
+                return taken
             left_ms = deadline_ms - now_ms()
             if left_ms <= 0:
                 return []
@@ -211,7 +211,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         with self._lock:
             return self.meter.snapshot(self._positions, nodes, stable=self.settings.read_committed, now_ms=now_ms())
 
-    def _called(self) -> dict[str, str]:
+    def _labels(self) -> dict[str, str]:
         """The labels of this client's pushed metrics."""
         settings = self.settings
         return {
@@ -243,15 +243,15 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
             raise refusal
         joining = None
         self._auto_commit()
-        if self._group is not None and self._subscribed_at_all():
+        if self._group is not None and self._has_subscription():
             if self._group.busy:
                 joining = await self._group.poll()
         elif not self._positions:
-            raise OttlaError("this consumer reads nothing: subscribe or assign first")
+            raise OttlaError("this consumer has no topics to read: subscribe or assign first")
         if (unplaced := self._unplaced()) and (now_ms() >= self._placing_at_ms or not unplaced <= self._tried):
-            await self.warn_of_missing({one.topic for one in self._positions})
+            await self.warn_of_missing({partition.topic for partition in self._positions})
             began_ms = now_ms()
-            await self._find_positions(deadline_ms, some=True)
+            await self._find_positions(deadline_ms, as_available=True)
             self._tried = self._unplaced()
             pause_ms = max(self.settings.retry_backoff_ms, _PAUSES * (now_ms() - began_ms))
             self._placing_at_ms = now_ms() + pause_ms if len(self._tried) < len(self._positions) else 0
@@ -261,15 +261,19 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
 
     def _unplaced(self) -> set[TopicPartition]:
         """The partitions that need a position."""
-        return {one for one, state in self._positions.items() if state.position is None and state.reset is not None}
+        return {
+            partition
+            for partition, state in self._positions.items()
+            if state.position is None and state.reset is not None
+        }
 
     @property
-    def calm(self) -> bool:
+    def needs_no_upkeep(self) -> bool:
         """Would a poll only take buffered records, with no membership, position or commit work?"""
         return (
             not self._closed
             and self._fetcher.all_placed
-            and (self._group is None or not self._subscribed_at_all() or not self._group.busy)
+            and (self._group is None or not self._has_subscription() or not self._group.busy)
             and not (
                 self.settings.enable_auto_commit
                 and now_ms() - self._committed_at_ms >= self.settings.auto_commit_interval_ms

@@ -341,7 +341,7 @@ class Fetcher(WakeLoop):
         for told in self.on_data:
             told()
 
-    def _told_of_refusal(self) -> None:
+    def _on_refusal(self) -> None:
         for told in self.on_data:
             told()
 

@@ -50,16 +50,16 @@ class RecordCalls:
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
         """Buffered records, still undecoded. Does not wait, and does none of a poll's other duties."""
-        found: list[ConsumerRecord] = []
+        records: list[ConsumerRecord] = []
 
-        def some(state: PartitionPosition, left: int) -> int:
-            nonlocal found
-            records = state.take(left)
-            found = found + records if found else records
-            return len(records)
+        def take_from(state: PartitionPosition, left: int) -> int:
+            nonlocal records
+            batch = state.take(left)
+            records = records + batch if records else batch
+            return len(batch)
 
-        self._take_in_turn(records_max, some)
-        return found
+        self._take_in_turn(records_max, take_from)
+        return records
 
     def read(self, raw: list[ConsumerRecord]) -> tuple[list[ConsumerRecord], list[RecordDeserializationError]]:
         """Deserialize records; returns the good ones, and the errors to write as dead letters.
@@ -74,13 +74,13 @@ class RecordCalls:
         with self.given_back(raw):
             records, bad = decode(raw, self.settings)
         if bad and self.settings.on_decode_error == "raise":
-            return self.before(records, bad), []
+            return self.records_before(records, bad), []
         if bad and self.settings.on_decode_error == "skip":
             skipped(bad)
             return records, []
         return records, bad
 
-    def before(
+    def records_before(
         self, records: list[ConsumerRecord], bad: list[RecordDeserializationError], why: Exception | None = None
     ) -> list[ConsumerRecord]:
         """Keep the records before the first unreadable one of each partition, and move the position back to it.
@@ -91,9 +91,10 @@ class RecordCalls:
         for error in bad:
             first.setdefault(error.topic_partition, error)
         kept = [
-            one
-            for one in records
-            if (stop := first.get(TopicPartition(one.topic, one.partition))) is None or one.offset < stop.offset
+            record
+            for record in records
+            if (stop := first.get(TopicPartition(record.topic, record.partition))) is None
+            or record.offset < stop.offset
         ]
         stops = ((partition, error.offset, why or error) for partition, error in first.items())
         self._give_back((partition, offset, error if kept else None) for partition, offset, error in stops)
@@ -101,7 +102,9 @@ class RecordCalls:
             raise why or bad[0]
         return kept
 
-    async def bury(self, starts: Mapping[TopicPartition, int], bad: list[RecordDeserializationError]) -> None:
+    async def write_dead_letters(
+        self, starts: Mapping[TopicPartition, int], bad: list[RecordDeserializationError]
+    ) -> None:
         """Write dead letters. Until they are acknowledged, commits stay at `starts`, where the poll began."""
         from ottla.client.decode import DeadLetters
 
@@ -122,7 +125,7 @@ class RecordCalls:
             self._give_back((partition, offset, None) for partition, offset in starts_of(raw).items())
             raise
 
-    def _take_in_turn(self, records_max: int, some: Callable[[PartitionPosition, int], int]) -> None:
+    def _take_in_turn(self, records_max: int, take_from: Callable[[PartitionPosition, int], int]) -> None:
         """Call `some(partition, limit)` for each partition with records, starting where the last poll ended.
 
         `some` returns how many records it took. A partition's error is raised if nothing was taken before it. The
@@ -147,7 +150,7 @@ class RecordCalls:
                         state.raise_error()
                     if state.has_records:
                         before_bytes = state.buffered
-                        taken = some(state, left)
+                        taken = take_from(state, left)
                         has_room = has_room or state.buffered < min(before_bytes, full_bytes)
                         self.meter.topic(state.partition.topic, now).records.record(taken, now)
                         left -= taken
@@ -167,17 +170,17 @@ class RecordCalls:
         """Buffered batches as bytes, in the way that `take` returns records."""
         from ottla.client.consumer.table import take
 
-        found: list[Taken] = []
+        fetches: list[Taken] = []
 
-        def some(state: PartitionPosition, left: int) -> int:
+        def take_from(state: PartitionPosition, left: int) -> int:
             taken = take(state, left)
             if taken is None:
                 return 0
-            found.append(taken)
+            fetches.append(taken)
             return taken.records
 
-        self._take_in_turn(records_max, some)
-        return found
+        self._take_in_turn(records_max, take_from)
+        return fetches
 
     def table(
         self, taken: list[Taken], key: Serde | None, value: Serde | None
@@ -199,7 +202,9 @@ class RecordCalls:
     def table_before(self, taken: list[Taken], key: Serde | None, value: Serde | None, why: Exception) -> Any:
         """The table up to the first unreadable value of each partition; a poll raises `why` there."""
         tables, stops, _ = self._tables(taken, key, value, tolerant=False)
-        stops = [one._replace(error=why) if isinstance(one.error, RecordDeserializationError) else one for one in stops]
+        stops = [
+            stop._replace(error=why) if isinstance(stop.error, RecordDeserializationError) else stop for stop in stops
+        ]
         return self._joined(tables, stops, key, value)
 
     def _tables(
@@ -211,7 +216,7 @@ class RecordCalls:
             return tables_of(taken, key, value, tolerant=tolerant)
         except BaseException:
             # The serde itself failed, or Ctrl-C: return none of these rows.
-            self._give_back((one.partition, one.offset, None) for one in taken)
+            self._give_back((fetch.partition, fetch.offset, None) for fetch in taken)
             raise
 
     def _joined(self, tables: list[Any], stops: list[Unreadable], key: Serde | None, value: Serde | None) -> Any:
@@ -220,7 +225,7 @@ class RecordCalls:
         from ottla.client.consumer.table import schema
 
         if stops:
-            self._give_back((one.partition, one.offset, one.error if tables else None) for one in stops)
+            self._give_back((stop.partition, stop.offset, stop.error if tables else None) for stop in stops)
             if not tables:
                 raise stops[0].error
         return pa.Table.from_batches(tables, schema(key, value))
@@ -246,7 +251,7 @@ def consumer_tracing(settings: ConsumerSettings) -> ConsumerTracing | None:
 
 def starts_of(raw: Iterable[ConsumerRecord]) -> dict[TopicPartition, int]:
     """The offset of the first of these records, by partition."""
-    found: dict[TopicPartition, int] = {}
+    starts: dict[TopicPartition, int] = {}
     for record in raw:
-        found.setdefault(TopicPartition(record.topic, record.partition), record.offset)
-    return found
+        starts.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+    return starts

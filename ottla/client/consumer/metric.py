@@ -102,10 +102,10 @@ def consumer_points(metrics: ConsumerMetrics, cluster: Cluster) -> Iterator[Poin
         groups.setdefault(group, {})[name] = value
     for group, figures in groups.items():
         yield from points_of(group, figures)
-    for topic, each in metrics.topics.items():
-        yield from points_of(_FETCHES, each.named(), topic=topic)
-    for tp, one in metrics.partitions.items():
-        yield from points_of(_FETCHES, one.named(), topic=tp.topic, partition=str(tp.partition))
+    for topic, topic_metrics in metrics.topics.items():
+        yield from points_of(_FETCHES, topic_metrics.named(), topic=topic)
+    for tp, partition_figures in metrics.partitions.items():
+        yield from points_of(_FETCHES, partition_figures.named(), topic=tp.topic, partition=str(tp.partition))
     yield from connection_points("consumer", cluster, metrics.nodes)
 
 
@@ -136,8 +136,8 @@ def partition_metrics(state: PartitionPosition, *, stable: bool, now_ms: int) ->
     if state.position is not None and state.high_watermark >= 0:
         lag = max(0, state.end_offset(stable=stable) - state.position)
         lead = max(0, state.position - max(0, state.log_start_offset))
-    there = state.preferred is not None and now_ms < state.preferred[1]
-    return ConsumerPartitionMetrics(lag, lead, state.preferred[0] if there and state.preferred else -1)
+    has_preferred = state.preferred is not None and now_ms < state.preferred[1]
+    return ConsumerPartitionMetrics(lag, lead, state.preferred[0] if has_preferred and state.preferred else -1)
 
 
 class ConsumerMeter:
@@ -155,10 +155,10 @@ class ConsumerMeter:
 
     def topic(self, topic: str, now_ms: int) -> ConsumerTopicMeter:
         """The topic's meter, created at first use."""
-        found = self._topics.get(topic)
-        if found is None:
-            found = self._topics[topic] = ConsumerTopicMeter(now_ms)
-        return found
+        meter = self._topics.get(topic)
+        if meter is None:
+            meter = self._topics[topic] = ConsumerTopicMeter(now_ms)
+        return meter
 
     def polled(self, now_ms: int) -> None:
         """Note a poll of the program."""
@@ -192,9 +192,11 @@ class ConsumerMeter:
         now_ms: int,
     ) -> ConsumerMetrics:
         """A snapshot of the metrics."""
-        partitions = {one: partition_metrics(state, stable=stable, now_ms=now_ms) for one, state in states.items()}
-        known = {one: found for one, found in partitions.items() if not math.isnan(found.records_lag)}
-        lag = {one: int(found.records_lag) for one, found in known.items()}
+        partitions = {
+            partition: partition_metrics(state, stable=stable, now_ms=now_ms) for partition, state in states.items()
+        }
+        known = {partition: figures for partition, figures in partitions.items() if not math.isnan(figures.records_lag)}
+        lag = {partition: int(figures.records_lag) for partition, figures in known.items()}
         return ConsumerMetrics(
             records_consumed_total=int(self._records.total),
             records_consumed_rate=self._records.rate(now_ms),
@@ -208,7 +210,7 @@ class ConsumerMeter:
             fetch_latency_max=self._fetch_ms.greatest(now_ms),
             records_lag=lag,
             records_lag_max=max(lag.values(), default=math.nan),
-            records_lead_min=min((found.records_lead for found in known.values()), default=math.nan),
+            records_lead_min=min((figures.records_lead for figures in known.values()), default=math.nan),
             commit_total=self._commit_ms.count,
             commit_rate=self._commit_ms.frequency(now_ms),
             commit_latency_avg=self._commit_ms.mean(now_ms),

@@ -58,12 +58,14 @@ class PositionCalls:
         if isinstance(offset, int):
             offset = CommittedOffset(offset)
         if offset.offset < 0:
-            raise OttlaError(f"there is no offset {offset.offset}: use seek_to_beginning or seek_to_end")
+            raise OttlaError(
+                f"invalid offset: {offset.offset} (expected 0 or more; see also seek_to_beginning and seek_to_end)"
+            )
         epoch = offsets_of({partition: offset})[partition][1]
         with self._lock:
             self._state(partition).seek(offset.offset, epoch)
         self._cluster.epoch_seen(partition, epoch)
-        self._put_down([partition])
+        self._drop_in_hand([partition])
         self._fetcher.wake()
 
     @checked
@@ -90,9 +92,9 @@ class PositionCalls:
     def _reset(self, partitions: Iterable[TopicPartition], policy: str) -> None:
         wanted = list(partitions) or list(self._positions)
         with self._lock:
-            for one in wanted:
-                self._state(one).forget(policy)
-        self._put_down(wanted)
+            for partition in wanted:
+                self._state(partition).forget(policy)
+        self._drop_in_hand(wanted)
         self._fetcher.all_placed = False
         self.something_to_do()
 
@@ -107,10 +109,10 @@ class PositionCalls:
                 return record.offset
         await self._fetcher.settled(self._state(partition), deadline_ms)
         await self._find_positions(deadline_ms)
-        found = self._state(partition).position
-        if found is None:
-            raise RequestTimedOut(f"{partition}: where to go on was not found out in time")
-        return found
+        position = self._state(partition).position
+        if position is None:
+            raise RequestTimedOut(f"{partition}: the position was not found within default.api.timeout.ms")
+        return position
 
     @checked
     async def lag(self, partition: TopicPartition) -> int | None:
@@ -123,26 +125,28 @@ class PositionCalls:
     async def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`; they stay assigned."""
         with self._lock:
-            for one in partitions:
-                self._state(one).paused = True
+            for partition in partitions:
+                self._state(partition).paused = True
 
     @checked
     async def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Return records of these partitions again."""
         with self._lock:
-            for one in partitions:
-                self._state(one).paused = False
+            for partition in partitions:
+                self._state(partition).paused = False
         self._fetcher.wake()
         self.something_to_do()
 
     def paused(self) -> set[TopicPartition]:
         """The paused partitions."""
-        return {one for one, state in self._positions.items() if state.paused}
+        return {partition for partition, state in self._positions.items() if state.paused}
 
-    def _put_down(self, partitions: Iterable[TopicPartition]) -> None:
+    def _drop_in_hand(self, partitions: Iterable[TopicPartition]) -> None:
         """Drop polled records of these partitions that an iteration has not yielded yet."""
-        gone = {TopicPartition(*one) for one in partitions}
-        self._in_hand = [one for one in self._in_hand if TopicPartition(one.topic, one.partition) not in gone]
+        gone = {TopicPartition(*partition) for partition in partitions}
+        self._in_hand = [
+            record for record in self._in_hand if TopicPartition(record.topic, record.partition) not in gone
+        ]
 
     def _state(self, partition: TopicPartition) -> PartitionPosition:
         state = self._positions.get(TopicPartition(*partition))
@@ -161,8 +165,11 @@ class PositionCalls:
         Returns, for each partition, (offset, timestamp) of its first record at or after the given time, or None if
         there is no such record.
         """
-        found = await self._list_offsets(times, self.settings.default_api_timeout_ms)
-        return {one: at if at[0] >= 0 else None for one, at in found.items()}
+        offsets = await self._list_offsets(times, self.settings.default_api_timeout_ms)
+        return {
+            partition: offset_timestamp if offset_timestamp[0] >= 0 else None
+            for partition, offset_timestamp in offsets.items()
+        }
 
     @checked
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -175,17 +182,17 @@ class PositionCalls:
         return await self._ends(partitions, LATEST)
 
     async def _ends(self, partitions: Iterable[TopicPartition], which: int) -> dict[TopicPartition, int]:
-        found = await self._list_offsets(dict.fromkeys(partitions, which), self.settings.default_api_timeout_ms)
-        return {one: at[0] for one, at in found.items()}
+        offsets = await self._list_offsets(dict.fromkeys(partitions, which), self.settings.default_api_timeout_ms)
+        return {partition: offset_timestamp[0] for partition, offset_timestamp in offsets.items()}
 
     @checked
     async def partitions_for(self, topic: str) -> list[int]:
         """The partition numbers of a topic."""
         await self._cluster.known([topic], self.settings.default_api_timeout_ms)
-        return [one.partition for one in self._cluster.metadata.topics[topic].partitions]
+        return [state.partition for state in self._cluster.metadata.topics[topic].partitions]
 
     async def _list_offsets(
-        self, times: Mapping[TopicPartition, int], timeout_ms: int, some: bool = False
+        self, times: Mapping[TopicPartition, int], timeout_ms: int, as_available: bool = False
     ) -> dict[TopicPartition, tuple[int, int]]:
         """(offset, timestamp) by partition. With `some`, only partitions whose leaders answer now, if any does."""
         lookup = OffsetLookup(self._cluster, self.settings, times)
@@ -194,10 +201,10 @@ class PositionCalls:
             try:
                 await lookup.attempt()
             except (KafkaError, NotReachable) as error:
-                if not (some and lookup.found) or (isinstance(error, KafkaError) and not error.code.retriable):
+                if not (as_available and lookup.found) or (isinstance(error, KafkaError) and not error.code.retriable):
                     raise
 
-        if some and any(state.position is not None for state in self._positions.values()):
+        if as_available and any(state.position is not None for state in self._positions.values()):
             # Other partitions have something to read: do not hold up the poll.
             with suppress(TimeoutError):
                 async with asyncio.timeout(timeout_ms / 1000):
@@ -206,7 +213,7 @@ class PositionCalls:
             await self._cluster.retry(attempt, timeout_ms)
         return lookup.found
 
-    async def _find_positions(self, deadline_ms: int, some: bool = False) -> None:
+    async def _find_positions(self, deadline_ms: int, as_available: bool = False) -> None:
         """Look up missing positions: committed offsets first, the reset policy for the rest.
 
         The next poll retries those not found in time. With `some` (as a poll calls it), positions that are available
@@ -215,33 +222,33 @@ class PositionCalls:
         timeout_ms = max(1, deadline_ms - now_ms())
         policy = self.settings.auto_offset_reset
         with self._lock:
-            missing = {one: state.reset for one, state in self._positions.items() if state.position is None}
+            missing = {partition: state.reset for partition, state in self._positions.items() if state.position is None}
         asked = dict(missing)
         try:
-            unset = [one for one, how in missing.items() if how == "committed"]
+            unset = [partition for partition, policy_name in missing.items() if policy_name == "committed"]
             if unset:
-                found = await self._group.committed(unset, timeout_ms) if self._group is not None else {}
-                for one in unset:
-                    if one in found:
-                        offset, epoch, _ = found[one]
-                        self._cluster.epoch_seen(one, epoch)
-                        self._place(one, asked[one], offset, epoch)
+                committed = await self._group.committed(unset, timeout_ms) if self._group is not None else {}
+                for partition in unset:
+                    if partition in committed:
+                        offset, epoch, _ = committed[partition]
+                        self._cluster.epoch_seen(partition, epoch)
+                        self._place(partition, asked[partition], offset, epoch)
                     else:
-                        missing[one] = policy
+                        missing[partition] = policy
             times = {}
-            for one, how in missing.items():
-                if how == "none":
-                    why = f"{one} has no committed offset, and auto.offset.reset is none: seek, or set it"
+            for partition, reset in missing.items():
+                if reset == "none":
+                    why = f"{partition} has no valid committed offset, and auto.offset.reset is none: seek or set it"
                     raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
-                if how in ("earliest", "latest"):
-                    times[one] = EARLIEST if how == "earliest" else LATEST
-                elif how is not None and how.startswith(BY_DURATION):
+                if reset in ("earliest", "latest"):
+                    times[partition] = EARLIEST if reset == "earliest" else LATEST
+                elif reset is not None and reset.startswith(BY_DURATION):
                     # Negative timestamps are reserved for special lookups.
-                    times[one] = max(0, MachineClock().now_ms() - duration_ms(how.removeprefix(BY_DURATION)))
-            listed = await self._list_offsets(times, timeout_ms, some)
+                    times[partition] = max(0, MachineClock().now_ms() - duration_ms(reset.removeprefix(BY_DURATION)))
+            listed = await self._list_offsets(times, timeout_ms, as_available)
             late = self._place_all(listed, asked)
             if late:
-                self._place_all(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, some), asked)
+                self._place_all(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, as_available), asked)
         except NotReachable:
             return
         except KafkaError as error:
@@ -254,11 +261,11 @@ class PositionCalls:
     ) -> list[TopicPartition]:
         """Set positions from ListOffsets results; returns the partitions that have no record at or after the time."""
         late = []
-        for one, (offset, _) in listed.items():
+        for partition, (offset, _) in listed.items():
             if offset < 0:
-                late.append(one)
+                late.append(partition)
             else:
-                self._place(one, asked[one], offset, NO_LEADER_EPOCH)
+                self._place(partition, asked[partition], offset, NO_LEADER_EPOCH)
         return late
 
     def _place(self, partition: TopicPartition, asked: str | None, offset: int, epoch: int) -> None:

@@ -45,7 +45,7 @@ class SubscriptionCalls(ABC):
     _group: Group | None
     _names: frozenset[str]
     #: Topics whose existence was already checked.
-    _looked_for: frozenset[str]
+    _existence_checked: frozenset[str]
     _pattern: re.Pattern[str] | str | None
     #: The topics that the pattern matched when the group was last told; None before that.
     _known_topics: frozenset[str] | None
@@ -71,11 +71,11 @@ class SubscriptionCalls(ABC):
         partitions are assigned and revoked. OttlaError without group.id, or while partitions are assigned by hand.
         """
         if listener is not None and not isinstance(listener, RebalanceListener):
-            raise TypeError(f"a listener is a RebalanceListener, not {shown(listener)}")
+            raise TypeError(f"invalid listener: {shown(listener)} (expected a RebalanceListener)")
         if self.settings.group_id is None:
-            raise OttlaError("subscribe needs group.id; without a group, assign partitions")
+            raise OttlaError("subscribe needs group.id; without a group, use assign")
         if self._positions and self._group is None:
-            raise OttlaError("this consumer has assigned partitions: unsubscribe first")
+            raise OttlaError("this consumer has partitions assigned by hand: unsubscribe first")
         self._listener = listener
         if isinstance(topics, re.Pattern) or (isinstance(topics, str) and topics.startswith("^")):
             self._pattern, self._names = topics, frozenset()
@@ -95,17 +95,17 @@ class SubscriptionCalls(ABC):
         OttlaError while this consumer is subscribed.
         """
         if self._group is not None and self._names | frozenset([self._pattern] if self._pattern else []):
-            raise OttlaError("this consumer has subscribed: unsubscribe first")
+            raise OttlaError("this consumer is subscribed: unsubscribe first")
         wanted = partitions_of(partitions)
-        for one in wanted:
-            topic_name(one.topic)
+        for partition in wanted:
+            topic_name(partition.topic)
         with self._lock:
             for gone in set(self._positions) - set(wanted):
                 del self._positions[gone]
-            for one in wanted:
-                self._positions.setdefault(one, PartitionPosition(one))
+            for partition in wanted:
+                self._positions.setdefault(partition, PartitionPosition(partition))
         self._fetcher.all_placed = False
-        self._cluster.metadata.want({one.topic for one in wanted}, now_ms())
+        self._cluster.metadata.want({partition.topic for partition in wanted}, now_ms())
         if self.settings.group_id is not None and self._group is None:
             self._group = ClassicGroupMember(self._cluster, self.settings, self)
         self.something_to_do()
@@ -126,11 +126,11 @@ class SubscriptionCalls(ABC):
         """Commit, revoke the partitions and leave; an error of the listener is raised after leaving."""
         try:
             await self.before_revoke()
-            if self._subscribed_at_all():
+            if self._has_subscription():
                 await self.revoke(set(self._positions))
         finally:
             try:
-                if self._subscribed_at_all():
+                if self._has_subscription():
                     await group.leave(reason)
             finally:
                 await group.close()
@@ -150,29 +150,29 @@ class SubscriptionCalls(ABC):
         if self._pattern is not None:
             if not self._cluster.metadata.version or self._cluster.metadata.update_due_ms() <= now_ms():
                 await self._cluster.update()
-            found = self._matching()
-            self._known_topics = frozenset(found)
-            return found
+            matching = self._matching()
+            self._known_topics = frozenset(matching)
+            return matching
         await self.warn_of_missing(self._names)
         self._cluster.metadata.want(self._names, now_ms())
         return set(self._names)
 
     async def warn_of_missing(self, topics: Iterable[str]) -> None:
         """Log, once for each, which of these topics do not exist: a mistyped name would otherwise just read nothing."""
-        left = set(topics) - self._looked_for
+        left = set(topics) - self._existence_checked
         if not left:
             return
         try:
             missing = await self._cluster.missing(left)
         except (KafkaError, NotReachable):
             return
-        self._looked_for |= left
+        self._existence_checked |= left
         creates = self.settings.allow_auto_create_topics
         for name in missing:
             _log.warning(
                 "topic %s does not exist: %s",
                 name,
-                "asking for it creates it, where the brokers do that (allow.auto.create.topics=true)"
+                "the metadata request creates it, if the brokers allow that (allow.auto.create.topics=true)"
                 if creates
                 else "waiting until it is created",
             )
@@ -200,12 +200,12 @@ class SubscriptionCalls(ABC):
             return
         try:
             if self._listener is not None:
-                told = self._listener.lost if lost else self._listener.revoked
-                await self._call(told, sorted(partitions))
+                callback = self._listener.lost if lost else self._listener.revoked
+                await self._call(callback, sorted(partitions))
         finally:
             with self._lock:
-                for one in partitions:
-                    self._positions.pop(one, None)
+                for partition in partitions:
+                    self._positions.pop(partition, None)
 
     async def assign_more(self, partitions: set[TopicPartition]) -> None:
         """Add partitions, then call the listener.
@@ -214,17 +214,17 @@ class SubscriptionCalls(ABC):
         """
         self.meter.rebalanced()
         with self._lock:
-            for one in sorted(partitions):
-                self._positions[one] = PartitionPosition(one)
+            for partition in sorted(partitions):
+                self._positions[partition] = PartitionPosition(partition)
         self._fetcher.all_placed = False
         if self._listener is not None:
             await self._call(self._listener.assigned, sorted(partitions))
 
-    def _subscribed_at_all(self) -> bool:
+    def _has_subscription(self) -> bool:
         return bool(self._names) or self._pattern is not None
 
-    def _metadata_came(self) -> None:
-        if self._group is None or not self._subscribed_at_all():
+    def _on_metadata(self) -> None:
+        if self._group is None or not self._has_subscription():
             return
         changed = isinstance(self._group, ClassicGroupMember) and self._group.topics_changed()
         if isinstance(self._pattern, re.Pattern) and self._known_topics not in (None, self._matching()):
@@ -234,8 +234,8 @@ class SubscriptionCalls(ABC):
             self.something_to_do()
 
 
-async def call_here(told: Callable[..., Any], partitions: list[TopicPartition]) -> None:
+async def call_here(method: Callable[..., Any], partitions: list[TopicPartition]) -> None:
     """Call a listener's method on the loop, and await it if it is a coroutine."""
-    result = told(partitions)
+    result = method(partitions)
     if inspect.isawaitable(result):
         await result

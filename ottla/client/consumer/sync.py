@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from ottla.client.connection.clock import now_ms
-from ottla.client.connection.loop_thread import loop_thread, told_of_forks
+from ottla.client.connection.loop_thread import fork_aware, loop_thread
 from ottla.client.connection.one_thread import OneThread
 from ottla.client.consumer.commit import Failure
 from ottla.client.consumer.consumer import AsyncConsumer
@@ -64,27 +64,27 @@ class Consumer(Generic[K, V]):
         async def make() -> AsyncConsumer[K, V]:
             return AsyncConsumer(settings, **keywords)
 
-        self._one = OneThread("consumer")
+        self._only_thread = OneThread("consumer")
         self._thread = loop_thread()
-        self._half = self._thread.run(make())
-        self._half._call = self._ask_program
+        self._async = self._thread.run(make())
+        self._async._call = self._call_in_program
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        self.settings = self._half.settings
-        told_of_forks.add(self)
+        self.settings = self._async.settings
+        fork_aware.add(self)
 
     def _in_child(self) -> None:
         """After a fork, send every poll through the loop thread, which refuses it."""
-        self._half._closed = True
-        self._one = OneThread("consumer")
+        self._async._closed = True
+        self._only_thread = OneThread("consumer")
 
-    async def _ask_program(self, told: Callable[..., Any], partitions: list[TopicPartition]) -> None:
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._calls.put((told, partitions, over))
-        await over
+    async def _call_in_program(self, method: Callable[..., Any], partitions: list[TopicPartition]) -> None:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._calls.put((method, partitions, done))
+        await done
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` on the loop and wait for it, making the listener calls that it requests."""
-        if self._half._listener is None:
+        if self._async._listener is None:
             return self._thread.run(work)
         # A queue for each call: one interrupted by Ctrl-C leaves its end marker in its own queue.
         calls = self._calls = queue.SimpleQueue()
@@ -92,13 +92,13 @@ class Consumer(Generic[K, V]):
         future.add_done_callback(lambda _: calls.put(None))
         try:
             while (call := calls.get()) is not None:
-                told, partitions, over = call
+                method, partitions, done = call
                 error: BaseException | None = None
                 try:
-                    told(partitions)
+                    method(partitions)
                 except BaseException as raised:
                     error = raised
-                self._thread.loop.call_soon_threadsafe(_end, over, error)
+                self._thread.loop.call_soon_threadsafe(_end, done, error)
         except BaseException:
             future.cancel()
             raise
@@ -117,7 +117,7 @@ class Consumer(Generic[K, V]):
         """
 
         async def work() -> None:
-            self._half.subscribe(topics, listener=listener)
+            self._async.subscribe(topics, listener=listener)
 
         self._thread.run(work())
 
@@ -125,21 +125,21 @@ class Consumer(Generic[K, V]):
         """Read exactly these partitions, without group membership; commits still go to group.id, if set."""
 
         async def work() -> None:
-            self._half.assign(partitions)
+            self._async.assign(partitions)
 
         self._thread.run(work())
 
     def unsubscribe(self) -> None:
         """Stop reading and leave the group."""
-        self._run(self._half.unsubscribe())
+        self._run(self._async.unsubscribe())
 
     def assignment(self) -> set[TopicPartition]:
         """The partitions assigned now."""
-        return self._half.assignment()
+        return self._async.assignment()
 
     def subscription(self) -> set[str]:
         """The subscribed topics; for a pattern, the topics known to match it."""
-        return self._half.subscription()
+        return self._async.subscription()
 
     # ---- records
 
@@ -151,35 +151,35 @@ class Consumer(Generic[K, V]):
         (see on.decode.error); KafkaError for an error of the broker; OttlaError without a subscription or assignment,
         or while another thread polls.
         """
-        with self._one:
+        with self._only_thread:
             return self._poll(timeout, max_records)
 
     def _poll(self, timeout: float, max_records: int | None) -> list[ConsumerRecord[K, V]]:
-        half = self._half
+        consumer = self._async
         deadline_ms: int | None = None
         waits_ms = wait_ms(timeout)
-        count = half.records_max(max_records)
+        count = consumer.records_max(max_records)
         while True:
             raw: list[ConsumerRecord[K, V]] = []
-            if half.calm:
-                half._in_hand = []
-                raw = half.take(count)
+            if consumer.needs_no_upkeep:
+                consumer._in_hand = []
+                raw = consumer.take(count)
                 if raw:
-                    half.polled()
+                    consumer.polled()
             if not raw:
                 if deadline_ms is None:
                     deadline_ms = now_ms() + waits_ms
-                if not self._run(half._next(max(0, deadline_ms - now_ms()), half.waiting, 1)):
+                if not self._run(consumer._next(max(0, deadline_ms - now_ms()), consumer.waiting, 1)):
                     return []
-                raw = half.take(count)
-            records, bad = half.read(raw)
+                raw = consumer.take(count)
+            records, bad = consumer.read(raw)
             if bad:
-                with half.given_back(raw):
-                    failure = self._run(half._bury(starts_of(raw), bad))
+                with consumer.given_back(raw):
+                    failure = self._run(consumer._try_dead_letters(starts_of(raw), bad))
                 if failure is not None:
-                    return half.before(records, bad, failure)
+                    return consumer.records_before(records, bad, failure)
             if records:
-                half.handed_out(records)
+                consumer.polled_records(records)
                 return records
 
     def poll_table(
@@ -198,50 +198,50 @@ class Consumer(Generic[K, V]):
         needs_arrow("poll_table")
         serde_of(key_serde, "key_serde")
         serde_of(value_serde, "value_serde")
-        with self._one:
+        with self._only_thread:
             return self._poll_table(timeout, max_records, key_serde, value_serde)
 
     def _poll_table(
         self, timeout: float, max_records: int, key_serde: Serde | None, value_serde: Serde | None
     ) -> pyarrow.Table:
-        half = self._half
+        consumer = self._async
         deadline_ms: int | None = None
         waits_ms = wait_ms(timeout)
-        count = half.records_max(max_records)
+        count = consumer.records_max(max_records)
         while True:
             taken: list[Taken] = []
-            if half.calm:
-                half._in_hand = []
-                taken = half.take_bytes(count)
+            if consumer.needs_no_upkeep:
+                consumer._in_hand = []
+                taken = consumer.take_bytes(count)
                 if taken:
-                    half.polled()
+                    consumer.polled()
             if not taken:
                 if deadline_ms is None:
                     deadline_ms = now_ms() + waits_ms
-                if not self._run(half._next(max(0, deadline_ms - now_ms()), half.waiting, 1)):
-                    return half.table([], key_serde, value_serde)[0]
-                taken = half.take_bytes(count)
-            table, bad = half.table(taken, key_serde, value_serde)
+                if not self._run(consumer._next(max(0, deadline_ms - now_ms()), consumer.waiting, 1)):
+                    return consumer.table([], key_serde, value_serde)[0]
+                taken = consumer.take_bytes(count)
+            table, bad = consumer.table(taken, key_serde, value_serde)
             if bad:
-                starts = {one.partition: one.offset for one in taken}
+                starts = {fetch.partition: fetch.offset for fetch in taken}
                 try:
-                    failure = self._run(half._bury(starts, bad))
+                    failure = self._run(consumer._try_dead_letters(starts, bad))
                 except BaseException:
-                    half._give_back((partition, offset, None) for partition, offset in starts.items())
+                    consumer._give_back((partition, offset, None) for partition, offset in starts.items())
                     raise
                 if failure is not None:
-                    return half.table_before(taken, key_serde, value_serde, failure)
+                    return consumer.table_before(taken, key_serde, value_serde, failure)
             if table.num_rows:
                 return table
 
     def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
-        half = self._half
-        while not half._closed:
+        consumer = self._async
+        while not consumer._closed:
             records = self.poll(1.0)
             records.reverse()
-            half._in_hand = records
-            while half._in_hand:
-                yield half._in_hand.pop()
+            consumer._in_hand = records
+            while consumer._in_hand:
+                yield consumer._in_hand.pop()
 
     # ---- positions and offsets
 
@@ -251,15 +251,15 @@ class Consumer(Generic[K, V]):
         For a `CommittedOffset` with a leader epoch, the client first asks the leader whether its log was truncated
         below that offset (KIP-320). OttlaError for a negative offset or a partition that is not assigned.
         """
-        self._thread.run(self._half.seek(partition, offset))
+        self._thread.run(self._async.seek(partition, offset))
 
     def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Move to the first record of these partitions (default: all assigned)."""
-        self._thread.run(self._half.seek_to_beginning(partitions))
+        self._thread.run(self._async.seek_to_beginning(partitions))
 
     def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Move to the end of these partitions (default: all assigned), to read only new records."""
-        self._thread.run(self._half.seek_to_end(partitions))
+        self._thread.run(self._async.seek_to_end(partitions))
 
     def seek_to_committed(self, partitions: Iterable[TopicPartition] = ()) -> None:
         """Move to the group's committed offsets of these partitions (default: all assigned).
@@ -267,27 +267,27 @@ class Consumer(Generic[K, V]):
         After an aborted transaction, that is where its records begin. auto.offset.reset applies to a partition without
         a committed offset.
         """
-        self._thread.run(self._half.seek_to_committed(partitions))
+        self._thread.run(self._async.seek_to_committed(partitions))
 
     def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that a poll returns."""
-        return self._thread.run(self._half.position(partition))
+        return self._thread.run(self._async.position(partition))
 
     def lag(self, partition: TopicPartition) -> int | None:
         """The number of records still to read, as of the last fetch; None before the first fetch."""
-        return self._thread.run(self._half.lag(partition))
+        return self._thread.run(self._async.lag(partition))
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these partitions until `resume`; they stay assigned."""
-        self._thread.run(self._half.pause(partitions))
+        self._thread.run(self._async.pause(partitions))
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Return records of these partitions again."""
-        self._thread.run(self._half.resume(partitions))
+        self._thread.run(self._async.resume(partitions))
 
     def paused(self) -> set[TopicPartition]:
         """The paused partitions."""
-        return self._half.paused()
+        return self._async.paused()
 
     def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int] | None]:
         """Look up offsets by timestamp (milliseconds since 1970-01-01 UTC).
@@ -295,19 +295,19 @@ class Consumer(Generic[K, V]):
         Returns, for each partition, (offset, timestamp) of its first record at or after the given time, or None if
         there is no such record.
         """
-        return self._thread.run(self._half.offsets_for_times(times))
+        return self._thread.run(self._async.offsets_for_times(times))
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset of each partition's first record."""
-        return self._thread.run(self._half.beginning_offsets(partitions))
+        return self._thread.run(self._async.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset after each partition's last record (with read_committed, its last stable offset)."""
-        return self._thread.run(self._half.end_offsets(partitions))
+        return self._thread.run(self._async.end_offsets(partitions))
 
     def partitions_for(self, topic: str) -> list[int]:
         """The partition numbers of a topic."""
-        return self._thread.run(self._half.partitions_for(topic))
+        return self._thread.run(self._async.partitions_for(topic))
 
     def commit(self, offsets: Offsets | None = None) -> None:
         """Commit offsets to the group and wait until the coordinator has confirmed.
@@ -316,7 +316,7 @@ class Consumer(Generic[K, V]):
         or a record, to commit its partition up to and including it. KafkaError if the group has rebalanced: nothing was
         committed then. OttlaError without group.id.
         """
-        self._thread.run(self._half.commit(offsets))
+        self._thread.run(self._async.commit(offsets))
 
     def commit_async(self, offsets: Offsets | None = None, told: Callable[[Failure], Any] | None = None) -> None:
         """Commit as `commit` does, without waiting.
@@ -324,31 +324,31 @@ class Consumer(Generic[K, V]):
         `told(error)` is called on the client's loop when the commit ends, with None on success. Without `told`, a
         failure is logged.
         """
-        self._thread.submit(self._half.commit_and_tell(offsets, told))
+        self._thread.submit(self._async.commit_and_tell(offsets, told))
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """The group's committed offset of each partition; None where there is none."""
-        return self._thread.run(self._half.committed(partitions))
+        return self._thread.run(self._async.committed(partitions))
 
     def group_metadata(self) -> GroupMetadata:
         """This member's identity in its group, for a producer's `send_offsets`."""
-        return self._half.group_metadata()
+        return self._async.group_metadata()
 
     def positions(self) -> dict[TopicPartition, int]:
         """The offset of the next record for each partition whose position is known."""
-        return self._half.positions()
+        return self._async.positions()
 
     def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
         """The offsets that `commit()` would commit: positions, with the leader epoch of the record before each."""
-        return self._half.next_offsets()
+        return self._async.next_offsets()
 
     def metrics(self) -> ConsumerMetrics:
         """A snapshot of the consumer's metrics, under Kafka's names."""
-        return self._half.metrics()
+        return self._async.metrics()
 
     def close(self) -> None:
         """Commit the consumed offsets (with auto-commit), leave the group and close the connections."""
-        self._run(self._half.close())
+        self._run(self._async.close())
 
     def __enter__(self) -> Consumer[K, V]:
         return self
@@ -359,10 +359,10 @@ class Consumer(Generic[K, V]):
         self.close()
 
 
-def _end(over: asyncio.Future[None], error: BaseException | None) -> None:
-    if over.done():
+def _end(done: asyncio.Future[None], error: BaseException | None) -> None:
+    if done.done():
         return
     if error is None:
-        over.set_result(None)
+        done.set_result(None)
     else:
-        over.set_exception(error)
+        done.set_exception(error)

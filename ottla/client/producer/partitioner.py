@@ -22,14 +22,14 @@ _MASK = 0xFFFFFFFF
 def murmur2(data: bytes) -> int:
     """Murmur2 with Kafka's seed, as an unsigned 32-bit number."""
     length = len(data)
-    whole = length & ~3
+    aligned = length & ~3
     value = _SEED ^ length
-    for (piece,) in struct.iter_unpack("<I", data[:whole]):
+    for (piece,) in struct.iter_unpack("<I", data[:aligned]):
         piece = (piece * _MULTIPLIER) & _MASK
         piece = ((piece ^ (piece >> 24)) * _MULTIPLIER) & _MASK
         value = ((value * _MULTIPLIER) & _MASK) ^ piece
-    if length != whole:
-        value = ((value ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER) & _MASK
+    if length != aligned:
+        value = ((value ^ int.from_bytes(data[aligned:], "little")) * _MULTIPLIER) & _MASK
     value = ((value ^ (value >> 13)) * _MULTIPLIER) & _MASK
     return value ^ (value >> 15)
 

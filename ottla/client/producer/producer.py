@@ -40,8 +40,7 @@ from ottla.settings.client.schema import Given
 from ottla.wire.batch import HEADER_BYTES, Header
 
 if TYPE_CHECKING:
-    from ottla.client.producer.outgoing import ColumnMapping as Named
-    from ottla.client.producer.outgoing import Columns
+    from ottla.client.producer.outgoing import ColumnMapping, Columns
     from ottla.client.settings.option import ProducerOptions
     from ottla.serde.serde import Serde
 
@@ -142,7 +141,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
                 return delivery
             if deadline_ms is None:
                 deadline_ms = now_ms() + self.settings.max_block_ms
-            await self.room(deadline_ms)
+            await self.wait_for_room(deadline_ms)
 
     def _append_open(self, *record: Any) -> Delivery | None:
         assert self._transactions is not None
@@ -174,7 +173,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         needs_arrow("send_table")
         serde_of(key_serde, "key_serde")
         serde_of(value_serde, "value_serde")
-        from ottla.client.producer.outgoing import ColumnMapping as Named
+        from ottla.client.producer.outgoing import ColumnMapping
 
         if self._closed:
             raise ClientClosed("this producer is closed")
@@ -182,21 +181,21 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             await self.admit(topic)
         batches: list[ProducerBatch] = []
         for batch in self.table_batches(
-            topic, table, Named(value, key, timestamp, partition, headers, value_serde, key_serde)
+            topic, table, ColumnMapping(value, key, timestamp, partition, headers, value_serde, key_serde)
         ):
             deadline_ms = now_ms() + self.settings.max_block_ms
             while True:
                 with self._lock:
                     if self.put(batch):
                         break
-                await self.room(deadline_ms)
+                await self.wait_for_room(deadline_ms)
             self._sender.wake()
             batches.append(batch)
             # Yield, so that the loop sends this batch while the next one is encoded.
             await asyncio.sleep(0)
         return TableDelivery(batches)
 
-    def table_batches(self, topic: str, table: Any, columns: Named) -> Iterator[ProducerBatch]:
+    def table_batches(self, topic: str, table: Any, columns: ColumnMapping) -> Iterator[ProducerBatch]:
         """Encode the rows of a table as batches, one at a time, as the caller iterates."""
         from ottla.client.producer.outgoing import cuts, fill
 
@@ -229,7 +228,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
         with self._lock:
             self._sender.set_partitions(topic)
 
-    async def room(self, deadline_ms: int) -> None:
+    async def wait_for_room(self, deadline_ms: int) -> None:
         """Wait until memory is released; BufferFull at the deadline."""
         self._sender.wake()
         freed = asyncio.get_running_loop().create_future()
@@ -279,7 +278,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
     async def partitions_for(self, topic: str) -> list[int]:
         """The partition numbers of a topic."""
         await self._cluster.known([topic], self.settings.max_block_ms)
-        return [one.partition for one in self._cluster.metadata.topics[topic].partitions]
+        return [state.partition for state in self._cluster.metadata.topics[topic].partitions]
 
     def metrics(self, *, blocked: int = 0) -> ProducerMetrics:
         """A snapshot of the producer's metrics, under Kafka's names.
@@ -365,18 +364,10 @@ def buffer_full(settings: ProducerSettings) -> KafkaError:
 
 async def _until_done(when_done: Callable[[Callable[[], None]], None]) -> None:
     loop = asyncio.get_running_loop()
-    over = loop.create_future()
+    done = loop.create_future()
 
-    def tell() -> None:
-        loop.call_soon_threadsafe(lambda: None if over.done() else over.set_result(None))
+    def on_done() -> None:
+        loop.call_soon_threadsafe(lambda: None if done.done() else done.set_result(None))
 
-    when_done(tell)
-    await over
-
-
-def _transactions(settings: ProducerSettings) -> Transactions | None:
-    name = settings.transactional_id
-    if name is None:
-        return None
-    two_phase = settings.transaction_two_phase_commit_enable
-    return Transactions(name, settings.transaction_timeout_ms, two_phase=two_phase)
+    when_done(on_done)
+    await done

@@ -80,7 +80,7 @@ class Sender(WakeLoop):
         self._in_flight: dict[int, int] = {}
         self._renewing = False
         self._initialising = False
-        cluster.on_update.append(self._metadata_came)
+        cluster.on_update.append(self._on_metadata)
 
     def _topics(self) -> Iterable[str]:
         return self._accumulator.topics
@@ -365,7 +365,7 @@ class Sender(WakeLoop):
 
     # ---- what takes time
 
-    def _metadata_came(self) -> None:
+    def _on_metadata(self) -> None:
         topics = self._cluster.metadata.topics
         with self._lock:
             for name in self._accumulator.topics:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from ottla.client.connection.clock import now_ms
-from ottla.client.connection.loop_thread import forked, loop_thread, told_of_forks
+from ottla.client.connection.loop_thread import fork_aware, forked, loop_thread
 from ottla.client.membership.commit import Offsets
 from ottla.client.producer.accumulator import RECORD_OVERHEAD, TopicQueue
 from ottla.client.producer.delivery import Delivery, ProducerBatch, TableDelivery
@@ -59,42 +59,42 @@ class Producer(Generic[K, V]):
             return AsyncProducer(settings, **keywords)
 
         self._thread = loop_thread()
-        self._half = self._thread.run(make())
-        self.settings = self._half.settings
+        self._async = self._thread.run(make())
+        self.settings = self._async.settings
         read = self.settings
-        self._transactions = self._half._transactions
-        self._may_be_plain = (
+        self._transactions = self._async._transactions
+        self._fast_path_possible = (
             read.key_serializer is None
             and read.value_serializer is None
             and read.partitioner == "default"
             and not read.tracing_enable
         )
-        self._lock = self._half._lock
+        self._lock = self._async._lock
         self._acquire = self._lock.acquire
         self._release = self._lock.release
         self._room = threading.Condition(self._lock)
         self._blocked = 0
-        self._accumulator = self._half._accumulator
+        self._accumulator = self._async._accumulator
         #: Topics for which `send` may take its fast path: all or none. With transactions, only while one is open.
-        self._short: dict[str, TopicQueue] = {}
-        self._shorten(self._transactions is None)
-        self._append: Callable[..., Delivery | None] = self._half.append
-        self._sender = self._half._sender
+        self._fast_topics: dict[str, TopicQueue] = {}
+        self._set_fast_path(self._transactions is None)
+        self._append: Callable[..., Delivery | None] = self._async.append
+        self._sender = self._async._sender
         self._sender.on_progress.append(self._progressed)
         self._is_child = False
-        told_of_forks.add(self)
+        fork_aware.add(self)
 
     def _in_child(self) -> None:
         """After a fork, send every record through the check in `_wait`, which refuses it."""
         self._is_child = True
-        self._may_be_plain = False
-        self._shorten(False)
+        self._fast_path_possible = False
+        self._set_fast_path(False)
         # The parent's thread may have held the lock when it forked.
         self._lock = threading.Lock()
         self._append = _nowhere
 
-    def _shorten(self, may: bool) -> None:
-        self._short = self._accumulator.topics if may and self._may_be_plain else {}
+    def _set_fast_path(self, allowed: bool) -> None:
+        self._fast_topics = self._accumulator.topics if allowed and self._fast_path_possible else {}
 
     def send(
         self,
@@ -108,14 +108,9 @@ class Producer(Generic[K, V]):
     ) -> Delivery:
         """Queue a record; the returned `Delivery`'s `result` gives its partition and offset.
 
-        `key` and `value` go through the serializers of the settings; without one they are bytes, or text sent as UTF-8.
-        `timestamp` is in milliseconds since 1970-01-01 UTC (default: now). Without `partition`, the partitioner chooses
-        one: by the key's hash, or any partition for a record without a key. Raises TypeError or ValueError for an
-        invalid argument, before anything is queued; BufferFull if buffer.memory stays full for max.block.ms; KafkaError
-        if the topic does not exist or the record is larger than max.request.size.
+        `timestamp` is in milliseconds since 1970-01-01 UTC. See `AsyncProducer.send` for the arguments and errors.
         """
-        # `Accumulator.append` is inlined for the common case, bytes into a batch with room: a call and a `with` would
-        # double its time.
+        # `Accumulator.append` is inlined for bytes into a batch with room: a call and a `with` would double the time.
         content: Any = value
         name: Any = key
         if (
@@ -125,10 +120,10 @@ class Producer(Generic[K, V]):
             and headers is None
             and timestamp is None
             and (name is None or name.__class__ is bytes)
-            and topic in self._short
+            and topic in self._fast_topics
         ):
             now = _now_ns()
-            queue = self._short[topic]
+            queue = self._fast_topics[topic]
             number = queue.sticky if name is None else key_hash(name) % len(queue.partitions)
             self._acquire()
             try:
@@ -187,7 +182,7 @@ class Producer(Generic[K, V]):
         self._check_usable(topic)
         batches: list[ProducerBatch] = []
         columns = ColumnMapping(value, key, timestamp, partition, headers, value_serde, key_serde)
-        for batch in self._half.table_batches(topic, table, columns):
+        for batch in self._async.table_batches(topic, table, columns):
             with self._lock:
                 self._with_room(functools.partial(self._put, batch))
             self._sender.signal()
@@ -195,7 +190,7 @@ class Producer(Generic[K, V]):
         return TableDelivery(batches)
 
     def _put(self, batch: ProducerBatch) -> bool | None:
-        return self._half.put(batch) or None
+        return self._async.put(batch) or None
 
     def _wait(
         self,
@@ -215,18 +210,18 @@ class Producer(Generic[K, V]):
         """Raise if this producer is closed or belongs to the parent process; get the topic's metadata if needed."""
         if self._is_child:
             raise forked()
-        if self._half._closed:
+        if self._async._closed:
             raise ClientClosed("this producer is closed")
         if topic_name(topic) not in self._accumulator.topics:
-            self._thread.run(self._half.admit(topic))
+            self._thread.run(self._async.admit(topic))
 
     def _with_room(self, put: Callable[[], T | None]) -> T:
         """Call `put` until there is room, and return its result. Under the lock; BufferFull after max.block.ms."""
         deadline_ms = now_ms() + self.settings.max_block_ms
         while True:
-            found = put()
-            if found is not None:
-                return found
+            appended = put()
+            if appended is not None:
+                return appended
             self._sender.signal()
             self._blocked += 1
             try:
@@ -247,11 +242,11 @@ class Producer(Generic[K, V]):
         KafkaError among the deliveries whose outcome the program has not looked at; TimeoutError after `timeout`
         seconds (default: no limit).
         """
-        self._thread.run(self._half.flush(progress), optional_seconds(timeout))
+        self._thread.run(self._async.flush(progress), optional_seconds(timeout))
 
     def metrics(self) -> ProducerMetrics:
         """A snapshot of the producer's metrics, under Kafka's names."""
-        return self._half.metrics(blocked=self._blocked)
+        return self._async.metrics(blocked=self._blocked)
 
     # ---- transactions
 
@@ -266,7 +261,7 @@ class Producer(Generic[K, V]):
         there is none), and it can only be committed, aborted or completed (KIP-939). Unsupported if the brokers do not
         have two-phase commit.
         """
-        return self._thread.run(self._half.init_transactions(keep_prepared=keep_prepared))
+        return self._thread.run(self._async.init_transactions(keep_prepared=keep_prepared))
 
     def prepare_transaction(self) -> PreparedTransaction:
         """Deliver all records of the transaction, and keep it open for a decision even if this producer dies.
@@ -274,18 +269,18 @@ class Producer(Generic[K, V]):
         Store the result where the decision is made (such as a database, in the same transaction as its own changes);
         `complete_transaction` then commits or aborts. Needs transaction.two.phase.commit.enable=true (KIP-939).
         """
-        self._shorten(self._transactions is None)
-        return self._thread.run(self._half.prepare_transaction())
+        self._set_fast_path(self._transactions is None)
+        return self._thread.run(self._async.prepare_transaction())
 
     def complete_transaction(self, decided: PreparedTransaction) -> bool:
         """Commit the prepared transaction if it equals `decided`, otherwise abort it. Returns True if committed."""
-        self._shorten(self._transactions is None)
-        return self._thread.run(self._half.complete_transaction(decided))
+        self._set_fast_path(self._transactions is None)
+        return self._thread.run(self._async.complete_transaction(decided))
 
     def begin_transaction(self) -> None:
         """Open a transaction; records sent from now on belong to it. Call `init_transactions` once before."""
-        self._thread.run(self._half.begin_transaction())
-        self._shorten(True)
+        self._thread.run(self._async.begin_transaction())
+        self._set_fast_path(True)
 
     def send_offsets(self, reader: Reader, offsets: Offsets | None = None) -> None:
         """Commit consumed offsets as part of the transaction (KIP-447).
@@ -294,28 +289,28 @@ class Producer(Generic[K, V]):
         aborts. `reader` is the consumer or its `group_metadata()`: the coordinator then refuses a member that has lost
         its partitions since.
         """
-        group, found = group_offsets(reader, offsets)
-        self._thread.run(self._half.send_group_offsets(group, found))
+        group, to_commit = group_offsets(reader, offsets)
+        self._thread.run(self._async.send_group_offsets(group, to_commit))
 
     def commit_transaction(self) -> None:
         """Deliver all records and commit. See `AsyncProducer.commit_transaction`."""
-        self._shorten(self._transactions is None)
-        self._thread.run(self._half.commit_transaction())
+        self._set_fast_path(self._transactions is None)
+        self._thread.run(self._async.commit_transaction())
 
     def abort_transaction(self) -> None:
         """Abort the transaction. Records not sent yet fail with TransactionAborted."""
-        self._shorten(self._transactions is None)
-        self._thread.run(self._half.abort_transaction())
+        self._set_fast_path(self._transactions is None)
+        self._thread.run(self._async.abort_transaction())
 
     # ---- the rest
 
     def partitions_for(self, topic: str) -> list[int]:
         """The partition numbers of a topic."""
-        return self._thread.run(self._half.partitions_for(topic))
+        return self._thread.run(self._async.partitions_for(topic))
 
     def close(self, *, flush: bool = True) -> None:
         """Deliver the queued records (with `flush=False`, fail them) and close. An open transaction is aborted."""
-        self._thread.run(self._half.close(flush=flush))
+        self._thread.run(self._async.close(flush=flush))
 
     def __enter__(self) -> Producer[K, V]:
         return self

@@ -206,7 +206,7 @@ class AsyncShareConsumer(Generic[K, V]):
     def _say(self, bad: list[RecordDeserializationError], word: Acknowledge) -> None:
         with self.lock:
             for error in bad:
-                self.acknowledgements.say(error.topic_partition, [error.offset], word)
+                self.acknowledgements.acknowledge_unseen(error.topic_partition, [error.offset], word)
 
     def __aiter__(self) -> AsyncIterator[ShareRecord[K, V]]:
         return self._iterate()
@@ -239,7 +239,9 @@ class AsyncShareConsumer(Generic[K, V]):
         with self.lock:
             self.acknowledgements.withdraw(records)
             for one in records:
-                self.acknowledgements.say(TopicPartition(one.topic, one.partition), [one.offset], Acknowledge.RELEASE)
+                self.acknowledgements.acknowledge_unseen(
+                    TopicPartition(one.topic, one.partition), [one.offset], Acknowledge.RELEASE
+                )
 
     # ---- acknowledgements
 
@@ -331,7 +333,9 @@ class AsyncShareConsumer(Generic[K, V]):
             self._fetcher.records = [one for one in self._fetcher.records if one not in left]
             self._fetcher.assigned -= partitions
             for one in left:
-                self.acknowledgements.say(TopicPartition(one.topic, one.partition), [one.offset], Acknowledge.RELEASE)
+                self.acknowledgements.acknowledge_unseen(
+                    TopicPartition(one.topic, one.partition), [one.offset], Acknowledge.RELEASE
+                )
         self._fetcher.wake()
 
     async def assign_more(self, partitions: set[TopicPartition]) -> None:

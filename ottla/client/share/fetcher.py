@@ -220,7 +220,9 @@ class ShareFetcher(WakeLoop):
             except KafkaError as error:
                 # No consumer will be able to read them.
                 with self._lock:
-                    self._acknowledgements.say(partition, _offsets(data.acquired_records), Acknowledge.REJECT)
+                    self._acknowledgements.acknowledge_unseen(
+                        partition, _offsets(data.acquired_records), Acknowledge.REJECT
+                    )
                 self.error = error
         return True
 
@@ -239,11 +241,11 @@ class ShareFetcher(WakeLoop):
                 if count is not None:
                     found.append(ShareRecord(*record, count))
         with self._lock:
-            self._acknowledgements.say(partition, counts, GAP)
+            self._acknowledgements.acknowledge_unseen(partition, counts, GAP)
             if partition in self.assigned:
                 self.records += found
             else:
-                self._acknowledgements.say(partition, [one.offset for one in found], Acknowledge.RELEASE)
+                self._acknowledgements.acknowledge_unseen(partition, [one.offset for one in found], Acknowledge.RELEASE)
 
     # ---- the end
 

@@ -42,29 +42,29 @@ class ShareConsumer(Generic[K, V]):
 
         self._one = OneThread("share consumer")
         self._thread = loop_thread()
-        self._half = self._thread.run(make())
-        self.settings = self._half.settings
+        self._async = self._thread.run(make())
+        self.settings = self._async.settings
 
     def subscribe(self, topics: Iterable[str] | str) -> None:
         """Read these topics with the other members of `group.id`."""
 
         async def work() -> None:
-            self._half.subscribe(topics)
+            self._async.subscribe(topics)
 
         self._thread.run(work())
 
     def unsubscribe(self) -> None:
         """Read nothing; leave the group."""
-        self._thread.run(self._half.unsubscribe())
+        self._thread.run(self._async.unsubscribe())
 
     def subscription(self) -> set[str]:
         """The topics subscribed to."""
-        return self._half.subscription()
+        return self._async.subscription()
 
     @property
     def lock_timeout_ms(self) -> int | None:
         """How long a record stays locked for this member; None before the first was given."""
-        return self._half.lock_timeout_ms
+        return self._async.lock_timeout_ms
 
     def poll(self, timeout: float = 1.0) -> list[ShareRecord[K, V]]:
         """The next records, about max.poll.records at most; an empty list if none come within `timeout` seconds.
@@ -78,38 +78,38 @@ class ShareConsumer(Generic[K, V]):
         found: list[ShareRecord[K, V]] = []
 
         async def work() -> None:
-            found.extend(await self._half.poll(timeout))
+            found.extend(await self._async.poll(timeout))
 
         try:
             self._thread.run(work())
         except BaseException:
             # Ctrl-C may come when the poll is just over: the next one would accept what the program never saw.
-            self._thread.submit(self._half.give_back(found))
+            self._thread.submit(self._async.give_back(found))
             raise
         return found
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
-        while not self._half._closed:
-            yield from self._half.one_by_one(self.poll(1.0))
+        while not self._async._closed:
+            yield from self._async.one_by_one(self.poll(1.0))
 
     def acknowledge(self, record: ShareRecord, word: Acknowledge = Acknowledge.ACCEPT) -> None:
         """Say what becomes of a record. It is sent with the next poll or commit; until then the last word counts."""
-        self._half.acknowledge(record, word)
+        self._async.acknowledge(record, word)
 
     def on_acknowledged(self, told: Acknowledged | None) -> None:
         """Call `told(partition, offsets, error)` on the client's loop for what was sent and answered."""
-        self._half.on_acknowledged = told
+        self._async.on_acknowledged = told
 
     def commit(self) -> dict[TopicPartition, KafkaError | None]:
         """Send what was acknowledged (in implicit mode: accept what the last poll gave), and wait for the answers.
 
         By partition the error of those that were not taken, None for the others.
         """
-        return self._thread.run(self._half.commit())
+        return self._thread.run(self._async.commit())
 
     def close(self) -> None:
         """Send what was acknowledged, release the rest, leave the group, close the connections."""
-        self._thread.run(self._half.close())
+        self._thread.run(self._async.close())
 
     def __enter__(self) -> ShareConsumer[K, V]:
         return self
