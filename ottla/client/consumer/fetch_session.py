@@ -1,10 +1,12 @@
-"""A fetch session with one broker: it remembers our partitions, we send only what changed (KIP-227). Pure.
+"""An incremental fetch session with one broker (KIP-227). Pure.
+
+The broker remembers the partitions, and the client sends only the changes.
 
 Rules:
-- The first request names everything (epoch 0); later ones only partitions that are new, moved on, or are to be
+- The first request names all partitions (epoch 0); later requests only those that are new, have moved on, or are to be
   forgotten.
-- A session that the broker lost begins again; a broker that keeps none answers with session 0, and every request is
-  full.
+- A session that the broker has lost starts again. A broker that keeps no sessions answers with session 0, and every
+  request is full.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ FIRST_EPOCH = 0
 
 
 class WantedPartition(NamedTuple):
-    """What is asked of one partition."""
+    """The fetch parameters of one partition."""
 
     offset: int
     leader_epoch: int
@@ -29,7 +31,7 @@ class WantedPartition(NamedTuple):
 
 
 class SessionRequest(NamedTuple):
-    """The part of a fetch request that the session decides."""
+    """The part of a fetch request that the session determines."""
 
     session_id: int
     epoch: int
@@ -38,16 +40,16 @@ class SessionRequest(NamedTuple):
 
 
 class FetchSession:
-    """A consumer's session with one broker. The fetcher makes it; it ends with its connection."""
+    """A consumer's session with one broker. The fetcher creates it; it ends with its connection."""
 
     def __init__(self) -> None:
         self.id = NO_SESSION
         self.epoch = FIRST_EPOCH
-        #: What the broker has of us.
+        #: The partitions that the broker remembers.
         self.known: dict[TopicPartition, WantedPartition] = {}
 
     def next_request(self, wanted: Mapping[TopicPartition, WantedPartition]) -> SessionRequest:
-        """What to send so that the broker fetches exactly `wanted`."""
+        """The changes to send so that the broker fetches exactly `wanted`."""
         if self.epoch == FIRST_EPOCH:
             send, forget = dict(wanted), []
         else:
@@ -55,14 +57,14 @@ class FetchSession:
             forget = [
                 (one, known.topic_id)
                 for one, known in self.known.items()
-                # A topic that was made again under its name is another: the old one is to be forgotten.
+                # A topic recreated under the same name is a different topic: forget the old one.
                 if one not in wanted or wanted[one].topic_id != known.topic_id
             ]
         self.known = dict(wanted)
         return SessionRequest(self.id, self.epoch, send, forget)
 
     def answered(self, error_code: int, session_id: int) -> bool:
-        """The broker's answer. False if the session is over and the request must be made again."""
+        """Apply the broker's answer. False if the session is lost and the request must be sent again."""
         if error_code in (
             ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
             ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -78,7 +80,7 @@ class FetchSession:
         return True
 
     def reset(self, *, keep_id: bool = False) -> None:
-        """Begin again; with `keep_id` the broker closes the old session while it makes the new one."""
+        """Start again; with `keep_id` the broker closes the old session when it creates the new one."""
         if not keep_id:
             self.id = NO_SESSION
         self.epoch = FIRST_EPOCH

@@ -1,12 +1,13 @@
-"""Keeps a consumer's partitions filled ahead of its polls: fetch requests out, chunks of bytes in.
+"""Fetches a consumer's partitions ahead of its polls.
 
-It lives on the client's loop, driven by `wake`; one fetch a broker is under way at a time, on a connection of its own.
+The fetcher lives on the client's loop and is driven by `wake`. It has at most one fetch in flight per broker, on a
+connection of its own.
 
 Rules:
-- A partition is fetched again while less than `max.partition.fetch.bytes` of it wait to be polled: the next fetch runs
-  while the program works on the last one.
-- A position is compared with its leader whenever the metadata names other leaders; `validation` asks what it must.
-- Errors that a newer view of the cluster mends are not shown; the others are raised by the next poll.
+- A partition is fetched again while less than `max.partition.fetch.bytes` of it are buffered, so that the next fetch
+  runs while the program processes the last one.
+- A position is compared with its leader whenever the metadata reports a leader change; `validation` asks the leaders.
+- Errors that fresh metadata can cure are retried; all others are raised by the next poll.
 
 KIPs: 227 (sessions), 320 (leader epochs), 392 (nearest replica), 516 (topic ids), 951 (leader hints).
 """
@@ -43,7 +44,7 @@ from ottla.wire.api.fetch import (
 
 #: The first version of Fetch with topic ids.
 _TOPIC_IDS = 13
-#: The longest wait of a fetch that leaves partitions out.
+#: The longest wait of a fetch that leaves out partitions with full buffers.
 _BUSY_WAIT_MS = 5
 _MOVED = frozenset(
     {
@@ -62,7 +63,7 @@ _MOVED = frozenset(
 
 
 class Fetcher(WakeLoop):
-    """A consumer's fetches. The consumer makes it, wakes it and closes it."""
+    """A consumer's fetches. The consumer creates it, wakes it and closes it."""
 
     purpose = "fetch"
 
@@ -75,18 +76,18 @@ class Fetcher(WakeLoop):
         meter: ConsumerMeter,
     ) -> None:
         super().__init__(cluster, settings, lock)
-        #: Called on the loop when a poll that waits should look again.
+        #: Called on the loop to wake a waiting poll.
         self.on_data: list[Callable[[], None]] = []
         self._settings = settings
         self._meter = meter
         self._positions = positions
-        #: Has each partition a position? If not, a poll finds them before it takes anything.
+        #: True if every partition has a position. If not, a poll first finds the missing ones.
         self.all_placed = False
-        #: By node the session, and the connection that it lives on.
+        #: The fetch session by node, and the connection that it belongs to.
         self._sessions: dict[int, tuple[BrokerConnection, FetchSession]] = {}
         self._busy: set[int] = set()
         self._validation = Validation(cluster, settings, positions, lock)
-        #: Set, and another one put in its place, with each answer about positions.
+        #: Set and replaced with each answer about positions.
         self._validated = asyncio.Event()
         #: `moves` of the metadata when all positions were last compared with their leaders.
         self._moves = -1
@@ -147,7 +148,7 @@ class Fetcher(WakeLoop):
                 self._fetch(node_id, connection, wants, full)
 
     def _compare(self, state: PartitionPosition) -> PartitionState | None:
-        """Tell a position who leads; None if no leader is known."""
+        """Compare a position with the current leader; None if no leader is known."""
         leader = self._cluster.metadata.leader(*state.partition)
         if leader is not None:
             state.led_by(leader.leader, leader.leader_epoch)
@@ -167,7 +168,7 @@ class Fetcher(WakeLoop):
             self.wake()
 
     async def settled(self, state: PartitionPosition, deadline_ms: int) -> None:
-        """Return when the leader has validated this position; what stands against it is raised."""
+        """Wait until the leader has validated this position; raises its error, or RequestTimedOut at the deadline."""
         with self._lock:
             self._compare(state)
         while state.validating and state.error is None:
@@ -191,8 +192,8 @@ class Fetcher(WakeLoop):
         named = any(want.topic_id == NO_UUID for want in wants.values())
         settings = self._settings
         request = FetchRequest(
-            # A partition that is left out because enough of it waits may be polled empty at any moment: it must not
-            # wait for a fetch of others that have nothing new.
+            # The program may empty a full partition's buffer at any moment, so that partition must not wait for a
+            # fetch of other partitions that have nothing new.
             max_wait_ms=min(settings.fetch_max_wait_ms, _BUSY_WAIT_MS) if full else settings.fetch_max_wait_ms,
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
@@ -272,7 +273,7 @@ class Fetcher(WakeLoop):
             self.wake()
 
     def _took(self, partition: TopicPartition, want: WantedPartition, data: PartitionData) -> bool:
-        """A partition's part of an answer. False if it is better not to ask again at once."""
+        """Take in one partition of an answer. False if the next fetch should back off."""
         code = data.error_code
         with self._lock:
             state = self._positions.get(partition)
@@ -309,21 +310,21 @@ class Fetcher(WakeLoop):
                     return False
                 return True
             if code == ErrorCode.OFFSET_OUT_OF_RANGE and preferred is not None:
-                # A follower does not have it yet, or has it no more: the leader decides (KIP-392).
+                # A follower does not have the offset yet, or no longer: the leader decides (KIP-392).
                 return True
             if code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 if state.fetch_offset == want.offset:
                     self._out_of_range(state, want.offset)
                 return not state.chunks
             if state.fetch_offset == want.offset:
-                # Not after a seek: what lies there no longer stands in the way.
+                # Skipped after a seek: an error at the old offset no longer matters.
                 state.error = error_of(code, f"{partition} at offset {want.offset}")
             return True
 
     def _out_of_range(self, state: PartitionPosition, offset: int) -> None:
         policy = self._settings.auto_offset_reset
         if state.unread or state.chunks:
-            # What was fetched before is still good, also while it is paused: the reset comes when we get there.
+            # Buffered records before the offset are still good, even while paused: reset only when a poll gets there.
             return
         if policy == "none":
             why = f"{state.partition}: offset {offset} is gone or not there yet, and auto.offset.reset is none: seek"

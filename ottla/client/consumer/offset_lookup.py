@@ -1,8 +1,8 @@
-"""Asks leaders for offsets by time (ListOffsets): for several partitions, of which some may have no leader now.
+"""Looks up offsets by timestamp (ListOffsets) for partitions of several leaders, some of which may be missing.
 
 Rules:
-- An attempt asks all leaders that are known; partitions without one, and brokers that do not answer, hold up no others.
-- What an attempt could not find is its error, and `left` for the next one.
+- An attempt asks all known leaders. Partitions without a leader and unreachable brokers do not hold up the others.
+- A partial attempt raises an error; `left` has the partitions for the next attempt.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ EARLIEST, LATEST = -2, -1
 
 
 class OffsetLookup:
-    """A look-up; `times` are in ms, or EARLIEST or LATEST."""
+    """A lookup of several partitions; `times` are in ms, or EARLIEST or LATEST."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, times: Mapping[TopicPartition, int]) -> None:
         self._cluster = cluster
         self._settings = settings
         self.left = {TopicPartition(*one): time for one, time in times.items()}
-        #: By partition (offset, timestamp); the offset is -1 where no record is as young.
+        #: (offset, timestamp) by partition; offset -1 if no record is at or after the time.
         self.found: dict[TopicPartition, tuple[int, int]] = {}
 
     async def attempt(self) -> None:
-        """Find what can be found now; raises the error of something else that is left then. For `Cluster.retry`."""
+        """Look up all that can be found now; raises an error if partitions are left. For `Cluster.retry`."""
         topics = {one.topic for one in self.left}
         if any(topic not in self._cluster.metadata.topics for topic in topics):
             await self._cluster.update(topics)
@@ -72,7 +72,7 @@ class OffsetLookup:
         return by_node, failure
 
     async def _ask(self, node_id: int, topics: Mapping[str, ListOffsetsTopic]) -> KafkaError | None:
-        """Ask a broker. Returns a retriable error of one of its partitions."""
+        """Ask one broker. Returns a retriable error of one of its partitions, if any."""
         timeout_ms = self._settings.request_timeout_ms
         connection = await self._cluster.node(node_id)
         request = ListOffsetsRequest(

@@ -1,15 +1,15 @@
-"""Where a consumer stands in each of its partitions, and what has been fetched ahead of that. Pure.
+"""A consumer's position in each partition, and the data fetched ahead of it. Pure.
 
 Rules:
-- `position` is the offset of the next record that the program gets; `fetch_offset` that of the next one to fetch. What
-  lies between is in `chunks`. A seek drops the chunks, and an answer to a fetch that began elsewhere is dropped when
-  it comes.
-- A position has the leader epoch of the last batch before it. A commit carries it: by it the next reader can tell
-  whether the log was cut and written again meanwhile (KIP-320).
-- A position with an epoch is validated under each new leader epoch before anything more is fetched or given: the leader
-  says where that epoch ends in its log. An end below the position means that the log was cut: without a reset policy
-  that is an error, with one the position goes back to that end, or is found by the policy if no end is known.
-- The fetching side puts chunks in, the polling side takes records out; their owner serialises them.
+- `position` is the offset of the next record for the program; `fetch_offset` that of the next record to fetch. The data
+  in between is in `chunks`. A seek drops the chunks; an answer to a fetch from another offset is dropped when it
+  arrives.
+- A position has the leader epoch of the last batch before it. A commit stores that epoch, so that the next reader can
+  tell whether the log was truncated and rewritten in the meantime (KIP-320).
+- A position with an epoch is validated under each new leader epoch before anything more is fetched or returned: the
+  leader says where that epoch ends in its log. An end below the position means that the log was truncated. Without a
+  reset policy that is an error; with one, the position moves back to that end, or is reset if no end is known.
+- The fetcher adds chunks, polls take records out; the owner serialises the calls.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.wire.batch import NO_LEADER_EPOCH, BatchHeader, headers
 
 
 class Chunk:
-    """The bytes of one partition from one fetch."""
+    """One partition's bytes from one fetch."""
 
     __slots__ = ("data", "end_epoch", "end_offset", "iterator", "size")
 
@@ -35,10 +35,10 @@ class Chunk:
         self, data: Buffer, offset: int, aborted: Iterable[tuple[int, int]] | None, *, check_crcs: bool
     ) -> None:
         self.data = data
-        #: Bytes that were not taken out yet.
+        #: Bytes not taken out yet.
         self.size = len(data)
         self.iterator: Iterator[tuple[int, BatchHeader]] = batches(data, offset, aborted=aborted, check_crcs=check_crcs)
-        #: The offset after the last whole batch (`offset` if there is none), and that batch's leader epoch.
+        #: The offset after the last complete batch (`offset` if there is none), and that batch's leader epoch.
         self.end_offset = offset
         self.end_epoch = NO_LEADER_EPOCH
         for _, header in headers(data):
@@ -47,7 +47,7 @@ class Chunk:
 
 
 class Doubt(NamedTuple):
-    """A position that is to be validated: where it is, and who leads."""
+    """A position to be validated, and the leader to ask."""
 
     offset: int
     epoch: int
@@ -56,7 +56,7 @@ class Doubt(NamedTuple):
 
 
 class PartitionPosition:
-    """An assigned partition."""
+    """The position and fetched data of an assigned partition."""
 
     __slots__ = (
         "buffered",
@@ -81,39 +81,39 @@ class PartitionPosition:
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
-        #: None until it is known where to begin.
+        #: None until the starting position is known.
         self.position: int | None = None
-        #: (offset, leader epoch): the batch that was read next behind each of these offsets has this epoch. The first
-        #: one is of what was read before the last poll.
+        #: (offset, leader epoch): the first batch read after `offset` has this epoch. The first entry is for what was
+        #: read before the last poll.
         self.epochs: list[tuple[int, int]] = [(-1, NO_LEADER_EPOCH)]
         self.fetch_offset = -1
         self.paused = False
-        #: Is a fetch of it on its way?
+        #: True while a fetch of this partition is in flight.
         self.fetching = False
         self.chunks: deque[Chunk] = deque()
-        #: Bytes in `chunks` that were not taken out yet.
+        #: Bytes in `chunks` not taken out yet.
         self.buffered = 0
-        #: The batch of which the last poll took a part; None if it took all.
+        #: The rest of the batch that the last poll took a part of; None if it took all of it.
         self.unread: Unread | None = None
-        #: Found out by fetches; -1 before.
+        #: From the last fetch; -1 before the first.
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
-        #: What the next poll raises.
+        #: Error for the next poll to raise.
         self.error: Exception | None = None
-        #: How to find the position: "committed" first, or by a reset policy ("earliest", ...). None once it is known.
+        #: How to find the position: "committed" first, or a reset policy ("earliest", ...). None once it is known.
         self.reset: str | None = "committed"
-        #: The replica that the leader sent us to, and until when (monotonic ms) (KIP-392).
+        #: The replica that the leader prefers for this client, and until when (monotonic ms) (KIP-392).
         self.preferred: tuple[int, int] | None = None
-        #: (node, leader epoch) that the position was last compared with; None after a seek.
+        #: (node, leader epoch) with which the position was last compared; None after a seek.
         self.leader: tuple[int, int] | None = None
-        #: Is the leader still to be asked whether its log has what was read before the position?
+        #: True until the leader has confirmed that its log has what was read before the position.
         self.validating = False
-        #: When it may be asked (again), monotonic ms.
+        #: Earliest time to ask the leader (again), monotonic ms.
         self.validate_at_ms = 0
 
     def seek(self, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
-        """Go on from `offset`; `epoch` is the leader epoch of the record before it, where that is known."""
+        """Move to `offset`; `epoch` is the leader epoch of the record before it, if known."""
         self._go(offset, epoch)
         self.error = None
         self._led_by_none()
@@ -123,7 +123,7 @@ class PartitionPosition:
         self.validating = False
 
     def led_by(self, leader: int, epoch: int) -> None:
-        """The metadata names this leader: validate the position, if it is another one than before."""
+        """Note the leader from the metadata; start a validation if it has changed."""
         if self.position is None or self.leader == (leader, epoch):
             return
         if self.leader is not None:
@@ -131,19 +131,20 @@ class PartitionPosition:
         self.leader = (leader, epoch)
         self.validating = self.epoch >= 0 and epoch >= 0
         if self.validating:
-            # What was fetched of an older leader may be what was cut.
+            # Data fetched from the old leader may be what was truncated.
             self._go(self.position, self.epoch)
 
     def doubt(self) -> Doubt | None:
-        """What the leader is to be asked; None if nothing."""
+        """The question for the leader; None if the position needs no validation."""
         if not self.validating or self.position is None or self.leader is None:
             return None
         return Doubt(self.position, self.epoch, *self.leader)
 
     def validated(self, doubt: Doubt, end_epoch: int, end_offset: int, policy: str) -> LogTruncation | None:
-        """The leader's answer: (the greatest epoch not above the doubt's, where it ends), -1 for what it does not know.
+        """Apply the leader's answer: the largest epoch not above the doubt's, and that epoch's end offset (-1:
+        unknown).
 
-        What was cut, also where the reset policy mends it; None if nothing, or if the position has moved since.
+        Returns the truncation, even if the reset policy repairs it. None without one, or if the position has moved.
         """
         if doubt != self.doubt():
             return None
@@ -164,12 +165,12 @@ class PartitionPosition:
         return truncated
 
     def trusted(self, doubt: Doubt) -> None:
-        """The leader cannot be asked: it is too old for that."""
+        """Accept a position without validation: the leader is too old to be asked."""
         if doubt == self.doubt():
             self.validating = False
 
     def answers(self, leader_epoch: int) -> bool:
-        """Does the answer to a fetch that named this leader epoch still count?"""
+        """Does the answer to a fetch with this leader epoch still count?"""
         return not self.validating and (self.leader is None or self.leader[1] == leader_epoch)
 
     def _go(self, offset: int, epoch: int) -> None:
@@ -181,21 +182,21 @@ class PartitionPosition:
 
     @property
     def epoch(self) -> int:
-        """The leader epoch of the last batch that was read before the position; -1 if it is not known."""
+        """The leader epoch of the last batch read before the position; -1 if unknown."""
         return self.epochs[-1][1]
 
     def epoch_before(self, offset: int) -> int:
-        """The same of an offset that the last poll passed."""
+        """The leader epoch of the last batch read before an offset that the last poll passed."""
         return next((epoch for start, epoch in reversed(self.epochs) if start < offset), self.epochs[0][1])
 
     def _read(self, epoch: int) -> None:
-        """The next batch behind the position is of this leader epoch."""
+        """Note the leader epoch of the next batch after the position."""
         if epoch != self.epochs[-1][1]:
             assert self.position is not None
             self.epochs.append((self.position, epoch))
 
     def forget(self, policy: str) -> None:
-        """The position is not known any more: find it by `policy`."""
+        """Drop the position; it is to be found by `policy`."""
         self.position = None
         self.epochs = [(-1, NO_LEADER_EPOCH)]
         self.reset = policy
@@ -209,7 +210,7 @@ class PartitionPosition:
         self.buffered = 0
 
     def fetched(self, chunk: Chunk, offset: int) -> bool:
-        """Take in what came for a fetch from `offset`. False if that is no longer where we are."""
+        """Take in a chunk fetched from `offset`. False if the fetch offset has moved since."""
         if self.position is None or self.validating or offset != self.fetch_offset:
             return False
         if chunk.end_offset > offset:
@@ -219,16 +220,16 @@ class PartitionPosition:
         return True
 
     def end_offset(self, *, stable: bool) -> int:
-        """Up to where it can be read, as of the last fetch; -1 before."""
+        """The offset up to which records can be read, as of the last fetch; -1 before the first."""
         return self.last_stable_offset if stable else self.high_watermark
 
     @property
     def has_records(self) -> bool:
-        """Is there anything to take?"""
+        """Is there buffered data to take?"""
         return not self.paused and bool(self.unread or self.chunks)
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """Up to so many records, in order; the position moves behind them.
+        """Take up to `records_max` records in order, and move the position past them.
 
         A batch that cannot be read sets `error`, and the position stays before it.
         """
@@ -258,24 +259,24 @@ class PartitionPosition:
         return found
 
     def stop(self, offset: int, error: Exception | None) -> None:
-        """What lies at `offset` cannot be given: a poll raises `error`, and the next one tries again there."""
+        """Move back to `offset`; the next poll raises `error`, and the one after it tries again there."""
         self.go_back(offset)
         self.error = error
 
     def go_back(self, offset: int) -> None:
-        """Go on from an offset that the last poll passed."""
+        """Move back to an offset that the last poll passed."""
         self._go(offset, self.epoch_before(offset))
 
     def raise_error(self) -> None:
-        """Raise what stands in the way, if anything does; it is told once."""
+        """Raise the pending error once, if there is one."""
         error, self.error = self.error, None
         if error is not None:
             raise error
 
     def next_batch(self) -> tuple[Buffer, int, BatchHeader] | None:
-        """The next batch to show, still encoded, of the first chunk; None when that one is used up (and gone).
+        """Take the next visible batch out of the first chunk, still encoded; None when that chunk is used up.
 
-        What is taken out makes room at once: the next fetch runs while this batch is worked on.
+        Its bytes are released at once, so that the next fetch runs while this batch is processed.
         """
         chunk = self.chunks[0]
         found = next(chunk.iterator, None)
@@ -284,7 +285,7 @@ class PartitionPosition:
         self.buffered -= taken
         if found is None:
             self.chunks.popleft()
-            # Behind what was not shown too: control batches, aborted transactions.
+            # Also skip what is not visible: control batches and aborted transactions.
             self._read(chunk.end_epoch)
             self.position = chunk.end_offset
             return None

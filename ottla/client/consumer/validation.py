@@ -1,10 +1,10 @@
 """Asks leaders whether their logs still have what a consumer has read: OffsetForLeaderEpoch (KIP-320).
 
-The fetcher says when; what the answers mean is `position`'s.
+The fetcher decides when to ask; `position` applies the answers.
 
 Rules:
-- A broker that knows no request of a consumer's own (before Kafka 2.3) is not asked, and the position stands.
-- What a newer view of the cluster mends is asked again; what the broker forbids is raised by the next poll.
+- A broker without a version of the request for consumers (before Kafka 2.3) is not asked, and the position stands.
+- Errors that fresh metadata can cure are retried; the next poll raises what the broker forbids.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from ottla.wire.api.offset_for_leader_epoch import (
 
 _log = logging.getLogger("ottla.client")
 
-#: Since then a consumer may ask: before, the request needed the rights of a broker.
+#: The first version that consumers may send; earlier ones need the rights of a broker.
 _FOR_CONSUMERS = 3
 _CONSUMER = -1
 
 
 class Validation:
-    """Validates the positions of one consumer. The fetcher makes it; it runs on the loop."""
+    """Validates one consumer's positions. The fetcher creates it; it runs on the loop."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Validation:
         self._lock = lock
 
     async def ask(self, node_id: int, doubts: Mapping[TopicPartition, Doubt]) -> bool:
-        """Ask this leader about these positions, and bring them on. True if some are to be asked about again."""
+        """Ask this leader about these positions and apply the answers. True if some must be asked about again."""
         timeout_ms = self._settings.request_timeout_ms
         try:
             connection = await self._cluster.node(node_id)
@@ -71,7 +71,7 @@ class Validation:
         return bool(left) and self._later(left, None)
 
     def _answered(self, partition: TopicPartition, doubt: Doubt, answer: EpochEndOffset | None) -> bool:
-        """A partition's part of an answer. False if it must be asked again."""
+        """Apply one partition of an answer. False if it must be asked about again."""
         if answer is None or answer.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED):
             return False
         policy = self._settings.auto_offset_reset
@@ -103,7 +103,7 @@ class Validation:
         return False
 
     def _later(self, doubts: Mapping[TopicPartition, Doubt], error: KafkaError | None) -> bool:
-        """They are asked about again after a pause, with a newer view of the cluster."""
+        """Schedule another try after a pause, with fresh metadata."""
         now = now_ms()
         self._cluster.metadata.request_update(now)
         with self._lock:

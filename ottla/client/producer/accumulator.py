@@ -1,12 +1,13 @@
-"""The producer's records before they are sent: by partition a batch that is open, batches that wait, and how many are
-on their way. Pure: it has a clock and randomness given, and never waits.
+"""The producer's undelivered records: per partition an open batch, waiting batches and batches in flight.
+
+Pure: it gets its clock and randomness, and never waits.
 
 Rules:
 - A batch is ready when it has `batch.size` bytes, has lingered, or is waited for (flush, full memory).
-- A `batch.size` that is given bounds a batch with its header; only a single record may be larger. If none is given, a
-  batch stays open and grows while the broker is busy, up to `max.request.size`: under load batches become large.
-- A partition's batches leave in their order. A batch that is sent again waits until nothing else of its partition is on
-  its way, so that nothing overtakes it.
+- A configured `batch.size` limits a batch including its header; only a single record may exceed it. Without one, a
+  batch stays open and grows while the broker is busy, up to `max.request.size`: batches become large under load.
+- A partition's batches are sent in order. A retried batch waits until nothing else of its partition is in flight, so
+  that nothing overtakes it.
 - Memory is counted by reservation: a batch reserves `batch.size` when it opens, and as much again each time it grows.
 
 KIPs: 98 (sequences), 480 (sticky partitions), 91 (delivery timeout).
@@ -26,64 +27,64 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Clock, Rng
 from ottla.wire.batch import HEADER_BYTES, Header
 
-#: The most that a record takes beside key and value: lengths, deltas and header count as varints, attributes.
+#: Upper bound of a record's size beyond its key and value: lengths, deltas, header count (varints) and attributes.
 RECORD_OVERHEAD = 24
-#: The most that a header takes beside its name and content: two lengths.
+#: Upper bound of a header's size beyond its name and value: two lengths.
 _HEADER_OVERHEAD = 10
 
 
 class PartitionQueue:
-    """A partition's batches."""
+    """The batches of one partition."""
 
     __slots__ = ("closed", "in_flight", "next_sequence", "number", "open", "topic")
 
     def __init__(self, topic: str, number: int) -> None:
         self.topic = topic
         self.number = number
-        #: Takes records; None until one comes.
+        #: The batch that takes records; None until a record arrives.
         self.open: ProducerBatch | None = None
-        #: Wait to be sent, first first. Those to be sent again stand before those that never were.
+        #: Batches that wait to be sent, in order. Retries stand before batches that were never sent.
         self.closed: deque[ProducerBatch] = deque()
-        #: On their way, in the order of sending.
+        #: Batches in flight, in sending order.
         self.in_flight: list[ProducerBatch] = []
         self.next_sequence = 0
 
     def waiting(self) -> list[ProducerBatch]:
-        """The batches that are not on their way."""
+        """The batches that are not in flight."""
         return [*self.closed, *([self.open] if self.open is not None else [])]
 
 
 class TopicQueue:
-    """A topic's partitions, as many as the metadata shows."""
+    """The partitions of one topic, as many as the metadata has shown."""
 
     __slots__ = ("available", "name", "partitions", "sticky")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.partitions: list[PartitionQueue] = []
-        #: Numbers of the partitions that have a leader; all, if none has.
+        #: Numbers of the partitions with a leader; all partitions if none has one.
         self.available: Sequence[int] = ()
-        #: Where records without a key go now.
+        #: The partition for records without a key.
         self.sticky = 0
 
 
 class Accumulator:
-    """All records of a producer that are not delivered yet. Its owner serialises the calls."""
+    """All records of a producer that are not delivered yet. The owner serialises the calls."""
 
     def __init__(self, settings: ProducerSettings, clock: Clock, rng: Rng) -> None:
         self.topics: dict[str, TopicQueue] = {}
-        #: Partitions with records that wait, in the order in which these came.
+        #: Partitions with waiting records, in the order of arrival.
         self.active: dict[PartitionQueue, None] = {}
-        #: Batches that are not over.
+        #: Batches neither delivered nor failed.
         self.incomplete: dict[ProducerBatch, None] = {}
-        #: How many flushes are under way; any makes every batch ready.
+        #: Number of flushes in progress; any makes every batch ready.
         self.flushing = 0
-        #: Set when a batch was opened or has grown: the sender should look.
+        #: Set when a batch was opened or has grown, so that the sender should be woken.
         self.stirred = False
-        #: Does a sender wait for memory?
+        #: True while a sender waits for memory.
         self.starved = False
         self.memory_used = 0
-        #: Is it over? Nothing would send what is taken then.
+        #: After `close`, nothing is sent, so nothing is accepted.
         self.closed = False
         self._serial = 0
         self._settings = settings
@@ -92,7 +93,7 @@ class Accumulator:
         self._batch_size = max(1, settings.batch_size)
         self._record_bytes_max = settings.max_request_size - HEADER_BYTES
         self._grows = "batch_size" not in settings.given
-        #: The most bytes of a batch of several records.
+        #: Upper bound of a batch with several records, in bytes.
         self._batch_bytes_max = self._record_bytes_max
         if not self._grows:
             self._batch_bytes_max = max(1, min(self._batch_size - HEADER_BYTES, self._record_bytes_max))
@@ -102,7 +103,7 @@ class Accumulator:
     # ---- in
 
     def set_partitions(self, topic: str, count: int, available: Sequence[int]) -> None:
-        """What the metadata says of a topic; partitions are only ever added."""
+        """Apply a topic's metadata; partitions are only ever added."""
         queue = self.topics.get(topic)
         if queue is None:
             queue = self.topics[topic] = TopicQueue(topic)
@@ -121,8 +122,9 @@ class Accumulator:
         headers: Sequence[Header] | None,
         timestamp: int,
     ) -> Delivery | None:
-        """Take a record. None if there is no room: the caller waits and tries again. KeyError for a topic not set
-        yet.
+        """Add a record. None if there is no room: the caller waits and tries again.
+
+        KeyError if the topic's partitions are not set yet.
         """
         queue = self.topics[topic]
         size = RECORD_OVERHEAD
@@ -168,7 +170,7 @@ class Accumulator:
         return Delivery((batch, index))
 
     def _room(self, queue: TopicQueue, number: int, size: int) -> ProducerBatch | None:
-        """A batch of this partition that can take `size` more bytes, grown or new; None if memory is out."""
+        """The partition's open batch, grown or new, with room for `size` more bytes; None if memory is exhausted."""
         self._check_open()
         partition = queue.partitions[number]
         if size > self._record_bytes_max:
@@ -192,7 +194,7 @@ class Accumulator:
                 return batch
             self.close_batch(partition)
             if queue.sticky == number and not self._round_robin:
-                # The caller's record was meant for this partition and stays; the next ones go elsewhere.
+                # The current record stays with this partition; the next ones go elsewhere.
                 self.turn(queue)
         wanted = max(self._batch_size, size)
         if not self._reserve(wanted):
@@ -207,7 +209,7 @@ class Accumulator:
         return batch
 
     def put(self, partition: PartitionQueue, batch: ProducerBatch) -> bool:
-        """Take a batch whose records are encoded already. False if there is no room for it."""
+        """Add an encoded batch. False if there is no room for it."""
         self._check_open()
         if not self._reserve(batch.size):
             return False
@@ -219,7 +221,7 @@ class Accumulator:
         return True
 
     def close(self) -> list[ProducerBatch]:
-        """Take nothing more: ClientClosed from now on. Returns the batches that are not over."""
+        """Accept nothing more (ClientClosed from now on). Returns the batches that are not delivered."""
         self.closed = True
         left = list(self.incomplete)
         self.incomplete.clear()
@@ -238,7 +240,7 @@ class Accumulator:
             raise ClientClosed("this producer is closed")
 
     def _reserve(self, size: int) -> bool:
-        # A batch always fits, however small the memory is: else nothing would ever be sent.
+        # An empty buffer takes any batch, however small buffer.memory is: otherwise nothing would ever be sent.
         if self.memory_used + size > self._settings.buffer_memory and self.memory_used:
             self.starved = True
             return False
@@ -246,7 +248,7 @@ class Accumulator:
         return True
 
     def turn(self, queue: TopicQueue) -> int:
-        """Records without a key go to another partition from now on; its number."""
+        """Choose another partition for records without a key; returns its number."""
         load = [len(one.closed) + len(one.in_flight) for one in queue.partitions]
         queue.sticky = next_sticky(queue.available, load, queue.sticky, self._rng)
         return queue.sticky
@@ -256,7 +258,7 @@ class Accumulator:
         queue.sticky = later[0] if later else queue.available[0]
 
     def close_batch(self, partition: PartitionQueue) -> None:
-        """The open batch takes no more records."""
+        """Close the open batch, so that it takes no more records."""
         if partition.open is not None:
             partition.closed.append(partition.open)
             partition.open = None
@@ -264,7 +266,7 @@ class Accumulator:
     # ---- out
 
     def due_ms(self, partition: PartitionQueue, now_ms: int) -> int | None:
-        """When the partition's first batch should be sent: now or earlier if it is ready. None while it must wait."""
+        """When to send the partition's first batch; a time in the past means now. None while it must wait."""
         if partition.closed:
             batch = partition.closed[0]
             if batch.attempts and partition.in_flight:
@@ -278,13 +280,13 @@ class Accumulator:
         return batch_open.created_ms + self._settings.linger_ms
 
     def _threshold(self, partition: PartitionQueue) -> int:
-        """Bytes at which the open batch need not linger. If it may grow: the more is on its way, the more bytes."""
+        """The size at which the open batch need not linger: it grows with the number of batches in flight."""
         if not self._grows:
             return self._batch_bytes_max
         return min(self._batch_size << len(partition.in_flight), self._batch_bytes_max >> 1)
 
     def take(self, partition: PartitionQueue) -> ProducerBatch:
-        """The partition's first batch, to be sent; it counts as on its way from now on."""
+        """Move the partition's first batch to those in flight, and return it."""
         if not partition.closed:
             self.close_batch(partition)
             queue = self.topics[partition.topic]
@@ -300,7 +302,7 @@ class Accumulator:
         return batch
 
     def put_back(self, partition: PartitionQueue, batch: ProducerBatch, retry_at_ms: int) -> None:
-        """Queue the batch again, in its old place: before all with a later sequence."""
+        """Queue a batch again at its old place: before all batches with a later sequence."""
         partition.in_flight.remove(batch)
         batch.attempts += 1
         batch.retry_at_ms = retry_at_ms
@@ -315,7 +317,7 @@ class Accumulator:
         self.active[partition] = None
 
     def complete(self, partition: PartitionQueue, batch: ProducerBatch) -> None:
-        """The batch is over; free its memory."""
+        """Remove a batch that was delivered or has failed, and release its memory."""
         if batch in partition.in_flight:
             partition.in_flight.remove(batch)
         elif batch in partition.closed:
@@ -331,7 +333,7 @@ class Accumulator:
         self.starved = False
 
     def split(self, partition: PartitionQueue, batch: ProducerBatch) -> None:
-        """Make two of a batch on its way that the broker finds too large; it must have more than one record."""
+        """Split a batch in flight that the broker finds too large; it must have more than one record."""
         partition.in_flight.remove(batch)
         self.incomplete.pop(batch, None)
         for half in batch.halves():
@@ -342,7 +344,7 @@ class Accumulator:
         batch.reserved = 0
 
     def expired(self, now_ms: int) -> list[tuple[PartitionQueue, ProducerBatch]]:
-        """Batches that wait to be sent and whose delivery.timeout.ms is over."""
+        """The waiting batches whose delivery.timeout.ms has passed."""
         found = []
         for partition in self.active:
             found += [(partition, batch) for batch in partition.waiting() if now_ms >= batch.deadline_ms]

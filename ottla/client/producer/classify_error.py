@@ -1,9 +1,10 @@
-"""What a Produce request carries, what its answer says, and what becomes of a batch that was refused. Pure.
+"""The contents of Produce requests and answers, and the fate of a refused batch. Pure.
 
 Rules:
-- An error that may pass puts the batch back, until `delivery.timeout.ms`; any other ends it.
-- With idempotence a batch keeps its number through all retries. "Out of order" behind a batch that failed before only
-  says so; the first in line says that the broker has lost track of us, and has taken none of its partition's batches.
+- A retriable error puts the batch back, until `delivery.timeout.ms`; any other error ends it.
+- With idempotence a batch keeps its sequence through all retries. "Out of order" after an earlier batch that failed is
+  only a consequence of that failure. For the first batch in flight it means that the broker has lost the producer's
+  state, and has taken none of that partition's batches.
 
 KIPs: 98 (idempotence), 360 (recovery from it), 91 (delivery timeout), 516 (topic ids), 890 (transactions).
 """
@@ -29,7 +30,7 @@ from ottla.wire.api.produce import (
     TopicProduceData,
 )
 
-#: The broker no longer knows this producer, or finds a gap: only a new producer id helps.
+#: The broker no longer knows this producer, or finds a gap: only a new producer id cures that.
 _LOST_TRACK = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -61,14 +62,14 @@ def topic_data(items: Iterable[Item], metadata: Metadata, settings: ProducerSett
 
 
 def version_at_most(request: ProduceRequest, transactions: Transactions | None) -> int | None:
-    """The highest version that can carry this; None for any."""
+    """The highest version that can carry this request; None for any."""
     if transactions is not None and transactions.version < 2:
         return _JOINS_BY_WRITING - 1
     return _TOPIC_IDS - 1 if any(topic.topic_id == NO_UUID for topic in request.topic_data) else None
 
 
 def parts_of(response: ProduceResponse, metadata: Metadata) -> dict[tuple[str, int], PartitionProduceResponse]:
-    """The answer by topic and partition."""
+    """The answer's partitions by topic and partition number."""
     parts: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
         name = topic.name or metadata.topic_names.get(bytes(topic.topic_id), "")
@@ -78,7 +79,7 @@ def parts_of(response: ProduceResponse, metadata: Metadata) -> dict[tuple[str, i
 
 
 def explained(part: PartitionProduceResponse, batch: ProducerBatch) -> str:
-    """What the broker says of a batch that it refuses."""
+    """The text of the broker's error for a batch."""
     where = f"{batch.topic}-{batch.partition}"
     if part.record_errors:
         first = part.record_errors[0]
@@ -88,11 +89,11 @@ def explained(part: PartitionProduceResponse, batch: ProducerBatch) -> str:
 
 
 class ErrorClass(Enum):
-    """What becomes of a batch that was refused."""
+    """The fate of a refused batch."""
 
     SPLIT = "split"
     AGAIN = "again"
-    #: Again, with a new producer id: the broker has lost track of this one.
+    #: Send again, with a new producer id: the broker has lost this one's state.
     RENEWED = "renewed"
     OVER = "over"
 
@@ -105,10 +106,10 @@ def classify_error(
     settings: ProducerSettings,
     now_ms: int,
 ) -> ErrorClass:
-    """Decide it. The batch is still among those of its partition that are on their way."""
+    """Decide the fate of a refused batch, which is still in its partition's `in_flight`."""
     code = error.code
     if transactions is not None and not transactions.sends:
-        # An abort has begun: halves, or another try, would wait for a send that does not come.
+        # An abort has begun: a retry, also of halves, would wait for a send that never comes.
         return ErrorClass.OVER
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and batch.records > 1:
         return ErrorClass.SPLIT
@@ -119,7 +120,7 @@ def classify_error(
         if transactions is None:
             lost, retriable = first, True
         else:
-            # Nothing mends it within the transaction.
+            # Nothing within the transaction cures it.
             retriable = not first and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     if retriable and now_ms < batch.deadline_ms and batch.attempts < settings.retries:
         return ErrorClass.RENEWED if lost else ErrorClass.AGAIN
@@ -127,8 +128,8 @@ def classify_error(
 
 
 def pause_ms(batch: ProducerBatch, error: KafkaError, settings: ProducerSettings) -> int:
-    """How long a batch waits before it is sent again."""
-    # The end of the last transaction is short; the pause is Kafka's for its requests to the coordinator.
+    """How long a batch waits before it is sent again, in ms."""
+    # The last transaction ends soon, so wait as briefly as Kafka does for requests to the coordinator.
     ending = error.code is ErrorCode.CONCURRENT_TRANSACTIONS
     backoff = Backoff(TRANSACTION_PAUSE_MS if ending else settings.retry_backoff_ms, settings.retry_backoff_max_ms)
     backoff.attempts = batch.attempts

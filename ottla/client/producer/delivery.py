@@ -1,7 +1,7 @@
-"""A batch on its way to a broker, and what the sender of a record holds of it.
+"""A producer's batch, and the `Delivery` that the sender of a record gets.
 
-`Accumulator` makes a batch and fills it, `Sender` encodes and sends it, and ends it by `succeed` or `fail`; then
-waiters for its records are told.
+`Accumulator` creates and fills a batch. `Sender` encodes and sends it, and ends it with `succeed` or `fail`, which
+wakes all who wait for its records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,11 @@ _CHECKED = struct.Struct(">hiqqqhii")
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record has come to lie. `offset` is -1 if the broker did not say (acks=0, or an old duplicate)."""
+    """Where a record was stored.
+
+    `timestamp` is in milliseconds since 1970-01-01 UTC. `offset` is -1 if the broker did not return one (acks=0, or a
+    duplicate too old for the broker to know its offset).
+    """
 
     topic: str
     partition: int
@@ -36,7 +40,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ProducerBatch:
-    """The records of one partition that travel together."""
+    """Records of one partition that are sent together."""
 
     __slots__ = (
         "append_time",
@@ -78,15 +82,15 @@ class ProducerBatch:
         self.topic = topic
         self.partition = partition
         self.values: list[bytes | None] = []
-        #: None as long as no record has a key, or headers.
+        #: None until a record has a key, or headers.
         self.keys: list[bytes | None] | None = None
         self.headers: list[Sequence[Header]] | None = None
         self.runs: list[Run] = []
-        #: The last record's timestamp, ms; and the nanoseconds from when and until when it is that ms.
+        #: The last record's timestamp in ms, and the range of wall-clock nanoseconds that maps to it.
         self.timestamp = -1
         self.since_ns = self.until_ns = 0
         self.max_timestamp = -1
-        #: An upper bound of the encoded size, up to which `limit` it may grow, and what is reserved of buffer.memory.
+        #: An upper bound of the encoded size, the size up to which it may grow, and its share of buffer.memory.
         self.size = 0
         self.limit = 0
         self.reserved = 0
@@ -95,23 +99,23 @@ class ProducerBatch:
         self.deadline_ms = deadline_ms
         self.retry_at_ms = 0
         self.attempts = 0
-        #: Its place in the order of sending; -1 before the first send.
+        #: Position in the sending order; -1 before the first send.
         self.serial = -1
-        #: The two halves, by the index of their first record, of a batch that was too large.
+        #: The two halves of a batch that was too large, each with the index of its first record.
         self.parts: list[tuple[int, ProducerBatch]] = []
-        #: Producer id and epoch under which `base_sequence` was given; None before the first send.
+        #: Producer id and epoch of `base_sequence`; None before the first send.
         self.producer: tuple[int, int] | None = None
         self.base_sequence = -1
-        #: Does the next send give it another number? Else it keeps the one it has, through all retries.
+        #: Whether the next send assigns a new sequence. Otherwise it keeps its sequence through all retries.
         self.renews = True
         self.transactional = False
-        #: The compressed records, and the whole batch.
+        #: The compressed records, and the complete batch.
         self.body: bytes | None = None
         self.count = 0
         self.encoded: Buffer | None = None
-        #: Uncompressed records behind room for the header: a copy of them all would cost as much as their encoding.
+        #: Uncompressed records with room for the header in front: copying them would cost as much as encoding them.
         self.whole: memoryview | None = None
-        #: The end of it.
+        #: The outcome.
         self.done = False
         self.offset = -1
         self.append_time = -1
@@ -121,11 +125,11 @@ class ProducerBatch:
 
     @property
     def records(self) -> int:
-        """How many there are."""
+        """The number of records."""
         return self.count or len(self.values)
 
     def stamp(self, index: int, timestamp: int) -> None:
-        """From this record on it is another ms."""
+        """Start a run of records with this timestamp (ms), from this index on."""
         self.timestamp = timestamp
         self.since_ns = timestamp * 1_000_000
         self.until_ns = self.since_ns + 1_000_000
@@ -134,7 +138,7 @@ class ProducerBatch:
             self.max_timestamp = timestamp
 
     def encode(self, codec: Codec, level: int | None) -> Buffer:
-        """The bytes to send; made again only when the producer id, epoch or sequence has changed."""
+        """The bytes to send; encoded again only when the producer id, epoch or sequence has changed."""
         if self.encoded is None:
             if self.body is None and self.whole is None:
                 room = HEADER_BYTES if codec is Codec.NONE else 0
@@ -159,14 +163,14 @@ class ProducerBatch:
                 assert self.body is not None
                 self.encoded = assemble(0, -1, checked, self.body)
             else:
-                # What was sent before may still be on its way: a retry under another number has bytes of its own.
+                # The bytes sent before may still be in a socket: a retry with another sequence needs its own copy.
                 self.encoded = seal(
                     self.whole if not self.attempts else memoryview(bytearray(self.whole)), 0, -1, checked
                 )
         return self.encoded
 
     def sequence(self, producer: tuple[int, int], base_sequence: int, *, transactional: bool = False) -> None:
-        """Number it; the same records under another number are other bytes."""
+        """Assign producer id, epoch and base sequence; this changes the encoded bytes."""
         self.transactional = transactional
         self.producer = producer
         self.base_sequence = base_sequence
@@ -174,7 +178,7 @@ class ProducerBatch:
         self.encoded = None
 
     def halves(self) -> tuple[ProducerBatch, ProducerBatch]:
-        """Two batches with this one's records. This one is over when both are."""
+        """Split the records into two batches. This batch is done when both are."""
         if not self.values:
             self._decode()
         middle = len(self.values) // 2
@@ -193,7 +197,7 @@ class ProducerBatch:
         return made[0], made[1]
 
     def _decode(self) -> None:
-        """Get the records back out of the bytes: rows of a table were never objects."""
+        """Decode the records from the bytes: rows of a table were never objects."""
         assert self.encoded is not None
         (batch,) = read(self.encoded)
         records = batch.records()
@@ -220,20 +224,20 @@ class ProducerBatch:
         return part
 
     def succeed(self, offset: int, append_time: int) -> None:
-        """The broker has it. `append_time` is -1 if records keep their own timestamps."""
+        """End the batch as delivered. `append_time` is -1 if records keep their own timestamps."""
         self.offset = offset
         self.append_time = append_time
         self._finish()
 
     def fail(self, error: KafkaError) -> None:
-        """The batch will not get there."""
+        """End the batch as failed."""
         self.error = error
         self._finish()
 
     def _finish(self) -> None:
         self.count = self.records
         self.done = True
-        # Deliveries may be kept for long; the records need not be.
+        # The program may keep deliveries for a long time: release the records.
         self.encoded = self.body = self.whole = self.keys = self.headers = None
         self.values = []
         waiters, self.waiters = self.waiters, []
@@ -241,14 +245,14 @@ class ProducerBatch:
             try:
                 told()
             except Exception:
-                # A callback of the program, or a loop that is closed: the others still have to be told, as in Java.
+                # From a callback of the program, or a closed loop: go on with the other waiters, as Java does.
                 _log.exception("a callback for a record of %s-%d raised", self.topic, self.partition)
 
     def when_done(self, told: Callable[[], None]) -> None:
-        """Call `told` at the end, or now. Any thread may ask; the sender's thread tells."""
+        """Call `callback` when the batch ends, or at once if it has ended. Any thread may call this."""
         self.waiters.append(told)
         if self.done and told in self.waiters:
-            # The batch ended between the caller's look and the append; the one that takes it off the list tells.
+            # The batch ended between the caller's check and the append: whoever removes the callback calls it.
             try:
                 self.waiters.remove(told)
             except ValueError:
@@ -256,7 +260,7 @@ class ProducerBatch:
             told()
 
     def timestamp_of(self, index: int) -> int:
-        """A record's timestamp in ms."""
+        """A record's timestamp in milliseconds since 1970-01-01 UTC."""
         if self.append_time >= 0:
             return self.append_time
         found = -1
@@ -268,18 +272,21 @@ class ProducerBatch:
 
 
 class Delivery(tuple["ProducerBatch", int]):
-    """A record on its way. Await it, or ask for its `result`, to know where it lies or why it failed."""
+    """The pending delivery of a record. Await it or call `result` to get its RecordMetadata, or its error."""
 
-    # A tuple of its batch and its index there: `send` makes one for each record, and no `__init__` is run for a tuple.
+    # A tuple of its batch and its index there: `send` makes one per record, and a tuple runs no `__init__`.
     __slots__ = ()
 
     @property
     def done(self) -> bool:
-        """Is it over, one way or the other?"""
+        """True once the record is delivered or has failed."""
         return self[0].done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait, at most `timeout` seconds (then RequestTimedOut). Raises the KafkaError for which it failed."""
+        """Wait for the outcome, at most `timeout` seconds (default: no limit).
+
+        Raises the KafkaError with which the delivery failed; RequestTimedOut after `timeout`.
+        """
         batch = self[0]
         if not batch.done:
             over = threading.Event()
@@ -290,9 +297,9 @@ class Delivery(tuple["ProducerBatch", int]):
         return self._outcome()
 
     def when_done(self, told: Callable[[RecordMetadata | None, KafkaError | None], Any]) -> None:
-        """Call `told(metadata, error)` when it is over, one of them None. It runs on the client's loop: be brief.
+        """Call `told(metadata, error)` at the end, with one of the two None.
 
-        What it raises is logged.
+        The call runs on the client's loop, so it must be brief. An exception from it is logged.
         """
         batch = self[0]
 
@@ -329,7 +336,7 @@ class Delivery(tuple["ProducerBatch", int]):
         return f"{where}at offset {batch.offset + index}>" if batch.offset >= 0 else f"{where}sent>"
 
     def _place(self) -> tuple[ProducerBatch, int]:
-        """The batch that the record travels in, which may be a half of its first one, and its index there."""
+        """The batch that carries the record now, which may be a half of its first one, and the index in it."""
         batch, index = self
         while batch.parts:
             first, part = batch.parts[1] if index >= batch.parts[1][0] else batch.parts[0]
@@ -346,7 +353,7 @@ class Delivery(tuple["ProducerBatch", int]):
 
 
 class TableDelivery:
-    """The rows of a table on their way. Await it, or ask for its `result`."""
+    """The pending delivery of a table's rows. Await it or call `result`."""
 
     __slots__ = ("_deliveries",)
 
@@ -355,11 +362,14 @@ class TableDelivery:
 
     @property
     def done(self) -> bool:
-        """Are all rows delivered, or has one failed?"""
+        """True once all rows are delivered or have failed."""
         return all(one.done for one in self._deliveries)
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
-        """Where the first row of each batch has come to lie. Raises the first KafkaError; `timeout` is for each."""
+        """Wait for all rows, and return the RecordMetadata of the first row of each batch.
+
+        `timeout` is in seconds, for each batch. Raises the first KafkaError; RequestTimedOut after `timeout`.
+        """
         for one in self._deliveries:
             one.result(timeout)
         return self._outcomes()
@@ -370,7 +380,7 @@ class TableDelivery:
         return self._outcomes()
 
     def _outcomes(self) -> list[RecordMetadata]:
-        """The outcome of every batch, or of its halves if it was too large."""
+        """The outcome of every batch, or of its halves if it was split."""
         left = [batch for batch, _ in reversed(self._deliveries)]
         found: list[RecordMetadata] = []
         while left:

@@ -1,6 +1,4 @@
-"""A producer's metrics (Kafka's producer-metrics and producer-topic-metrics), and the events from which they are
-counted.
-"""
+"""A producer's metrics (Kafka's producer-metrics and producer-topic-metrics), and the meter that counts them."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from ottla.kernel.frozen import frozen
 
 @frozen
 class ProducerTopicMetrics:
-    """A snapshot of one topic."""
+    """A snapshot of one topic's metrics. Sizes in bytes, rates per second."""
 
     record_send_total: int
     record_send_rate: float
@@ -29,13 +27,13 @@ class ProducerTopicMetrics:
     record_error_rate: float
 
     def named(self) -> dict[str, Any]:
-        """By Kafka's names: `record-send-rate`, ..."""
+        """The metrics as a dict under Kafka's names, such as `record-send-rate`."""
         return named(self)
 
 
 @frozen
 class ProducerMetrics:
-    """A snapshot. Times in ms, sizes in bytes, rates per second."""
+    """A snapshot of a producer's metrics. Times in milliseconds, sizes in bytes, rates per second."""
 
     record_send_total: int
     record_send_rate: float
@@ -59,19 +57,19 @@ class ProducerMetrics:
     buffer_available_bytes: int
     bufferpool_wait_time_total: float
     waiting_threads: int
-    #: By topic, and by node id.
+    #: Further metrics by topic and by node id.
     topics: Mapping[str, ProducerTopicMetrics]
     nodes: Mapping[int, NodeMetrics]
 
     def named(self) -> dict[str, Any]:
-        """By Kafka's names: `record-send-rate`, ..."""
+        """The metrics as a dict under Kafka's names, such as `record-send-rate`."""
         return named(self)
 
 
 def producer_points(metrics: ProducerMetrics, cluster: Cluster) -> Iterator[Point]:
-    """All of it as it is pushed to the cluster (KIP-714)."""
+    """All metrics as they are pushed to the cluster (KIP-714)."""
     figures = metrics.named()
-    # The one figure that Kafka has in ns, by another name.
+    # The only metric that Kafka has in nanoseconds, under another name.
     figures["bufferpool-wait-time-ns-total"] = 1e6 * figures.pop("bufferpool-wait-time-total")
     yield from points_of("producer", figures)
     for topic, each in metrics.topics.items():
@@ -80,7 +78,7 @@ def producer_points(metrics: ProducerMetrics, cluster: Cluster) -> Iterator[Poin
 
 
 class ProducerTopicMeter:
-    """Counts of one topic."""
+    """The counts of one topic."""
 
     def __init__(self, now_ms: int) -> None:
         self.records = Sampled(now_ms)
@@ -89,7 +87,7 @@ class ProducerTopicMeter:
         self.errors = Sampled(now_ms)
 
     def snapshot(self, now_ms: int) -> ProducerTopicMetrics:
-        """How things stand."""
+        """A snapshot of the topic's metrics."""
         return ProducerTopicMetrics(
             record_send_total=int(self.records.total),
             record_send_rate=self.records.rate(now_ms),
@@ -103,7 +101,7 @@ class ProducerTopicMeter:
 
 
 class ProducerMeter:
-    """Counts. The sender tells it of batches and requests, on the loop."""
+    """Counts the batches and requests that the sender reports, on the loop."""
 
     def __init__(self, now_ms: int) -> None:
         self._records = Sampled(now_ms)
@@ -124,7 +122,7 @@ class ProducerMeter:
         return found
 
     def batch_sent(self, topic: str, records: int, size: int, queued_ms: int, now_ms: int) -> None:
-        """A batch has gone into a request."""
+        """Note a batch that went into a request."""
         meter = self._topic(topic, now_ms)
         meter.records.record(records, now_ms)
         meter.bytes.record(size, now_ms)
@@ -132,27 +130,27 @@ class ProducerMeter:
         self._queue_ms.record(queued_ms, now_ms)
 
     def request_sent(self, records: int, size: int, now_ms: int) -> None:
-        """A request is on its way."""
+        """Note a request that was sent."""
         self._requests.record(records, now_ms)
         self._records.record(records, now_ms)
         self._sent_bytes.record(size, now_ms)
 
     def answered(self, latency_ms: int, now_ms: int) -> None:
-        """A request was answered."""
+        """Note an answer."""
         self._latency_ms.record(latency_ms, now_ms)
 
     def retried(self, topic: str, records: int, now_ms: int) -> None:
-        """A batch is to be sent again."""
+        """Note a batch that will be sent again."""
         self._topic(topic, now_ms).retries.record(records, now_ms)
         self._retries.record(records, now_ms)
 
     def failed(self, topic: str, records: int, now_ms: int) -> None:
-        """A batch was given up."""
+        """Note a batch that was given up."""
         self._topic(topic, now_ms).errors.record(records, now_ms)
         self._errors.record(records, now_ms)
 
     def waited_for_room(self, waited_ms: int, now_ms: int) -> None:
-        """A `send` had to wait for memory."""
+        """Note how long a `send` waited for memory."""
         self._room_ms.record(waited_ms, now_ms)
 
     def snapshot(
@@ -165,7 +163,7 @@ class ProducerMeter:
         nodes: Mapping[int, NodeMetrics],
         now_ms: int,
     ) -> ProducerMetrics:
-        """How things stand."""
+        """A snapshot of the metrics."""
         return ProducerMetrics(
             record_send_total=int(self._records.total),
             record_send_rate=self._records.rate(now_ms),

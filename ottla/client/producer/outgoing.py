@@ -1,9 +1,9 @@
-"""Tables on their way out: rows of anything that speaks Arrow become batches, what `send_table` sends.
+"""Turns the rows of Arrow tables into batches, for `send_table`.
 
 Rules:
-- Rows are taken a slice at a time, so a reader of any length needs little memory.
+- Rows are taken one slice at a time, so a reader of any length needs little memory.
 - A slice is cut into batches of at most `batch_bytes`; rows of one partition keep their order.
-- Without partition and key, the rows of a batch go together to whichever partition is next.
+- Without partition and key, all rows of a batch go to one partition, whichever is next.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ottla.serde.serde import Serde, as_binary
 from ottla.wire.batch import HEADER_BYTES
 from ottla.wire.codec import Codec, compress
 
-#: The most rows and (about) bytes that are worked on at once.
+#: The most rows and (approximately) bytes processed at once.
 _SLICE_ROWS = 1 << 17
 _SLICE_BYTES = 32 * 1024 * 1024
-#: What a record takes beside its key and value, at most.
+#: Upper bound of a record's size beyond its key and value.
 _OVERHEAD = 24
 
-#: A column, or several that become one struct.
+#: The name of a column, or of several columns that become one struct.
 Columns = str | Sequence[str]
 
 
 class ColumnMapping(NamedTuple):
-    """Which columns of a table are what."""
+    """The roles of a table's columns, by name."""
 
     value: Columns = "value"
     key: Columns | None = None
@@ -49,9 +49,9 @@ class ColumnMapping(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Rows of one batch."""
+    """The rows of one batch."""
 
-    #: None: any will do.
+    #: None: any partition.
     partition: int | None
     values: Any
     keys: Any | None
@@ -62,7 +62,7 @@ class Cut(NamedTuple):
 def cuts(
     table: Any, columns: ColumnMapping, partitions: int, batch_bytes: int, now: Callable[[], int]
 ) -> Iterator[Cut]:
-    """The rows as they go into batches. `now()` in ms is the timestamp of rows without one."""
+    """Cut the rows into batches. `now()` (ms) is the timestamp of rows without one."""
     for rows in _slices(table):
         yield from _cuts_of(rows, columns, partitions, batch_bytes, now())
 
@@ -80,7 +80,7 @@ def _record_batches(table: Any) -> Iterator[Any]:
     if isinstance(table, pa.RecordBatch):
         yield table
     elif isinstance(table, pa.Table):
-        # A table of many small chunks is read as one of few.
+        # Many small chunks are combined into few.
         yield from (table.combine_chunks() if _in_small_chunks(table) else table).to_batches()
     elif isinstance(table, pa.RecordBatchReader):
         yield from table
@@ -142,7 +142,7 @@ def _part(
 
 
 def _edges(values: Any, keys: Any | None, headers: Any | None, batch_bytes: int) -> Iterator[tuple[int, int]]:
-    """Where batches of at most so many bytes begin and end."""
+    """The start and end rows of batches of at most `batch_bytes`."""
     size, key_size = size_of_all(values), 0 if keys is None else size_of_all(keys)
     if size is not None and key_size is not None and headers is None:
         step = max(1, batch_bytes // (size + key_size + _OVERHEAD))
@@ -178,7 +178,7 @@ def _header_sizes(headers: Any) -> Ints:
 
 
 def _partitions(rows: Any, name: str | None, keys: Any | None, count: int) -> Ints:
-    """Where each row goes; -1 if any partition will do."""
+    """The partition of each row; -1 for any partition."""
     found: Ints = np.full(rows.num_rows, -1, dtype=np.int64)
     if keys is not None:
         found = (murmur2_all(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
@@ -189,7 +189,7 @@ def _partitions(rows: Any, name: str | None, keys: Any | None, count: int) -> In
     column = _column(rows, name)
     if not pa.types.is_integer(column.type):
         raise OttlaError(f"column {name} is {column.type}: partitions are numbers")
-    # A row whose partition is null goes where it would go without the column.
+    # A row with a null partition is placed as if the column did not exist.
     named = np.asarray(column.fill_null(-1)).astype(np.int64)
     given = np.asarray(column.is_valid())
     wrong = given & ((named < 0) | (named >= count))
@@ -210,7 +210,7 @@ def _timestamps(rows: Any, name: str | None, now_ms: int) -> Ints:
 
 
 def _headers(column: Any, name: str) -> Any:
-    """A column of headers as a list of (key, value) each."""
+    """A header column as lists of (key, value) structs."""
     kind = column.type
     if pa.types.is_map(kind):
         column = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
@@ -263,9 +263,9 @@ def fill(
     level: int | None,
     memory: Callable[[int], memoryview] = new_memory,
 ) -> None:
-    """Encode the rows into their batch; `memory(size)` gives what they stand in if they are not compressed."""
+    """Encode the rows into their batch; `memory(size)` returns the memory for uncompressed rows."""
     stamps = cut.timestamps
-    # The base timestamp alone: the others are in the bytes.
+    # Only the base timestamp: the encoded records have the rest.
     batch.runs = [(0, int(stamps[0]))]
     batch.max_timestamp = int(stamps.max())
     batch.count = len(cut.values)

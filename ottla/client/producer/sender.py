@@ -1,14 +1,15 @@
-"""Carries the accumulator's batches to the leaders: requests out, answers in, retries, sequence numbers.
+"""Sends the accumulator's batches to the leaders: requests, answers, retries and sequence numbers.
 
-It lives on the client's loop and is driven by `wake` and by timers; it never blocks and runs no loop of its own.
+The sender lives on the client's loop and is driven by `wake` and by timers; it never blocks and runs no loop of its
+own.
 
 Rules:
-- One request to a broker holds at most one batch a partition, and `max.request.size` bytes.
-- What becomes of a batch that was refused is for `classify_error` to say; here it is carried out.
+- A request to a broker holds at most one batch per partition, and at most `max.request.size` bytes.
+- `classify_error` decides what becomes of a refused batch; the sender carries it out.
 - With idempotence a batch keeps its producer id and sequence through all retries: the broker may have it already, and
-  knows it again by them. When a numbered batch is given up, or the broker has lost track of us, nothing more is sent
-  until all answers are in; then a new producer id begins at sequence 0. Only batches of a partition whose leader has
-  lost track are numbered again.
+  recognises it by them. When a batch with a sequence is given up, or a broker has lost the producer's state, nothing
+  more is sent until all answers are in; then a new producer id starts at sequence 0. Only batches of a partition whose
+  leader has lost that state get new sequences.
 
 KIPs: 98 (idempotence), 360 (recovery from it), 91 (delivery timeout), 516 (topic ids), 951 (leader hints).
 """
@@ -51,7 +52,7 @@ _log = logging.getLogger("ottla.client")
 
 
 class Sender(WakeLoop):
-    """A producer's way out. The producer makes it, wakes it, and closes it."""
+    """Sends one producer's batches. The producer creates it, wakes it and closes it."""
 
     purpose = "produce"
 
@@ -64,14 +65,14 @@ class Sender(WakeLoop):
         transactions: Transactions | None,
     ) -> None:
         super().__init__(cluster, settings, lock)
-        #: Producer id and epoch; None while there is none, or with idempotence off.
+        #: Producer id and epoch; None before the first, or without idempotence.
         self.producer: tuple[int, int] | None = None
-        #: Called on the loop, without the lock, when batches have ended or memory is free.
+        #: Called on the loop, without the lock, when batches have ended or memory was released.
         self.on_progress: list[Callable[[], None]] = []
         #: Called on the loop when partitions wait to be added to the transaction.
         self.on_pending: Callable[[], None] | None = None
         self.meter = ProducerMeter(now_ms())
-        #: Failures that were not looked at yet.
+        #: Failed batches whose outcome `flush` has not reported yet.
         self.failed: list[ProducerBatch] = []
         self._accumulator = accumulator
         self._settings = settings
@@ -86,7 +87,7 @@ class Sender(WakeLoop):
         return self._accumulator.topics
 
     def close(self) -> None:
-        """Send nothing more; what is not over fails."""
+        """Send nothing more; all remaining batches fail."""
         super().close()
         if self._timer is not None:
             self._timer.cancel()
@@ -112,7 +113,7 @@ class Sender(WakeLoop):
             if self._transactions.pending and self.on_pending is not None:
                 self.on_pending()
             if self._transactions.error is not None and self._accumulator.active:
-                # Nothing of it will be sent any more.
+                # Nothing more of this transaction will be sent.
                 self.abort(self._transactions.error)
         if next_ms is not None:
             if self._timer is not None:
@@ -130,7 +131,7 @@ class Sender(WakeLoop):
         return False
 
     def _collect(self, now: int, loads: dict[int, list[Item]]) -> int | None:
-        """Take what can be sent now, by node. Returns when there will be more, if that is known."""
+        """Take the batches that can be sent now, by node. Returns the time of the next pass, if known."""
         next_ms: int | None = None
         transactions = self._transactions
         bytes_by_node: dict[int, int] = {}
@@ -156,7 +157,7 @@ class Sender(WakeLoop):
             assert waiting is not None
             number = self.producer if waiting.renews else waiting.producer
             if partition.in_flight and partition.in_flight[-1].producer != number:
-                # Another id's sequence says nothing of the order: what is on its way comes first.
+                # Sequences of different producer ids have no order: wait for the batches in flight.
                 continue
             load = bytes_by_node.get(node_id, 0)
             if load and load + waiting.size > self._settings.max_request_size:
@@ -169,7 +170,7 @@ class Sender(WakeLoop):
                 partition.next_sequence = (partition.next_sequence + batch.records) & 0x7FFFFFFF
             loads.setdefault(node_id, []).append((partition, batch))
             if partition in self._accumulator.active and (next_ms is None or next_ms > now):
-                # More of it may be ready, for the next request.
+                # More of this partition may be ready for the next request.
                 next_ms = now
         return next_ms
 
@@ -201,7 +202,7 @@ class Sender(WakeLoop):
         answer.add_done_callback(functools.partial(self._answered, node_id, items, now))
 
     def _encoded(self, items: list[Item]) -> list[Item]:
-        """The batches that can be encoded; another one fails alone, and the producer goes on."""
+        """Encode the batches and return the good ones; one that cannot be encoded fails alone."""
         good: list[Item] = []
         ended: list[ProducerBatch] = []
         for partition, batch in items:
@@ -229,20 +230,20 @@ class Sender(WakeLoop):
     # ---- in
 
     def abort(self, error: KafkaError) -> None:
-        """Give up every batch that is not on its way; those that are get their answer."""
+        """Fail every batch that is not in flight; those in flight get their answers."""
         ended: list[ProducerBatch] = []
         with self._lock:
             for partition in list(self._accumulator.active):
                 for batch in partition.waiting():
                     self._end(partition, batch, error, ended)
         for batch in ended:
-            # The program aborts: it need not be told twice.
+            # The abort itself reports the error: `flush` need not repeat it.
             batch.seen = True
             batch.fail(error)
         self._tell()
 
     def renumber(self, producer: tuple[int, int] | None) -> None:
-        """Another producer id or epoch: every partition's sequence begins at 0. Under the lock."""
+        """Set another producer id or epoch: every partition's sequence starts at 0. Under the lock."""
         if producer != self.producer:
             self.producer = producer
             for topic in self._accumulator.topics.values():
@@ -308,7 +309,7 @@ class Sender(WakeLoop):
     def _failed(
         self, partition: PartitionQueue, batch: ProducerBatch, error: KafkaError, ended: list[ProducerBatch]
     ) -> None:
-        """A batch that was on its way was refused. Under the lock."""
+        """Handle a batch in flight that was refused. Under the lock."""
         now = now_ms()
         verdict = classify_error(batch, partition, error, self._transactions, self._settings, now)
         if verdict is ErrorClass.SPLIT:
@@ -331,14 +332,14 @@ class Sender(WakeLoop):
         if self._transactions is not None:
             self._transactions.given_up(error, numbered=batch.producer is not None)
         elif batch.producer is not None and batch.producer == self.producer:
-            # Its sequence numbers are a gap now, or were written without our knowing.
+            # Its sequence numbers are now a gap, or were written without a confirmation.
             self._renewing = True
         self.meter.failed(batch.topic, batch.records, now_ms())
         batch.error = error
         ended.append(batch)
 
     def _finish(self, ended: list[ProducerBatch]) -> None:
-        """Tell those who wait for batches that failed. Without the lock: they may send again."""
+        """Complete failed batches. Without the lock: their callbacks may send again."""
         for batch in ended:
             assert batch.error is not None
             if not batch.waiters:
@@ -363,7 +364,7 @@ class Sender(WakeLoop):
         for told in self.on_progress:
             told()
 
-    # ---- what takes time
+    # ---- tasks
 
     def _on_metadata(self) -> None:
         topics = self._cluster.metadata.topics
@@ -375,17 +376,17 @@ class Sender(WakeLoop):
 
     @property
     def requests_in_flight(self) -> int:
-        """How many wait for their answer."""
+        """The number of requests without an answer yet."""
         return sum(self._in_flight.values())
 
     def set_partitions(self, topic: str) -> None:
-        """Give the accumulator what the metadata says of a topic that it shows. Under the lock."""
+        """Pass a topic's metadata to the accumulator; the topic must be in the metadata. Under the lock."""
         states = self._cluster.metadata.topics[topic].partitions
         nodes = self._cluster.metadata.nodes
         self._accumulator.set_partitions(topic, len(states), [one.partition for one in states if one.leader in nodes])
 
     async def _init_producer(self) -> None:
-        """Get a (new) producer id; all sequences begin at 0 with it."""
+        """Get a new producer id, with which all sequences start at 0."""
         settings = self._settings
 
         async def attempt() -> InitProducerIdResponse:
