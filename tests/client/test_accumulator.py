@@ -174,7 +174,7 @@ def test_round_robin_deals_records_out_one_by_one() -> None:
 def test_a_partition_that_is_not_there_is_refused() -> None:
     accumulator, _ = made(2)
     for wrong in (2, -1):
-        with pytest.raises(KafkaError, match="there is no"):
+        with pytest.raises(KafkaError, match="has no partition"):
             put(accumulator, partition=wrong)
 
 
@@ -259,7 +259,7 @@ def test_a_partition_that_the_topic_has_not_is_refused(partition: int) -> None:
     named, _ = made(3)
     by_partitioner, _ = made(3, partitioner=lambda topic, key, count: partition)
     for accumulator, given in ((named, partition), (by_partitioner, None)):
-        with pytest.raises(KafkaError, match=f"topic t has 3 partitions: there is no {partition}") as caught:
+        with pytest.raises(KafkaError, match=f"topic t has no partition {partition} ") as caught:
             put(accumulator, partition=given)
         assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert not accumulator.incomplete and not accumulator.memory_used

@@ -62,7 +62,7 @@ def scene(answers: list[Mapping[str, Any]]) -> list[tuple[int, int]]:
         fetcher._pass(now_ms())
         want = WantedPartition(5, 0, 1, cluster.metadata.topics["t"].id)
         for answer in answers:
-            fetcher._took(ONE, want, PartitionData(partition_index=0, **answer))
+            fetcher._take_in(ONE, want, PartitionData(partition_index=0, **answer))
             fetcher._pass(now_ms())
         fetcher.close()
         await cluster.close()
@@ -135,7 +135,7 @@ def taken(state: PartitionPosition, answer: PartitionData, offset: int, **settin
     async def run() -> bool:
         cluster = Cluster(ConsumerSettings.read("127.0.0.1:1", settings))
         fetcher = Watched(cluster, {ONE: state})
-        at_once = fetcher._took(ONE, WantedPartition(offset, 0, 1000, Uuid(b"i" * 16)), answer)
+        at_once = fetcher._take_in(ONE, WantedPartition(offset, 0, 1000, Uuid(b"i" * 16)), answer)
         fetcher.close()
         await cluster.close()
         return at_once

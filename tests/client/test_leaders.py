@@ -41,7 +41,7 @@ def test_each_partition_has_its_leader_or_why_it_has_none() -> None:
     assert led == {7: [_LED, _LED_TOO]}
     assert {each: (why.code, str(why.message)) for each, why in errors.items()} == {
         _LEADERLESS: (ErrorCode.LEADER_NOT_AVAILABLE, "partition t-2 has no leader now"),
-        _BEHIND: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic t has 3 partitions: there is no 3"),
+        _BEHIND: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic t has no partition 3 (expected 0 to 2)"),
     }
 
 

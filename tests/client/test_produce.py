@@ -49,18 +49,18 @@ def verdict(code: ErrorCode, *, one: ProducerBatch | None = None, now_ms: int = 
 
 
 def test_what_may_pass_is_tried_again_until_the_delivery_timeout() -> None:
-    assert verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER) is ErrorClass.AGAIN
-    assert verdict(ErrorCode.NETWORK_EXCEPTION, now_ms=999) is ErrorClass.AGAIN
-    assert verdict(ErrorCode.NETWORK_EXCEPTION, now_ms=1000) is ErrorClass.OVER
-    assert verdict(ErrorCode.TOPIC_AUTHORIZATION_FAILED) is ErrorClass.OVER
+    assert verdict(ErrorCode.NOT_LEADER_OR_FOLLOWER) is ErrorClass.RETRY
+    assert verdict(ErrorCode.NETWORK_EXCEPTION, now_ms=999) is ErrorClass.RETRY
+    assert verdict(ErrorCode.NETWORK_EXCEPTION, now_ms=1000) is ErrorClass.FAIL
+    assert verdict(ErrorCode.TOPIC_AUTHORIZATION_FAILED) is ErrorClass.FAIL
     none = ProducerSettings.read("127.0.0.1:1", {"retries": 0})
-    assert verdict(ErrorCode.NETWORK_EXCEPTION, settings=none) is ErrorClass.OVER
+    assert verdict(ErrorCode.NETWORK_EXCEPTION, settings=none) is ErrorClass.FAIL
 
 
 def test_a_batch_that_is_too_large_is_split_until_it_is_one_record() -> None:
     for code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
         assert verdict(code) is ErrorClass.SPLIT
-        assert verdict(code, one=batch(1)) is ErrorClass.OVER
+        assert verdict(code, one=batch(1)) is ErrorClass.FAIL
 
 
 @pytest.mark.parametrize(
@@ -69,22 +69,22 @@ def test_a_batch_that_is_too_large_is_split_until_it_is_one_record() -> None:
 def test_only_the_first_in_line_says_that_the_broker_has_lost_track(code: ErrorCode) -> None:
     first, second = batch(), batch()
     line = queue(first, second)
-    assert verdict(code, one=first, line=line) is ErrorClass.RENEWED
-    assert verdict(code, one=second, line=line) is ErrorClass.AGAIN
-    assert verdict(code, one=batch(producer=None)) is not ErrorClass.RENEWED
+    assert verdict(code, one=first, line=line) is ErrorClass.RENUMBER
+    assert verdict(code, one=second, line=line) is ErrorClass.RETRY
+    assert verdict(code, one=batch(producer=None)) is not ErrorClass.RENUMBER
 
 
 def test_nothing_mends_lost_track_within_a_transaction() -> None:
     transactions = Transactions("x", 60_000)
     one = batch()
-    assert verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, one=one, transactions=transactions) is ErrorClass.OVER
+    assert verdict(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, one=one, transactions=transactions) is ErrorClass.FAIL
 
 
 def test_a_transaction_that_is_aborted_waits_for_no_halves_and_no_other_try() -> None:
     transactions = Transactions("x", 60_000)
     transactions.phase = Phase.ABORTING
     for code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        assert verdict(code, transactions=transactions) is ErrorClass.OVER
+        assert verdict(code, transactions=transactions) is ErrorClass.FAIL
 
 
 def test_pauses_grow_with_each_attempt_and_are_short_while_a_transaction_ends() -> None:

@@ -158,7 +158,7 @@ def test_a_leader_that_a_broker_hints_at_is_asked_too() -> None:
         await turns(fetcher)
         want = WantedPartition(15, 3, 1, TOPIC_ID)
         hint = LeaderIdAndEpoch(leader_id=2, leader_epoch=4)
-        fetcher._took(
+        fetcher._take_in(
             ONE, want, PartitionData(partition_index=0, error_code=ErrorCode.FENCED_LEADER_EPOCH, current_leader=hint)
         )
         await turns(fetcher)
@@ -182,11 +182,11 @@ def test_what_an_older_leader_answers_late_counts_for_nothing() -> None:
         fetcher._pass(now_ms())
         assert state.doubt() is not None
         for answer in answers:
-            assert fetcher._took(ONE, want, answer)
+            assert fetcher._take_in(ONE, want, answer)
         await turns(fetcher)
         assert state.doubt() is None
         for answer in answers:
-            assert fetcher._took(ONE, want, answer)
+            assert fetcher._take_in(ONE, want, answer)
         assert (state.position, state.error, state.has_records, state.high_watermark) == (15, None, False, -1)
 
     play(work)

@@ -53,12 +53,12 @@ class FetchSession:
         if self.epoch == FIRST_EPOCH:
             send, forget = dict(wanted), []
         else:
-            send = {one: want for one, want in wanted.items() if self.known.get(one) != want}
+            send = {partition: want for partition, want in wanted.items() if self.known.get(partition) != want}
             forget = [
-                (one, known.topic_id)
-                for one, known in self.known.items()
+                (partition, known.topic_id)
+                for partition, known in self.known.items()
                 # A topic recreated under the same name is a different topic: forget the old one.
-                if one not in wanted or wanted[one].topic_id != known.topic_id
+                if partition not in wanted or wanted[partition].topic_id != known.topic_id
             ]
         self.known = dict(wanted)
         return SessionRequest(self.id, self.epoch, send, forget)

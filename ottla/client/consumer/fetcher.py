@@ -94,7 +94,7 @@ class Fetcher(WakeLoop):
         cluster.on_update.append(self.wake)
 
     def _topics(self) -> Iterable[str]:
-        return {one.topic for one in list(self._positions)}
+        return {partition.topic for partition in list(self._positions)}
 
     def _pass(self, now: int) -> None:
         by_node: dict[int, dict[TopicPartition, WantedPartition]] = {}
@@ -155,15 +155,15 @@ class Fetcher(WakeLoop):
         return leader
 
     async def _validate(self, node_id: int, doubts: dict[TopicPartition, Doubt]) -> None:
-        again = await self._validation.ask(node_id, doubts)
+        retry = await self._validation.ask(node_id, doubts)
         with self._lock:
-            self.all_placed = self.all_placed and all(one.position is not None for one in self._positions.values())
+            self.all_placed = self.all_placed and all(state.position is not None for state in self._positions.values())
         self._validated.set()
         self._validated = asyncio.Event()
-        for told in self.on_data:
-            told()
-        if again:
-            self._later()
+        for callback in self.on_data:
+            callback()
+        if retry:
+            self._wake_after_backoff()
         else:
             self.wake()
 
@@ -184,11 +184,11 @@ class Fetcher(WakeLoop):
     def _fetch(
         self, node_id: int, connection: BrokerConnection, wants: dict[TopicPartition, WantedPartition], full: bool
     ) -> None:
-        kept = self._sessions.get(node_id)
-        if kept is None or kept[0] is not connection:
-            kept = self._sessions[node_id] = (connection, FetchSession())
-        session = kept[1]
-        asked = session.next_request(wants)
+        session_entry = self._sessions.get(node_id)
+        if session_entry is None or session_entry[0] is not connection:
+            session_entry = self._sessions[node_id] = (connection, FetchSession())
+        session = session_entry[1]
+        session_request = session.next_request(wants)
         named = any(want.topic_id == NO_UUID for want in wants.values())
         settings = self._settings
         request = FetchRequest(
@@ -198,10 +198,10 @@ class Fetcher(WakeLoop):
             min_bytes=settings.fetch_min_bytes,
             max_bytes=settings.fetch_max_bytes,
             isolation_level=int(settings.read_committed),
-            session_id=asked.session_id,
-            session_epoch=asked.epoch,
-            topics=_topics(asked.send),
-            forgotten_topics_data=_forgotten(asked.forget),
+            session_id=session_request.session_id,
+            session_epoch=session_request.epoch,
+            topics=_topics(session_request.send),
+            forgotten_topics_data=_forgotten(session_request.forget),
             rack_id=settings.client_rack,
         )
         try:
@@ -211,7 +211,7 @@ class Fetcher(WakeLoop):
         except KafkaError:
             session.reset()
             self._cluster.metadata.request_update(now_ms())
-            return self._later()
+            return self._wake_after_backoff()
         self._busy.add(node_id)
         with self._lock:
             for partition in wants:
@@ -239,7 +239,7 @@ class Fetcher(WakeLoop):
         if answer.cancelled() or answer.exception() is not None:
             session.reset()
             self._cluster.metadata.request_update(now_ms())
-            return self._later()
+            return self._wake_after_backoff()
         response = answer.result()
         if not session.answered(response.error_code, response.session_id):
             return self.wake()
@@ -247,10 +247,12 @@ class Fetcher(WakeLoop):
             session.reset()
             if not error.code.retriable:
                 self._fail(wants, error)
-            return self._later()
+            return self._wake_after_backoff()
         metadata = self._cluster.metadata
-        metadata.add_nodes(ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
-        troubled = False
+        metadata.add_nodes(
+            ClusterNode(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
+        )
+        backs_off = False
         size = 0
         now = now_ms()
         for topic in response.responses:
@@ -261,18 +263,18 @@ class Fetcher(WakeLoop):
                 want = wants.get(partition)
                 size += 0 if data.records is None else len(data.records)
                 if want is not None:
-                    troubled = not self._took(partition, want, data) or troubled
+                    backs_off = not self._take_in(partition, want, data) or backs_off
             if size > before:
                 self._meter.topic(name, now).bytes.record(size - before, now)
         self._meter.fetched(size, now - sent_ms, now)
-        for told in self.on_data:
-            told()
-        if troubled:
-            self._later()
+        for callback in self.on_data:
+            callback()
+        if backs_off:
+            self._wake_after_backoff()
         else:
             self.wake()
 
-    def _took(self, partition: TopicPartition, want: WantedPartition, data: PartitionData) -> bool:
+    def _take_in(self, partition: TopicPartition, want: WantedPartition, data: PartitionData) -> bool:
         """Take in one partition of an answer. False if the next fetch should back off."""
         code = data.error_code
         with self._lock:
@@ -288,7 +290,10 @@ class Fetcher(WakeLoop):
                 if data.records is not None and len(data.records):
                     aborted = None
                     if self._settings.read_committed:
-                        aborted = [(one.producer_id, one.first_offset) for one in data.aborted_transactions or ()]
+                        aborted = [
+                            (transaction.producer_id, transaction.first_offset)
+                            for transaction in data.aborted_transactions or ()
+                        ]
                     try:
                         chunk = Chunk(data.records, want.offset, aborted, check_crcs=self._settings.check_crcs)
                     except KafkaError as error:
@@ -296,7 +301,7 @@ class Fetcher(WakeLoop):
                             state.error = error
                         return True
                     if chunk.end_offset == want.offset and state.fetch_offset == want.offset:
-                        why = f"{partition} at offset {want.offset}: the broker sent no whole batch"
+                        why = f"{partition} at offset {want.offset}: the broker's answer contains no complete batch"
                         state.error = KafkaError(ErrorCode.CORRUPT_MESSAGE, why)
                     state.fetched(chunk, want.offset)
                 return True
@@ -327,7 +332,7 @@ class Fetcher(WakeLoop):
             # Buffered records before the offset are still good, even while paused: reset only when a poll gets there.
             return
         if policy == "none":
-            why = f"{state.partition}: offset {offset} is gone or not there yet, and auto.offset.reset is none: seek"
+            why = f"{state.partition}: offset {offset} is out of range, and auto.offset.reset is none: seek or set it"
             state.error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
         else:
             state.forget(policy)
@@ -339,23 +344,23 @@ class Fetcher(WakeLoop):
                 state = self._positions.get(partition)
                 if state is not None:
                     state.error = error
-        for told in self.on_data:
-            told()
+        for callback in self.on_data:
+            callback()
 
     def _on_refusal(self) -> None:
-        for told in self.on_data:
-            told()
+        for callback in self.on_data:
+            callback()
 
-    def _later(self) -> None:
+    def _wake_after_backoff(self) -> None:
         self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)
 
 
 def _topics(wants: dict[TopicPartition, WantedPartition]) -> list[FetchTopic]:
-    found: dict[str, FetchTopic] = {}
+    topics: dict[str, FetchTopic] = {}
     for (topic, number), want in wants.items():
-        if topic not in found:
-            found[topic] = FetchTopic(topic=topic, topic_id=want.topic_id)
-        found[topic].partitions.append(
+        if topic not in topics:
+            topics[topic] = FetchTopic(topic=topic, topic_id=want.topic_id)
+        topics[topic].partitions.append(
             FetchPartition(
                 partition=number,
                 current_leader_epoch=want.leader_epoch,
@@ -363,14 +368,14 @@ def _topics(wants: dict[TopicPartition, WantedPartition]) -> list[FetchTopic]:
                 partition_max_bytes=want.bytes_max,
             )
         )
-    return list(found.values())
+    return list(topics.values())
 
 
 def _forgotten(partitions: list[tuple[TopicPartition, Uuid]]) -> list[ForgottenTopic]:
-    found: dict[tuple[str, Uuid], list[int]] = {}
+    topics: dict[tuple[str, Uuid], list[int]] = {}
     for (topic, number), topic_id in partitions:
-        found.setdefault((topic, topic_id), []).append(number)
+        topics.setdefault((topic, topic_id), []).append(number)
     return [
         ForgottenTopic(topic=topic, topic_id=topic_id, partitions=numbers)
-        for (topic, topic_id), numbers in found.items()
+        for (topic, topic_id), numbers in topics.items()
     ]

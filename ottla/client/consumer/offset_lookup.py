@@ -30,19 +30,19 @@ class OffsetLookup:
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, times: Mapping[TopicPartition, int]) -> None:
         self._cluster = cluster
         self._settings = settings
-        self.left = {TopicPartition(*one): time for one, time in times.items()}
+        self.left = {TopicPartition(*partition): time for partition, time in times.items()}
         #: (offset, timestamp) by partition; offset -1 if no record is at or after the time.
         self.found: dict[TopicPartition, tuple[int, int]] = {}
 
     async def attempt(self) -> None:
         """Look up all that can be found now; raises an error if partitions are left. For `Cluster.retry`."""
-        topics = {one.topic for one in self.left}
+        topics = {partition.topic for partition in self.left}
         if any(topic not in self._cluster.metadata.topics for topic in topics):
             await self._cluster.update(topics)
         by_node, failure = self._requests()
-        for node_id, asked in by_node.items():
+        for node_id, topics_of_node in by_node.items():
             try:
-                failure = await self._ask(node_id, asked) or failure
+                failure = await self._ask(node_id, topics_of_node) or failure
             except NotReachable as error:
                 failure = error
             except KafkaError as error:
@@ -56,19 +56,19 @@ class OffsetLookup:
     def _requests(self) -> tuple[dict[int, dict[str, ListOffsetsTopic]], KafkaError | NotReachable | None]:
         by_node: dict[int, dict[str, ListOffsetsTopic]] = {}
         failure = None
-        for one, time in self.left.items():
-            leader = self._cluster.metadata.leader(*one)
+        for partition, time in self.left.items():
+            leader = self._cluster.metadata.leader(*partition)
             if leader is None:
-                code = self._cluster.metadata.errors.get(one.topic, ErrorCode.LEADER_NOT_AVAILABLE)
-                failure = KafkaError(code, f"{one} has no leader, or does not exist")
+                code = self._cluster.metadata.errors.get(partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+                failure = KafkaError(code, f"{partition} has no leader, or does not exist")
                 if not code.retriable:
                     raise failure
                 continue
             topics = by_node.setdefault(leader.leader, {})
-            asked = ListOffsetsPartition(
-                partition_index=one.partition, current_leader_epoch=leader.leader_epoch, timestamp=time
+            wanted = ListOffsetsPartition(
+                partition_index=partition.partition, current_leader_epoch=leader.leader_epoch, timestamp=time
             )
-            topics.setdefault(one.topic, ListOffsetsTopic(name=one.topic)).partitions.append(asked)
+            topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic)).partitions.append(wanted)
         return by_node, failure
 
     async def _ask(self, node_id: int, topics: Mapping[str, ListOffsetsTopic]) -> KafkaError | None:
@@ -84,13 +84,13 @@ class OffsetLookup:
         response = await connection.call(request, ListOffsetsResponse, timeout_ms=timeout_ms)
         failure = None
         for topic in response.topics:
-            for part in topic.partitions:
-                where = TopicPartition(topic.name, part.partition_index)
-                if error := error_of(part.error_code, str(where)):
+            for result in topic.partitions:
+                topic_partition = TopicPartition(topic.name, result.partition_index)
+                if error := error_of(result.error_code, str(topic_partition)):
                     if not error.code.retriable:
                         raise error
                     failure = error
                     continue
-                self.found[where] = (part.offset, part.timestamp)
-                self.left.pop(where, None)
+                self.found[topic_partition] = (result.offset, result.timestamp)
+                self.left.pop(topic_partition, None)
         return failure

@@ -114,11 +114,11 @@ class PartitionPosition:
 
     def seek(self, offset: int, epoch: int = NO_LEADER_EPOCH) -> None:
         """Move to `offset`; `epoch` is the leader epoch of the record before it, if known."""
-        self._go(offset, epoch)
+        self._move_to(offset, epoch)
         self.error = None
-        self._led_by_none()
+        self._clear_leader()
 
-    def _led_by_none(self) -> None:
+    def _clear_leader(self) -> None:
         self.leader = None
         self.validating = False
 
@@ -132,7 +132,7 @@ class PartitionPosition:
         self.validating = self.epoch >= 0 and epoch >= 0
         if self.validating:
             # Data fetched from the old leader may be what was truncated.
-            self._go(self.position, self.epoch)
+            self._move_to(self.position, self.epoch)
 
     def doubt(self) -> Doubt | None:
         """The question for the leader; None if the position needs no validation."""
@@ -152,15 +152,15 @@ class PartitionPosition:
         if not unknown and end_offset >= doubt.offset:
             self.validating = False
             return None
-        found = None if unknown else (end_offset, end_epoch)
-        truncated = LogTruncation(self.partition, doubt.offset, doubt.epoch, found)
+        end = None if unknown else (end_offset, end_epoch)
+        truncated = LogTruncation(self.partition, doubt.offset, doubt.epoch, end)
         if policy == "none":
             self.error = truncated
             self.validate_at_ms = 0
-        elif found is None:
+        elif end is None:
             self.forget(policy)
         else:
-            self._go(*found)
+            self._move_to(*end)
             self.validating = False
         return truncated
 
@@ -173,7 +173,7 @@ class PartitionPosition:
         """Does the answer to a fetch with this leader epoch still count?"""
         return not self.validating and (self.leader is None or self.leader[1] == leader_epoch)
 
-    def _go(self, offset: int, epoch: int) -> None:
+    def _move_to(self, offset: int, epoch: int) -> None:
         self.validate_at_ms = 0
         self.position = self.fetch_offset = offset
         self.epochs = [(-1, epoch)]
@@ -201,7 +201,7 @@ class PartitionPosition:
         self.epochs = [(-1, NO_LEADER_EPOCH)]
         self.reset = policy
         self.error = None
-        self._led_by_none()
+        self._clear_leader()
         self._drop()
 
     def _drop(self) -> None:
@@ -234,9 +234,9 @@ class PartitionPosition:
         A batch that cannot be read sets `error`, and the position stays before it.
         """
         topic, number = self.partition
-        found: list[ConsumerRecord] = []
+        records: list[ConsumerRecord] = []
         del self.epochs[:-1]
-        while len(found) < records_max:
+        while len(records) < records_max:
             unread = self.unread
             if unread is None:
                 if not self.chunks:
@@ -250,13 +250,13 @@ class PartitionPosition:
                 except KafkaError as error:
                     self.stop(self.position, error)
                     break
-            records = unread.take(records_max - len(found))
-            found = found + records if found else records
+            batch_records = unread.take(records_max - len(records))
+            records = records + batch_records if records else batch_records
             self.position = unread.next_offset
             self.unread = unread if unread else None
         if self.unread is None and not self.chunks and self.error is None:
             self.position = self.fetch_offset
-        return found
+        return records
 
     def stop(self, offset: int, error: Exception | None) -> None:
         """Move back to `offset`; the next poll raises `error`, and the one after it tries again there."""
@@ -265,7 +265,7 @@ class PartitionPosition:
 
     def go_back(self, offset: int) -> None:
         """Move back to an offset that the last poll passed."""
-        self._go(offset, self.epoch_before(offset))
+        self._move_to(offset, self.epoch_before(offset))
 
     def raise_error(self) -> None:
         """Raise the pending error once, if there is one."""
@@ -279,15 +279,15 @@ class PartitionPosition:
         Its bytes are released at once, so that the next fetch runs while this batch is processed.
         """
         chunk = self.chunks[0]
-        found = next(chunk.iterator, None)
-        taken = chunk.size if found is None else min(chunk.size, found[1].size)
+        batch = next(chunk.iterator, None)
+        taken = chunk.size if batch is None else min(chunk.size, batch[1].size)
         chunk.size -= taken
         self.buffered -= taken
-        if found is None:
+        if batch is None:
             self.chunks.popleft()
             # Also skip what is not visible: control batches and aborted transactions.
             self._read(chunk.end_epoch)
             self.position = chunk.end_offset
             return None
-        self._read(found[1].partition_leader_epoch)
-        return (chunk.data, *found)
+        self._read(batch[1].partition_leader_epoch)
+        return (chunk.data, *batch)

@@ -61,14 +61,20 @@ class Validation:
             request = OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=_topics(doubts))
             response = await connection.call(request, OffsetForLeaderEpochResponse, timeout_ms=timeout_ms)
         except KafkaError as error:
-            return self._later(doubts, None if error.code.retriable else error)
+            return self._retry_later(doubts, None if error.code.retriable else error)
         except OttlaError:
-            return self._later(doubts, None)
+            return self._retry_later(doubts, None)
         answers = {
-            TopicPartition(topic.topic, one.partition): one for topic in response.topics for one in topic.partitions
+            TopicPartition(topic.topic, result.partition): result
+            for topic in response.topics
+            for result in topic.partitions
         }
-        left = {one: doubt for one, doubt in doubts.items() if not self._answered(one, doubt, answers.get(one))}
-        return bool(left) and self._later(left, None)
+        left = {
+            partition: doubt
+            for partition, doubt in doubts.items()
+            if not self._answered(partition, doubt, answers.get(partition))
+        }
+        return bool(left) and self._retry_later(left, None)
 
     def _answered(self, partition: TopicPartition, doubt: Doubt, answer: EpochEndOffset | None) -> bool:
         """Apply one partition of an answer. False if it must be asked about again."""
@@ -87,7 +93,7 @@ class Validation:
             position = state.position
         if truncated is not None and policy != "none":
             _log.warning(
-                "%s: the log was cut below offset %d (leader epoch %d); going on %s",
+                "%s: the log was truncated below offset %d (leader epoch %d); continuing %s",
                 partition,
                 doubt.offset,
                 doubt.epoch,
@@ -102,7 +108,7 @@ class Validation:
                     state.trusted(doubt)
         return False
 
-    def _later(self, doubts: Mapping[TopicPartition, Doubt], error: KafkaError | None) -> bool:
+    def _retry_later(self, doubts: Mapping[TopicPartition, Doubt], error: KafkaError | None) -> bool:
         """Schedule another try after a pause, with fresh metadata."""
         now = now_ms()
         self._cluster.metadata.request_update(now)
@@ -116,10 +122,10 @@ class Validation:
 
 
 def _topics(doubts: Mapping[TopicPartition, Doubt]) -> list[OffsetForLeaderTopic]:
-    found: dict[str, OffsetForLeaderTopic] = {}
+    topics: dict[str, OffsetForLeaderTopic] = {}
     for (topic, number), doubt in doubts.items():
-        asked = OffsetForLeaderPartition(
+        wanted = OffsetForLeaderPartition(
             partition=number, current_leader_epoch=doubt.leader_epoch, leader_epoch=doubt.epoch
         )
-        found.setdefault(topic, OffsetForLeaderTopic(topic=topic)).partitions.append(asked)
-    return list(found.values())
+        topics.setdefault(topic, OffsetForLeaderTopic(topic=topic)).partitions.append(wanted)
+    return list(topics.values())

@@ -111,7 +111,7 @@ class Accumulator:
             queue.partitions.append(PartitionQueue(topic, number))
         queue.available = available or range(count)
         if queue.sticky not in queue.available or (len(queue.partitions) == count and queue.sticky == 0):
-            self.turn(queue)
+            self.choose_sticky(queue)
 
     def append(
         self,
@@ -134,7 +134,7 @@ class Accumulator:
             size += len(key)
         if partition is None:
             if self._custom is not None:
-                partition = whole(self._custom(topic, key, len(queue.partitions)), "what the partitioner gives")
+                partition = whole(self._custom(topic, key, len(queue.partitions)), "the partitioner's result")
                 if not 0 <= partition < len(queue.partitions):
                     raise _no_partition(queue, partition)
             elif key is not None:
@@ -148,7 +148,7 @@ class Accumulator:
                 size += _HEADER_OVERHEAD + 3 * len(name) + len(content or b"")
         batch = queue.partitions[partition].open
         if batch is None or batch.size + size > batch.limit:
-            batch = self._room(queue, partition, size)
+            batch = self._batch_with_room(queue, partition, size)
             if batch is None:
                 return None
             self.stirred = True
@@ -166,22 +166,22 @@ class Accumulator:
                 batch.headers = [()] * index
             batch.headers.append(headers or ())
         if self._round_robin and key is None:
-            self._next_in_turn(queue)
+            self._choose_next(queue)
         return Delivery((batch, index))
 
-    def _room(self, queue: TopicQueue, number: int, size: int) -> ProducerBatch | None:
+    def _batch_with_room(self, queue: TopicQueue, number: int, size: int) -> ProducerBatch | None:
         """The partition's open batch, grown or new, with room for `size` more bytes; None if memory is exhausted."""
         self._check_open()
         partition = queue.partitions[number]
         if size > self._record_bytes_max:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of {size} bytes: max.request.size is {self._settings.max_request_size}",
+                f"a record of {size} bytes is larger than max.request.size={self._settings.max_request_size}",
             )
         if size > self._settings.buffer_memory:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of {size} bytes: buffer.memory is {self._settings.buffer_memory}",
+                f"a record of {size} bytes is larger than buffer.memory={self._settings.buffer_memory}",
             )
         batch = partition.open
         if batch is not None:
@@ -195,7 +195,7 @@ class Accumulator:
             self.close_batch(partition)
             if queue.sticky == number and not self._round_robin:
                 # The current record stays with this partition; the next ones go elsewhere.
-                self.turn(queue)
+                self.choose_sticky(queue)
         wanted = max(self._batch_size, size)
         if not self._reserve(wanted):
             return None
@@ -247,13 +247,13 @@ class Accumulator:
         self.memory_used += size
         return True
 
-    def turn(self, queue: TopicQueue) -> int:
+    def choose_sticky(self, queue: TopicQueue) -> int:
         """Choose another partition for records without a key; returns its number."""
-        load = [len(one.closed) + len(one.in_flight) for one in queue.partitions]
+        load = [len(partition.closed) + len(partition.in_flight) for partition in queue.partitions]
         queue.sticky = next_sticky(queue.available, load, queue.sticky, self._rng)
         return queue.sticky
 
-    def _next_in_turn(self, queue: TopicQueue) -> None:
+    def _choose_next(self, queue: TopicQueue) -> None:
         later = [number for number in queue.available if number > queue.sticky]
         queue.sticky = later[0] if later else queue.available[0]
 
@@ -291,7 +291,7 @@ class Accumulator:
             self.close_batch(partition)
             queue = self.topics[partition.topic]
             if queue.sticky == partition.number and not self._round_robin:
-                self.turn(queue)
+                self.choose_sticky(queue)
         batch = partition.closed.popleft()
         if batch.serial < 0:
             batch.serial = self._serial
@@ -336,21 +336,21 @@ class Accumulator:
         """Split a batch in flight that the broker finds too large; it must have more than one record."""
         partition.in_flight.remove(batch)
         self.incomplete.pop(batch, None)
-        for half in batch.halves():
-            half.reserved = batch.reserved // 2
-            self.incomplete[half] = None
-            self._insert(partition, half)
+        for part in batch.halves():
+            part.reserved = batch.reserved // 2
+            self.incomplete[part] = None
+            self._insert(partition, part)
         self.memory_used -= batch.reserved - 2 * (batch.reserved // 2)
         batch.reserved = 0
 
     def expired(self, now_ms: int) -> list[tuple[PartitionQueue, ProducerBatch]]:
         """The waiting batches whose delivery.timeout.ms has passed."""
-        found = []
+        expired = []
         for partition in self.active:
-            found += [(partition, batch) for batch in partition.waiting() if now_ms >= batch.deadline_ms]
-        return found
+            expired += [(partition, batch) for batch in partition.waiting() if now_ms >= batch.deadline_ms]
+        return expired
 
 
 def _no_partition(queue: TopicQueue, partition: int) -> KafkaError:
-    why = f"topic {queue.name} has {len(queue.partitions)} partitions: there is no {partition}"
+    why = f"topic {queue.name} has no partition {partition} (expected 0 to {len(queue.partitions) - 1})"
     return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)

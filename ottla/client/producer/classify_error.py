@@ -73,8 +73,8 @@ def parts_of(response: ProduceResponse, metadata: Metadata) -> dict[tuple[str, i
     parts: dict[tuple[str, int], PartitionProduceResponse] = {}
     for topic in response.responses:
         name = topic.name or metadata.topic_names.get(bytes(topic.topic_id), "")
-        for one in topic.partition_responses:
-            parts[name, one.index] = one
+        for result in topic.partition_responses:
+            parts[name, result.index] = result
     return parts
 
 
@@ -92,10 +92,10 @@ class ErrorClass(Enum):
     """The fate of a refused batch."""
 
     SPLIT = "split"
-    AGAIN = "again"
+    RETRY = "retry"
     #: Send again, with a new producer id: the broker has lost this one's state.
-    RENEWED = "renewed"
-    OVER = "over"
+    RENUMBER = "renumber"
+    FAIL = "fail"
 
 
 def classify_error(
@@ -110,21 +110,21 @@ def classify_error(
     code = error.code
     if transactions is not None and not transactions.sends:
         # An abort has begun: a retry, also of halves, would wait for a send that never comes.
-        return ErrorClass.OVER
+        return ErrorClass.FAIL
     if code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE) and batch.records > 1:
         return ErrorClass.SPLIT
     retriable = code.retriable
     lost = False
     if batch.producer is not None and code in _LOST_TRACK:
-        first = partition.in_flight[0] is batch and not any(one.attempts for one in partition.closed)
+        first = partition.in_flight[0] is batch and not any(queued.attempts for queued in partition.closed)
         if transactions is None:
             lost, retriable = first, True
         else:
             # Nothing within the transaction cures it.
             retriable = not first and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     if retriable and now_ms < batch.deadline_ms and batch.attempts < settings.retries:
-        return ErrorClass.RENEWED if lost else ErrorClass.AGAIN
-    return ErrorClass.OVER
+        return ErrorClass.RENUMBER if lost else ErrorClass.RETRY
+    return ErrorClass.FAIL
 
 
 def pause_ms(batch: ProducerBatch, error: KafkaError, settings: ProducerSettings) -> int:

@@ -182,29 +182,29 @@ class ProducerBatch:
         if not self.values:
             self._decode()
         middle = len(self.values) // 2
-        made = tuple(self._part(start, end) for start, end in ((0, middle), (middle, len(self.values))))
-        self.parts = [(0, made[0]), (middle, made[1])]
+        parts = tuple(self._part(start, end) for start, end in ((0, middle), (middle, len(self.values))))
+        self.parts = [(0, parts[0]), (middle, parts[1])]
         left = [2]
 
-        def one_is_over() -> None:
+        def on_part_done() -> None:
             left[0] -= 1
             if not left[0]:
                 self._finish()
 
-        for half in made:
-            half.when_done(one_is_over)
+        for part in parts:
+            part.when_done(on_part_done)
         self.values = []
-        return made[0], made[1]
+        return parts[0], parts[1]
 
     def _decode(self) -> None:
         """Decode the records from the bytes: rows of a table were never objects."""
         assert self.encoded is not None
         (batch,) = read(self.encoded)
         records = batch.records()
-        self.values = [one.value for one in records]
-        self.keys = [one.key for one in records]
-        self.headers = [one.headers for one in records]
-        self.runs = [(index, one.timestamp) for index, one in enumerate(records)]
+        self.values = [record.value for record in records]
+        self.keys = [record.key for record in records]
+        self.headers = [record.headers for record in records]
+        self.runs = [(index, record.timestamp) for index, record in enumerate(records)]
 
     def _part(self, start: int, end: int) -> ProducerBatch:
         part = ProducerBatch(self.topic, self.partition, self.created_ms, self.deadline_ms)
@@ -241,34 +241,34 @@ class ProducerBatch:
         self.encoded = self.body = self.whole = self.keys = self.headers = None
         self.values = []
         waiters, self.waiters = self.waiters, []
-        for told in waiters:
+        for waiter in waiters:
             try:
-                told()
+                waiter()
             except Exception:
                 # From a callback of the program, or a closed loop: go on with the other waiters, as Java does.
                 _log.exception("a callback for a record of %s-%d raised", self.topic, self.partition)
 
-    def when_done(self, told: Callable[[], None]) -> None:
+    def when_done(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the batch ends, or at once if it has ended. Any thread may call this."""
-        self.waiters.append(told)
-        if self.done and told in self.waiters:
+        self.waiters.append(callback)
+        if self.done and callback in self.waiters:
             # The batch ended between the caller's check and the append: whoever removes the callback calls it.
             try:
-                self.waiters.remove(told)
+                self.waiters.remove(callback)
             except ValueError:
                 return
-            told()
+            callback()
 
     def timestamp_of(self, index: int) -> int:
         """A record's timestamp in milliseconds since 1970-01-01 UTC."""
         if self.append_time >= 0:
             return self.append_time
-        found = -1
+        timestamp_found = -1
         for first, timestamp in self.runs:
             if first > index:
                 break
-            found = timestamp
-        return found
+            timestamp_found = timestamp
+        return timestamp_found
 
 
 class Delivery(tuple["ProducerBatch", int]):
@@ -289,10 +289,10 @@ class Delivery(tuple["ProducerBatch", int]):
         """
         batch = self[0]
         if not batch.done:
-            over = threading.Event()
+            done = threading.Event()
             timeout = optional_seconds(timeout)
-            batch.when_done(over.set)
-            if not over.wait(timeout):
+            batch.when_done(done.set)
+            if not done.wait(timeout):
                 raise RequestTimedOut(f"no answer for the record within {timeout} s")
         return self._outcome()
 
@@ -303,7 +303,7 @@ class Delivery(tuple["ProducerBatch", int]):
         """
         batch = self[0]
 
-        def tell() -> None:
+        def on_batch_done() -> None:
             try:
                 outcome = self._outcome()
             except KafkaError as error:
@@ -311,26 +311,26 @@ class Delivery(tuple["ProducerBatch", int]):
             else:
                 told(outcome, None)
 
-        batch.when_done(tell)
+        batch.when_done(on_batch_done)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         batch = self[0]
         if not batch.done:
             loop = asyncio.get_running_loop()
-            over: asyncio.Future[None] = loop.create_future()
+            done: asyncio.Future[None] = loop.create_future()
 
-            def tell() -> None:
-                loop.call_soon_threadsafe(_resolve, over)
+            def on_batch_done() -> None:
+                loop.call_soon_threadsafe(_resolve, done)
 
-            batch.when_done(tell)
-            yield from over
+            batch.when_done(on_batch_done)
+            yield from done
         return self._outcome()
 
     def __repr__(self) -> str:
         batch, index = self._place()
         where = f"<Delivery to {batch.topic}-{batch.partition}: "
         if not self.done:
-            return f"{where}on its way>"
+            return f"{where}pending>"
         if batch.error is not None:
             return f"{where}failed, {batch.error}>"
         return f"{where}at offset {batch.offset + index}>" if batch.offset >= 0 else f"{where}sent>"
@@ -363,33 +363,33 @@ class TableDelivery:
     @property
     def done(self) -> bool:
         """True once all rows are delivered or have failed."""
-        return all(one.done for one in self._deliveries)
+        return all(delivery.done for delivery in self._deliveries)
 
     def result(self, timeout: float | None = None) -> list[RecordMetadata]:
         """Wait for all rows, and return the RecordMetadata of the first row of each batch.
 
         `timeout` is in seconds, for each batch. Raises the first KafkaError; RequestTimedOut after `timeout`.
         """
-        for one in self._deliveries:
-            one.result(timeout)
+        for delivery in self._deliveries:
+            delivery.result(timeout)
         return self._outcomes()
 
     def __await__(self) -> Generator[Any, None, list[RecordMetadata]]:
-        for one in self._deliveries:
-            yield from one.__await__()
+        for delivery in self._deliveries:
+            yield from delivery.__await__()
         return self._outcomes()
 
     def _outcomes(self) -> list[RecordMetadata]:
         """The outcome of every batch, or of its halves if it was split."""
         left = [batch for batch, _ in reversed(self._deliveries)]
-        found: list[RecordMetadata] = []
+        outcomes: list[RecordMetadata] = []
         while left:
             batch = left.pop()
             if batch.parts:
                 left += [part for _, part in reversed(batch.parts)]
             else:
-                found.append(Delivery((batch, 0)).result())
-        return found
+                outcomes.append(Delivery((batch, 0)).result())
+        return outcomes
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

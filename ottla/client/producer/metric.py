@@ -72,8 +72,8 @@ def producer_points(metrics: ProducerMetrics, cluster: Cluster) -> Iterator[Poin
     # The only metric that Kafka has in nanoseconds, under another name.
     figures["bufferpool-wait-time-ns-total"] = 1e6 * figures.pop("bufferpool-wait-time-total")
     yield from points_of("producer", figures)
-    for topic, each in metrics.topics.items():
-        yield from points_of("producer.topic", each.named(), topic=topic)
+    for topic, topic_metrics in metrics.topics.items():
+        yield from points_of("producer.topic", topic_metrics.named(), topic=topic)
     yield from connection_points("producer", cluster, metrics.nodes)
 
 
@@ -116,10 +116,10 @@ class ProducerMeter:
         self._topics: dict[str, ProducerTopicMeter] = {}
 
     def _topic(self, topic: str, now_ms: int) -> ProducerTopicMeter:
-        found = self._topics.get(topic)
-        if found is None:
-            found = self._topics[topic] = ProducerTopicMeter(now_ms)
-        return found
+        meter = self._topics.get(topic)
+        if meter is None:
+            meter = self._topics[topic] = ProducerTopicMeter(now_ms)
+        return meter
 
     def batch_sent(self, topic: str, records: int, size: int, queued_ms: int, now_ms: int) -> None:
         """Note a batch that went into a request."""

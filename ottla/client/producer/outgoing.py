@@ -90,8 +90,8 @@ def _record_batches(table: Any) -> Iterator[Any]:
         yield pa.record_batch(table)
     else:
         raise OttlaError(
-            f"a table is a pyarrow Table, RecordBatch or RecordBatchReader, or a data frame that gives Arrow's "
-            f"PyCapsules (pandas 2.2, polars); this is {type(table).__name__}"
+            f"invalid table: {type(table).__name__} (expected a pyarrow Table, RecordBatch or RecordBatchReader, or a "
+            f"data frame with Arrow's PyCapsule interface, such as pandas 2.2 or polars)"
         )
 
 
@@ -117,12 +117,12 @@ def _cuts_of(rows: Any, columns: ColumnMapping, count: int, batch_bytes: int, no
         ends = np.flatnonzero(np.diff(numbers[order])) + 1
         groups = [(int(numbers[index[0]]), index) for index in np.split(order, ends)]
     for number, index in groups:
-        some = (values, keys, headers, stamps)
+        group = (values, keys, headers, stamps)
         if index is not None:
             wanted = pa.array(index)
-            some = (values.take(wanted), _take(keys, wanted), _take(headers, wanted), stamps[index])
-        for start, end in _edges(*some[:3], batch_bytes):
-            yield Cut(None if number < 0 else number, *_part(*some, start, end))
+            group = (values.take(wanted), _take(keys, wanted), _take(headers, wanted), stamps[index])
+        for start, end in _edges(*group[:3], batch_bytes):
+            yield Cut(None if number < 0 else number, *_part(*group, start, end))
 
 
 def _take(column: Any | None, index: Any) -> Any | None:
@@ -166,11 +166,11 @@ def _edges(values: Any, keys: Any | None, headers: Any | None, batch_bytes: int)
 def _header_sizes(headers: Any) -> Ints:
     counts = np.asarray(pc.list_value_length(headers).fill_null(0)).astype(np.int64)
     flat = headers.flatten()
-    each = np.zeros(len(flat) + 1, dtype=np.int64)
+    running_total = np.zeros(len(flat) + 1, dtype=np.int64)
     if len(flat):
-        np.cumsum(np.diff(offsets_of(flat.field(0))) + np.diff(offsets_of(flat.field(1))) + 10, out=each[1:])
+        np.cumsum(np.diff(offsets_of(flat.field(0))) + np.diff(offsets_of(flat.field(1))) + 10, out=running_total[1:])
     ends = np.cumsum(counts)
-    sizes: Ints = each[ends] - each[ends - counts]
+    sizes: Ints = running_total[ends] - running_total[ends - counts]
     return sizes
 
 
@@ -179,23 +179,23 @@ def _header_sizes(headers: Any) -> Ints:
 
 def _partitions(rows: Any, name: str | None, keys: Any | None, count: int) -> Ints:
     """The partition of each row; -1 for any partition."""
-    found: Ints = np.full(rows.num_rows, -1, dtype=np.int64)
+    partitions: Ints = np.full(rows.num_rows, -1, dtype=np.int64)
     if keys is not None:
-        found = (murmur2_all(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
+        partitions = (murmur2_all(keys) & np.uint32(0x7FFFFFFF)).astype(np.int64) % count
         if keys.null_count:
-            found[np.asarray(keys.is_null())] = -1
+            partitions[np.asarray(keys.is_null())] = -1
     if name is None:
-        return found
+        return partitions
     column = _column(rows, name)
     if not pa.types.is_integer(column.type):
-        raise OttlaError(f"column {name} is {column.type}: partitions are numbers")
+        raise OttlaError(f"column {name} has type {column.type} (expected integers: partition numbers)")
     # A row with a null partition is placed as if the column did not exist.
     named = np.asarray(column.fill_null(-1)).astype(np.int64)
     given = np.asarray(column.is_valid())
     wrong = given & ((named < 0) | (named >= count))
     if wrong.any():
-        raise OttlaError(f"the topic has {count} partitions, the table names {int(named[wrong][0])}")
-    return np.where(given, named, found)
+        raise OttlaError(f"invalid partition in the table: {int(named[wrong][0])} (expected 0 to {count - 1})")
+    return np.where(given, named, partitions)
 
 
 def _timestamps(rows: Any, name: str | None, now_ms: int) -> Ints:
@@ -205,7 +205,7 @@ def _timestamps(rows: Any, name: str | None, now_ms: int) -> Ints:
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).view(pa.int64())
     elif not pa.types.is_integer(column.type):
-        raise OttlaError(f"column {name} is {column.type}: timestamps are timestamps, or integers in ms since 1970")
+        raise OttlaError(f"column {name} has type {column.type} (expected timestamps, or integers in ms since 1970)")
     return np.asarray(column.fill_null(now_ms)).astype(np.int64)
 
 
@@ -216,20 +216,20 @@ def _headers(column: Any, name: str) -> Any:
         column = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
         kind = column.type
     if not pa.types.is_list(kind) or not pa.types.is_struct(kind.value_type) or kind.value_type.num_fields != 2:
-        raise OttlaError(f"column {name} is {kind}: headers are a map, or a list of structs of a key and a value")
+        raise OttlaError(f"column {name} has type {kind} (expected a map, or a list of structs of a key and a value)")
     pairs = [HEADERS.value_type.field(number).with_nullable(True) for number in (0, 1)]
-    renamed = pa.list_(pa.struct([pa.field(one.name, kind.value_type[i].type) for i, one in enumerate(pairs)]))
+    renamed = pa.list_(pa.struct([pa.field(pair.name, kind.value_type[i].type) for i, pair in enumerate(pairs)]))
     flat = column.values
     names = pa.StructArray.from_arrays([flat.field(0), flat.field(1)], fields=list(renamed.value_type))
     offsets = pa.Array.from_buffers(pa.int32(), len(column) + 1, [None, column.buffers()[1]], offset=column.offset)
     mask = column.is_null() if column.null_count else None
-    found = pa.ListArray.from_arrays(offsets, names, mask=mask).cast(HEADERS)
-    if found.flatten().field(0).null_count:
-        raise OttlaError(f"column {name}: a header without a key")
-    return found
+    pairs_column = pa.ListArray.from_arrays(offsets, names, mask=mask).cast(HEADERS)
+    if pairs_column.flatten().field(0).null_count:
+        raise OttlaError(f"column {name} has a header without a key")
+    return pairs_column
 
 
-def _bytes(rows: Any, columns: Columns, serde: Serde | None, what: str) -> Any:
+def _bytes(rows: Any, columns: Columns, serde: Serde | None, role: str) -> Any:
     if isinstance(columns, str):
         column = _column(rows, columns)
     else:
@@ -237,19 +237,19 @@ def _bytes(rows: Any, columns: Columns, serde: Serde | None, what: str) -> Any:
         column = pa.StructArray.from_arrays(fields, names=list(columns))
         if serde is None:
             raise OttlaError(
-                f"{what} is {len(fields)} columns: give {what}_serde (serde.json()) that makes one of them"
+                f"{role} has {len(fields)} columns: give a {role}_serde (such as serde.json()) to encode them as one"
             )
     if serde is not None:
         return serde.encode(column)
     try:
         return as_binary(column)
     except OttlaError as error:
-        raise OttlaError(f"{what}: {error}".replace("give a serde", f"give {what}_serde")) from None
+        raise OttlaError(f"{role}: {error}".replace("give a serde", f"give {role}_serde")) from None
 
 
 def _column(rows: Any, name: str) -> Any:
     if name not in rows.schema.names:
-        raise OttlaError(f"the table has no column {name}: it has {', '.join(rows.schema.names)}")
+        raise OttlaError(f"the table has no column {name} (it has {', '.join(rows.schema.names)})")
     return rows.column(name)
 
 

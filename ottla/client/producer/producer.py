@@ -209,7 +209,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             number = cut.partition
             if number is None:
                 with self._lock:
-                    number = self._accumulator.turn(queue)
+                    number = self._accumulator.choose_sticky(queue)
             now = now_ms()
             batch = ProducerBatch(topic, number, now, now + settings.delivery_timeout_ms)
             fill(batch, cut, settings.compression_type, settings.compression_level, frames.take)

@@ -95,7 +95,7 @@ class Sender(WakeLoop):
             left = self._accumulator.close()
         for batch in left:
             batch.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed before the record was sent"))
-        self._tell()
+        self._notify_progress()
 
     # ---- out
 
@@ -104,7 +104,7 @@ class Sender(WakeLoop):
         loads: dict[int, list[Item]] = {}
         with self._lock:
             for partition, batch in self._accumulator.expired(now):
-                self._end(partition, batch, self._too_late(batch), ended)
+                self._end(partition, batch, self._timed_out(batch), ended)
             next_ms = self._collect(now, loads) if self._may_send() else None
         for node_id, items in loads.items():
             self._transmit(node_id, items)
@@ -209,7 +209,7 @@ class Sender(WakeLoop):
             try:
                 batch.encode(self._settings.compression_type, self._settings.compression_level)
             except Exception as error:
-                why = f"{batch.topic}-{batch.partition}: the batch cannot be encoded: {type(error).__name__}: {error}"
+                why = f"{batch.topic}-{batch.partition}: encoding the batch failed: {type(error).__name__}: {error}"
                 with self._lock:
                     self._end(partition, batch, KafkaError(ErrorCode.INVALID_RECORD, why), ended)
             else:
@@ -240,7 +240,7 @@ class Sender(WakeLoop):
             # The abort itself reports the error: `flush` need not repeat it.
             batch.seen = True
             batch.fail(error)
-        self._tell()
+        self._notify_progress()
 
     def renumber(self, producer: tuple[int, int] | None) -> None:
         """Set another producer id or epoch: every partition's sequence starts at 0. Under the lock."""
@@ -256,13 +256,13 @@ class Sender(WakeLoop):
                 self._accumulator.complete(partition, batch)
         for _, batch in items:
             batch.succeed(-1, -1)
-        self._tell()
+        self._notify_progress()
         self.wake()
 
     def _answered(self, node_id: int, items: list[Item], sent_ms: int, answer: asyncio.Future[ProduceResponse]) -> None:
         self._in_flight[node_id] -= 1
         if answer.cancelled():
-            return self._all_failed(items, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the request was given up"))
+            return self._all_failed(items, KafkaError(ErrorCode.NETWORK_EXCEPTION, "the request was cancelled"))
         error = answer.exception()
         if error is not None:
             if not isinstance(error, KafkaError):
@@ -272,7 +272,9 @@ class Sender(WakeLoop):
         now = now_ms()
         self.meter.answered(now - sent_ms, now)
         metadata = self._cluster.metadata
-        metadata.add_nodes(ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
+        metadata.add_nodes(
+            ClusterNode(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
+        )
         parts = parts_of(response, metadata)
         ended: list[ProducerBatch] = []
         good: list[tuple[ProducerBatch, int, int]] = []
@@ -280,7 +282,7 @@ class Sender(WakeLoop):
             for partition, batch in items:
                 part = parts.get((batch.topic, batch.partition))
                 if part is None:
-                    why = KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker's answer left the partition out")
+                    why = KafkaError(ErrorCode.NETWORK_EXCEPTION, "the broker's answer lacks this partition")
                     self._failed(partition, batch, why, ended)
                 elif part.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
                     self._accumulator.complete(partition, batch)
@@ -289,13 +291,13 @@ class Sender(WakeLoop):
                     hint = part.current_leader
                     if hint.leader_id >= 0:
                         metadata.leader_moved(batch.topic, batch.partition, hint.leader_id, hint.leader_epoch)
-                    error_found = error_of(part.error_code, explained(part, batch))
-                    assert error_found is not None
-                    self._failed(partition, batch, error_found, ended)
+                    part_error = error_of(part.error_code, explained(part, batch))
+                    assert part_error is not None
+                    self._failed(partition, batch, part_error, ended)
         for batch, offset, append_time in good:
             batch.succeed(offset, append_time)
         self._finish(ended)
-        self._tell()
+        self._notify_progress()
         self.wake()
 
     def _all_failed(self, items: list[Item], error: KafkaError) -> None:
@@ -311,15 +313,15 @@ class Sender(WakeLoop):
     ) -> None:
         """Handle a batch in flight that was refused. Under the lock."""
         now = now_ms()
-        verdict = classify_error(batch, partition, error, self._transactions, self._settings, now)
-        if verdict is ErrorClass.SPLIT:
+        error_class = classify_error(batch, partition, error, self._transactions, self._settings, now)
+        if error_class is ErrorClass.SPLIT:
             return self._accumulator.split(partition, batch)
-        if verdict is ErrorClass.OVER:
+        if error_class is ErrorClass.FAIL:
             late = now >= batch.deadline_ms
-            return self._end(partition, batch, self._too_late(batch, error) if late else error, ended)
-        if verdict is ErrorClass.RENEWED:
-            for one in (*partition.in_flight, *partition.closed):
-                one.renews = True
+            return self._end(partition, batch, self._timed_out(batch, error) if late else error, ended)
+        if error_class is ErrorClass.RENUMBER:
+            for queued in (*partition.in_flight, *partition.closed):
+                queued.renews = True
             self._renewing = self._renewing or batch.producer == self.producer
         self._cluster.metadata.request_update(now)
         self.meter.retried(batch.topic, batch.records, now)
@@ -353,16 +355,16 @@ class Sender(WakeLoop):
             self.failed.append(batch)
             batch.fail(batch.error)
         if ended:
-            self._tell()
+            self._notify_progress()
 
-    def _too_late(self, batch: ProducerBatch, last: KafkaError | None = None) -> KafkaError:
+    def _timed_out(self, batch: ProducerBatch, last: KafkaError | None = None) -> KafkaError:
         reason = last or self.refusal
         why = f" (last: {reason})" if reason is not None else ""
         return RequestTimedOut(f"not delivered within delivery.timeout.ms={self._settings.delivery_timeout_ms}{why}")
 
-    def _tell(self) -> None:
-        for told in self.on_progress:
-            told()
+    def _notify_progress(self) -> None:
+        for callback in self.on_progress:
+            callback()
 
     # ---- tasks
 
@@ -383,7 +385,9 @@ class Sender(WakeLoop):
         """Pass a topic's metadata to the accumulator; the topic must be in the metadata. Under the lock."""
         states = self._cluster.metadata.topics[topic].partitions
         nodes = self._cluster.metadata.nodes
-        self._accumulator.set_partitions(topic, len(states), [one.partition for one in states if one.leader in nodes])
+        self._accumulator.set_partitions(
+            topic, len(states), [state.partition for state in states if state.leader in nodes]
+        )
 
     async def _init_producer(self) -> None:
         """Get a new producer id, with which all sequences start at 0."""
@@ -393,7 +397,7 @@ class Sender(WakeLoop):
             connection = await self._cluster.any()
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0x7FFFFFFF)
             response = await connection.call(request, InitProducerIdResponse, timeout_ms=settings.request_timeout_ms)
-            check(response.error_code, "a producer id for idempotence was refused")
+            check(response.error_code, "the producer id for idempotence was refused")
             return response
 
         try:
