@@ -1,5 +1,5 @@
-"""The share consumer (KIP-932): records acquired, handed out and acknowledged one by one.
+"""The share consumer (KIP-932): records are acquired, delivered and acknowledged one by one.
 
-Invariant: every record handed out is acknowledged once, or its lock runs out on the broker. Read `consumer` first, then
+Invariant: every delivered record is acknowledged once, or its lock on the broker expires. Read `consumer` first, then
 `acknowledgement` (pure) and `fetcher`.
 """

@@ -1,15 +1,17 @@
-"""A consumer of a share group (KIP-932): many members read the same partitions, each record goes to one of them at a
-time, and each is acknowledged on its own. `share_consumer_sync.ShareConsumer` is the same for code that does not await.
+"""The asyncio share consumer (KIP-932). `share.sync.ShareConsumer` is the synchronous form.
+
+Many members of a share group read the same partitions. Each record is locked for one member at a time, and acknowledged
+on its own.
 
 Rules:
-- A poll gives records that are locked for this member (`lock_timeout_ms`); what is not acknowledged in time goes to
-  another, as often as the group's settings allow.
-- Implicit mode: the next poll or commit accepts what the last poll gave. Explicit mode (`share.acknowledgement.mode`):
-  the program says what becomes of each record before the next poll.
-- An iteration has one record in hand at a time; those that it does not reach are released.
-- A record that a deserializer cannot read is released and its error raised, or (on.decode.error) rejected: left out, or
-  written to a dead letter topic first.
-- What is not acknowledged when the consumer is closed is released.
+- A poll returns records that are locked for this member (`lock_timeout_ms`). A record that is not acknowledged in time
+  goes to another member, as often as the group's settings allow.
+- Implicit mode: the next poll or commit accepts the records of the last poll. Explicit mode
+  (`share.acknowledgement.mode`): the program acknowledges each record before the next poll.
+- An iteration has one record in hand at a time; records that it does not reach are released.
+- A record that a deserializer cannot read is released and its error raised, or (on.decode.error) rejected: skipped, or
+  first written to a dead letter topic.
+- Records not acknowledged when the consumer is closed are released.
 """
 
 from __future__ import annotations
@@ -44,12 +46,14 @@ if TYPE_CHECKING:
     from ottla.client.settings.option import ShareConsumerOptions
 
 _log = logging.getLogger("ottla.client")
-#: Called with a partition, its offsets, and why they were not acknowledged (None: they were).
+#: Callback for an answered acknowledgement: partition, offsets, and the error (None: acknowledged).
 Acknowledged = Callable[[TopicPartition, list[int], KafkaError | None], Any]
 
 
 class AsyncShareConsumer(Generic[K, V]):
-    """A share consumer for asyncio. Made on a running loop; `async with` or `close` ends it.
+    """A consumer of a share group for asyncio (KIP-932).
+
+    Create it on a running loop; `async with` or `close` ends it.
 
     >>> async with AsyncShareConsumer("127.0.0.1:9092", group_id="workers") as consumer:
     ...     consumer.subscribe(["jobs"])
@@ -58,15 +62,17 @@ class AsyncShareConsumer(Generic[K, V]):
     """
 
     def __init__(self, settings: Given = None, /, **keywords: Unpack[ShareConsumerOptions]) -> None:
-        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+        """`settings` is "host:port", a list of these, or a mapping with Kafka's setting names; keywords are settings in
+        snake_case.
 
-        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        docs/reference/client-settings.md lists all settings and their defaults. OttlaError for an unknown setting or an
+        invalid value.
         """
         needs_loop("AsyncShareConsumer")
         self.settings = ShareConsumerSettings.read(settings, cast(Mapping[str, object], keywords))
         self.explicit = self.settings.share_acknowledgement_mode == "explicit"
-        #: Called on the loop for what was sent and answered; a failure is also in what `commit` returns.
-        #: The next poll raises what it raises.
+        #: Called on the loop for each answered acknowledgement; `commit` also returns the failures.
+        #: The next poll raises an exception from it.
         self.on_acknowledged: Acknowledged | None = None
         self.lock = threading.Lock()
         self.acknowledgements = Acknowledgements(explicit=self.explicit)
@@ -90,7 +96,7 @@ class AsyncShareConsumer(Generic[K, V]):
     # ---- what to read
 
     def subscribe(self, topics: Iterable[str] | str) -> None:
-        """Read these topics with the other members of `group.id`. It replaces the last subscription."""
+        """Read these topics with the other members of `group.id`, replacing the last subscription."""
         self._names = frozenset(topic_names(topics))
         if self._group is None:
             self._group = ShareGroupMember(self._cluster, self.settings, self)
@@ -99,7 +105,7 @@ class AsyncShareConsumer(Generic[K, V]):
             self._group.subscription_changed()
 
     async def unsubscribe(self) -> None:
-        """Read nothing; leave the group."""
+        """Acknowledge as `commit` does, stop reading and leave the group."""
         if self._group is not None:
             await self._settle(self.settings.default_api_timeout_ms)
             await self.revoke(set(self._fetcher.assigned))
@@ -109,18 +115,24 @@ class AsyncShareConsumer(Generic[K, V]):
         self._names = frozenset()
 
     def subscription(self) -> set[str]:
-        """The topics subscribed to."""
+        """The subscribed topics."""
         return set(self._names)
 
     @property
     def lock_timeout_ms(self) -> int | None:
-        """How long a record stays locked for this member; None before the first was given."""
+        """How long a record stays locked for this member, in ms; None before the first answer of a broker."""
         return self._fetcher.lock_timeout_ms
 
     # ---- records
 
     async def poll(self, timeout: float = 1.0) -> list[ShareRecord[K, V]]:
-        """The next records, about max.poll.records at most; an empty list if none come within `timeout` seconds."""
+        """Return the next records, or an empty list if none arrive within `timeout` seconds.
+
+        At most max.poll.records are returned, locked for this member for `lock_timeout_ms`. In implicit mode the call
+        first accepts the records of the last poll. Raises OttlaError without a subscription, or in explicit mode while
+        records of the last poll are not acknowledged; RecordDeserializationError at a record that a deserializer cannot
+        read (see on.decode.error); KafkaError for an error of the broker.
+        """
         deadline_ms = now_ms() + wait_ms(timeout)
         with self.lock:
             self.acknowledgements.settle(for_poll=True)
@@ -156,7 +168,7 @@ class AsyncShareConsumer(Generic[K, V]):
                 return given
 
     async def _read(self, raw: list[ShareRecord[K, V]]) -> list[ShareRecord[K, V]]:
-        """The records through the deserializers; `on.decode.error` says what becomes of the others."""
+        """Deserialize records; `on.decode.error` determines what becomes of the bad ones."""
         if self.settings.key_deserializer is None and self.settings.value_deserializer is None:
             return raw
         from ottla.client.decode import DeadLetters, decode, skipped
@@ -193,7 +205,7 @@ class AsyncShareConsumer(Generic[K, V]):
     def _before(
         self, raw: list[ShareRecord[K, V]], good: list[ShareRecord[K, V]], error: RecordDeserializationError
     ) -> list[ShareRecord[K, V]]:
-        """The records before the first that cannot be read; that one is released when its error is raised."""
+        """Keep the records before the first unreadable one, which is released when its error is raised."""
         place = next(at for at, one in enumerate(raw) if one[:3] == (error.topic, error.partition, error.offset))
         with self.lock:
             self._fetcher.records[:0] = raw[place if place else 1 :]
@@ -218,7 +230,7 @@ class AsyncShareConsumer(Generic[K, V]):
                     yield record
 
     def one_by_one(self, records: list[ShareRecord[K, V]]) -> Generator[ShareRecord[K, V], None, None]:
-        """Give what a poll found one at a time: what an iteration does not reach is released, and never accepted."""
+        """Yield polled records one by one; those that the iteration does not reach are released, never accepted."""
         left = records[::-1]
         with self.lock:
             self.acknowledgements.withdraw(left)
@@ -231,7 +243,7 @@ class AsyncShareConsumer(Generic[K, V]):
             self._release(left)
 
     async def give_back(self, records: list[ShareRecord[K, V]]) -> None:
-        """A poll ended with these, and its caller was interrupted: they are released."""
+        """Release the records of a poll whose caller was interrupted."""
         self._release(records)
         self._fetcher.wake()
 
@@ -247,14 +259,18 @@ class AsyncShareConsumer(Generic[K, V]):
 
     @checked
     def acknowledge(self, record: ShareRecord, word: Acknowledge = Acknowledge.ACCEPT) -> None:
-        """Say what becomes of a record. It is sent with the next poll or commit; until then the last word counts."""
+        """Set a record's acknowledgement, to be sent with the next poll or commit; until then a later call replaces it.
+
+        OttlaError in implicit mode, or if the record is not in hand.
+        """
         with self.lock:
             self.acknowledgements.acknowledge(TopicPartition(record.topic, record.partition), record.offset, word)
 
     async def commit(self) -> dict[TopicPartition, KafkaError | None]:
-        """Send what was acknowledged (in implicit mode: accept what the last poll gave), and wait for the answers.
+        """Send acknowledgements and wait for the answers; in implicit mode, first accept the last poll's records.
 
-        By partition the error of those that were not taken, None for the others.
+        Returns the error of each partition whose acknowledgements were refused, and None for the others.
+        RequestTimedOut after default.api.timeout.ms.
         """
         return await self._settle(self.settings.default_api_timeout_ms)
 
@@ -278,7 +294,7 @@ class AsyncShareConsumer(Generic[K, V]):
             try:
                 self.on_acknowledged(partition, offsets, error)
             except Exception as failure:
-                # What else the answer holds is still to be taken in. As in Java's client, the next poll raises it.
+                # Go on: the rest of the answer must be taken in. As in Java's client, the next poll raises this.
                 self._fetcher.error = failure
 
     # ---- a poll's duties
@@ -303,10 +319,10 @@ class AsyncShareConsumer(Generic[K, V]):
         await asyncio.wait(waits, timeout=left_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
         self._waiting = None
 
-    # ---- what the group asks of us
+    # ---- called by the group
 
     def something_to_do(self) -> None:
-        """A poll that waits should look again. On the loop only."""
+        """Wake a waiting poll. On the loop only."""
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -316,7 +332,7 @@ class AsyncShareConsumer(Generic[K, V]):
         return set(self._names)
 
     def pattern_text(self) -> str | None:
-        """Share groups know no patterns."""
+        """None: share groups have no patterns."""
         return None
 
     def owned(self) -> set[TopicPartition]:
@@ -324,10 +340,10 @@ class AsyncShareConsumer(Generic[K, V]):
         return set(self._fetcher.assigned)
 
     async def before_revoke(self) -> None:
-        """Nothing: records of a partition that goes can still be acknowledged."""
+        """Do nothing: records of a revoked partition can still be acknowledged."""
 
     async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None:
-        """They go. What was not given to the program is released."""
+        """Remove partitions and release their records that the program has not got yet."""
         with self.lock:
             left = [one for one in self._fetcher.records if TopicPartition(one.topic, one.partition) in partitions]
             self._fetcher.records = [one for one in self._fetcher.records if one not in left]
@@ -339,7 +355,7 @@ class AsyncShareConsumer(Generic[K, V]):
         self._fetcher.wake()
 
     async def assign_more(self, partitions: set[TopicPartition]) -> None:
-        """They come. Topics that are gone since then are not waited for: that would stop the others."""
+        """Add partitions. A topic deleted in the meantime is not waited for: that would stop the others."""
         with self.lock:
             self._fetcher.assigned |= partitions
         self._fetcher.wake()
@@ -347,7 +363,7 @@ class AsyncShareConsumer(Generic[K, V]):
     # ---- the end
 
     async def close(self) -> None:
-        """Send what was acknowledged, release the rest, leave the group, close the connections."""
+        """Send the given acknowledgements, release all other records, leave the group and close the connections."""
         if self._closed:
             return
         self._closed = True

@@ -1,10 +1,10 @@
-"""Acquires records of a share group for one consumer, and sends its acknowledgements.
+"""Acquires a share group's records for one consumer, and sends its acknowledgements.
 
-It lives on the client's loop, driven by `wake`; one request a broker is under way at a time.
+The fetcher lives on the client's loop and is driven by `wake`. It has at most one request in flight per broker.
 
 Rules:
-- Records are acquired when a poll waits for them, not ahead: their lock runs from then on.
-- Acknowledgements go with the next fetch of their broker, or alone when no poll waits for records.
+- Records are acquired when a poll waits for them, not ahead of it, because their lock runs from then on.
+- Acknowledgements go with the next fetch to their broker, or alone when no poll waits for records.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.wire.api.share_acknowledge import ShareAcknowledgeResponse
 from ottla.wire.api.share_fetch import AcquiredRecords, PartitionData, ShareFetchResponse
 
-#: Called with a partition, the offsets, and why they were not acknowledged (None: they were).
+#: Callback for answered acknowledgements: partition, offsets, and the error (None: acknowledged).
 Told = Callable[[TopicPartition, list[int], KafkaError | None], Any]
 Said = Mapping[TopicPartition, list[Range]]
 
 
 class ShareFetcher(WakeLoop):
-    """A share consumer's requests to leaders. The consumer makes it, wakes it and closes it."""
+    """A share consumer's requests to leaders. The consumer creates it, wakes it and closes it."""
 
     purpose = "share"
 
@@ -51,11 +51,11 @@ class ShareFetcher(WakeLoop):
         super().__init__(cluster, settings, lock)
         #: The assigned partitions.
         self.assigned: set[TopicPartition] = set()
-        #: Does a poll wait for records?
+        #: True while a poll waits for records.
         self.hungry = False
-        #: Acquired, and not given to the program yet.
+        #: Acquired records that no poll has returned yet.
         self.records: list[ShareRecord] = []
-        #: What the next poll raises.
+        #: Error for the next poll to raise.
         self.error: Exception | None = None
         self.lock_timeout_ms: int | None = None
         self.on_data: list[Callable[[], None]] = []
@@ -71,7 +71,7 @@ class ShareFetcher(WakeLoop):
 
     @property
     def idle(self) -> bool:
-        """Is nothing to be sent, and no acknowledgement on its way?"""
+        """True if nothing is to be sent and no acknowledgement is in flight."""
         return not self._acknowledgements.ready and not any(self._busy.values())
 
     def _pass(self, now: int) -> None:
@@ -100,13 +100,13 @@ class ShareFetcher(WakeLoop):
             said = self._acknowledgements.take(ready) if session.began else {}
         settings = self._settings
         request: Any
-        # Alone, too, where a partition is no longer read: a fetch that named it would acquire more of it.
+        # Also alone if a partition is no longer read: a fetch that names it would acquire more of its records.
         if said and (renews or not hungry or not self.assigned.issuperset(said)):
             request = session.acknowledge(ids, said)
             request.is_renew_ack = renews
         elif hungry or ready:
             request = session.fetch({one: ids[one] for one in ids if one in self.assigned}, said)
-            # A session that only begins so that acknowledgements can be sent waits for nothing.
+            # A session that is opened only to send acknowledgements does not wait for records.
             request.max_wait_ms = settings.fetch_max_wait_ms if hungry else 0
             request.min_bytes = settings.fetch_min_bytes
             request.max_bytes = settings.fetch_max_bytes
@@ -123,7 +123,7 @@ class ShareFetcher(WakeLoop):
             return self._failed(node_id, session, error)
         answer.add_done_callback(functools.partial(self._answered, node_id, session))
 
-    #: Set by the consumer before the first wake.
+    #: Set by the consumer before the first wake-up.
     member_id = ""
 
     def _session(self, node_id: int, connection: BrokerConnection) -> ShareFetchSession:
@@ -152,7 +152,7 @@ class ShareFetcher(WakeLoop):
         metadata.add_nodes(ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
         troubled = False
         for partition, data in self._acknowledged(said, response):
-            # Locks on records of a topic that is gone end by themselves.
+            # The locks on records of a deleted topic expire on their own.
             if isinstance(data, PartitionData) and partition.topic:
                 troubled = not self._took(partition, data) or troubled
         self._look_again(troubled)
@@ -160,9 +160,9 @@ class ShareFetcher(WakeLoop):
     def _acknowledged(
         self, said: Said, response: ShareFetchResponse | ShareAcknowledgeResponse
     ) -> list[tuple[TopicPartition, Any]]:
-        """Tell what became of each partition's acknowledgements. Returns the partitions of the answer.
+        """Report the outcome of each partition's acknowledgements. Returns the partitions of the answer.
 
-        What the answer leaves out has failed, as in Java's client: the broker has not said that it took it.
+        Acknowledgements that the answer does not mention have failed, as in Java's client.
         """
         names = self._cluster.metadata.topic_names
         found: list[tuple[TopicPartition, Any]] = [
@@ -182,7 +182,7 @@ class ShareFetcher(WakeLoop):
         return found
 
     def _failed(self, node_id: int, session: ShareFetchSession, error: KafkaError | None) -> None:
-        """A request came to nothing: its acknowledgements are not repeated, the session begins again."""
+        """Handle a failed request: its acknowledgements are not retried, and the session starts again."""
         session.reset()
         self._gave_up(self._busy.pop(node_id, {}), error)
         if not self._closed:
@@ -202,7 +202,7 @@ class ShareFetcher(WakeLoop):
             self.wake()
 
     def _took(self, partition: TopicPartition, data: PartitionData) -> bool:
-        """False if it is better not to ask again at once."""
+        """Take in one partition of an answer. False if the next request should back off."""
         if data.error_code:
             error = error_of(data.error_code, f"{partition}: {data.error_message}")
             assert error is not None
@@ -218,7 +218,7 @@ class ShareFetcher(WakeLoop):
             try:
                 self._acquire(partition, data)
             except KafkaError as error:
-                # No consumer will be able to read them.
+                # No consumer could read these records.
                 with self._lock:
                     self._acknowledgements.acknowledge_unseen(
                         partition, _offsets(data.acquired_records), Acknowledge.REJECT
@@ -250,7 +250,7 @@ class ShareFetcher(WakeLoop):
     # ---- the end
 
     async def finish(self) -> None:
-        """Send what is ready and end the sessions: what is still locked is released."""
+        """Send the ready acknowledgements and end the sessions, which releases all records still locked."""
         self._closed = True
         ready = self._acknowledgements
         for node_id, (connection, session) in self._sessions.items():
@@ -278,7 +278,9 @@ class ShareFetcher(WakeLoop):
         self.close()
 
     def _gone(self, partition: TopicPartition) -> None:
-        """Its topic was deleted: no broker will take the acknowledgements, and no commit waits for that."""
+        """Fail the acknowledgements of a deleted topic, which no broker would take, so that no commit waits for
+        them.
+        """
         with self._lock:
             said = self._acknowledgements.take([partition])
         self._gave_up(said, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: the topic is gone"))

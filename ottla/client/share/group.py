@@ -1,4 +1,4 @@
-"""A share consumer in its group: heartbeats only; many members may have the same partition (KIP-932)."""
+"""A share consumer's group membership: heartbeats only; several members may have the same partition (KIP-932)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest, Sha
 
 
 class ShareMembership(ConsumerMembership):
-    """A consumer in a share group: it tells its topics, and is told its partitions; it owns none of them."""
+    """A consumer in a share group: it reports its topics and gets its partitions, which it does not own alone."""
 
     def heartbeat_request(  # type: ignore[override]  # another request with the same meaning
         self, topics: Iterable[str], pattern: str | None, owned: dict[Uuid, tuple[int, ...]]
     ) -> ShareGroupHeartbeatRequest:
-        """Everything when we join, else what is new since the last one."""
+        """Everything when joining, otherwise only what has changed since the last heartbeat."""
         settings = self._settings
         request = ShareGroupHeartbeatRequest(
             group_id=settings.group_id or "", member_id=self.member_id, member_epoch=self.epoch
@@ -34,7 +34,7 @@ class ShareMembership(ConsumerMembership):
         return request
 
     def leave_request(self) -> ShareGroupHeartbeatRequest:  # type: ignore[override]  # the same
-        """Say good-bye."""
+        """The heartbeat that leaves the group."""
         return ShareGroupHeartbeatRequest(
             group_id=self._settings.group_id or "", member_id=self.member_id, member_epoch=-1
         )

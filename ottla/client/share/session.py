@@ -1,8 +1,10 @@
-"""A share session with one broker: it remembers our partitions, and what we have acquired there (KIP-932). Pure.
+"""A share session with one broker (KIP-932). Pure.
+
+The broker remembers the partitions, and the records that this consumer has acquired there.
 
 Rules:
-- Epoch 0 begins a session, -1 ends it (the broker releases what is not acknowledged); between them each request counts
-  up. The first request carries no acknowledgements.
+- Epoch 0 starts a session and -1 ends it (the broker then releases what is not acknowledged); in between, each request
+  increments the epoch. The first request carries no acknowledgements.
 - Requests name only partitions that are new or have acknowledgements, and those to be forgotten.
 """
 
@@ -33,18 +35,18 @@ class ShareFetchSession:
 
     def __init__(self) -> None:
         self.epoch = FIRST_EPOCH
-        #: Topic ids of the partitions that the broker has of us.
+        #: Topic ids of the partitions that the broker remembers.
         self.known: dict[TopicPartition, Uuid] = {}
 
     @property
     def began(self) -> bool:
-        """Does the broker know it, so that acknowledgements can be sent?"""
+        """True once the broker knows the session, so that acknowledgements can be sent."""
         return self.epoch != FIRST_EPOCH
 
     def fetch(
         self, wanted: Mapping[TopicPartition, Uuid], said: Mapping[TopicPartition, list[Range]]
     ) -> share_fetch.ShareFetchRequest:
-        """Read from exactly `wanted`; the caller fills the rest in. `said` must be empty before it began."""
+        """Read exactly `wanted`; the caller fills in the rest. A session's first request takes no acknowledgements."""
         topics: dict[Uuid, share_fetch.FetchTopic] = {}
         for partition in {**wanted, **said}:
             new = self.known.get(partition) != wanted.get(partition)
@@ -73,7 +75,7 @@ class ShareFetchSession:
     def acknowledge(
         self, ids: Mapping[TopicPartition, Uuid], said: Mapping[TopicPartition, list[Range]], *, last: bool = False
     ) -> share_acknowledge.ShareAcknowledgeRequest:
-        """Send acknowledgements alone; with `last` the session ends."""
+        """Send acknowledgements alone; `last` ends the session."""
         topics: dict[Uuid, share_acknowledge.AcknowledgeTopic] = {}
         for partition, some in said.items():
             topic_id = ids[partition]
@@ -89,7 +91,7 @@ class ShareFetchSession:
         )
 
     def answered(self, error_code: int) -> bool:
-        """False if the session is over and begins again."""
+        """Apply an answer's error code. False if the session is lost and starts again."""
         if error_code in _BROKEN:
             self.reset()
             return False
@@ -98,7 +100,7 @@ class ShareFetchSession:
         return True
 
     def reset(self) -> None:
-        """Begin again."""
+        """Start again."""
         self.epoch = FIRST_EPOCH
         self.known = {}
 

@@ -1,6 +1,6 @@
-"""The share consumer for code that does not await: `AsyncShareConsumer` on the loop thread, waited for.
+"""The synchronous share consumer: runs an `AsyncShareConsumer` on the loop thread and waits for its calls.
 
-One thread at a time uses it: a second one that polls meanwhile is refused.
+One thread at a time uses a consumer; a second thread that polls meanwhile gets an OttlaError.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ShareConsumer(Generic[K, V]):
-    """A share consumer for threads. `with` or `close` ends it.
+    """A consumer of a share group (KIP-932). One thread at a time may use it; `with` or `close` ends it.
 
     >>> with ShareConsumer("127.0.0.1:9092", group_id="workers") as consumer:
     ...     consumer.subscribe(["jobs"])
@@ -32,9 +32,11 @@ class ShareConsumer(Generic[K, V]):
     """
 
     def __init__(self, settings: Given = None, /, **keywords: Unpack[ShareConsumerOptions]) -> None:
-        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+        """`settings` is "host:port", a list of these, or a mapping with Kafka's setting names; keywords are settings in
+        snake_case.
 
-        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        docs/reference/client-settings.md lists all settings and their defaults. OttlaError for an unknown setting or an
+        invalid value.
         """
 
         async def make() -> AsyncShareConsumer[K, V]:
@@ -46,7 +48,7 @@ class ShareConsumer(Generic[K, V]):
         self.settings = self._async.settings
 
     def subscribe(self, topics: Iterable[str] | str) -> None:
-        """Read these topics with the other members of `group.id`."""
+        """Read these topics with the other members of `group.id`, replacing the last subscription."""
 
         async def work() -> None:
             self._async.subscribe(topics)
@@ -54,22 +56,25 @@ class ShareConsumer(Generic[K, V]):
         self._thread.run(work())
 
     def unsubscribe(self) -> None:
-        """Read nothing; leave the group."""
+        """Acknowledge as `commit` does, stop reading and leave the group."""
         self._thread.run(self._async.unsubscribe())
 
     def subscription(self) -> set[str]:
-        """The topics subscribed to."""
+        """The subscribed topics."""
         return self._async.subscription()
 
     @property
     def lock_timeout_ms(self) -> int | None:
-        """How long a record stays locked for this member; None before the first was given."""
+        """How long a record stays locked for this member, in ms; None before the first answer of a broker."""
         return self._async.lock_timeout_ms
 
     def poll(self, timeout: float = 1.0) -> list[ShareRecord[K, V]]:
-        """The next records, about max.poll.records at most; an empty list if none come within `timeout` seconds.
+        """Return the next records, or an empty list if none arrive within `timeout` seconds.
 
-        OttlaError while another thread polls.
+        At most max.poll.records are returned, locked for this member for `lock_timeout_ms`. In implicit mode the call
+        first accepts the records of the last poll. Raises OttlaError without a subscription, in explicit mode while
+        records of the last poll are not acknowledged, and while another thread polls; RecordDeserializationError at a
+        record that a deserializer cannot read (see on.decode.error); KafkaError for an error of the broker.
         """
         with self._one:
             return self._poll(timeout)
@@ -83,7 +88,7 @@ class ShareConsumer(Generic[K, V]):
         try:
             self._thread.run(work())
         except BaseException:
-            # Ctrl-C may come when the poll is just over: the next one would accept what the program never saw.
+            # Ctrl-C may come just after the poll: the next poll would accept records that the program never saw.
             self._thread.submit(self._async.give_back(found))
             raise
         return found
@@ -93,22 +98,29 @@ class ShareConsumer(Generic[K, V]):
             yield from self._async.one_by_one(self.poll(1.0))
 
     def acknowledge(self, record: ShareRecord, word: Acknowledge = Acknowledge.ACCEPT) -> None:
-        """Say what becomes of a record. It is sent with the next poll or commit; until then the last word counts."""
+        """Set a record's acknowledgement, to be sent with the next poll or commit; until then a later call replaces it.
+
+        OttlaError in implicit mode, or if the record is not in hand.
+        """
         self._async.acknowledge(record, word)
 
     def on_acknowledged(self, told: Acknowledged | None) -> None:
-        """Call `told(partition, offsets, error)` on the client's loop for what was sent and answered."""
+        """Call `told(partition, offsets, error)` on the client's loop for each answered acknowledgement.
+
+        `error` is None on success. The next poll raises an exception from `told`.
+        """
         self._async.on_acknowledged = told
 
     def commit(self) -> dict[TopicPartition, KafkaError | None]:
-        """Send what was acknowledged (in implicit mode: accept what the last poll gave), and wait for the answers.
+        """Send acknowledgements and wait for the answers; in implicit mode, first accept the last poll's records.
 
-        By partition the error of those that were not taken, None for the others.
+        Returns the error of each partition whose acknowledgements were refused, and None for the others.
+        RequestTimedOut after default.api.timeout.ms.
         """
         return self._thread.run(self._async.commit())
 
     def close(self) -> None:
-        """Send what was acknowledged, release the rest, leave the group, close the connections."""
+        """Send the given acknowledgements, release all other records, leave the group and close the connections."""
         self._thread.run(self._async.close())
 
     def __enter__(self) -> ShareConsumer[K, V]:

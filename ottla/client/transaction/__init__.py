@@ -1,5 +1,4 @@
-"""A producer's transactions: what it may do next (`state`, pure), who carries it out (`driver`), what programs call
-(`api`).
+"""A producer's transactions: `state` (pure) decides, `driver` sends the requests, `api` has the calls for programs.
 
-Invariant: `state` decides every step and gets every answer; the driver repeats requests only while it says so.
+Invariant: `state` decides every step and gets every answer; the driver retries requests only while `state` allows it.
 """

@@ -1,11 +1,11 @@
-"""Transactions, as programs write them: `with producer.transaction():`, and the single steps.
+"""The transaction calls of a producer: `with producer.transaction():`, and the single steps.
 
 Rules:
-- A body that ends commits; one that raises aborts, and its exception goes on.
-- A commit that was sent and not answered is not aborted: its error has a note that says so, and `commit_transaction` or
-  `close` asks again.
-- The first transaction gets the producer id where `init_transactions` has not: call that yourself before you read what
-  an earlier producer of the same name may have left open.
+- A body that ends normally commits; one that raises aborts, and its exception propagates.
+- A commit that was sent but not answered is not aborted: its error gets a note that says so, and `commit_transaction`
+  or `close` asks again.
+- The first transaction gets the producer id if `init_transactions` was not called. Call it before reading what an
+  earlier producer with the same transactional id may have left open.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ottla.kernel.ids import TopicPartition
 
 
 class Positions(Protocol):
-    """A consumer, as far as a transaction needs it."""
+    """The part of a consumer that a transaction needs."""
 
     def group_metadata(self) -> GroupMetadata: ...
     def next_offsets(self) -> dict[TopicPartition, CommittedOffset]: ...
 
 
-#: The reader of the offsets: a consumer (with its positions, or those given), its group metadata, or a group's name.
+#: Source of offsets to commit: a consumer (its positions or given offsets), its group metadata, or a group's name.
 Reader = Positions | GroupMetadata | str
 
 
 def group_offsets(reader: Reader, offsets: Offsets | None) -> tuple[GroupMetadata, dict[TopicPartition, CommittedAt]]:
-    """The group and the offsets that are meant."""
+    """The group and its offsets to commit."""
     if isinstance(reader, (str, GroupMetadata)):
         if offsets is None:
             raise OttlaError("send_offsets needs the offsets when it is given a group: give it the consumer, or both")
@@ -46,7 +46,7 @@ def group_offsets(reader: Reader, offsets: Offsets | None) -> tuple[GroupMetadat
 
 
 class TransactionCalls:
-    """The part of `AsyncProducer` about transactions."""
+    """The part of `AsyncProducer` for transactions."""
 
     _transactor: Transactor | None
 
@@ -56,71 +56,72 @@ class TransactionCalls:
         return self._transactor
 
     def transaction(self) -> AsyncTransaction:
-        """`async with producer.transaction():` commits at the end of its body, and aborts when that raises."""
+        """An async context manager for one transaction: commits at the end of its body, aborts if the body raises."""
         return AsyncTransaction(self)
 
     async def init_transactions(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
-        """Lock out every earlier producer with this transactional id; what it had open is aborted.
+        """Fence every earlier producer with this transactional id and abort its open transaction (KIP-98).
 
-        With `keep_prepared` a transaction that it had open stays as it is, and can only be committed, aborted or
-        completed: which one it is, or None when there is none (KIP-939). `Unsupported` from brokers that do not know
-        two-phase commits.
+        With `keep_prepared`, a transaction that the earlier producer prepared is kept: the call returns it (None if
+        there is none), and it can only be committed, aborted or completed (KIP-939). Unsupported if the brokers do not
+        have two-phase commit.
         """
         return await self._transacting().init(keep_prepared=keep_prepared)
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Deliver everything that was sent; the transaction then waits for its end, also when this producer dies.
+        """Deliver all records of the transaction, and keep it open for a decision even if this producer dies.
 
-        Store what this returns where the decision is made (a database, in the same transaction as its own changes);
-        `complete_transaction` then does what was decided. Needs transaction.two.phase.commit.enable (KIP-939).
+        Store the result where the decision is made (such as a database, in the same transaction as its own changes);
+        `complete_transaction` then commits or aborts. Needs transaction.two.phase.commit.enable=true (KIP-939).
         """
         return await self._transacting().prepare(self.settle)
 
     async def complete_transaction(self, decided: PreparedTransaction) -> bool:
-        """Commit the prepared transaction if it is the one that was `decided`, abort it if not. Was it committed?"""
+        """Commit the prepared transaction if it equals `decided`, otherwise abort it. Returns True if committed."""
         return await self._transacting().complete(self.settle, decided)
 
     async def begin_transaction(self) -> None:
-        """Open a transaction: what is sent from now on belongs to it."""
+        """Open a transaction; records sent from now on belong to it. Call `init_transactions` once before."""
         await self._transacting().begin()
 
     async def send_offsets(self, reader: Reader, offsets: Offsets | None = None) -> None:
-        """Commit offsets with the transaction: a consumer's positions, or these offsets of a group.
+        """Commit consumed offsets as part of the transaction (KIP-447).
 
-        They count for the group when the transaction is committed, and never if it is aborted. Give the consumer (or
-        its `group_metadata()`), so that a member that has lost its partitions meanwhile is refused.
+        `offsets` defaults to the consumer's positions. They take effect when the transaction commits, and never if it
+        aborts. `reader` is the consumer or its `group_metadata()`: the coordinator then refuses a member that has lost
+        its partitions since. A group's name works, too, without that check.
         """
         await self.send_group_offsets(*group_offsets(reader, offsets))
 
     async def send_group_offsets(self, group: GroupMetadata, offsets: dict[TopicPartition, CommittedAt]) -> None:
-        """The same, of a group and in the form in which it is sent."""
+        """Commit a group's offsets as part of the transaction."""
         await self._transacting().send_offsets(group, offsets)
 
     async def commit_transaction(self) -> None:
-        """Deliver what was sent and commit, offsets too that a `send_offsets` could not write in time.
+        """Deliver all records and offsets of the transaction, and commit.
 
-        RequestTimedOut and other retriable errors: commit again. The transaction can be aborted then only if no request
-        to commit has gone out (OttlaError): the coordinator may have committed. After other KafkaErrors that are not
-        `Fenced`: abort it.
+        After RequestTimedOut or another retriable error, commit again. Aborting is then possible only if no commit
+        request has gone out (otherwise OttlaError), because the coordinator may have committed. After any other
+        KafkaError except Fenced, abort the transaction.
         """
         await self._transacting().commit(self.settle)
 
     async def abort_transaction(self) -> None:
-        """Undo the transaction. What had not been sent fails with TransactionAborted."""
+        """Abort the transaction. Records not sent yet fail with TransactionAborted."""
         await self._transacting().abort(self.settle)
 
     async def settle(self) -> None:
-        """Return when nothing is on its way; what failed is in the transaction's error."""
+        """Wait until nothing is in flight; a failure is in the transaction's error."""
 
 
 class AsyncTransaction:
-    """An open transaction of an `AsyncProducer`; `async with` begins and ends it."""
+    """A transaction of an `AsyncProducer`; `async with` begins and ends it."""
 
     def __init__(self, producer: TransactionCalls) -> None:
         self._producer = producer
 
     async def send_offsets(self, reader: Reader, offsets: Offsets | None = None) -> None:
-        """The producer's `send_offsets`."""
+        """Commit consumed offsets with this transaction; see `AsyncProducer.send_offsets`."""
         await self._producer.send_offsets(reader, offsets)
 
     async def __aenter__(self) -> AsyncTransaction:
@@ -147,7 +148,7 @@ class AsyncTransaction:
 
 
 def not_aborted(failure: KafkaError | OttlaError, error: BaseException) -> None:
-    """A transaction that ends with `error` could not be aborted. Raises what says more, if that is not `error`."""
+    """Handle a failed abort of a transaction that ends with `error`: raise it if it says more, or add a note."""
     if isinstance(failure, Fenced) and isinstance(error, KafkaError) and not isinstance(error, Fenced):
         raise failure from error
     if isinstance(failure, CommitUnanswered):

@@ -1,6 +1,6 @@
-"""Carries out what `Transactions` decides: its requests to the two coordinators, repeated while their errors may pass.
+"""Carries out the decisions of `Transactions`: sends requests to both coordinators, and retries retriable errors.
 
-It lives on the producer's loop. A call that was cut short (max.block.ms, Ctrl-C) can be made again: it goes on where
+The driver lives on the producer's loop. An interrupted call (max.block.ms, Ctrl-C) can be repeated: it continues where
 the last one stopped.
 """
 
@@ -35,9 +35,9 @@ T = TypeVar("T")
 
 _log = logging.getLogger("ottla.client")
 
-#: The last versions of the first protocol, in which partitions and offsets are added at the coordinator (KIP-890).
+#: The last versions of the first protocol, which adds partitions and offsets at the coordinator (before KIP-890).
 _ADD_PARTITIONS, _END_TXN, _TXN_OFFSET_COMMIT = 3, 4, 4
-#: The first version of EndTxn that answers with the next epoch, and of TxnOffsetCommit that adds by writing.
+#: The first version of EndTxn that returns the next epoch, and of TxnOffsetCommit that adds the group by writing.
 _EPOCH_BUMPS_FROM, _OFFSETS_JOIN_FROM = 5, 5
 _MOVED = frozenset(
     {
@@ -50,7 +50,7 @@ _MOVED = frozenset(
 
 
 class Transactor:
-    """A producer's way to its coordinators. The producer makes it and closes it."""
+    """A producer's requests to its coordinators. The producer creates it and closes it."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class Transactor:
         self._settings = settings
         self._lock = lock
         self._adding: asyncio.Task[None] | None = None
-        #: Held while offsets are on their way: they go out in their order, and no end overtakes them.
+        #: Held while offsets are being written, so that they go out in order and no end overtakes them.
         self._paying = asyncio.Lock()
         sender.on_pending = self._pending
 
     async def close(self, flush: Callable[[], Awaitable[None]]) -> None:
-        """Abort what is open, so that consumers need not wait for its timeout; repeat a commit without an answer."""
+        """Abort an open transaction, so that consumers need not wait for its timeout; retry an unanswered commit."""
         if self.transactions.phase in (Phase.OPEN, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING):
             commits = self.transactions.unanswered
             try:
@@ -82,12 +82,12 @@ class Transactor:
         if self._adding is not None:
             self._adding.cancel()
 
-    # ---- what the program asks for
+    # ---- calls of the program
 
     async def init(self, *, keep_prepared: bool = False) -> PreparedTransaction | None:
-        """Get the producer id; lock every earlier producer of this transactional id out.
+        """Get the producer id, which fences every earlier producer with this transactional id.
 
-        With `keep_prepared` its prepared transaction stays as it is: which one that is.
+        With `keep_prepared`, a prepared transaction of such a producer is kept and returned.
         """
         if self.transactions.phase is Phase.NEW:
             with self._lock:
@@ -96,7 +96,7 @@ class Transactor:
         return self.transactions.prepared
 
     async def prepare(self, flush: Callable[[], Awaitable[None]]) -> PreparedTransaction:
-        """Deliver all of the transaction; from then on it waits for its end, across the death of this producer."""
+        """Deliver all of the transaction, which then stays open for its end even if this producer dies."""
         with self._lock:
             self.transactions.preparing()
         try:
@@ -109,7 +109,7 @@ class Transactor:
             return self.transactions.is_prepared()
 
     async def complete(self, flush: Callable[[], Awaitable[None]], decided: PreparedTransaction) -> bool:
-        """Commit what is prepared if it is what was decided elsewhere, abort it if not. Was it committed?"""
+        """Commit the prepared transaction if it equals `decided`, otherwise abort it. Returns True if committed."""
         with self._lock:
             prepared = self.transactions.to_complete()
         if prepared == decided and prepared != PreparedTransaction():
@@ -119,25 +119,25 @@ class Transactor:
         return False
 
     async def begin(self) -> None:
-        """Open a transaction, by the newest protocol that the coordinator has switched on."""
+        """Open a transaction with the newest protocol that the coordinator has enabled."""
         connection = await self._patiently(self._own(lambda connection: _itself(connection)))
         with self._lock:
             self.transactions.begin(_protocol(connection))
 
     async def send_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedAt]) -> None:
-        """Put offsets of a group into the open transaction. Those that are not written in time precede its commit."""
+        """Add a group's offsets to the open transaction. Those not written in time are written before its commit."""
         with self._lock:
             self.transactions.owe(group, offsets)
         await self._pay()
 
     async def _pay(self) -> None:
-        """Write the offsets that are owed, in their order."""
+        """Write the owed offsets, in order."""
         async with self._paying:
             while self.transactions.owed:
                 try:
                     await self._write(self.transactions.owed[0])
                 except KafkaError as error:
-                    # Also where no answer says so, but the way to the coordinator.
+                    # Includes errors in reaching the coordinator, which no answer reports.
                     if not error.code.retriable:
                         with self._lock:
                             self.transactions.failed(error)
@@ -175,7 +175,7 @@ class Transactor:
         await self._end()
 
     async def abort(self, flush: Callable[[], Awaitable[None]]) -> None:
-        """Give up what was not sent, wait for what was, then abort."""
+        """Fail what was not sent, wait for the answers to what was, then abort."""
         with self._lock:
             error = self.transactions.aborting()
         self._sender.abort(error)
@@ -188,7 +188,7 @@ class Transactor:
                     pass
         except TimeoutError:
             raise self._late("the broker has not answered for all records") from None
-        # What failed was told by the error for which the transaction is aborted.
+        # The error that caused the abort has already reported these failures.
         self._sender.failed.clear()
         await self._end()
 
@@ -232,7 +232,7 @@ class Transactor:
         with self._lock:
             self._sender.renumber(self.transactions.producer)
 
-    # ---- partitions of the first protocol
+    # ---- partitions, in the first protocol
 
     def _pending(self) -> None:
         if self._adding is None or self._adding.done():
@@ -276,7 +276,7 @@ class Transactor:
     def _at_coordinator(
         self, kind: int, key: str, attempt: Callable[[BrokerConnection], Awaitable[T]]
     ) -> Callable[[], Awaitable[T]]:
-        """`attempt` on the coordinator, which is found again when it has moved."""
+        """Wrap `attempt` to run on the coordinator, which is looked up again when it has moved."""
 
         async def once() -> T:
             try:
@@ -295,7 +295,7 @@ class Transactor:
         return await self._cluster.retry(attempt, self._settings.max_block_ms, backoff=self._backoff())
 
     def _backoff(self) -> Backoff:
-        # The end of the last transaction is what is mostly waited for, and it is short.
+        # Retries mostly wait for the last transaction to end, which does not take long.
         return Backoff(min(TRANSACTION_PAUSE_MS, self._settings.retry_backoff_ms), self._settings.retry_backoff_max_ms)
 
     def _late(self, what: str) -> KafkaError:

@@ -1,31 +1,31 @@
-"""A producer's transactions, as the producer sees them: what it may do next, and what an answer means. Pure.
+"""A producer's view of its transactions: what it may do next, and what an answer means. Pure.
 
 | from | to | when |
 |---|---|---|
-| NEW | READY | the coordinator gave a producer id |
+| NEW | READY | the coordinator has assigned a producer id |
 | READY | OPEN | the program begins a transaction |
-| READY | PREPARED | with the producer id came the prepared transaction of an earlier producer (KIP-939) |
+| READY | PREPARED | the producer id came with an earlier producer's prepared transaction (KIP-939) |
 | OPEN | PREPARED | the program prepares it, and everything is delivered |
 | OPEN, PREPARED | COMMITTING | the program commits |
-| OPEN, PREPARED, COMMITTING, FAILED | ABORTING | the program aborts, and no request to commit has gone out |
-| OPEN, COMMITTING | FAILED | a record is not delivered, or a request is refused for good |
+| OPEN, PREPARED, COMMITTING, FAILED | ABORTING | the program aborts, and no commit request has gone out |
+| OPEN, COMMITTING | FAILED | a record is not delivered, or a request fails with an error that is not retriable |
 | COMMITTING, ABORTING | READY | the coordinator has ended it |
 | NEW, READY, OPEN, PREPARED, COMMITTING, ABORTING, FAILED | FATAL | the id is another producer's, or not allowed |
 
-`Transactor` carries out the requests and feeds the answers back, `Sender` asks whether a batch may leave.
+`Transactor` sends the requests and passes the answers back; `Sender` asks whether a batch may be sent.
 
 Rules:
-- With the first protocol a partition is added at the coordinator before anything is written to it; with the second
+- With the first protocol a partition is added at the coordinator before anything is written to it. With the second
   (`transaction.version` 2, KIP-890) writing adds it, and every end gives the producer a new epoch.
-- What cannot be mended inside of a transaction makes it FAILED: it can only be aborted, and then the producer goes on.
-  FATAL is the end of the producer: another one has its transactional id, or it may not use it.
-- A new epoch begins at sequence 0. A sequence that was sent and given up leaves a gap: no record goes out under that
-  epoch again.
-- An end that was not answered is asked for again as it was: the coordinator knows a repetition. After a commit that was
-  not answered no abort is allowed: the coordinator may have committed.
-- Offsets that the program gave and that no coordinator has confirmed (`owed`) are written before the commit goes out.
+- An error that cannot be cured within the transaction makes it FAILED: it can only be aborted, and then the producer
+  goes on. FATAL ends the producer: another producer has its transactional id, or it may not use it.
+- A new epoch starts at sequence 0. A sequence that was sent and given up leaves a gap: no more records are sent in that
+  epoch.
+- An end without an answer is requested again unchanged: the coordinator recognises a repetition. After a commit without
+  an answer no abort is allowed, because the coordinator may have committed.
+- Offsets that the program gave and no coordinator has confirmed (`owed`) are written before the commit is sent.
 
-KIPs: 98 (transactions), 360 (a new epoch mends a gap), 447 (offsets of a member), 588, 691, 890, 939 (two-phase
+KIPs: 98 (transactions), 360 (a new epoch cures a gap), 447 (offsets of a member), 588, 691, 890, 939 (two-phase
 commit), 1050.
 """
 
@@ -56,9 +56,9 @@ from ottla.wire.api.txn_offset_commit import (
 
 
 class PreparedTransaction(NamedTuple):
-    """Which transaction was prepared: what the other resources of a two-phase commit keep (KIP-939).
+    """The identity of a prepared transaction, for the other resources of a two-phase commit to store (KIP-939).
 
-    `str` gives Kafka's text for it ("producer id:epoch", empty for none), `parse` reads that.
+    `str` returns Kafka's text for it ("producer id:epoch", or empty for none); `parse` reads that text.
     """
 
     producer_id: int = -1
@@ -69,7 +69,7 @@ class PreparedTransaction(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> PreparedTransaction:
-        """The reverse of `str`. ValueError for anything else."""
+        """Parse the text that `str` returns. ValueError for any other text."""
         if not text:
             return cls()
         producer_id, colon, epoch = text.partition(":")
@@ -79,11 +79,11 @@ class PreparedTransaction(NamedTuple):
 
 
 class CommitUnanswered(OttlaError):
-    """A commit was sent and not answered, so the transaction cannot be aborted: commit again to know how it ended."""
+    """A commit was sent but not answered, so the transaction cannot be aborted: commit again to learn its outcome."""
 
 
 class Phase(Enum):
-    """Where a producer stands; the text is how errors say it."""
+    """The state of a producer; its value is the text of errors about that state."""
 
     NEW = "it has no producer id yet: call init_transactions first"
     READY = "no transaction is open: begin one first"
@@ -95,13 +95,13 @@ class Phase(Enum):
     FATAL = "the producer cannot go on: close it"
 
 
-#: Offsets of a group.
+#: Offsets of a group that still have to be written.
 Owed = tuple[GroupMetadata, Mapping[TopicPartition, CommittedAt]]
-#: The first version of InitProducerId that knows two-phase commits.
+#: The first version of InitProducerId with two-phase commit.
 _TWO_PHASE_FROM = 6
-#: Between two tries while a transaction's end is under way (Java's client waits as long).
+#: Retry interval in ms while the end of a transaction is in progress, as in Java's client.
 TRANSACTION_PAUSE_MS = 20
-#: Another producer has the transactional id, or this one may not use it.
+#: Another producer has the transactional id, or this producer may not use it.
 _FATAL = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -113,40 +113,40 @@ _FATAL = frozenset(
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
 )
-#: The same from a coordinator. A partition's leader that says so may only be behind: the coordinator decides.
+#: Fatal errors of a coordinator. A partition's leader with these errors may only be behind: the coordinator decides.
 _FATAL_OF_COORDINATOR = _FATAL | {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
 
 
 class Transactions:
-    """A producer's transactions. The producer makes it and serialises the calls."""
+    """A producer's transactions. The producer creates it and serialises the calls."""
 
     def __init__(self, transactional_id: str, timeout_ms: int, *, two_phase: bool = False) -> None:
         self.transactional_id = transactional_id
         self.phase = Phase.NEW
-        #: Why it is FAILED or FATAL.
+        #: The error that caused FAILED or FATAL.
         self.error: KafkaError | None = None
         #: Producer id and epoch; None before the first answer.
         self.producer: tuple[int, int] | None = None
-        #: The protocol's version: 1, or 2 (KIP-890). It stays the same through a transaction.
+        #: The protocol: 1, or 2 (KIP-890). It does not change within a transaction.
         self.version = 1
-        #: In the open transaction, and those that wait to be added to it (by the first protocol).
+        #: Partitions in the open transaction, and those still to be added to it (first protocol only).
         self.partitions: set[TopicPartition] = set()
         self.pending: dict[TopicPartition, None] = {}
-        #: Does the coordinator know of the open transaction, or may it?
+        #: True if the coordinator knows of the open transaction, or may know.
         self.begun = False
-        #: Offsets that the program gave and their coordinator has not confirmed, in their order.
+        #: Offsets from the program that their coordinator has not confirmed, in order.
         self.owed: list[Owed] = []
         self._commit_sent = False
         self._groups: set[str] = set()
         self._gap = False
         self._timeout_ms = timeout_ms
         self.two_phase = two_phase
-        #: Does the next init keep a transaction that an earlier producer has prepared?
+        #: Whether the next init keeps a transaction that an earlier producer has prepared.
         self.keeps = False
-        #: What is prepared, while it is.
+        #: The prepared transaction, while there is one.
         self.prepared: PreparedTransaction | None = None
 
-    # ---- what the program asks for
+    # ---- calls of the program
 
     def begin(self, version: int) -> None:
         """Open a transaction."""
@@ -157,17 +157,17 @@ class Transactions:
         self.phase = Phase.OPEN
 
     def check_open(self) -> None:
-        """May a record be sent, or offsets? Raises what stands against it."""
+        """Raise unless a record, or offsets, may be sent."""
         if self.phase is not Phase.OPEN:
             self._demand(Phase.OPEN)
 
     def committing(self) -> None:
-        """From now on the transaction takes nothing more; what it has may still go out."""
+        """Start to commit: the transaction takes nothing more, and what it has may still be sent."""
         self._demand(Phase.OPEN, Phase.PREPARED, Phase.COMMITTING)
         self.phase = Phase.COMMITTING
 
     def aborting(self) -> TransactionAborted:
-        """From now on nothing goes out. Returns the error of the records that had not."""
+        """Start to abort: nothing more is sent. Returns the error for the records not sent yet."""
         if self.unanswered:
             raise CommitUnanswered(f"producer {self.transactional_id}: {self.phase.value}")
         self._demand(Phase.OPEN, Phase.PREPARED, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING)
@@ -178,22 +178,22 @@ class Transactions:
         return TransactionAborted(f"{why} ({self.error})" if self.error is not None else why)
 
     def to_complete(self) -> PreparedTransaction:
-        """What is prepared; raises when nothing is."""
+        """The prepared transaction; raises if there is none."""
         self._demand(Phase.PREPARED)
         assert self.prepared is not None
         return self.prepared
 
     def preparing(self) -> None:
-        """From now on the transaction takes nothing more, once what it has is delivered."""
+        """Check that the open transaction may be prepared."""
         self._demand(Phase.OPEN)
         if not self.two_phase:
             raise OttlaError("preparing a transaction needs transaction.two.phase.commit.enable=true")
 
     def is_prepared(self) -> PreparedTransaction:
-        """Everything is delivered: only its end is left, here or by a producer that takes it over."""
+        """Note that everything is delivered: only the end is left, by this producer or one that takes over."""
         self._demand(Phase.OPEN)
         self.phase = Phase.PREPARED
-        # Nothing was written, so there is nothing that another producer could find.
+        # Nothing was written, so another producer would find nothing.
         self.prepared = PreparedTransaction(*(self.producer or ())) if self.begun else PreparedTransaction()
         return self.prepared
 
@@ -208,11 +208,11 @@ class Transactions:
 
     @property
     def sends(self) -> bool:
-        """May batches go out at all?"""
+        """True if batches may be sent at all."""
         return self.phase is Phase.OPEN or self.phase is Phase.COMMITTING
 
     def admit(self, partition: TopicPartition) -> bool:
-        """May a batch of this partition go out now? Otherwise it is to be added first."""
+        """True if a batch of this partition may be sent now; otherwise the partition is queued to be added."""
         if partition in self.partitions:
             return True
         if self.version >= 2:
@@ -223,12 +223,12 @@ class Transactions:
         return False
 
     def given_up(self, error: KafkaError, *, numbered: bool) -> None:
-        """A batch of the transaction will not be delivered. `numbered`: it has (or had) a sequence."""
+        """Note that a batch will not be delivered. `numbered`: it has or had a sequence."""
         self._gap = self._gap or numbered
         self.failed(error, _FATAL)
 
     def failed(self, error: KafkaError, fatal: frozenset[ErrorCode] = _FATAL_OF_COORDINATOR) -> None:
-        """What a transaction cannot get over; the first such error is the one that is told."""
+        """Note an error that the transaction cannot survive; the first one is kept."""
         if self.phase is Phase.FATAL:
             return
         if error.code in fatal:
@@ -237,7 +237,7 @@ class Transactions:
             self.phase, self.error = Phase.FAILED, error
 
     def _refused(self, code: int, what: str, fatal: frozenset[ErrorCode] = _FATAL_OF_COORDINATOR) -> None:
-        """Raise what an answer says, if it is an error: one that may pass as it is, others after they are taken in."""
+        """Raise an answer's error, if any; one that is not retriable is noted first."""
         if error := error_of(code, f"{what} ({self.transactional_id})"):
             if not error.code.retriable:
                 self.failed(error, fatal)
@@ -246,7 +246,7 @@ class Transactions:
     # ---- a producer id
 
     def init_request(self) -> InitProducerIdRequest:
-        """Ask for a producer id; with one, for its next epoch."""
+        """Request a producer id, or the next epoch of the current one."""
         producer_id, epoch = self.producer or (-1, -1)
         return InitProducerIdRequest(
             transactional_id=self.transactional_id,
@@ -263,12 +263,12 @@ class Transactions:
         return _TWO_PHASE_FROM if self.two_phase or self.keeps else -1
 
     def init_answered(self, response: InitProducerIdResponse) -> None:
-        """READY, or raises. Every producer before this one is locked out, and its transaction aborted."""
+        """Become READY, or raise. Every earlier producer is now fenced, and its transaction aborted."""
         self._refused(response.error_code, "beginning to use the transactional id")
         self._ready((response.producer_id, response.producer_epoch))
         if self.keeps and response.ongoing_txn_producer_id >= 0:
             self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
-            # Only with the second protocol can a transaction be kept.
+            # Only the second protocol can keep a transaction.
             self.phase, self.version, self.begun = Phase.PREPARED, 2, True
         self.keeps = False
 
@@ -281,12 +281,12 @@ class Transactions:
     # ---- partitions
 
     def add_request(self) -> AddPartitionsToTxnRequest:
-        """Add the partitions that wait."""
+        """Request to add the queued partitions."""
         assert self.producer is not None
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for topic, number in self.pending:
             topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(number)
-        # Even unanswered it may have begun the transaction at the coordinator.
+        # Even without an answer, this may begin the transaction at the coordinator.
         self.begun = True
         return AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
@@ -296,7 +296,7 @@ class Transactions:
         )
 
     def add_answered(self, response: AddPartitionsToTxnResponse) -> None:
-        """What was added may be written to. Raises the worst of what was not: an error for good before one to retry."""
+        """Note the partitions that were added. Raises the worst error: one that is not retriable before one that is."""
         codes: dict[TopicPartition, int] = {
             TopicPartition(topic.name, one.partition_index): one.partition_error_code
             for topic in response.results_by_topic_v3_and_below
@@ -318,7 +318,7 @@ class Transactions:
     # ---- offsets
 
     def group_request(self, group_id: str) -> AddOffsetsToTxnRequest | None:
-        """Add a group's offsets; None if that is not needed."""
+        """Request to add a group's offsets; None if that is not needed."""
         assert self.producer is not None
         if self.version >= 2 or group_id in self._groups:
             return None
@@ -331,18 +331,18 @@ class Transactions:
         )
 
     def group_answered(self, group_id: str, code: int) -> None:
-        """Its offsets may be written, or raises."""
+        """Note that the group's offsets may be written, or raise."""
         self._refused(code, f"adding the offsets of group {group_id} to the transaction")
         self._groups.add(group_id)
 
     def owe(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedAt]) -> None:
-        """Take offsets into the open transaction: it is not committed before they are written."""
+        """Add offsets to the open transaction; they are written before it is committed."""
         self.check_open()
         if offsets:
             self.owed.append((group, offsets))
 
     def offsets_request(self, owed: Owed) -> TxnOffsetCommitRequest:
-        """Write offsets that count when the transaction is committed. Raises if it takes no more."""
+        """Request to write offsets, which take effect with the commit. Raises if the transaction takes no more."""
         if not self.sends:
             self.check_open()
         group, offsets = owed
@@ -369,7 +369,7 @@ class Transactions:
         )
 
     def offsets_answered(self, owed: Owed, response: TxnOffsetCommitResponse) -> None:
-        """All are written and no longer owed, or raises."""
+        """Note that all offsets are written, or raise."""
         left = set(owed[1])
         for topic in response.topics:
             for one in topic.partitions:
@@ -377,7 +377,7 @@ class Transactions:
                 self._refused(one.error_code, where)
                 left.discard(TopicPartition(topic.name, one.partition_index))
         if left:
-            # As in Java's client: what the answer leaves out is sent again.
+            # As in Java's client: offsets that the answer lacks are sent again.
             why = f"the answer leaves out the offset of {min(left)} ({self.transactional_id})"
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, why)
         self.owed = [one for one in self.owed if one is not owed]
@@ -385,7 +385,7 @@ class Transactions:
     # ---- the end
 
     def end_request(self) -> EndTxnRequest | None:
-        """Commit or abort, as was decided; None if the coordinator need not hear of it: then it is over by `ended`."""
+        """Request the commit or abort; None if the coordinator has nothing to end: then call `ended`."""
         assert self.producer is not None
         if not self.begun:
             return None
@@ -398,12 +398,12 @@ class Transactions:
         )
 
     def end_answered(self, response: EndTxnResponse) -> None:
-        """Take the answer to EndTxn: the transaction is over, or this raises."""
+        """Take in the answer to EndTxn: the transaction has ended, or this raises."""
         commits = self.phase is Phase.COMMITTING
         fatal = _FATAL_OF_COORDINATOR
         if commits and self.version >= 2:
-            # The transaction was open for too long and the coordinator has aborted it: our abort then repeats that, and
-            # brings the next epoch.
+            # The transaction timed out and the coordinator has aborted it: our abort repeats that, and returns the next
+            # epoch.
             fatal = fatal - {ErrorCode.INVALID_TXN_STATE}
         self._refused(response.error_code, f"{'committing' if commits else 'aborting'} the transaction", fatal)
         if self.version >= 2 and response.producer_id >= 0:
@@ -413,11 +413,11 @@ class Transactions:
 
     @property
     def unanswered(self) -> bool:
-        """Has a request to commit gone out whose answer is not known? Only committing again tells how it ended."""
+        """True if a commit request without an answer is out: only another commit request tells the outcome."""
         return self._commit_sent and self.phase is Phase.COMMITTING
 
     def ended(self) -> None:
-        """The coordinator has nothing open of us. After a gap a new epoch comes first (`needs_init`)."""
+        """Note that the coordinator has nothing open. After a gap a new epoch is needed first (`needs_init`)."""
         self.begun = False
         if not self._gap:
             assert self.producer is not None
@@ -425,5 +425,5 @@ class Transactions:
 
     @property
     def needs_init(self) -> bool:
-        """Is the transaction over, and only a new epoch lacking?"""
+        """True if the transaction has ended and only a new epoch is missing."""
         return self.phase in (Phase.COMMITTING, Phase.ABORTING) and not self.begun and self._gap
