@@ -160,7 +160,7 @@ def test_acknowledgements_of_a_partition_that_is_gone_travel_alone() -> None:
 
     async def run() -> None:
         async with with_session([]) as (fetcher, connection):
-            fetcher.assigned, fetcher.hungry = {ONE}, True
+            fetcher.assigned, fetcher.poll_waits = {ONE}, True
             said(fetcher, ONE, TWO)
             fetcher._ask(7, connection, {ONE: ID, TWO: ID})
             (request,) = connection.send.call_args.args

@@ -77,7 +77,7 @@ class AsyncShareConsumer(Generic[K, V]):
         self.lock = threading.Lock()
         self.acknowledgements = Acknowledgements(explicit=self.explicit)
         self._cluster = Cluster(self.settings)
-        self._fetcher = ShareFetcher(self._cluster, self.settings, self.acknowledgements, self.lock, self._told)
+        self._fetcher = ShareFetcher(self._cluster, self.settings, self.acknowledgements, self.lock, self._on_answer)
         self._fetcher.on_data.append(self.something_to_do)
         self._group: ShareGroupMember | None = None
         self._names: frozenset[str] = frozenset()
@@ -136,20 +136,20 @@ class AsyncShareConsumer(Generic[K, V]):
         deadline_ms = now_ms() + wait_ms(timeout)
         with self.lock:
             self.acknowledgements.settle(for_poll=True)
-        self._fetcher.hungry = True
+        self._fetcher.poll_waits = True
         try:
             while True:
                 joining = await self._maintain()
-                if found := await self._take():
+                if records := await self._take():
                     if self._tracing is not None:
-                        self._tracing.received(found)
-                    return found
+                        self._tracing.received(records)
+                    return records
                 left_ms = deadline_ms - now_ms()
                 if left_ms <= 0:
                     return []
                 await self._wait(left_ms, joining)
         finally:
-            self._fetcher.hungry = False
+            self._fetcher.poll_waits = False
             self._fetcher.wake()
 
     async def _take(self) -> list[ShareRecord[K, V]]:
@@ -190,7 +190,7 @@ class AsyncShareConsumer(Generic[K, V]):
         except OttlaError as error:
             if bad and error is bad[0]:
                 raise
-            self._say(bad, Acknowledge.RELEASE)
+            self._acknowledge_bad(bad, Acknowledge.RELEASE)
             if not good:
                 raise
             self._fetcher.error = error
@@ -199,26 +199,26 @@ class AsyncShareConsumer(Generic[K, V]):
             with self.lock:
                 self._fetcher.records[:0] = raw
             raise
-        self._say(bad, Acknowledge.REJECT)
+        self._acknowledge_bad(bad, Acknowledge.REJECT)
         return good
 
     def _before(
         self, raw: list[ShareRecord[K, V]], good: list[ShareRecord[K, V]], error: RecordDeserializationError
     ) -> list[ShareRecord[K, V]]:
         """Keep the records before the first unreadable one, which is released when its error is raised."""
-        place = next(at for at, one in enumerate(raw) if one[:3] == (error.topic, error.partition, error.offset))
+        index = next(i for i, record in enumerate(raw) if record[:3] == (error.topic, error.partition, error.offset))
         with self.lock:
-            self._fetcher.records[:0] = raw[place if place else 1 :]
-        if place:
-            return good[:place]
-        self._say([error], Acknowledge.RELEASE)
-        error.args = (f"{error.summary}; it was released, to be delivered again as often as its group allows",)
+            self._fetcher.records[:0] = raw[index if index else 1 :]
+        if index:
+            return good[:index]
+        self._acknowledge_bad([error], Acknowledge.RELEASE)
+        error.args = (f"{error.summary}; it was released, and is redelivered as often as its group allows",)
         raise error
 
-    def _say(self, bad: list[RecordDeserializationError], word: Acknowledge) -> None:
+    def _acknowledge_bad(self, bad: list[RecordDeserializationError], kind: Acknowledge) -> None:
         with self.lock:
             for error in bad:
-                self.acknowledgements.acknowledge_unseen(error.topic_partition, [error.offset], word)
+                self.acknowledgements.acknowledge_unseen(error.topic_partition, [error.offset], kind)
 
     def __aiter__(self) -> AsyncIterator[ShareRecord[K, V]]:
         return self._iterate()
@@ -250,9 +250,9 @@ class AsyncShareConsumer(Generic[K, V]):
     def _release(self, records: list[ShareRecord[K, V]]) -> None:
         with self.lock:
             self.acknowledgements.withdraw(records)
-            for one in records:
+            for record in records:
                 self.acknowledgements.acknowledge_unseen(
-                    TopicPartition(one.topic, one.partition), [one.offset], Acknowledge.RELEASE
+                    TopicPartition(record.topic, record.partition), [record.offset], Acknowledge.RELEASE
                 )
 
     # ---- acknowledgements
@@ -285,10 +285,10 @@ class AsyncShareConsumer(Generic[K, V]):
             if left_ms <= 0:
                 raise RequestTimedOut(f"acknowledgements were not answered within {timeout_ms} ms")
             await self._wait(left_ms, None)
-        found, self._outcomes = self._outcomes, {}
-        return found
+        outcomes, self._outcomes = self._outcomes, {}
+        return outcomes
 
-    def _told(self, partition: TopicPartition, offsets: list[int], error: KafkaError | None) -> None:
+    def _on_answer(self, partition: TopicPartition, offsets: list[int], error: KafkaError | None) -> None:
         self._outcomes[partition] = self._outcomes.get(partition) or error
         if self.on_acknowledged is not None:
             try:
@@ -303,7 +303,7 @@ class AsyncShareConsumer(Generic[K, V]):
         if self._closed:
             raise ClientClosed("this consumer is closed")
         if self._group is None:
-            raise OttlaError("this consumer reads nothing: subscribe first")
+            raise OttlaError("this consumer has no topics to read: subscribe first")
         joining = None
         self._group.polled_at_ms = now_ms()
         if self._group.busy:
@@ -345,12 +345,16 @@ class AsyncShareConsumer(Generic[K, V]):
     async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None:
         """Remove partitions and release their records that the program has not got yet."""
         with self.lock:
-            left = [one for one in self._fetcher.records if TopicPartition(one.topic, one.partition) in partitions]
-            self._fetcher.records = [one for one in self._fetcher.records if one not in left]
+            left = [
+                record
+                for record in self._fetcher.records
+                if TopicPartition(record.topic, record.partition) in partitions
+            ]
+            self._fetcher.records = [record for record in self._fetcher.records if record not in left]
             self._fetcher.assigned -= partitions
-            for one in left:
+            for record in left:
                 self.acknowledgements.acknowledge_unseen(
-                    TopicPartition(one.topic, one.partition), [one.offset], Acknowledge.RELEASE
+                    TopicPartition(record.topic, record.partition), [record.offset], Acknowledge.RELEASE
                 )
         self._fetcher.wake()
 

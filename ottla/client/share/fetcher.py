@@ -31,8 +31,8 @@ from ottla.wire.api.share_acknowledge import ShareAcknowledgeResponse
 from ottla.wire.api.share_fetch import AcquiredRecords, PartitionData, ShareFetchResponse
 
 #: Callback for answered acknowledgements: partition, offsets, and the error (None: acknowledged).
-Told = Callable[[TopicPartition, list[int], KafkaError | None], Any]
-Said = Mapping[TopicPartition, list[Range]]
+OnAnswer = Callable[[TopicPartition, list[int], KafkaError | None], Any]
+Sent = Mapping[TopicPartition, list[Range]]
 
 
 class ShareFetcher(WakeLoop):
@@ -46,13 +46,13 @@ class ShareFetcher(WakeLoop):
         settings: ShareConsumerSettings,
         acknowledgements: Acknowledgements,
         lock: threading.Lock,
-        told: Told,
+        on_answer: OnAnswer,
     ) -> None:
         super().__init__(cluster, settings, lock)
         #: The assigned partitions.
         self.assigned: set[TopicPartition] = set()
         #: True while a poll waits for records.
-        self.hungry = False
+        self.poll_waits = False
         #: Acquired records that no poll has returned yet.
         self.records: list[ShareRecord] = []
         #: Error for the next poll to raise.
@@ -61,13 +61,13 @@ class ShareFetcher(WakeLoop):
         self.on_data: list[Callable[[], None]] = []
         self._settings = settings
         self._acknowledgements = acknowledgements
-        self._told = told
+        self._on_answer = on_answer
         self._sessions: dict[int, tuple[BrokerConnection, ShareFetchSession]] = {}
-        self._busy: dict[int, Said] = {}
+        self._busy: dict[int, Sent] = {}
         cluster.on_update.append(self.wake)
 
     def _topics(self) -> set[str]:
-        return {one.topic for one in self.assigned}
+        return {partition.topic for partition in self.assigned}
 
     @property
     def idle(self) -> bool:
@@ -82,7 +82,7 @@ class ShareFetcher(WakeLoop):
             if leader is None:
                 metadata.request_update(now)
                 if partition.topic not in metadata.topics and partition in self._acknowledgements.ready:
-                    self._gone(partition)
+                    self._fail_deleted(partition)
                 continue
             wanted.setdefault(leader.leader, {})[partition] = metadata.topics[partition.topic].id
         for node_id, ids in wanted.items():
@@ -93,21 +93,23 @@ class ShareFetcher(WakeLoop):
 
     def _ask(self, node_id: int, connection: BrokerConnection, ids: dict[TopicPartition, Uuid]) -> None:
         session = self._session(node_id, connection)
-        hungry = self.hungry and not self.records
-        ready = [one for one in ids if one in self._acknowledgements.ready]
-        renews = any(Acknowledge.RENEW in self._acknowledgements.ready[one].values() for one in ready)
+        poll_waits = self.poll_waits and not self.records
+        ready = [partition for partition in ids if partition in self._acknowledgements.ready]
+        renews = any(Acknowledge.RENEW in self._acknowledgements.ready[partition].values() for partition in ready)
         with self._lock:
-            said = self._acknowledgements.take(ready) if session.began else {}
+            sent = self._acknowledgements.take(ready) if session.began else {}
         settings = self._settings
         request: Any
         # Also alone if a partition is no longer read: a fetch that names it would acquire more of its records.
-        if said and (renews or not hungry or not self.assigned.issuperset(said)):
-            request = session.acknowledge(ids, said)
+        if sent and (renews or not poll_waits or not self.assigned.issuperset(sent)):
+            request = session.acknowledge(ids, sent)
             request.is_renew_ack = renews
-        elif hungry or ready:
-            request = session.fetch({one: ids[one] for one in ids if one in self.assigned}, said)
+        elif poll_waits or ready:
+            request = session.fetch(
+                {partition: ids[partition] for partition in ids if partition in self.assigned}, sent
+            )
             # A session that is opened only to send acknowledgements does not wait for records.
-            request.max_wait_ms = settings.fetch_max_wait_ms if hungry else 0
+            request.max_wait_ms = settings.fetch_max_wait_ms if poll_waits else 0
             request.min_bytes = settings.fetch_min_bytes
             request.max_bytes = settings.fetch_max_bytes
             request.max_records = request.batch_size = settings.max_poll_records
@@ -115,7 +117,7 @@ class ShareFetcher(WakeLoop):
         else:
             return
         request.group_id, request.member_id = settings.group_id, self.member_id
-        self._busy[node_id] = said
+        self._busy[node_id] = sent
         try:
             timeout_ms = settings.request_timeout_ms + settings.fetch_max_wait_ms
             answer = connection.send(request, timeout_ms=timeout_ms)
@@ -127,17 +129,17 @@ class ShareFetcher(WakeLoop):
     member_id = ""
 
     def _session(self, node_id: int, connection: BrokerConnection) -> ShareFetchSession:
-        kept = self._sessions.get(node_id)
-        if kept is None or kept[0] is not connection:
-            kept = self._sessions[node_id] = (connection, ShareFetchSession())
-        return kept[1]
+        session_entry = self._sessions.get(node_id)
+        if session_entry is None or session_entry[0] is not connection:
+            session_entry = self._sessions[node_id] = (connection, ShareFetchSession())
+        return session_entry[1]
 
     # ---- answers
 
     def _answered(self, node_id: int, session: ShareFetchSession, answer: asyncio.Future[Any]) -> None:
         if answer.cancelled() or answer.exception() is not None:
             error = None if answer.cancelled() else answer.exception()
-            why = KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error or "the request was given up"))
+            why = KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error or "the request was cancelled"))
             return self._failed(node_id, session, why)
         response: ShareFetchResponse | ShareAcknowledgeResponse = answer.result()
         if not session.answered(response.error_code):
@@ -146,62 +148,64 @@ class ShareFetcher(WakeLoop):
             if not error.code.retriable:
                 self.error = error
             return self._failed(node_id, session, error)
-        said = self._busy.pop(node_id)
+        sent = self._busy.pop(node_id)
         self.lock_timeout_ms = response.acquisition_lock_timeout_ms or self.lock_timeout_ms
         metadata = self._cluster.metadata
-        metadata.add_nodes(ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints)
-        troubled = False
-        for partition, data in self._acknowledged(said, response):
+        metadata.add_nodes(
+            ClusterNode(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints
+        )
+        backs_off = False
+        for partition, data in self._acknowledged(sent, response):
             # The locks on records of a deleted topic expire on their own.
             if isinstance(data, PartitionData) and partition.topic:
-                troubled = not self._took(partition, data) or troubled
-        self._look_again(troubled)
+                backs_off = not self._take_in(partition, data) or backs_off
+        self._wake_up(backs_off)
 
     def _acknowledged(
-        self, said: Said, response: ShareFetchResponse | ShareAcknowledgeResponse
+        self, sent: Sent, response: ShareFetchResponse | ShareAcknowledgeResponse
     ) -> list[tuple[TopicPartition, Any]]:
         """Report the outcome of each partition's acknowledgements. Returns the partitions of the answer.
 
         Acknowledgements that the answer does not mention have failed, as in Java's client.
         """
         names = self._cluster.metadata.topic_names
-        found: list[tuple[TopicPartition, Any]] = [
+        answers: list[tuple[TopicPartition, Any]] = [
             (TopicPartition(names.get(bytes(topic.topic_id), ""), data.partition_index), data)
             for topic in response.responses
             for data in topic.partitions
         ]
-        for partition, data in found:
+        for partition, data in answers:
             if isinstance(data, PartitionData):
                 error = error_of(data.acknowledge_error_code, data.acknowledge_error_message)
             else:
                 error = error_of(data.error_code, data.error_message)
-            self._tell(partition, said, error)
-        for partition in set(said).difference(partition for partition, _ in found):
-            why = f"{partition}: the broker's answer says nothing of the acknowledgements"
-            self._tell(partition, said, KafkaError(ErrorCode.INVALID_RECORD_STATE, why))
-        return found
+            self._report(partition, sent, error)
+        for partition in set(sent).difference(partition for partition, _ in answers):
+            why = f"{partition}: the broker's answer does not mention the acknowledgements"
+            self._report(partition, sent, KafkaError(ErrorCode.INVALID_RECORD_STATE, why))
+        return answers
 
     def _failed(self, node_id: int, session: ShareFetchSession, error: KafkaError | None) -> None:
         """Handle a failed request: its acknowledgements are not retried, and the session starts again."""
         session.reset()
-        self._gave_up(self._busy.pop(node_id, {}), error)
+        self._report_failure(self._busy.pop(node_id, {}), error)
         if not self._closed:
             self._cluster.metadata.request_update(now_ms())
-            self._look_again(True)
+            self._wake_up(True)
 
-    def _tell(self, partition: TopicPartition, said: Said, error: KafkaError | None) -> None:
-        if partition in said:
-            self._told(partition, offsets_of(said[partition]), error)
+    def _report(self, partition: TopicPartition, sent: Sent, error: KafkaError | None) -> None:
+        if partition in sent:
+            self._on_answer(partition, offsets_of(sent[partition]), error)
 
-    def _look_again(self, later: bool) -> None:
-        for told in self.on_data:
-            told()
-        if later:
+    def _wake_up(self, backs_off: bool) -> None:
+        for callback in self.on_data:
+            callback()
+        if backs_off:
             self._loop.call_later(self._settings.retry_backoff_ms / 1000, self.wake)
         else:
             self.wake()
 
-    def _took(self, partition: TopicPartition, data: PartitionData) -> bool:
+    def _take_in(self, partition: TopicPartition, data: PartitionData) -> bool:
         """Take in one partition of an answer. False if the next request should back off."""
         if data.error_code:
             error = error_of(data.error_code, f"{partition}: {data.error_message}")
@@ -228,24 +232,26 @@ class ShareFetcher(WakeLoop):
 
     def _acquire(self, partition: TopicPartition, data: PartitionData) -> None:
         counts = {
-            offset: one.delivery_count
-            for one in data.acquired_records
-            for offset in range(one.first_offset, one.last_offset + 1)
+            offset: acquired.delivery_count
+            for acquired in data.acquired_records
+            for offset in range(acquired.first_offset, acquired.last_offset + 1)
         }
-        found: list[ShareRecord] = []
-        whole = data.records if data.records is not None else b""
-        for position, header in batches(whole, min(counts), aborted=None, check_crcs=self._settings.check_crcs):
-            unread = Unread(whole, position, header, *partition, header.base_offset)
+        records: list[ShareRecord] = []
+        batches_data = data.records if data.records is not None else b""
+        for position, header in batches(batches_data, min(counts), aborted=None, check_crcs=self._settings.check_crcs):
+            unread = Unread(batches_data, position, header, *partition, header.base_offset)
             for record in unread.take(header.count):
                 count = counts.pop(record.offset, None)
                 if count is not None:
-                    found.append(ShareRecord(*record, count))
+                    records.append(ShareRecord(*record, count))
         with self._lock:
             self._acknowledgements.acknowledge_unseen(partition, counts, GAP)
             if partition in self.assigned:
-                self.records += found
+                self.records += records
             else:
-                self._acknowledgements.acknowledge_unseen(partition, [one.offset for one in found], Acknowledge.RELEASE)
+                self._acknowledgements.acknowledge_unseen(
+                    partition, [record.offset for record in records], Acknowledge.RELEASE
+                )
 
     # ---- the end
 
@@ -257,10 +263,14 @@ class ShareFetcher(WakeLoop):
             if connection.closed is not None or not session.began:
                 continue
             metadata = self._cluster.metadata
-            led = [one for one in ready.ready if (state := metadata.leader(*one)) and state.leader == node_id]
-            ids = {one: metadata.topics[one.topic].id for one in led}
-            said = ready.take(led)
-            request = session.acknowledge(ids, said, last=True)
+            led = [
+                partition
+                for partition in ready.ready
+                if (state := metadata.leader(*partition)) and state.leader == node_id
+            ]
+            ids = {partition: metadata.topics[partition.topic].id for partition in led}
+            sent = ready.take(led)
+            request = session.acknowledge(ids, sent, last=True)
             request.group_id, request.member_id = self._settings.group_id, self.member_id
             try:
                 response = await connection.call(
@@ -268,28 +278,33 @@ class ShareFetcher(WakeLoop):
                 )
                 check(response.error_code, response.error_message)
             except KafkaError as error:
-                self._gave_up(said, error)
+                self._report_failure(sent, error)
             except OttlaError as error:
-                self._gave_up(said, KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)))
+                self._report_failure(sent, KafkaError(ErrorCode.NETWORK_EXCEPTION, str(error)))
             else:
-                self._acknowledged(said, response)
+                self._acknowledged(sent, response)
         why = "the consumer was closed, and has no session with the leader"
-        self._gave_up(ready.take(list(ready.ready)), KafkaError(ErrorCode.NETWORK_EXCEPTION, why))
+        self._report_failure(ready.take(list(ready.ready)), KafkaError(ErrorCode.NETWORK_EXCEPTION, why))
         self.close()
 
-    def _gone(self, partition: TopicPartition) -> None:
+    def _fail_deleted(self, partition: TopicPartition) -> None:
         """Fail the acknowledgements of a deleted topic, which no broker would take, so that no commit waits for
         them.
         """
         with self._lock:
-            said = self._acknowledgements.take([partition])
-        self._gave_up(said, KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: the topic is gone"))
-        self._look_again(True)
+            sent = self._acknowledgements.take([partition])
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{partition}: the topic was deleted")
+        self._report_failure(sent, error)
+        self._wake_up(True)
 
-    def _gave_up(self, said: Said, error: KafkaError | None) -> None:
-        for partition in said:
-            self._tell(partition, said, error)
+    def _report_failure(self, sent: Sent, error: KafkaError | None) -> None:
+        for partition in sent:
+            self._report(partition, sent, error)
 
 
 def _offsets(acquired: list[AcquiredRecords]) -> list[int]:
-    return [offset for one in acquired for offset in range(one.first_offset, one.last_offset + 1)]
+    return [
+        offset
+        for acquired_range in acquired
+        for offset in range(acquired_range.first_offset, acquired_range.last_offset + 1)
+    ]

@@ -44,17 +44,19 @@ class ShareFetchSession:
         return self.epoch != FIRST_EPOCH
 
     def fetch(
-        self, wanted: Mapping[TopicPartition, Uuid], said: Mapping[TopicPartition, list[Range]]
+        self, wanted: Mapping[TopicPartition, Uuid], acknowledgements: Mapping[TopicPartition, list[Range]]
     ) -> share_fetch.ShareFetchRequest:
         """Read exactly `wanted`; the caller fills in the rest. A session's first request takes no acknowledgements."""
         topics: dict[Uuid, share_fetch.FetchTopic] = {}
-        for partition in {**wanted, **said}:
+        for partition in {**wanted, **acknowledgements}:
             new = self.known.get(partition) != wanted.get(partition)
-            if not new and partition not in said:
+            if not new and partition not in acknowledgements:
                 continue
             topic_id = wanted.get(partition) or self.known[partition]
             topic = topics.setdefault(topic_id, share_fetch.FetchTopic(topic_id=topic_id))
-            batches = [_batch(share_fetch.AcknowledgementBatch, one) for one in said.get(partition, ())]
+            batches = [
+                _batch(share_fetch.AcknowledgementBatch, offsets) for offsets in acknowledgements.get(partition, ())
+            ]
             topic.partitions.append(
                 share_fetch.FetchPartition(partition_index=partition.partition, acknowledgement_batches=batches)
             )
@@ -73,14 +75,18 @@ class ShareFetchSession:
         )
 
     def acknowledge(
-        self, ids: Mapping[TopicPartition, Uuid], said: Mapping[TopicPartition, list[Range]], *, last: bool = False
+        self,
+        ids: Mapping[TopicPartition, Uuid],
+        acknowledgements: Mapping[TopicPartition, list[Range]],
+        *,
+        last: bool = False,
     ) -> share_acknowledge.ShareAcknowledgeRequest:
         """Send acknowledgements alone; `last` ends the session."""
         topics: dict[Uuid, share_acknowledge.AcknowledgeTopic] = {}
-        for partition, some in said.items():
+        for partition, acknowledged in acknowledgements.items():
             topic_id = ids[partition]
             topic = topics.setdefault(topic_id, share_acknowledge.AcknowledgeTopic(topic_id=topic_id))
-            batches = [_batch(share_acknowledge.AcknowledgementBatch, one) for one in some]
+            batches = [_batch(share_acknowledge.AcknowledgementBatch, offsets) for offsets in acknowledged]
             topic.partitions.append(
                 share_acknowledge.AcknowledgePartition(
                     partition_index=partition.partition, acknowledgement_batches=batches
@@ -105,10 +111,10 @@ class ShareFetchSession:
         self.known = {}
 
 
-def _batch(kind: type[B], one: Range) -> B:
-    return kind(first_offset=one.first, last_offset=one.last, acknowledge_types=one.types)  # type: ignore[call-arg]
+def _batch(kind: type[B], offsets: Range) -> B:
+    return kind(first_offset=offsets.first, last_offset=offsets.last, acknowledge_types=offsets.types)  # type: ignore[call-arg]
 
 
-def offsets_of(some: Iterable[Range]) -> list[int]:
+def offsets_of(acknowledged: Iterable[Range]) -> list[int]:
     """All offsets of these ranges."""
-    return [offset for one in some for offset in range(one.first, one.last + 1)]
+    return [offset for offsets in acknowledged for offset in range(offsets.first, offsets.last + 1)]

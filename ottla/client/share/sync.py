@@ -42,7 +42,7 @@ class ShareConsumer(Generic[K, V]):
         async def make() -> AsyncShareConsumer[K, V]:
             return AsyncShareConsumer(settings, **keywords)
 
-        self._one = OneThread("share consumer")
+        self._only_thread = OneThread("share consumer")
         self._thread = loop_thread()
         self._async = self._thread.run(make())
         self.settings = self._async.settings
@@ -76,22 +76,22 @@ class ShareConsumer(Generic[K, V]):
         records of the last poll are not acknowledged, and while another thread polls; RecordDeserializationError at a
         record that a deserializer cannot read (see on.decode.error); KafkaError for an error of the broker.
         """
-        with self._one:
+        with self._only_thread:
             return self._poll(timeout)
 
     def _poll(self, timeout: float) -> list[ShareRecord[K, V]]:
-        found: list[ShareRecord[K, V]] = []
+        records: list[ShareRecord[K, V]] = []
 
         async def work() -> None:
-            found.extend(await self._async.poll(timeout))
+            records.extend(await self._async.poll(timeout))
 
         try:
             self._thread.run(work())
         except BaseException:
             # Ctrl-C may come just after the poll: the next poll would accept records that the program never saw.
-            self._thread.submit(self._async.give_back(found))
+            self._thread.submit(self._async.give_back(records))
             raise
-        return found
+        return records
 
     def __iter__(self) -> Iterator[ShareRecord[K, V]]:
         while not self._async._closed:

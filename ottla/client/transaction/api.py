@@ -37,11 +37,11 @@ def group_offsets(reader: Reader, offsets: Offsets | None) -> tuple[GroupMetadat
     """The group and its offsets to commit."""
     if isinstance(reader, (str, GroupMetadata)):
         if offsets is None:
-            raise OttlaError("send_offsets needs the offsets when it is given a group: give it the consumer, or both")
+            raise OttlaError("send_offsets needs offsets for a group given by name or metadata: pass them as well")
         return (GroupMetadata(reader) if isinstance(reader, str) else reader), offsets_of(offsets)
     if not hasattr(reader, "group_metadata") or not hasattr(reader, "next_offsets"):
-        takes = "the consumer, its group_metadata() or the name of a group"
-        raise TypeError(f"send_offsets takes {takes}, not {type(reader).__name__}: {shown(reader)}")
+        expected = "the consumer, its group_metadata() or the name of a group"
+        raise TypeError(f"send_offsets takes {expected}, not {type(reader).__name__}: {shown(reader)}")
     return reader.group_metadata(), offsets_of(reader.next_offsets() if offsets is None else offsets)
 
 
@@ -52,7 +52,7 @@ class TransactionCalls:
 
     def _transacting(self) -> Transactor:
         if self._transactor is None:
-            raise OttlaError("this producer has no transactions: give it a transactional.id")
+            raise OttlaError("this producer is not transactional: set transactional.id")
         return self._transactor
 
     def transaction(self) -> AsyncTransaction:
@@ -154,4 +154,4 @@ def not_aborted(failure: KafkaError | OttlaError, error: BaseException) -> None:
     if isinstance(failure, CommitUnanswered):
         error.add_note("the commit was sent and may have been carried out: call commit_transaction to know, or close")
     elif failure is not error and not isinstance(error, Fenced):
-        error.add_note(f"the transaction was not aborted ({failure}): the coordinator does it when it times out")
+        error.add_note(f"the transaction was not aborted ({failure}): the coordinator aborts it after its timeout")

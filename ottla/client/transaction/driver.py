@@ -67,7 +67,7 @@ class Transactor:
         self._lock = lock
         self._adding: asyncio.Task[None] | None = None
         #: Held while offsets are being written, so that they go out in order and no end overtakes them.
-        self._paying = asyncio.Lock()
+        self._writing_offsets = asyncio.Lock()
         sender.on_pending = self._pending
 
     async def close(self, flush: Callable[[], Awaitable[None]]) -> None:
@@ -77,8 +77,8 @@ class Transactor:
             try:
                 await (self.commit if commits else self.abort)(flush)
             except (KafkaError, OttlaError) as error:
-                done = "seen to be committed" if commits else "aborted"
-                _log.warning("the transaction of %s was not %s: %s", self.transactions.transactional_id, done, error)
+                outcome = "confirmed as committed" if commits else "aborted"
+                _log.warning("the transaction of %s was not %s: %s", self.transactions.transactional_id, outcome, error)
         if self._adding is not None:
             self._adding.cancel()
 
@@ -102,9 +102,9 @@ class Transactor:
         try:
             async with asyncio.timeout(self._settings.max_block_ms / 1000):
                 await flush()
-                await self._pay()
+                await self._write_owed()
         except TimeoutError:
-            raise self._late("not all records and offsets were delivered") from None
+            raise self._timed_out("not all records and offsets were delivered") from None
         with self._lock:
             return self.transactions.is_prepared()
 
@@ -120,7 +120,7 @@ class Transactor:
 
     async def begin(self) -> None:
         """Open a transaction with the newest protocol that the coordinator has enabled."""
-        connection = await self._patiently(self._own(lambda connection: _itself(connection)))
+        connection = await self._retry(self._at_own_coordinator(lambda connection: _identity(connection)))
         with self._lock:
             self.transactions.begin(_protocol(connection))
 
@@ -128,11 +128,11 @@ class Transactor:
         """Add a group's offsets to the open transaction. Those not written in time are written before its commit."""
         with self._lock:
             self.transactions.owe(group, offsets)
-        await self._pay()
+        await self._write_owed()
 
-    async def _pay(self) -> None:
+    async def _write_owed(self) -> None:
         """Write the owed offsets, in order."""
-        async with self._paying:
+        async with self._writing_offsets:
             while self.transactions.owed:
                 try:
                     await self._write(self.transactions.owed[0])
@@ -152,7 +152,7 @@ class Transactor:
                 response = await self._call(connection, request, AddOffsetsToTxnResponse)
                 self._answered(transactions.group_answered, group_id, response.error_code)
 
-            await self._patiently(self._own(add))
+            await self._retry(self._at_own_coordinator(add))
 
         async def commit(connection: BrokerConnection) -> None:
             at_most = _TXN_OFFSET_COMMIT if transactions.version < 2 else _OFFSETS_JOIN_FROM
@@ -160,7 +160,7 @@ class Transactor:
             response = await self._call(connection, commit_request, TxnOffsetCommitResponse, at_most)
             self._answered(transactions.offsets_answered, owed, response)
 
-        await self._patiently(self._at_coordinator(GROUP, group_id, commit))
+        await self._retry(self._at_coordinator(GROUP, group_id, commit))
 
     async def commit(self, flush: Callable[[], Awaitable[None]]) -> None:
         """Deliver all of the transaction, then commit it. Raises why it cannot be committed; abort it then."""
@@ -169,9 +169,9 @@ class Transactor:
         try:
             async with asyncio.timeout(self._settings.max_block_ms / 1000):
                 await flush()
-                await self._pay()
+                await self._write_owed()
         except TimeoutError:
-            raise self._late("not all records and offsets were delivered") from None
+            raise self._timed_out("not all records and offsets were delivered") from None
         await self._end()
 
     async def abort(self, flush: Callable[[], Awaitable[None]]) -> None:
@@ -184,10 +184,10 @@ class Transactor:
                 await flush()
                 if self._adding is not None:
                     await asyncio.gather(self._adding, return_exceptions=True)
-                async with self._paying:
+                async with self._writing_offsets:
                     pass
         except TimeoutError:
-            raise self._late("the broker has not answered for all records") from None
+            raise self._timed_out("the broker has not answered for all records") from None
         # The error that caused the abort has already reported these failures.
         self._sender.failed.clear()
         await self._end()
@@ -197,7 +197,7 @@ class Transactor:
         if transactions.error is not None and transactions.phase in (Phase.FAILED, Phase.FATAL):
             raise transactions.error.with_traceback(None)
         if not transactions.needs_init:
-            await self._patiently(self._own(self._end_once))
+            await self._retry(self._at_own_coordinator(self._end_once))
         if transactions.needs_init:
             await self._init()
 
@@ -217,7 +217,7 @@ class Transactor:
             version = self.transactions.init_version
             if version >= 0 and not connection.supports(ApiKey.INIT_PRODUCER_ID, version):
                 raise Unsupported(
-                    "the broker knows no two-phase commit (InitProducerId 6, KIP-939): set transaction.two.phase.commit"
+                    "the broker has no two-phase commit (InitProducerId 6, KIP-939): set transaction.two.phase.commit"
                     ".enable=true and unstable.api.versions.enable=true on the brokers"
                 )
             timeout_ms = self._settings.request_timeout_ms
@@ -225,7 +225,7 @@ class Transactor:
             response = await connection.call(request, InitProducerIdResponse, timeout_ms=timeout_ms, version=version)
             self._answered(self.transactions.init_answered, response)
 
-        await self._patiently(self._own(attempt))
+        await self._retry(self._at_own_coordinator(attempt))
         self._renumber()
 
     def _renumber(self) -> None:
@@ -241,7 +241,7 @@ class Transactor:
     async def _add(self) -> None:
         try:
             await self._cluster.retry(
-                self._own(self._add_once), self._settings.delivery_timeout_ms, backoff=self._backoff()
+                self._at_own_coordinator(self._add_once), self._settings.delivery_timeout_ms, backoff=self._backoff()
             )
         except (KafkaError, NotReachable) as error:
             why = error if isinstance(error, KafkaError) else RequestTimedOut(str(error))
@@ -270,7 +270,7 @@ class Transactor:
     ) -> T:
         return await connection.call(request, response, timeout_ms=self._settings.request_timeout_ms, at_most=at_most)
 
-    def _own(self, attempt: Callable[[BrokerConnection], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+    def _at_own_coordinator(self, attempt: Callable[[BrokerConnection], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         return self._at_coordinator(TRANSACTION, self.transactions.transactional_id, attempt)
 
     def _at_coordinator(
@@ -278,7 +278,7 @@ class Transactor:
     ) -> Callable[[], Awaitable[T]]:
         """Wrap `attempt` to run on the coordinator, which is looked up again when it has moved."""
 
-        async def once() -> T:
+        async def attempt_once() -> T:
             try:
                 return await attempt(await self._cluster.coordinator(kind, key, purpose=""))
             except NotReachable:
@@ -289,17 +289,17 @@ class Transactor:
                     self._cluster.forget_coordinator(kind, key)
                 raise
 
-        return once
+        return attempt_once
 
-    async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, attempt: Callable[[], Awaitable[T]]) -> T:
         return await self._cluster.retry(attempt, self._settings.max_block_ms, backoff=self._backoff())
 
     def _backoff(self) -> Backoff:
         # Retries mostly wait for the last transaction to end, which does not take long.
         return Backoff(min(TRANSACTION_PAUSE_MS, self._settings.retry_backoff_ms), self._settings.retry_backoff_max_ms)
 
-    def _late(self, what: str) -> KafkaError:
-        return RequestTimedOut(f"{what} within max.block.ms={self._settings.max_block_ms}: try again, or abort")
+    def _timed_out(self, problem: str) -> KafkaError:
+        return RequestTimedOut(f"{problem} within max.block.ms={self._settings.max_block_ms}: try again, or abort")
 
 
 def _protocol(connection: BrokerConnection) -> int:
@@ -307,5 +307,5 @@ def _protocol(connection: BrokerConnection) -> int:
     return 2 if switched_on and connection.supports(ApiKey.END_TXN, _EPOCH_BUMPS_FROM) else 1
 
 
-async def _itself(connection: BrokerConnection) -> BrokerConnection:
+async def _identity(connection: BrokerConnection) -> BrokerConnection:
     return connection

@@ -150,7 +150,7 @@ class Transactions:
 
     def begin(self, version: int) -> None:
         """Open a transaction."""
-        self._demand(Phase.READY)
+        self._require(Phase.READY)
         self.version = version
         self.partitions, self.pending, self._groups = set(), {}, set()
         self.begun = False
@@ -159,18 +159,18 @@ class Transactions:
     def check_open(self) -> None:
         """Raise unless a record, or offsets, may be sent."""
         if self.phase is not Phase.OPEN:
-            self._demand(Phase.OPEN)
+            self._require(Phase.OPEN)
 
     def committing(self) -> None:
         """Start to commit: the transaction takes nothing more, and what it has may still be sent."""
-        self._demand(Phase.OPEN, Phase.PREPARED, Phase.COMMITTING)
+        self._require(Phase.OPEN, Phase.PREPARED, Phase.COMMITTING)
         self.phase = Phase.COMMITTING
 
     def aborting(self) -> TransactionAborted:
         """Start to abort: nothing more is sent. Returns the error for the records not sent yet."""
         if self.unanswered:
             raise CommitUnanswered(f"producer {self.transactional_id}: {self.phase.value}")
-        self._demand(Phase.OPEN, Phase.PREPARED, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING)
+        self._require(Phase.OPEN, Phase.PREPARED, Phase.FAILED, Phase.COMMITTING, Phase.ABORTING)
         self.phase = Phase.ABORTING
         self.pending.clear()
         self.owed.clear()
@@ -179,25 +179,25 @@ class Transactions:
 
     def to_complete(self) -> PreparedTransaction:
         """The prepared transaction; raises if there is none."""
-        self._demand(Phase.PREPARED)
+        self._require(Phase.PREPARED)
         assert self.prepared is not None
         return self.prepared
 
     def preparing(self) -> None:
         """Check that the open transaction may be prepared."""
-        self._demand(Phase.OPEN)
+        self._require(Phase.OPEN)
         if not self.two_phase:
             raise OttlaError("preparing a transaction needs transaction.two.phase.commit.enable=true")
 
     def is_prepared(self) -> PreparedTransaction:
         """Note that everything is delivered: only the end is left, by this producer or one that takes over."""
-        self._demand(Phase.OPEN)
+        self._require(Phase.OPEN)
         self.phase = Phase.PREPARED
         # Nothing was written, so another producer would find nothing.
         self.prepared = PreparedTransaction(*(self.producer or ())) if self.begun else PreparedTransaction()
         return self.prepared
 
-    def _demand(self, *phases: Phase) -> None:
+    def _require(self, *phases: Phase) -> None:
         if self.phase in phases:
             return
         if self.phase in (Phase.FAILED, Phase.FATAL) and self.error is not None:
@@ -236,9 +236,9 @@ class Transactions:
         elif self.sends:
             self.phase, self.error = Phase.FAILED, error
 
-    def _refused(self, code: int, what: str, fatal: frozenset[ErrorCode] = _FATAL_OF_COORDINATOR) -> None:
+    def _refused(self, code: int, action: str, fatal: frozenset[ErrorCode] = _FATAL_OF_COORDINATOR) -> None:
         """Raise an answer's error, if any; one that is not retriable is noted first."""
-        if error := error_of(code, f"{what} ({self.transactional_id})"):
+        if error := error_of(code, f"{action} ({self.transactional_id})"):
             if not error.code.retriable:
                 self.failed(error, fatal)
             raise error
@@ -264,7 +264,7 @@ class Transactions:
 
     def init_answered(self, response: InitProducerIdResponse) -> None:
         """Become READY, or raise. Every earlier producer is now fenced, and its transaction aborted."""
-        self._refused(response.error_code, "beginning to use the transactional id")
+        self._refused(response.error_code, "initialising the transactional id")
         self._ready((response.producer_id, response.producer_epoch))
         if self.keeps and response.ongoing_txn_producer_id >= 0:
             self.prepared = PreparedTransaction(response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
@@ -298,11 +298,11 @@ class Transactions:
     def add_answered(self, response: AddPartitionsToTxnResponse) -> None:
         """Note the partitions that were added. Raises the worst error: one that is not retriable before one that is."""
         codes: dict[TopicPartition, int] = {
-            TopicPartition(topic.name, one.partition_index): one.partition_error_code
+            TopicPartition(topic.name, result.partition_index): result.partition_error_code
             for topic in response.results_by_topic_v3_and_below
-            for one in topic.results_by_partition
+            for result in topic.results_by_partition
         }
-        again: tuple[TopicPartition, int] | None = None
+        retriable: tuple[TopicPartition, int] | None = None
         for partition, code in codes.items():
             if code == 0:
                 self.pending.pop(partition, None)
@@ -311,9 +311,9 @@ class Transactions:
                 error = error_of(code)
                 if error is not None and not error.code.retriable:
                     self._refused(code, f"adding {partition} to the transaction")
-                again = (partition, code)
-        if again is not None:
-            check(again[1], f"adding {again[0]} to the transaction ({self.transactional_id})")
+                retriable = (partition, code)
+        if retriable is not None:
+            check(retriable[1], f"adding {retriable[0]} to the transaction ({self.transactional_id})")
 
     # ---- offsets
 
@@ -350,13 +350,13 @@ class Transactions:
         self.begun = True
         topics: dict[str, TxnOffsetCommitRequestTopic] = {}
         for (topic, number), (offset, epoch, metadata) in offsets.items():
-            part = TxnOffsetCommitRequestPartition(
+            offset_data = TxnOffsetCommitRequestPartition(
                 partition_index=number,
                 committed_offset=offset,
                 committed_leader_epoch=epoch,
                 committed_metadata=metadata,
             )
-            topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic)).partitions.append(part)
+            topics.setdefault(topic, TxnOffsetCommitRequestTopic(name=topic)).partitions.append(offset_data)
         return TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group.group_id,
@@ -372,15 +372,15 @@ class Transactions:
         """Note that all offsets are written, or raise."""
         left = set(owed[1])
         for topic in response.topics:
-            for one in topic.partitions:
-                where = f"committing {topic.name}-{one.partition_index} in the transaction"
-                self._refused(one.error_code, where)
-                left.discard(TopicPartition(topic.name, one.partition_index))
+            for result in topic.partitions:
+                action = f"committing {topic.name}-{result.partition_index} in the transaction"
+                self._refused(result.error_code, action)
+                left.discard(TopicPartition(topic.name, result.partition_index))
         if left:
             # As in Java's client: offsets that the answer lacks are sent again.
-            why = f"the answer leaves out the offset of {min(left)} ({self.transactional_id})"
+            why = f"the broker's answer lacks the offset of {min(left)} ({self.transactional_id})"
             raise KafkaError(ErrorCode.NETWORK_EXCEPTION, why)
-        self.owed = [one for one in self.owed if one is not owed]
+        self.owed = [pending for pending in self.owed if pending is not owed]
 
     # ---- the end
 
