@@ -182,6 +182,6 @@ def test_without_the_extra_one_line_says_what_to_install(
 ) -> None:
     monkeypatch.delitem(sys.modules, "ottla.client.tracing")
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(OttlaError, match=r"^traces \(tracing.enable\) need .*pip install 'ottla\[otel\]'$"):
+    with pytest.raises(OttlaError, match=r"^tracing.enable needs .*pip install 'ottla\[otel\]'$"):
         client({"bootstrap.servers": "127.0.0.1:1", **more, "tracing.enable": True})
     client({"bootstrap.servers": "127.0.0.1:1", **more}).close()

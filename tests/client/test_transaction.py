@@ -150,7 +150,7 @@ def test_nothing_is_sent_outside_of_a_transaction(producer: Producer, topic: str
 
 
 def test_transactions_need_a_transactional_id(bootstrap: str, topic: str) -> None:
-    with Producer(bootstrap) as plain, pytest.raises(OttlaError, match="set transactional.id"):
+    with Producer(bootstrap) as plain, pytest.raises(OttlaError, match=r"set transactional\.id"):
         plain.begin_transaction()
 
 

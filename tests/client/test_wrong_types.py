@@ -370,7 +370,7 @@ def test_a_delivery_is_printed_readably(node: ottla.Node) -> None:
 
 @pytest.mark.parametrize("cls", [AsyncProducer, AsyncConsumer, AsyncAdmin, AsyncShareConsumer])
 def test_asynchronous_clients_are_made_on_a_loop(cls: Any) -> None:
-    with pytest.raises(OttlaError, match=f"{cls.__name__} is made inside a coroutine.*use {cls.__name__[5:]}"):
+    with pytest.raises(OttlaError, match=f"{cls.__name__} must be made in a coroutine.*use {cls.__name__[5:]}"):
         cls("127.0.0.1:9092", **({"group_id": "g"} if cls is AsyncShareConsumer else {}))
 
 
@@ -403,7 +403,7 @@ def test_a_topic_that_is_not_there_is_said_once(
     with Consumer(node.bootstrap_servers, group_id=name) as consumer:
         consumer.subscribe([name])
         consumer.poll(0.3)
-    assert f"topic {name} does not exist: asking for it creates it" in caplog.text
+    assert f"topic {name} does not exist: the metadata request creates it" in caplog.text
     with pytest.raises(KafkaError, match="invalid topic name: 'bad name'"):
         Consumer(node.bootstrap_servers, group_id=name).subscribe(["bad name"])
 
