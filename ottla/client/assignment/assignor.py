@@ -1,13 +1,12 @@
-"""Which member of a classic group reads which partition: what the group's leader decides for all.
+"""Assigns the partitions of a classic group to its members; the group's leader runs it for all.
 
 Rules:
-- The same members, topics and numbers of partitions give the same assignment as the Java client's assignors of the same
-  names: leaders of both kinds may follow each other in a group. (For `sticky` and `cooperative-sticky` that holds when
-  all members subscribe to the same topics; otherwise the assignment is as balanced, but need not be the same.)
-- `cooperative-sticky` never gives a partition to a new owner while the old one has it: that is for the next rebalance,
-  which follows at once (KIP-429).
-
-- Members are given what is near them, by the racks of the partitions' replicas, as far as balance allows (`rack`).
+- The same members, topics and partition counts give the same assignment as the Java client's assignors of the same
+  names, since leaders of both kinds may alternate in a group. (For `sticky` and `cooperative-sticky` this holds if all
+  members subscribe to the same topics; otherwise the assignment is as balanced, but not always the same.)
+- `cooperative-sticky` never gives a partition to a new owner while the old one has it: that is left to the next
+  rebalance, which follows at once (KIP-429).
+- Members get near partitions, by the racks of the partitions' replicas, as far as balance allows (`rack`).
 
 KIPs: 54 (sticky), 341 and 429 (generations, cooperation), 345 (static members first, by instance id), 881 (racks).
 """
@@ -24,7 +23,7 @@ from ottla.kernel.ids import TopicPartition, java_string_hash
 
 @frozen
 class CandidateMember:
-    """A member as the assignors see it."""
+    """A group member, in the form that the assignors take."""
 
     id: str
     subscription: Subscription
@@ -32,17 +31,17 @@ class CandidateMember:
 
     @property
     def order(self) -> tuple[int, str]:
-        """Static members stand before the others, by instance id; the others by member id."""
+        """Sort key: static members first, by instance id; the others by member id."""
         return (0, self.instance_id) if self.instance_id is not None else (1, self.id)
 
 
 Assignment = dict[str, list[TopicPartition]]
-#: Members, how many partitions each topic has, and the racks of these.
+#: (members, number of partitions by topic, racks by partition) to an assignment.
 Assign = Callable[[list[CandidateMember], Mapping[str, int], Racks], Assignment]
 
 
 def assign_range(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
-    """Topic by topic, in stretches: the first members get one more where it does not divide."""
+    """Assign each topic in ranges; the first members get one partition more if the division leaves a remainder."""
     topics = dict.fromkeys(topic for member in members for topic in member.subscription.topics)
     in_order = sorted(members, key=lambda one: one.order)
     readers = {
@@ -55,7 +54,7 @@ def assign_range(members: list[CandidateMember], partitions: Mapping[str, int], 
 
 
 def assign_round_robin(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
-    """All partitions in order, dealt out one by one to those who subscribe."""
+    """Deal all partitions in order, one by one, to the members that subscribe to their topic."""
     found: Assignment = {member.id: [] for member in members}
     circle = sorted(members, key=lambda one: one.order)
     turn = 0
@@ -69,12 +68,12 @@ def assign_round_robin(members: list[CandidateMember], partitions: Mapping[str, 
 
 
 def assign_sticky(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
-    """As even as can be, and members keep what they have as far as that allows."""
+    """Balance as evenly as possible, letting members keep their partitions as far as that allows."""
     return _sticky(members, partitions, racks)
 
 
 def assign_cooperative(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
-    """Sticky; a partition that changes hands is unassigned until its old owner has let go."""
+    """Sticky, but a partition that changes hands stays unassigned until its old owner has revoked it."""
     found = _sticky(members, partitions, racks)
     owner = {one: member.id for member in members for one in member.subscription.owned}
     for member_id, assigned in found.items():
@@ -82,7 +81,7 @@ def assign_cooperative(members: list[CandidateMember], partitions: Mapping[str, 
     return found
 
 
-#: By the name that stands in JoinGroup.
+#: Assignors by their name in JoinGroup.
 ASSIGNORS: dict[str, Assign] = {
     "range": assign_range,
     "roundrobin": assign_round_robin,
@@ -107,7 +106,7 @@ def _sticky(members: list[CandidateMember], partitions: Mapping[str, int], racks
 
 
 def _owned(members: list[CandidateMember], partitions: Mapping[str, int]) -> Assignment:
-    """What each member may claim: of several claims the newest generation's holds, of two equal ones none."""
+    """The partitions that each member may claim: the newest generation's claim wins; equal claims cancel out."""
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         subscription = member.subscription
@@ -127,7 +126,7 @@ def _owned(members: list[CandidateMember], partitions: Mapping[str, int]) -> Ass
 
 
 def _even(owned: Assignment, every: list[TopicPartition], nearness: Nearness) -> Assignment:
-    """All members want the same topics: each gets the quota, or one more."""
+    """Assign if all members subscribe to the same topics: each gets the quota, or one more."""
     quota, over_left = divmod(len(every), len(owned))
     found: Assignment = {member: [] for member in owned}
     hungry: list[str] = []
@@ -157,7 +156,7 @@ def _even(owned: Assignment, every: list[TopicPartition], nearness: Nearness) ->
             member = hungry[turn]
             found[member].append(one)
             if len(found[member]) == quota:
-                # The member has its quota: it may get one more when all have theirs.
+                # The member has its quota; it may get one more when all members have theirs.
                 content.append(hungry.pop(turn))
             else:
                 turn += 1
@@ -175,7 +174,7 @@ def _feed_the_near(
     over_left: int,
     nearness: Nearness,
 ) -> list[TopicPartition]:
-    """Give what is free to members near it that have room; returns what found none. `over_left` may have one more."""
+    """Give free partitions to near members with room; returns the rest. `over_left` members may get one more."""
     left: list[TopicPartition] = []
     turn = 0
     for one in free:
@@ -203,9 +202,9 @@ def _feed_the_near(
 
 
 def _java_order(count: int) -> Callable[[str], int]:
-    """The order in which a Java HashMap of so many names is walked: there it decides who keeps the one that is over.
+    """The iteration order of a Java HashMap with `count` names, which decides who keeps a surplus partition there.
 
-    The table's size is the power of two that keeps it at most three quarters full, 16 at least.
+    The table's size is a power of two, at least 16, that is at most three quarters full.
     """
     size = 16
     while count > size * 3 // 4:
@@ -221,9 +220,9 @@ def _java_order(count: int) -> Callable[[str], int]:
 def _uneven(
     owned: Assignment, wanted: Mapping[str, frozenset[str]], partitions: Mapping[str, int], nearness: Nearness
 ) -> Assignment:
-    """Members want different topics: keep what is kept, give the rest to the least loaded, then level out.
+    """Assign if members subscribe to different topics: keep claims, give the rest to the least loaded, then level.
 
-    Of members as loaded as each other, one that is near comes first.
+    Among equally loaded members, a near one comes first.
     """
     found: Assignment = {member: list(claimed) for member, claimed in owned.items()}
     taken = {one for assigned in found.values() for one in assigned}
@@ -245,7 +244,7 @@ def _uneven(
         for giver in sorted(found, key=lambda member: (-len(found[member]), member)):
             for one in sorted(found[giver]):
                 taker = _least(readers[one.topic], found, one, nearness)
-                # Each move brings two loads nearer to each other, so this ends.
+                # Each move brings two loads closer together, so this ends.
                 if len(found[giver]) - len(found[taker]) > 1:
                     found[giver].remove(one)
                     found[taker].append(one)

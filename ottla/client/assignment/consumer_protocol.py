@@ -1,6 +1,6 @@
-"""The consumer's part of the classic protocol: the subscription that a member sends, the assignment that it gets.
+"""The consumer's data in the classic protocol: a member's subscription and its assignment.
 
-The broker passes these bytes on unread. Written in version 3, read in every version (KIP-429, 792, 881).
+Brokers pass these bytes on without reading them. Written in version 3, read in every version (KIP-429, 792, 881).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VERSION = 3
 
 @frozen
 class Subscription:
-    """What a member wants and has: topics, the partitions it owns, and in which generation it got these."""
+    """A member's topics, the partitions that it owns, and the generation in which it got them."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -30,7 +30,7 @@ class Subscription:
 
 
 def subscription_bytes(subscription: Subscription) -> bytes:
-    """As JoinGroup carries it."""
+    """Encode a subscription for JoinGroup."""
     message = wire.ConsumerProtocolSubscription(
         topics=list(subscription.topics),
         user_data=subscription.user_data,
@@ -45,7 +45,7 @@ def subscription_bytes(subscription: Subscription) -> bytes:
 
 
 def parse_subscription(data: Buffer) -> Subscription:
-    """The reverse. INCONSISTENT_GROUP_PROTOCOL if it is no consumer's subscription."""
+    """Decode a subscription. INCONSISTENT_GROUP_PROTOCOL if the bytes are not a consumer's subscription."""
     version = _version(data)
     try:
         message, _ = decode(wire.ConsumerProtocolSubscription, version, data, 2)
@@ -59,7 +59,7 @@ def parse_subscription(data: Buffer) -> Subscription:
 
 
 def assignment_bytes(partitions: Iterable[TopicPartition], user_data: bytes | None = None) -> bytes:
-    """As SyncGroup carries it."""
+    """Encode an assignment for SyncGroup."""
     message = wire.ConsumerProtocolAssignment(
         assigned_partitions=[
             wire.AssignedTopicPartition(topic=topic, partitions=numbers)
@@ -71,7 +71,7 @@ def assignment_bytes(partitions: Iterable[TopicPartition], user_data: bytes | No
 
 
 def parse_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
-    """The reverse; no bytes are no partitions."""
+    """Decode an assignment; empty bytes mean no partitions."""
     if not len(data):
         return ()
     version = _version(data)

@@ -1,9 +1,9 @@
-"""Which members of a group stand near which partitions: what the assignors know of racks (KIP-881).
+"""Rack awareness of the assignors: which members are near which partitions (KIP-881).
 
 Rules:
-- Racks count when a member's `client.rack` is one of the partitions' racks, and not all partitions stand in all racks:
-  else every choice is as good as the next.
-- A member without a rack is near everything to `range`, and prefers nothing to `sticky`, as with Java's.
+- Racks matter only if a member's `client.rack` is among the partitions' racks, and some partition is not in all racks;
+  otherwise every choice is equally good.
+- As in Java's client, a member without a rack is near every partition for `range`, and has no preference for `sticky`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Racks = Mapping[TopicPartition, frozenset[str]]
 
 
 def racks_count(of_members: Iterable[str | None], of_partitions: Sequence[frozenset[str]]) -> bool:
-    """Does it matter at all who reads what?"""
+    """True if racks matter for the assignment."""
     everywhere = frozenset().union(*of_partitions)
     return not everywhere.isdisjoint(rack for rack in of_members if rack) and any(
         one != everywhere for one in of_partitions
@@ -25,7 +25,7 @@ def racks_count(of_members: Iterable[str | None], of_partitions: Sequence[frozen
 
 
 class Nearness:
-    """The racks of a group's members and partitions; made for one assignment. Empty where racks do not count."""
+    """The racks of a group's members and partitions, for one assignment. Empty if racks do not matter."""
 
     def __init__(
         self, of_members: Mapping[str, str | None], partitions: Iterable[TopicPartition], racks: Racks
@@ -35,7 +35,7 @@ class Nearness:
         known = {member: rack for member, rack in of_members.items() if rack}
         self.of_members: Mapping[str, str] = known if there else {}
         self._racks = wanted if there else {}
-        #: How many members are near it, counted even where racks do not count.
+        #: The number of members near each partition, counted even if racks do not matter.
         self._readers: dict[TopicPartition, int] = {}
         if known:
             counts: dict[str, int] = {}
@@ -44,16 +44,16 @@ class Nearness:
             self._readers = {one: sum(counts.get(rack, 0) for rack in where) for one, where in wanted.items()}
 
     def near(self, member: str, one: TopicPartition) -> bool:
-        """Is this partition near, or the member nowhere in particular?"""
+        """True if the partition is near, or the member has no rack."""
         rack = self.of_members.get(member)
         return rack is None or rack in self._racks.get(one, ())
 
     def in_order(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
-        """The partitions, those that few members are near to first."""
+        """The partitions, those with the fewest near members first."""
         return sorted(partitions, key=lambda one: self._readers.get(one, 0))
 
     def next_of(self, one: TopicPartition, members: Sequence[str], first: int) -> int | None:
-        """Where in `members`, from `first` on and round, one in a rack of this partition stands."""
+        """The index in `members`, from `first` on and around, of one in a rack of this partition; None if none is."""
         where = self._racks.get(one)
         for step in range(len(members) if where else 0):
             place = (first + step) % len(members)
@@ -63,7 +63,7 @@ class Nearness:
 
 
 class _Topic:
-    """A topic of a range assignment while it is handed out."""
+    """A topic during a range assignment."""
 
     def __init__(self, name: str, count: int, members: list[tuple[str, str | None]], racks: Racks) -> None:
         self.name = name
@@ -80,7 +80,7 @@ class _Topic:
         return not rack or rack in self._racks.get(one, ())
 
     def room(self, member: str) -> int:
-        """How many more it may have."""
+        """The number of partitions that the member may still get."""
         return max(0, self._share + (self._extra > 0) - self._has.get(member, 0))
 
     def give(self, member: str, some: list[TopicPartition], found: dict[str, list[TopicPartition]]) -> None:
@@ -92,7 +92,7 @@ class _Topic:
         found[member] += some
 
     def deal(self, found: dict[str, list[TopicPartition]], may: Callable[[str, TopicPartition], bool]) -> None:
-        """Hand out what `may` be given, to each as much as it has room for."""
+        """Give each member the free partitions that `may` allows, as many as it has room for."""
         for member in self.members:
             some = [one for one in self.free if may(member, one)][: self.room(member)]
             if some:
@@ -102,9 +102,9 @@ class _Topic:
 def range_by_rack(
     topics: Mapping[str, int], readers: Mapping[str, list[tuple[str, str | None]]], racks: Racks
 ) -> dict[str, list[TopicPartition]]:
-    """Range, with what is near given first. `readers` has (member, rack) of each topic, in order.
+    """Assign by range, near partitions first. `readers` has the (member, rack) of each topic, in order.
 
-    Topics of the same members and as many partitions stay together: partition 1 of all of them goes to one member.
+    Topics with the same members and the same number of partitions stay together: one member gets partition 1 of all.
     """
     found: dict[str, list[TopicPartition]] = {member: [] for some in readers.values() for member, _ in some}
     states = [_Topic(name, topics[name], readers[name], racks) for name in readers]

@@ -1,11 +1,11 @@
-"""The connections of one client and its view of the cluster, kept fresh: what producer, consumer and admin stand on.
+"""One client's connections and its up-to-date view of the cluster, which the producer, consumer and admin client share.
 
 Rules:
-- Connections are kept by address and purpose: a fetch or a join that waits long must not hold up others, since a broker
-  answers in order.
-- A broker that refused a connection is left alone for a growing time (`reconnect.backoff`). When no known broker can be
-  reached, `bootstrap.servers` are asked again (KIP-899).
-- What fails is logged once, and once more when it works again.
+- Connections are kept by address and purpose: a broker answers in order, so a fetch or a join that waits long must not
+  hold up other requests.
+- After a failed connection attempt an address is not retried for a growing time (`reconnect.backoff`). When no known
+  broker can be reached, the client falls back to `bootstrap.servers` (KIP-899).
+- A failure is logged once, and so is the recovery from it.
 
 KIPs: 899 and 1102 (rebootstrap), 580 (exponential backoff), 699 (batched FindCoordinator).
 """
@@ -45,16 +45,16 @@ R = TypeVar("R")
 
 _log = logging.getLogger("ottla.client")
 
-#: Kinds of coordinators in FindCoordinator.
+#: Coordinator types in FindCoordinator.
 GROUP, TRANSACTION, SHARE = 0, 1, 2
-#: Leader epochs in Metadata can be relied on since this version: older brokers may name an old one (KAFKA-9261).
+#: Leader epochs in Metadata are reliable from this version on: older brokers may return stale ones (KAFKA-9261).
 _EPOCHS_FROM = 9
 
 Address = tuple[str, int]
 
 
 class _Door:
-    """How an address fares: one attempt at a time, and a pause after each that failed."""
+    """The connection state of an address: one attempt at a time, and a backoff after each failure."""
 
     __slots__ = ("backoff", "error", "lock", "retry_at_ms")
 
@@ -66,14 +66,14 @@ class _Door:
 
 
 class Cluster:
-    """A client's way to the brokers. The client makes it on its loop and closes it."""
+    """A client's access to the brokers. The client creates it on its loop and closes it."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self.metadata = Metadata(
             max_age_ms=settings.metadata_max_age_ms, max_idle_ms=settings.metadata_max_idle_ms, now_ms=now_ms()
         )
-        #: Called with nothing whenever an answer has been taken into the metadata.
+        #: Called without arguments whenever an answer has been applied to the metadata.
         self.on_update: list[Callable[[], None]] = []
         self.closed = False
         self._security = Security(settings)
@@ -83,13 +83,13 @@ class Cluster:
         self._doors: dict[Address, _Door] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._update_lock = asyncio.Lock()
-        #: When metadata was last had.
+        #: Time of the last metadata answer.
         self._updated_at_ms = now_ms()
 
     # ---- connections
 
     async def node(self, node_id: int, purpose: str = "") -> BrokerConnection:
-        """A connection to this broker. NotReachable if there is none to be had now."""
+        """A connection to this broker. NotReachable if none can be opened now."""
         node = self.metadata.nodes.get(node_id)
         if node is None:
             await self.update()
@@ -99,7 +99,7 @@ class Cluster:
         return await self.address((node.host, node.port), purpose)
 
     async def address(self, address: Address, purpose: str = "") -> BrokerConnection:
-        """A connection to this address, opened if need be."""
+        """A connection to this address, opened if necessary."""
         found = self._connections.get((address, purpose))
         if found is not None and found.closed is None:
             return found
@@ -136,7 +136,7 @@ class Cluster:
             return made
 
     async def any(self) -> BrokerConnection:
-        """A connection to whichever broker: the least busy open one, else a known one, else a bootstrap server."""
+        """A connection to any broker: the least busy open one, else a known broker, else a bootstrap server."""
         known = [(node.host, node.port) for node in self.metadata.nodes.values()]
         usable = [
             one
@@ -159,7 +159,7 @@ class Cluster:
         raise NotReachable(f"no broker can be reached: {first}") from first
 
     def node_metrics(self) -> dict[int, NodeMetrics]:
-        """What was measured of the brokers that the metadata names, by their ids."""
+        """The metrics of the brokers in the metadata, by node id."""
         now = now_ms()
         found = {}
         for node in list(self.metadata.nodes.values()):
@@ -172,7 +172,7 @@ class Cluster:
         return self.closed
 
     def close_idle(self) -> None:
-        """Close the connections that were not used for `connections.max.idle.ms`."""
+        """Close the connections not used for `connections.max.idle.ms`."""
         idle_ms = self.settings.connections_max_idle_ms
         now = asyncio.get_running_loop().time()
         for key, one in list(self._connections.items()):
@@ -181,7 +181,7 @@ class Cluster:
                 del self._connections[key]
 
     async def close(self) -> None:
-        """Close every connection when what was written has gone out."""
+        """Close every connection once its written data is sent."""
         self.closed = True
         connections = list(self._connections.values())
         self._connections.clear()
@@ -190,7 +190,7 @@ class Cluster:
     # ---- metadata
 
     async def update(self, topics: Iterable[str] | None = None) -> None:
-        """Ask a broker for the topics in use (and `topics`). Those who wait for one answer share it."""
+        """Update the metadata of the topics in use and of `topics`. Concurrent callers share one answer."""
         if topics is not None:
             self.metadata.want(topics, now_ms())
         seen = self.metadata.version
@@ -204,7 +204,7 @@ class Cluster:
             await self._ask(self.metadata.topics_to_ask(now_ms()))
 
     def _rebootstrap(self, why: str) -> None:
-        """Forget the brokers that are known, and begin again with `bootstrap.servers` (KIP-1102)."""
+        """Forget the known brokers and start again from `bootstrap.servers` (KIP-1102)."""
         if self.settings.metadata_recovery_strategy != "rebootstrap":
             return
         _log.warning("starting again from bootstrap.servers: %s", why)
@@ -212,7 +212,7 @@ class Cluster:
         self._coordinators.clear()
         self._updated_at_ms = now_ms()
         for (_, purpose), one in list(self._connections.items()):
-            # The others end with what they wait for.
+            # The others end with their pending requests.
             if not purpose:
                 one.close("starting again from bootstrap.servers")
 
@@ -242,7 +242,7 @@ class Cluster:
         return response
 
     async def known(self, topics: Iterable[str], timeout_ms: int) -> None:
-        """Return when all of `topics` are known with their partitions; KafkaError of the first that is not in time."""
+        """Wait until all of `topics` are known with their partitions; KafkaError for one that is missing in time."""
         names = list(topics)
         self.metadata.want(names, now_ms())
         if all(name in self.metadata.topics for name in names):
@@ -258,7 +258,7 @@ class Cluster:
         await self.retry(attempt, timeout_ms)
 
     async def missing(self, topics: Iterable[str]) -> list[str]:
-        """The names of `topics` that do not exist now. Creates none."""
+        """The names in `topics` that do not exist now. Never creates a topic."""
         names = [name for name in topics if name not in self.metadata.topics]
         if names:
             await self._ask(names, create=False)
@@ -266,14 +266,14 @@ class Cluster:
         return sorted(name for name in names if self.metadata.errors.get(name) in absent)
 
     def epoch_seen(self, partition: TopicPartition, epoch: int) -> None:
-        """Where the program, or its group, goes on: the leader that we know of may be an older one."""
+        """Note the leader epoch of a position or commit: the known leader may be older than that."""
         if self.metadata.epoch_seen(*partition, epoch, now_ms()):
             _log.warning("%s: leader epoch %d is newer than what the brokers have told; asking again", partition, epoch)
 
     # ---- coordinators
 
     async def coordinator(self, kind: int, key: str, purpose: str = "coordinator") -> BrokerConnection:
-        """A connection to the coordinator of this group, transactional id or share group."""
+        """A connection to the coordinator of this group, transactional id or share-group partition."""
         node_id = self._coordinators.get((kind, key))
         if node_id is None:
             connection = await self.any()
@@ -300,11 +300,11 @@ class Cluster:
             raise
 
     def coordinator_id(self, kind: int, key: str) -> int | None:
-        """The node that was last found to be its coordinator."""
+        """The node last known as the coordinator; None if unknown."""
         return self._coordinators.get((kind, key))
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """The broker denied being the coordinator, or does not answer: the next call finds it again."""
+        """Forget a coordinator that denied the role or does not answer: the next call looks it up again."""
         self._coordinators.pop((kind, key), None)
 
     # ---- retries
@@ -316,10 +316,10 @@ class Cluster:
         on_error: Callable[[KafkaError | NotReachable], None] | None = None,
         backoff: Backoff | None = None,
     ) -> T:
-        """Run `attempt` until it succeeds, fails for good, or `timeout_ms` are over (then the last error).
+        """Run `attempt` until it succeeds, fails with an error that is not retriable, or `timeout_ms` is over.
 
-        After a broker that cannot be reached, and after a time that ran out, the next attempt (of this call or of
-        another) begins with a newer view of the cluster.
+        After the timeout, the last error is raised. After an unreachable broker or a timeout, the next attempt (of this
+        call or another) starts with fresh metadata.
         """
         deadline_ms = now_ms() + timeout_ms
         backoff = backoff or Backoff(self.settings.retry_backoff_ms, self.settings.retry_backoff_max_ms)
@@ -338,7 +338,7 @@ class Cluster:
                     raise
                 last = error
             except NotReachable as error:
-                # A partition of that broker may have another leader by now.
+                # The broker's partitions may have other leaders by now.
                 self.metadata.request_update(now_ms())
                 last = error
             if on_error is not None:
@@ -350,7 +350,7 @@ class Cluster:
 
 
 def _why_not(topic: str, code: ErrorCode) -> str:
-    """What a topic's error in the metadata means."""
+    """The text of a topic's error in the metadata."""
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return f"there is no topic {topic}, or this client may not see it"
     if code is ErrorCode.INVALID_TOPIC_EXCEPTION:

@@ -1,15 +1,15 @@
-"""A connection to one broker: requests go out as they come, answers are matched in order.
+"""A connection to one broker: requests are sent as they come, answers are matched in order.
 
 Rules:
-- The broker answers in the order of the requests (Kafka's protocol guide); a correlation id that does not fit closes
-  the connection.
-- A connection is used only after ApiVersions has said which versions the broker takes; each request goes in the highest
-  version that both know.
-- A request that is not answered in its time closes the connection, as in the Java client: an answer that comes later
-  would belong to no request, and the requests behind it wait in the same queue.
-- An answer's bytes fields are views into its frame, which has no other user: records are not copied.
-- With SASL the client signs in after ApiVersions, and again with the first request when most of the session is over.
-  What is sent meanwhile is held back: the broker takes nothing but the exchange.
+- The broker answers in the order of the requests (Kafka's protocol guide); an unexpected correlation id closes the
+  connection.
+- A connection is used only after ApiVersions has returned the broker's versions; each request is sent in the highest
+  version that both ends know.
+- A request without an answer in time closes the connection, as in the Java client: a later answer would match no
+  request, and the requests behind it wait in the same queue.
+- An answer's bytes fields are views of its frame, which has no other user: records are not copied.
+- With SASL the client authenticates after ApiVersions, and again with the first request after most of the session's
+  lifetime. Requests made in the meantime are held back, because the broker accepts nothing but the exchange.
 
 KIPs: 35 (ApiVersions), 511 (client software), 482 (flexible versions), 152 and 368 (SASL).
 """
@@ -39,11 +39,11 @@ from ottla.wire.type import Malformed
 
 R = TypeVar("R")
 
-#: How long `finish` waits for the broker to take what was written.
+#: How long `finish` waits for the broker to read the data written, in seconds.
 _FINISH_S = 5.0
-#: The client signs in again when about this part of its session is over (Java's client has the same bounds).
+#: The part of a session's lifetime after which the client authenticates again (the same bounds as in Java's client).
 _SESSION_USED = (0.85, 0.95)
-#: For a sign-in before a request that has no answer, and so no timeout.
+#: Authentication timeout before a request without an answer, which has no timeout of its own.
 _SIGN_IN_TIMEOUT_MS = 30_000
 
 
@@ -62,17 +62,17 @@ class _Sent:
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A socket to a broker. `open` makes it; it ends by `close`, by the broker, or by a request that timed out."""
+    """A socket to a broker. Opened by `open`; ended by `close`, by the broker, or by a request that timed out."""
 
     def __init__(self, host: str, port: int, client_id: str, meter: NodeMeter) -> None:
         self.host = host
         self.port = port
-        #: Why it is closed; None as long as it is open.
+        #: Why the connection is closed; None while it is open.
         self.closed: str | None = None
-        #: What the system or TLS said when it was lost.
+        #: The error of the system or TLS when the connection was lost.
         self.lost_by: BaseException | None = None
         self._versions = PeerVersions()
-        #: When it was last used, on the loop's clock in seconds.
+        #: Time of the last use, on the loop's clock in seconds.
         self.used_at = 0.0
         self._client_id = client_id
         self._meter = meter
@@ -82,23 +82,24 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._correlation_id = 0
         self._answers = 0
         self._sign_in: SignIn | None = None
-        #: On the loop's clock: a request at this time or later is preceded by a new sign-in.
+        #: Time on the loop's clock from which a request first starts a new authentication.
         self._sign_in_at = math.inf
-        #: While the client signs in again, what waits for its end; None else.
+        #: Requests held back while the client authenticates again; None otherwise.
         self._held: list[tuple[_Sent | None, list[bytes | memoryview]]] | None = None
         self._signing: asyncio.Task[None] | None = None
         self._frames = AnswerFrames()
         self._writable: asyncio.Future[None] | None = None
-        #: Resolved when the socket is closed, once `finish` waits for that.
+        #: Resolved when the socket is closed, if `finish` waits for that.
         self._gone: asyncio.Future[None] | None = None
 
     @classmethod
     async def open(
         cls, host: str, port: int, settings: ClientSettings, security: Security, meter: NodeMeter
     ) -> BrokerConnection:
-        """Connect, agree on versions, sign in. NotReachable if that does not succeed in time.
+        """Connect, negotiate versions and authenticate.
 
-        TlsFailed, AuthenticationFailed if the two ends do not trust each other: trying again would not help.
+        NotReachable if that does not succeed in time. TlsFailed or AuthenticationFailed if one end does not trust the
+        other, which retrying would not cure.
         """
         loop = asyncio.get_running_loop()
         timeout_ms = settings.socket_connection_setup_timeout_ms
@@ -151,7 +152,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._sign_in_at = self._loop.time() + lifetime_ms / 1000 * randomness().uniform(*_SESSION_USED)
 
     async def _authenticate_again(self, timeout_ms: int) -> None:
-        """Another sign-in on the same connection; whatever is written meanwhile follows it."""
+        """Authenticate again on the same connection, then send the requests held back."""
         try:
             await self._authenticate(timeout_ms)
         except (OttlaError, KafkaError) as error:
@@ -168,36 +169,36 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return best
 
     def supports(self, key: ApiKey, version: int = 0) -> bool:
-        """Does the broker take this request, in this version or a later one?"""
+        """True if the broker accepts this request, in this version or a later one."""
         return self._versions.highest(key) >= version
 
     @property
     def versions(self) -> dict[int, tuple[int, int]]:
-        """API key -> the (lowest, highest) version that the broker takes."""
+        """The (lowest, highest) version that the broker accepts, by API key."""
         return self._versions.ranges
 
     @property
     def features(self) -> dict[str, int]:
-        """Feature -> its finalized level, as the broker said it."""
+        """The finalized levels of the cluster's features, by name."""
         return self._versions.features
 
     async def call(
         self, request: object, response: type[R], *, timeout_ms: int, at_most: int | None = None, version: int = -1
     ) -> R:
-        """Send `request` and return the answer. ConnectionLost, RequestTimedOut, Unsupported."""
+        """Send a request and return its answer. Raises ConnectionLost, RequestTimedOut or Unsupported."""
         return cast(R, await self.send(request, timeout_ms=timeout_ms, at_most=at_most, version=version))
 
     def send(
         self, request: object, *, timeout_ms: int, at_most: int | None = None, version: int = -1
     ) -> asyncio.Future[Any]:
-        """Send `request` now; the future gets the answer. Many may be on their way."""
+        """Send a request now; the future gets its answer. Any number of requests may be in flight."""
         api = api_of(request)
         if version < 0:
             version = self.version_of(api.key, at_most)
         return self._transmit(api, version, request, timeout_ms)
 
     def send_unanswered(self, request: object, version: int) -> None:
-        """Send a request that has no answer: Produce with acks=0."""
+        """Send a request that gets no answer: Produce with acks=0."""
         _, parts = self._encoded(api_of(request), version, request)
         self._write(None, parts, _SIGN_IN_TIMEOUT_MS)
 
@@ -244,21 +245,21 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """How many requests wait for their answer."""
+        """The number of requests without an answer yet."""
         return len(self._sent) + len(self._held or ())
 
     async def writable(self) -> None:
-        """Wait until the socket has taken what was written, down to the transport's low mark."""
+        """Wait until the socket has accepted the written data, down to the transport's low-water mark."""
         while self._writable is not None and self.closed is None:
             await asyncio.shield(self._writable)
 
     def close(self, why: str = "closed by this client") -> None:
-        """Close the socket; every request that waits fails with ConnectionLost."""
+        """Close the socket; all pending requests fail with ConnectionLost."""
         if self.closed is None:
             self._end(why)
 
     async def finish(self) -> None:
-        """Close when what was written has gone out: requests with acks=0 are nowhere but in the transport."""
+        """Close once the written data is sent: only the transport holds requests with acks=0."""
         transport = self._transport
         if self.closed is not None or transport is None:
             return
@@ -269,7 +270,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             async with asyncio.timeout(_FINISH_S):
                 await self._gone
         except TimeoutError:
-            # A broker that reads nothing must not hold up the end of a program.
+            # A broker that does not read must not hold up the end of a program.
             transport.abort()
         self._end(self.closed)
 
@@ -295,7 +296,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             if not sent.answer.done():
                 sent.answer.set_exception(ConnectionLost(f"{self.host}:{self.port}: {why}"))
 
-    # ---- asyncio's side
+    # ---- called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -311,7 +312,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self.lost_by = exc
             why = _reason(exc) if isinstance(exc, OSError) else "the broker closed the connection"
             if exc is None and self._answers == 1 and self._sign_in is None:
-                # ApiVersions is all that a broker answers to those who have not signed in.
+                # ApiVersions is the only request that a broker answers before authentication.
                 why += " after the first request: does it want a sign-in (security.protocol)?"
             self._end(why)
 

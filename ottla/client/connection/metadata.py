@@ -1,13 +1,13 @@
-"""What the client knows of the cluster: brokers, topics, leaders. Pure; `cluster` asks the brokers and feeds it.
+"""The client's view of the cluster: brokers, topics and leaders. Pure; `cluster` asks the brokers and updates it.
 
 Rules:
-- A partition's newer leader epoch is never replaced by an older one of the same topic id: a broker that lags behind
-  must not send us back to a leader that was deposed (KIP-320).
-- Where a position or a commit names a newer leader epoch than is known, no leader is named until an answer has that
-  epoch or a newer one: the leader that we know of does not know it, and would call the log cut (KIP-320).
-- A topic whose id changes is another topic: all that was known of it is dropped (KIP-516).
-- Metadata is asked for again when something failed (`request_update`), when it is older than `metadata.max.age.ms`, and
-  for topics that are new to it. A topic that is not used for `metadata.max.idle.ms` is forgotten (KIP-526).
+- A partition's leader epoch is never replaced by an older one of the same topic id: a broker that lags behind must not
+  send the client back to a deposed leader (KIP-320).
+- When a position or a commit has a newer leader epoch than the metadata, the partition has no known leader until an
+  answer has that epoch or a newer one: the old leader does not know the epoch, and would report a truncation (KIP-320).
+- A topic with another id is another topic: everything known about the old one is dropped (KIP-516).
+- Metadata is updated after a failure (`request_update`), when it is older than `metadata.max.age.ms`, and for topics
+  that are new. A topic not used for `metadata.max.idle.ms` is forgotten (KIP-526).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_LEADER = -1
 
 @frozen
 class ClusterNode:
-    """A broker as clients reach it."""
+    """A broker's address for clients."""
 
     id: int
     host: str
@@ -38,7 +38,7 @@ class ClusterNode:
 
 @frozen
 class PartitionState:
-    """A partition as the metadata shows it. `leader` is NO_LEADER (-1) while there is none."""
+    """A partition in the metadata. `leader` is NO_LEADER (-1) while there is none."""
 
     partition: int
     leader: int
@@ -50,7 +50,7 @@ class PartitionState:
 
 @frozen
 class TopicState:
-    """A topic as the metadata shows it; `partitions` by number, without gaps."""
+    """A topic in the metadata; `partitions` are in order of their numbers, without gaps."""
 
     name: str
     id: Uuid
@@ -59,7 +59,7 @@ class TopicState:
 
 
 class Metadata:
-    """The client's view of the cluster. `Cluster` makes it and is the only one to change it."""
+    """The client's view of the cluster. `Cluster` creates it, and only `Cluster` changes it."""
 
     def __init__(self, *, max_age_ms: int, max_idle_ms: int, now_ms: int) -> None:
         self.nodes: dict[int, ClusterNode] = {}
@@ -67,13 +67,13 @@ class Metadata:
         self.topic_names: dict[bytes, str] = {}
         self.cluster_id: str | None = None
         self.controller_id = NO_LEADER
-        #: What the last answer said of topics that it could not describe.
+        #: Errors of the topics that the last answer could not describe.
         self.errors: dict[str, ErrorCode] = {}
-        #: Counts the answers that were taken in.
+        #: Number of answers applied.
         self.version = 0
-        #: Counts the changes of leaders and leader epochs.
+        #: Number of changes of leaders and leader epochs.
         self.moves = 0
-        #: Ask for all topics of the cluster (a subscription by pattern).
+        #: Ask for all topics of the cluster, as a subscription by pattern needs.
         self.all_topics = False
         self._max_age_ms = max_age_ms
         self._max_idle_ms = max_idle_ms
@@ -81,7 +81,7 @@ class Metadata:
         self._next_update_ms = now_ms
 
     def want(self, topics: Iterable[str], now_ms: int) -> bool:
-        """These topics are in use. True if one of them is not known yet; the next update then asks for it."""
+        """Note topics in use. True if one is not known yet; the next update then asks for it."""
         unknown = False
         for topic in topics:
             self._wanted[topic] = now_ms
@@ -89,15 +89,15 @@ class Metadata:
         return unknown
 
     def request_update(self, now_ms: int) -> None:
-        """Something failed that a newer view may mend."""
+        """Request an update after a failure that fresh metadata may cure."""
         self._next_update_ms = min(self._next_update_ms, now_ms)
 
     def update_due_ms(self) -> int:
-        """When the brokers should be asked again."""
+        """When the brokers should be asked again (monotonic ms)."""
         return self._next_update_ms
 
     def topics_to_ask(self, now_ms: int) -> list[str] | None:
-        """The topics in use; None for all of the cluster. Those idle for too long are forgotten here."""
+        """The topics in use; None for all topics of the cluster. Topics idle for too long are forgotten."""
         for topic, used_ms in list(self._wanted.items()):
             if now_ms - used_ms > self._max_idle_ms:
                 del self._wanted[topic]
@@ -105,9 +105,9 @@ class Metadata:
         return None if self.all_topics else list(self._wanted)
 
     def apply(self, response: MetadataResponse, now_ms: int, *, epochs: bool = True) -> list[TopicPartition]:
-        """Take in an answer; without `epochs` its leader epochs cannot be relied on.
+        """Apply an answer; without `epochs`, its leader epochs are unreliable and ignored.
 
-        Returns the partitions whose leader or leader epoch is another now.
+        Returns the partitions whose leader or leader epoch has changed.
         """
         self.version += 1
         self._next_update_ms = now_ms + self._max_age_ms
@@ -134,7 +134,7 @@ class Metadata:
         return moved
 
     def leader(self, topic: str, partition: int) -> PartitionState | None:
-        """The partition's state if it has a leader that the metadata names; None sends the caller to an update."""
+        """The partition's state if its leader is known; None means that the caller should request an update."""
         found = self.topics.get(topic)
         if found is None or partition >= len(found.partitions):
             return None
@@ -142,7 +142,7 @@ class Metadata:
         return state if state.leader in self.nodes else None
 
     def racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
-        """The racks in which the replicas of these topics' partitions stand, as far as brokers name theirs."""
+        """The racks of the replicas of these topics' partitions, for brokers with a configured rack."""
         of_nodes = {node.id: node.rack for node in self.nodes.values() if node.rack}
         return {
             TopicPartition(topic, state.partition): frozenset(
@@ -154,7 +154,7 @@ class Metadata:
         }
 
     def leader_moved(self, topic: str, partition: int, leader: int, epoch: int) -> bool:
-        """A broker's hint with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951). True if it is news."""
+        """Apply a leader hint from NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951). True if it is new."""
         found = self.topics.get(topic)
         if found is None or partition >= len(found.partitions) or leader not in self.nodes:
             return False
@@ -165,7 +165,7 @@ class Metadata:
         return True
 
     def epoch_seen(self, topic: str, partition: int, epoch: int, now_ms: int) -> bool:
-        """A position or a commit names this leader epoch. True if it is newer than ours: then we know no leader."""
+        """Note the leader epoch of a position or commit. True if it is newer than ours: the leader is then unknown."""
         found = self.topics.get(topic)
         if found is None or partition >= len(found.partitions):
             return False
@@ -183,7 +183,7 @@ class Metadata:
         self.moves += 1
 
     def add_nodes(self, nodes: Iterable[ClusterNode]) -> None:
-        """Brokers that an answer named beside its leader hints (KIP-951)."""
+        """Add the brokers that an answer names with its leader hints (KIP-951)."""
         for node in nodes:
             self.nodes[node.id] = node
 
@@ -221,7 +221,7 @@ class Metadata:
             self.errors[name] = ErrorCode(code)
         except ValueError:
             self.errors[name] = ErrorCode.UNKNOWN_SERVER_ERROR
-        # A leader that is missing for a moment is no reason to forget the topic; a topic that is gone is.
+        # A topic without a leader for a moment is kept; a topic that no longer exists is not.
         if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
             self._drop(name)
 

@@ -1,6 +1,7 @@
-"""Metrics as OTLP: OpenTelemetry's MetricsData in protobuf, as PushTelemetry carries it (KIP-714).
+"""Encodes metrics as OTLP: OpenTelemetry's MetricsData in protobuf, as PushTelemetry carries it (KIP-714).
 
-Written by hand, since it is five messages: field numbers are those of opentelemetry-proto's metrics.proto 1.3.
+Written by hand because it is only five messages; the field numbers are those of opentelemetry-proto's metrics.proto
+1.3.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ _DELTA, _CUMULATIVE = 1, 2
 
 
 class Point(NamedTuple):
-    """A metric as it stands now."""
+    """The current value of a metric."""
 
     #: Kafka's name: `org.apache.kafka.producer.record.send.rate`.
     name: str
-    #: What it is of: a topic, a partition, a node.
+    #: The topic, partition or node that the value belongs to.
     attributes: tuple[tuple[str, str], ...]
     value: float
-    #: A sum of all time, or since the last push; else a gauge.
+    #: True for a sum over all time or since the last push, False for a gauge.
     is_sum: bool
 
 
 def metrics_data(
     resource: Mapping[str, str], points: Iterable[Point], *, began_ns: int, now_ns: int, delta: bool
 ) -> bytes:
-    """All of them as one MetricsData. Times in ns since 1970; sums are since `began_ns`."""
+    """All points as one MetricsData. Times are ns since 1970; sums start at `began_ns`."""
     metrics = b"".join(_bytes(2, _metric(point, began_ns, now_ns, delta)) for point in points)
     described = b"".join(_bytes(1, _attribute(name, value)) for name, value in resource.items())
     return _bytes(1, _bytes(1, described) + _bytes(2, metrics))

@@ -1,14 +1,14 @@
-"""A client's metrics, pushed to the cluster where its operator asks for them (KIP-714).
+"""Pushes a client's metrics to the cluster when its operator subscribes to them (KIP-714).
 
 Rules:
-- The broker says which metrics it wants, how often, and under which subscription; a client that is not asked for any
-  asks again once an interval. A broker without the two APIs is left alone.
+- The broker's subscription says which metrics to push, and how often. Without a subscription, the client asks again
+  after each interval. A broker without the two APIs is not asked again.
 - The first push comes after 0.5 to 1.5 intervals, so that clients that start together do not push together. The last
-  one, marked as such, is sent when the client closes.
-- A sum since the last push is told at most once, as by Kafka's client: a push that gets no answer may have been
-  counted, so what it told is not told again. A push that the broker refuses is.
-- Nothing here touches a record: one task a client reads what `metrics()` gives, once an interval.
-- Names are Kafka's: `org.apache.kafka.`, the group of the metric without `-metrics`, its name; dots for dashes.
+  push, marked as such, is sent when the client closes.
+- As in Kafka's client, a delta is pushed at most once: a push without an answer may have been counted, so its deltas
+  are not repeated. Those of a refused push are.
+- No work per record: one task per client reads `metrics()` once per interval.
+- Names are Kafka's: `org.apache.kafka.`, the metric group without `-metrics`, and the name, with dots for dashes.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from ottla.wire.codec import Codec, compress
 _log = logging.getLogger("ottla.client")
 
 _PREFIX = "org.apache.kafka."
-#: Until a broker has said another one, and after a push that got no answer.
+#: The interval until a broker has given another one, and after a push without an answer.
 _INTERVAL_MS: int = ClientMetricsSettings.interval_ms.default
 #: How long the last push may hold up a client that closes.
 _CLOSE_SECONDS_MAX = 1.0
 _CODECS = frozenset(map(int, Codec))
-#: Codes after which nothing is pushed any more, and those after which the subscription is asked for at once.
+#: Errors that end the pushes, and errors after which the subscription is requested again at once.
 _ENDS = frozenset({ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_RECORD, ErrorCode.UNSUPPORTED_VERSION})
 _ASKS_AGAIN = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 _WAITS = frozenset({ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
 
 Points = Callable[[], Iterator[Point]]
-#: By name and attributes.
+#: Sums by name and attributes.
 Sums = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def points_of(group: str, named: Mapping[str, Any], **attributes: str) -> Iterator[Point]:
-    """The figures of one snapshot under Kafka's names for this group; what was never measured is left out."""
+    """A snapshot's values under Kafka's names for this metric group, without those never measured."""
     labels = tuple(attributes.items())
     for name, value in named.items():
         if isinstance(value, int | float) and not math.isnan(value):
@@ -60,7 +60,7 @@ def points_of(group: str, named: Mapping[str, Any], **attributes: str) -> Iterat
 
 
 def connection_points(group: str, cluster: Cluster, nodes: Mapping[int, NodeMetrics]) -> Iterator[Point]:
-    """The connections that were opened, and what was measured of each broker."""
+    """The metrics of opened connections, and of each broker."""
     opened = cluster.connections_opened
     figures = {"connection-creation-total": opened.count, "connection-creation-rate": opened.frequency(now_ms())}
     yield from points_of(group, figures)
@@ -69,20 +69,20 @@ def connection_points(group: str, cluster: Cluster, nodes: Mapping[int, NodeMetr
 
 
 class TelemetryPush:
-    """A client's pushes. The client makes it on its loop, before it asks the cluster for anything, and closes it."""
+    """One client's pushes. The client creates it on its loop, before its first request, and closes it."""
 
     def __init__(
         self, cluster: Cluster, points: Points, resource: Callable[[], Mapping[str, str]], *, enabled: bool
     ) -> None:
-        """`resource` is what the client is called by: its group, its transactional id."""
+        """`resource` returns the labels of the client, such as its group or transactional id."""
         self._cluster = cluster
         self._points = points
         self._resource = resource
         self._task: asyncio.Task[None] | None = None
-        #: What the broker last said; None while it must be asked.
+        #: The broker's subscription; None while it must be requested.
         self._subscription: GetTelemetrySubscriptionsResponse | None = None
         self._instance_id = GetTelemetrySubscriptionsRequest().client_instance_id
-        #: The sums of the last push, and when that was.
+        #: The sums of the last push, and its time.
         self._told: Sums = {}
         self._told_ns = wall_ms() * 1_000_000
         self._closed = False
@@ -90,7 +90,7 @@ class TelemetryPush:
             cluster.on_update.append(self._begin)
 
     def _begin(self) -> None:
-        """The cluster is known: a broker can be asked."""
+        """Start when the cluster is known, so that a broker can be asked."""
         if self._task is None and not self._closed:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -101,7 +101,7 @@ class TelemetryPush:
             pause_ms = await self._turn()
 
     async def _turn(self) -> float | None:
-        """Ask, or push. ms until the next turn, or None when there is none."""
+        """Request a subscription, or push. Returns the ms until the next step, or None to stop."""
         interval_ms = _INTERVAL_MS if self._subscription is None else self._subscription.push_interval_ms
         try:
             if self._subscription is None:
@@ -119,7 +119,7 @@ class TelemetryPush:
                 self._subscription = None
                 return 0
             if error.code not in _WAITS:
-                # Perhaps another broker will answer, under another subscription.
+                # Another broker may answer, with another subscription.
                 self._subscription = None
             return interval_ms
         except OttlaError:
@@ -162,7 +162,7 @@ class TelemetryPush:
             check(answer.error_code)
 
     def _data(self, wanted: GetTelemetrySubscriptionsResponse, now_ns: int) -> tuple[bytes, Sums]:
-        """What is asked for, as it stands now, and its sums: those since the last push where the broker wants it so."""
+        """The encoded metrics of the subscription, and the sums in them (before any conversion to deltas)."""
         prefixes = tuple("" if each == "*" else each for each in wanted.requested_metrics)
         points: list[Point] = []
         told: Sums = {}
@@ -179,7 +179,7 @@ class TelemetryPush:
         return metrics_data(resource, points, began_ns=self._told_ns, now_ns=now_ns, delta=delta), told
 
     async def close(self) -> None:
-        """End, with a last push where metrics are wanted. It fails in silence, and in a second."""
+        """Stop, with a last push if there is a subscription. A failed push is ignored; it takes at most a second."""
         self._closed = True
         if self._task is None:
             return

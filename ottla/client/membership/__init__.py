@@ -1,4 +1,4 @@
-"""A member of a group: joining, heartbeats, commits, in both protocols.
+"""A consumer's group membership: joining, heartbeats and commits, in both protocols.
 
-Invariant: `membership` decides and is pure; `group`, `classic` and `consumer` carry out. Read `membership` first.
+Invariant: `membership` is pure and decides; `group`, `classic` and `consumer` do the I/O. Read `membership` first.
 """

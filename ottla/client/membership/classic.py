@@ -1,4 +1,4 @@
-"""A consumer in a group of the classic protocol: join, sync, heartbeats; a member assigns."""
+"""A member of a group with the classic protocol: join, sync and heartbeats; one member assigns."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ottla.wire.api.sync_group import SyncGroupResponse
 
 _log = logging.getLogger("ottla.client")
 
-#: What a coordinator says of the generation that a request bore.
+#: Errors about the generation that a request carried.
 _OF_A_GENERATION = frozenset(
     {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS}
 )
 
 
 class ClassicGroupMember(Group):
-    """A member of a group of the classic protocol."""
+    """A member of a group with the classic protocol."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, owner: Owner) -> None:
         super().__init__(cluster, settings, owner)
@@ -61,23 +61,23 @@ class ClassicGroupMember(Group):
             self._joining = None
             raise
         if not self.membership.joined:
-            # Lost since then, with what it gave.
+            # The membership was lost after the join, and its assignment with it.
             self._joining = None
             return await self.poll()
         self._is_in(self.membership.member_id, self.membership.generation)
         owned = self._owner.owned()
         if owned - assigned:
-            # They wait for their new owner: the next generation gives them (KIP-429).
+            # The next generation gives the revoked partitions to their new owners (KIP-429).
             self.membership.rejoin("partitions were given back")
             await self._owner.before_revoke()
             await self._owner.revoke(owned - assigned)
         await self._owner.assign_more(assigned - owned)
-        # Not before: a poll that is cancelled above, or whose listener raises, leaves the rest to the next one.
+        # Not earlier: if this poll is cancelled above, or its listener raises, the next poll does the rest.
         self._joining = None
         return None
 
     async def _join(self) -> tuple[TopicPartition, ...]:
-        """Join and sync until both succeed. Raises what no repetition mends."""
+        """Join and sync until both succeed. Raises errors that retrying does not cure."""
         while True:
             try:
                 outcome, assigned = await self._join_once()
@@ -101,7 +101,7 @@ class ClassicGroupMember(Group):
         membership, settings = self.membership, self._settings
         topics = await self._owner.subscribed()
         connection = await self._coordinator()
-        # The coordinator answers when all members have joined: that may take what each of them may take between polls.
+        # The coordinator answers when all members have joined, each of which may take its time between polls.
         patience_ms = settings.max_poll_interval_ms + settings.request_timeout_ms
         request = membership.join_request(topics, self._owner.owned())
         joined = await connection.call(request, JoinGroupResponse, timeout_ms=patience_ms)
@@ -126,7 +126,7 @@ class ClassicGroupMember(Group):
         self.membership.rejoin("the subscription or its topics have changed")
 
     def topics_changed(self) -> bool:
-        """Has a topic that we assigned as leader other partitions now?"""
+        """True if a topic that this leader assigned has another number of partitions now."""
         known = self._cluster.metadata.topics
         return any(
             topic in known and len(known[topic].partitions) != count for topic, count in self._partitions.items()
@@ -152,7 +152,9 @@ class ClassicGroupMember(Group):
             self._owner.something_to_do()
 
     def _speaks_of_the_past(self, code: int, member_id: str, generation: int) -> bool:
-        """Is this error about a generation that we have left, or are leaving? The join has its own answer."""
+        """True if an error is about a generation that this member has left or is leaving (the join has its own
+        answer).
+        """
         joining = self._joining is not None and not self._joining.done()
         now = (self.membership.member_id, self.membership.generation)
         return code in _OF_A_GENERATION and (joining or now != (member_id, generation))
@@ -162,7 +164,7 @@ class ClassicGroupMember(Group):
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
             self._joining = None
-        # A static member only goes away for a while: its session says for how long.
+        # A static member leaves only for a while: its session timeout says for how long.
         if self.membership.member_id and self._settings.group_instance_id is None:
             try:
                 connection = await self._coordinator("")

@@ -1,4 +1,4 @@
-"""What can be committed for a group, and by whom. Consumers commit it, and producers within a transaction."""
+"""Offsets to commit for a group, and the identity that commits them, for consumers and transactional producers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ottla.wire.batch import NO_LEADER_EPOCH
 
 @frozen
 class CommittedOffset:
-    """What a group has committed, or commits, for a partition: the offset of the next record to read.
+    """A committed offset of a group's partition: the offset of the next record to read.
 
-    `leader_epoch` is that of the record before it, None where it is not known. A consumer that goes on from here finds
-    out by it whether the log was cut below the offset meanwhile (KIP-320).
+    `leader_epoch` is that of the record before it, or None if unknown. With it, a consumer that continues from here can
+    detect that the log was truncated below the offset in the meantime (KIP-320). `metadata` is text of the program.
     """
 
     offset: int
@@ -24,9 +24,9 @@ class CommittedOffset:
     leader_epoch: int | None = None
 
 
-#: What a program gives for a partition: the offset of the next record to read, alone, with metadata, or with its epoch.
+#: A partition's commit: the offset of the next record to read, alone, with metadata, or as a CommittedOffset.
 Commit = int | tuple[int, str] | CommittedOffset
-#: The offsets of partitions, or a record: all of its partition up to it.
+#: Offsets by partition, or a record, to commit its partition up to and including it.
 Offsets = Mapping[TopicPartition, Commit] | ConsumerRecord
 #: (offset, leader epoch or -1, metadata) of a partition.
 CommittedAt = tuple[int, int, str]
@@ -34,7 +34,9 @@ CommittedAt = tuple[int, int, str]
 
 @frozen
 class GroupMetadata:
-    """A consumer as its group knows it; offsets in a transaction are refused when it is no longer a member."""
+    """A consumer's identity in its group, with which the coordinator refuses the offsets of a former member
+    (KIP-447).
+    """
 
     group_id: str
     generation_id: int = -1
@@ -43,7 +45,7 @@ class GroupMetadata:
 
 
 def offsets_of(offsets: Offsets) -> dict[TopicPartition, CommittedAt]:
-    """Offsets to commit, in one form; a record stands for the offset after it. TypeError, ValueError."""
+    """Offsets to commit, in their internal form; a record means the offset after it. Raises TypeError or ValueError."""
     if isinstance(offsets, ConsumerRecord):
         partition = TopicPartition(offsets.topic, offsets.partition)
         return {partition: (offsets.offset + 1, offsets.leader_epoch, "")}
@@ -51,7 +53,7 @@ def offsets_of(offsets: Offsets) -> dict[TopicPartition, CommittedAt]:
 
 
 def committed_offset(at: CommittedAt) -> CommittedOffset:
-    """The same as programs see it."""
+    """The public form of a committed offset."""
     offset, epoch, metadata = at
     return CommittedOffset(offset, metadata, None if epoch < 0 else epoch)
 

@@ -1,4 +1,4 @@
-"""A consumer in a group of the consumer protocol: heartbeats only, the broker assigns (KIP-848)."""
+"""A member of a group with the consumer protocol: it only sends heartbeats, and the broker assigns (KIP-848)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _log = logging.getLogger("ottla.client")
 
 
 class ConsumerGroupMember(Group):
-    """A member of a group of the consumer protocol (KIP-848)."""
+    """A member of a group with the consumer protocol (KIP-848)."""
 
-    #: What answers a heartbeat.
+    #: The message class of heartbeat answers.
     response: type[Any] = ConsumerGroupHeartbeatResponse
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, owner: Owner) -> None:
@@ -70,7 +70,7 @@ class ConsumerGroupMember(Group):
                 await self._owner.before_revoke()
                 await self._owner.revoke(owned - target)
             await self._owner.assign_more(target - owned)
-            # The coordinator waits for this: what we gave back, it gives to others.
+            # The coordinator waits for this to give the revoked partitions to other members.
             self._wake.set()
         return None
 
@@ -137,7 +137,7 @@ class ConsumerGroupMember(Group):
             self._wake.set()
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
             if (self.membership.member_id, self.membership.epoch) != (member_id, generation):
-                # The answer speaks of who we were.
+                # The error is about an earlier membership.
                 return Outcome.REJOIN
             self.membership.lost()
             self._lost = True

@@ -1,11 +1,10 @@
-"""A consumer's dealings with its group's coordinator: joining, heartbeats, commits. The deciding is `membership`'s.
+"""A consumer's requests to its group coordinator: joining, heartbeats, commits. `membership` makes the decisions.
 
 Rules:
-- Heartbeats run on their own; whatever takes partitions away or brings them happens in `poll`, in the program's own
-  time.
-- A member that was thrown out first gives its partitions up in a poll, and then joins again.
-- A consumer that does not poll for `max.poll.interval.ms` leaves, and joins again with its next poll.
-- The coordinator is found again when it moved; that is logged once by `Cluster`.
+- Heartbeats run in the background. Partitions are assigned and revoked only in `poll`, at the program's own pace.
+- A member that was removed first gives up its partitions in a poll, then joins again.
+- A consumer that does not poll for `max.poll.interval.ms` leaves, and joins again at its next poll.
+- A coordinator that has moved is looked up again; `Cluster` logs that once.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ from ottla.wire.api.offset_fetch import (
 
 _log = logging.getLogger("ottla.client")
 
-#: The last versions of OffsetCommit and OffsetFetch that name topics.
+#: The last versions of OffsetCommit and OffsetFetch with topic names.
 _NAMED_TOPICS = 9
-#: OffsetFetch waits for transactions since then (KIP-447).
+#: The first version of OffsetFetch that can wait for transactions (KIP-447).
 _STABLE_FROM = 7
 
 
@@ -51,28 +50,28 @@ class Owner(Protocol):
     """The consumer, as its group sees it."""
 
     async def subscribed(self) -> set[str]:
-        """The topics of the subscription that exist, a pattern resolved."""
+        """The existing topics of the subscription, with a pattern resolved."""
 
     def pattern_text(self) -> str | None:
-        """The pattern that the broker resolves (KIP-848), or None."""
+        """The pattern that the broker evaluates (KIP-848), or None."""
 
     def owned(self) -> set[TopicPartition]: ...
     async def before_revoke(self) -> None:
-        """Commit what was consumed, where that is automatic."""
+        """Commit the consumed offsets, with auto-commit."""
 
     async def revoke(self, partitions: set[TopicPartition], *, lost: bool = False) -> None: ...
     async def assign_more(self, partitions: set[TopicPartition]) -> None: ...
     def something_to_do(self) -> None:
-        """A poll that waits should look at the group again."""
+        """Wake a waiting poll, so that it looks at the group again."""
 
 
 class Group(ABC):
-    """What both protocols share: the coordinator, heartbeats, offsets."""
+    """The part that both protocols share: coordinator, heartbeats and offsets."""
 
     def __init__(self, cluster: Cluster, settings: ConsumerSettings, owner: Owner) -> None:
         assert settings.group_id is not None
         self.id: str = settings.group_id
-        #: What the next poll raises: fenced, not authorised, ...
+        #: Error for the next poll to raise, such as fenced or not authorised.
         self.error: KafkaError | None = None
         self.polled_at_ms = now_ms()
         self._cluster = cluster
@@ -80,42 +79,42 @@ class Group(ABC):
         self._owner = owner
         self._beating: asyncio.Task[None] | None = None
         self._closed = False
-        #: The coordinator knows us no more, and the program's next poll gives up its partitions.
+        #: The coordinator has removed this member; the program's next poll gives up its partitions.
         self._lost = False
         self._known: tuple[str, int, str | None] = ("", -1, None)
-        #: Commits so far, and by partition the last that has its offset; they are sent in this order.
+        #: The number of commits so far, and each partition's last one; they are sent in this order.
         self._commits = 0
         self._last_commit: dict[TopicPartition, int] = {}
         self._sending = asyncio.Lock()
 
-    # ---- to be said by each protocol
+    # ---- for each protocol to implement
 
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Has `poll` anything to do?"""
+        """True if `poll` has anything to do."""
 
     @abstractmethod
     async def poll(self) -> asyncio.Future[None] | None:
-        """Bring the membership on. What is returned is worth waiting for; then poll again."""
+        """Advance the membership. If a future is returned, wait for it and poll again."""
 
     @abstractmethod
     async def leave(self, reason: str) -> None:
-        """Say good-bye."""
+        """Leave the group."""
 
     @abstractmethod
     def subscription_changed(self) -> None:
-        """The topics, or their partitions, are others now."""
+        """Note that the topics, or their partitions, have changed."""
 
     @abstractmethod
     def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
-        """What the error of a commit, which bore this identity, says of our membership."""
+        """The outcome of a failed commit, sent with this identity, for the membership."""
 
     def identity(self) -> tuple[str, int, str | None]:
-        """Member id, generation or epoch, and instance id, as commits bear them; no member at all before the first.
+        """(member id, generation or epoch, instance id) for commits; no member before the first join.
 
-        A lost membership stays here until the next one. The records that the program still commits have another owner
-        now: the coordinator refuses them under the old identity, and would take them without one.
+        A lost membership's identity is kept until the next join. Records that the program still commits then belong to
+        another member: the coordinator refuses them under the old identity, and would accept them without one.
         """
         return self._known
 
@@ -140,7 +139,7 @@ class Group(ABC):
             self._coordinator_moved()
 
     async def close(self) -> None:
-        """End the heartbeats."""
+        """Stop the heartbeats."""
         self._closed = True
         if self._beating is not None:
             self._beating.cancel()
@@ -151,7 +150,7 @@ class Group(ABC):
     async def commit(self, offsets: Mapping[TopicPartition, tuple[int, int, str]], timeout_ms: int) -> None:
         """Commit (offset, leader epoch, metadata) of each partition. KafkaError if one was refused.
 
-        It is not tried again when a later commit has begun meanwhile: the group would go back to the older offset.
+        A commit is not retried once a later one has begun: it would move the group back to the older offset.
         """
         if not offsets:
             return
@@ -187,7 +186,7 @@ class Group(ABC):
                 for one in topic.partitions:
                     where = f"committing {topic.name}-{one.partition_index} in group {self.id}"
                     if one.error_code == ErrorCode.STALE_MEMBER_EPOCH and self.identity()[1] != generation:
-                        # A heartbeat has brought a newer epoch since; the retry's time bounds this.
+                        # A heartbeat has brought a newer epoch since; the outer retry's timeout limits this.
                         return await attempt()
                     if one.error_code and self._commit_failed(one.error_code, member_id, generation) in (
                         Outcome.REJOIN,
@@ -201,10 +200,10 @@ class Group(ABC):
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, tuple[int, int, str]]:
-        """(offset, leader epoch, metadata) of those partitions that have a commit.
+        """(offset, leader epoch, metadata) of the partitions that have a committed offset.
 
-        Offsets that a transaction holds are waited for, with every isolation level: who begins before them would move
-        the same records again (the Java consumer's OffsetFetch demands the same).
+        Waits for pending transactional offsets under every isolation level, as the Java consumer does: a consumer that
+        starts before them would process the same records again.
         """
         topics: dict[str, list[int]] = {}
         for topic, number in partitions:
@@ -272,11 +271,11 @@ class Group(ABC):
 
     @abstractmethod
     def _pause_ms(self) -> int:
-        """How long to the next heartbeat."""
+        """The time until the next heartbeat."""
 
     @abstractmethod
     async def _beat(self) -> None:
-        """A heartbeat."""
+        """Send a heartbeat."""
 
 
 def _topics(offsets: Mapping[TopicPartition, tuple[int, int, str]]) -> list[OffsetCommitRequestTopic]:

@@ -1,12 +1,12 @@
-"""A member of a group, as the member sees itself: what to send next, and what an answer means. Pure.
+"""A member's own view of its group: what to send next, and what an answer means. Pure.
 
-Two protocols: `ClassicMembership` (join, sync, heartbeat; a member leads and assigns) and `ConsumerMembership`
-(heartbeats only; the broker assigns, KIP-848). The consumer sends their requests, feeds the answers back, and runs
-what they decide.
+Two protocols: `ClassicMembership` (join, sync, heartbeat; a leading member assigns) and `ConsumerMembership`
+(heartbeats only; the broker assigns, KIP-848). The consumer sends their requests, passes the answers back, and carries
+out their decisions.
 
 Rules:
-- A member that the coordinator does not know any more has lost its partitions: others may have them already.
-- A fenced instance id is the end: another process has our name.
+- A member that the coordinator no longer knows has lost its partitions: other members may have them already.
+- A fenced instance id is final: another process uses the same id.
 
 KIPs: 62 (heartbeats apart from polls), 345 (static members), 394 (member id first), 429 (cooperative), 848.
 """
@@ -38,7 +38,7 @@ from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignme
 
 
 class Outcome(Enum):
-    """What an answer means for the consumer."""
+    """The meaning of an answer for the consumer."""
 
     GOOD = "go on"
     REJOIN = "join again; the partitions are still ours"
@@ -58,12 +58,12 @@ _COORDINATOR = frozenset(
 
 
 class ClassicMembership:
-    """A consumer in a group of the classic protocol."""
+    """A consumer in a group with the classic protocol."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self.member_id = ""
         self.generation = -1
-        #: The assignor that the group has agreed on; None while not in the group.
+        #: The assignor that the group has chosen; None while not in the group.
         self.assignor: str | None = None
         #: Why a join is due; None if none is.
         self.join_reason: str | None = "the consumer subscribed"
@@ -71,16 +71,16 @@ class ClassicMembership:
 
     @property
     def cooperative(self) -> bool:
-        """May partitions be kept through a rebalance? Only if every assignor on offer can do that."""
+        """True if partitions are kept through a rebalance, which every configured assignor must support."""
         return all(name == "cooperative-sticky" for name in self._settings.partition_assignment_strategy)
 
     @property
     def joined(self) -> bool:
-        """Is it in the group, in a generation that the coordinator has confirmed?"""
+        """True in a generation that the coordinator has confirmed."""
         return self.assignor is not None and self.generation >= 0
 
     def join_request(self, topics: Iterable[str], owned: Iterable[TopicPartition]) -> JoinGroupRequest:
-        """Ask to be in the next generation."""
+        """Request to join the next generation."""
         settings = self._settings
         subscription = Subscription(
             tuple(sorted(topics)), tuple(sorted(owned)), self.generation, settings.client_rack or None
@@ -101,7 +101,7 @@ class ClassicMembership:
         )
 
     def join_answered(self, response: JoinGroupResponse) -> Outcome:
-        """GOOD: sync comes next."""
+        """Apply a JoinGroup answer. GOOD: sync comes next."""
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
             return Outcome.AGAIN
@@ -115,7 +115,7 @@ class ClassicMembership:
     def sync_request(
         self, response: JoinGroupResponse, partitions: dict[str, int] | None, racks: Racks | None = None
     ) -> SyncGroupRequest:
-        """Ask for the assignment; the leader gives `partitions` (counts by topic) and so brings it along."""
+        """Request the assignment; the leader passes `partitions` (counts by topic) and sends all assignments."""
         assignments: list[SyncGroupRequestAssignment] = []
         if partitions is not None and self.leads(response) and not response.skip_assignment:
             members = candidates(response)
@@ -135,11 +135,11 @@ class ClassicMembership:
         )
 
     def leads(self, response: JoinGroupResponse) -> bool:
-        """Are we the member that assigns?"""
+        """True if this member assigns the partitions."""
         return response.leader == response.member_id
 
     def sync_answered(self, response: SyncGroupResponse) -> tuple[Outcome, tuple[TopicPartition, ...]]:
-        """GOOD: we are in, with these partitions."""
+        """Apply a SyncGroup answer. GOOD: the member is in the group, with these partitions."""
         outcome = self._failed(response.error_code, "syncing")
         if outcome is not Outcome.GOOD:
             return outcome, ()
@@ -147,7 +147,7 @@ class ClassicMembership:
         return outcome, parse_assignment(response.assignment)
 
     def heartbeat_request(self) -> HeartbeatRequest:
-        """Show that we live."""
+        """A heartbeat."""
         return HeartbeatRequest(
             group_id=self._settings.group_id or "",
             generation_id=self.generation,
@@ -156,26 +156,26 @@ class ClassicMembership:
         )
 
     def heartbeat_answered(self, error_code: int) -> Outcome:
-        """REJOIN when the group rebalances: the next poll joins."""
+        """Apply a heartbeat's error code. REJOIN while the group rebalances: the next poll joins."""
         return self._failed(error_code, "heartbeat")
 
     def commit_failed(self, error_code: int) -> Outcome:
-        """What a commit's error says of our membership. REJOIN and LOST: the commit did not count."""
+        """Apply a commit's error code. REJOIN and LOST: nothing was committed."""
         return self._failed(error_code, "committing")
 
     def rejoin(self, reason: str) -> None:
-        """The subscription or its topics have changed."""
+        """Make a join due, because the subscription or its topics have changed."""
         self.join_reason = self.join_reason or reason
 
     def leave_request(self, reason: str) -> LeaveGroupRequest:
-        """Say good-bye, so that the others need not wait for our session to end."""
+        """Request to leave, so that other members need not wait for the session timeout."""
         member = MemberIdentity(
             member_id=self.member_id, group_instance_id=self._settings.group_instance_id, reason=reason
         )
         return LeaveGroupRequest(group_id=self._settings.group_id or "", member_id="", members=[member])
 
     def lost(self, reason: str, *, known: bool = False) -> None:
-        """We are out: the next join is as a newcomer, or under our old id where the coordinator still knows that."""
+        """Reset the membership; `known` keeps the member id, which the coordinator still knows."""
         if not known:
             self.member_id = ""
         self.generation = -1
@@ -195,21 +195,21 @@ class ClassicMembership:
             self.join_reason = self.join_reason or "the group rebalances"
             return Outcome.REJOIN
         if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-            # An id that is dropped though the coordinator knows it would hold up the group until its session ends.
+            # A member id that the coordinator still knows is kept: its session would hold up the group.
             self.lost(f"{what}: {error.code.name}", known=error.code == ErrorCode.ILLEGAL_GENERATION)
             return Outcome.LOST
         raise error
 
 
 def candidates(response: JoinGroupResponse) -> list[CandidateMember]:
-    """The members as the assignors want them."""
+    """The members, in the form that the assignors take."""
     return [
         CandidateMember(one.member_id, parse_subscription(one.metadata), one.group_instance_id)
         for one in response.members
     ]
 
 
-#: The coordinator does not know us, or not so; a group that was empty for long is gone.
+#: The coordinator does not know this member, or not in this epoch, or the group was deleted after being empty.
 _LOST = frozenset(
     {
         ErrorCode.FENCED_MEMBER_EPOCH,
@@ -218,36 +218,36 @@ _LOST = frozenset(
         ErrorCode.UNKNOWN_MEMBER_ID,
     }
 )
-#: Member epochs with a meaning (KIP-848).
+#: Member epochs with a special meaning (KIP-848).
 _JOIN, _LEAVE, _LEAVE_STATIC = 0, -1, -2
 
 
 class ConsumerMembership:
-    """A consumer in a group of the consumer protocol."""
+    """A consumer in a group with the consumer protocol."""
 
     def __init__(self, settings: ConsumerSettings, member_id: str) -> None:
-        #: Ours for good: the client makes it (KIP-1082).
+        #: Generated by the client and never changed (KIP-1082).
         self.member_id = member_id
         self.epoch = _JOIN
         self.interval_ms = 0
-        #: What the coordinator last gave us, by topic id; None until it has.
+        #: The coordinator's last assignment by topic id; None before the first.
         self.target: dict[Uuid, tuple[int, ...]] | None = None
-        #: What we have told the coordinator that we own; None when it must be told again.
+        #: The owned partitions last reported to the coordinator; None if they must be reported again.
         self.told_owned: dict[Uuid, tuple[int, ...]] | None = None
         self._told_subscription: tuple[tuple[str, ...], str | None] | None = None
         self._settings = settings
 
     @property
     def joined(self) -> bool:
-        """Has the coordinator taken us in?"""
+        """True once the coordinator has accepted this member."""
         return self.epoch > _JOIN
 
     def heartbeat_request(
         self, topics: Iterable[str], pattern: str | None, owned: dict[Uuid, tuple[int, ...]]
     ) -> ConsumerGroupHeartbeatRequest:
-        """Everything when we join, or when the last answer did not come, else what is new since the last one.
+        """All fields when joining or after a missing answer, otherwise only what has changed since the last heartbeat.
 
-        The coordinator answers everything with the assignment: one that was in the lost answer comes again.
+        The coordinator answers a full heartbeat with the assignment, so one in a lost answer is sent again.
         """
         settings = self._settings
         subscription = (tuple(sorted(topics)), pattern)
@@ -274,7 +274,7 @@ class ConsumerMembership:
         return request
 
     def heartbeat_answered(self, response: ConsumerGroupHeartbeatResponse) -> Outcome:
-        """A new target assignment, if any, is in `target`."""
+        """Apply a heartbeat's answer; a new assignment, if any, is then in `target`."""
         code = response.error_code
         if code == ErrorCode.NONE:
             self.epoch = response.member_epoch
@@ -298,18 +298,18 @@ class ConsumerMembership:
         raise error
 
     def unanswered(self) -> None:
-        """What we said last may not have arrived: say it again."""
+        """Note that the last heartbeat may not have arrived: report everything again."""
         self.told_owned = None
         self._told_subscription = None
 
     def lost(self) -> None:
-        """We are out: join again at epoch 0."""
+        """Reset the membership: join again at epoch 0."""
         self.epoch = _JOIN
         self.target = None
         self.unanswered()
 
     def leave_request(self) -> ConsumerGroupHeartbeatRequest:
-        """Say good-bye; a static member only for a while."""
+        """Request to leave; a static member leaves only for a while."""
         instance = self._settings.group_instance_id
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._settings.group_id or "",
