@@ -93,6 +93,6 @@ def test_an_unknown_error_code_does_not_end_telemetry() -> None:
     async def turn(admin: AsyncAdmin) -> float | None:
         cluster = admin._cluster
         assert isinstance(cluster, Cluster)
-        return await TelemetryPush(cluster, lambda: iter(()), dict, enabled=True)._turn()
+        return await TelemetryPush(cluster, lambda: iter(()), dict, enabled=True)._step()
 
     assert asked(turn, GetTelemetrySubscriptionsResponse(error_code=9999)) is not None

@@ -160,7 +160,7 @@ def test_a_listener_that_raises_at_the_end_does_not_keep_the_member_in_its_group
                 left.append(reason)
 
             group.leave = leave  # type: ignore[method-assign]
-            group._beating = beating = asyncio.ensure_future(hangs())
+            group._heartbeats = beating = asyncio.ensure_future(hangs())
             with pytest.raises(RuntimeError, match="not today"):
                 await getattr(consumer, end)()
             assert len(left) == 1

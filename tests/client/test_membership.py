@@ -36,7 +36,7 @@ def joined(membership: ClassicMembership, leader: str = "me") -> JoinGroupRespon
 def test_a_newcomer_gets_its_id_first_and_joins_with_it() -> None:
     membership = ClassicMembership(settings())
     answer = JoinGroupResponse(error_code=int(ErrorCode.MEMBER_ID_REQUIRED), member_id="me")
-    assert membership.join_answered(answer) is Outcome.AGAIN
+    assert membership.join_answered(answer) is Outcome.RETRY
     assert membership.join_request(["t"], []).member_id == "me"
 
 
@@ -133,7 +133,7 @@ def test_an_answer_about_a_past_generation_does_not_end_the_present_one(code: Er
 def test_who_was_thrown_out_says_nothing_until_the_program_has_polled() -> None:
     async def run() -> None:
         group = ConsumerGroupMember(Cluster(settings()), settings(), Alone())
-        group._is_in("me", 3)
+        group._set_identity("me", 3)
         group.membership.lost()
         group._lost = True
         # There is no broker: a heartbeat would raise.

@@ -294,7 +294,7 @@ def test_a_client_on_the_wrong_port_is_told_what_that_port_speaks(place: Place) 
         return str(error.value)
 
     assert "security.protocol" in said("SASL_SSL")
-    assert "want a sign-in (security.protocol)" in said("SASL_PLAINTEXT")
+    assert "require authentication (security.protocol)" in said("SASL_PLAINTEXT")
     assert "wants no sign-in" in said(
         "PLAINTEXT", security_protocol="SASL_PLAINTEXT", sasl_mechanism="PLAIN", sasl_username="a", sasl_password="b"
     )

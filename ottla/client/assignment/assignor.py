@@ -43,28 +43,28 @@ Assign = Callable[[list[CandidateMember], Mapping[str, int], Racks], Assignment]
 def assign_range(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
     """Assign each topic in ranges; the first members get one partition more if the division leaves a remainder."""
     topics = dict.fromkeys(topic for member in members for topic in member.subscription.topics)
-    in_order = sorted(members, key=lambda one: one.order)
+    in_order = sorted(members, key=lambda member: member.order)
     readers = {
-        topic: [(one.id, one.subscription.rack) for one in in_order if topic in one.subscription.topics]
+        topic: [(member.id, member.subscription.rack) for member in in_order if topic in member.subscription.topics]
         for topic in topics
         if partitions.get(topic)
     }
-    found = range_by_rack(partitions, readers, racks)
-    return {member.id: found.get(member.id, []) for member in members}
+    assignment = range_by_rack(partitions, readers, racks)
+    return {member.id: assignment.get(member.id, []) for member in members}
 
 
 def assign_round_robin(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
     """Deal all partitions in order, one by one, to the members that subscribe to their topic."""
-    found: Assignment = {member.id: [] for member in members}
+    assignment: Assignment = {member.id: [] for member in members}
     circle = sorted(members, key=lambda one: one.order)
-    turn = 0
+    position = 0
     for topic in sorted({topic for member in members for topic in member.subscription.topics}):
         for number in range(partitions.get(topic, 0)):
-            while topic not in circle[turn].subscription.topics:
-                turn = (turn + 1) % len(circle)
-            found[circle[turn].id].append(TopicPartition(topic, number))
-            turn = (turn + 1) % len(circle)
-    return found
+            while topic not in circle[position].subscription.topics:
+                position = (position + 1) % len(circle)
+            assignment[circle[position].id].append(TopicPartition(topic, number))
+            position = (position + 1) % len(circle)
+    return assignment
 
 
 def assign_sticky(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
@@ -74,11 +74,11 @@ def assign_sticky(members: list[CandidateMember], partitions: Mapping[str, int],
 
 def assign_cooperative(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
     """Sticky, but a partition that changes hands stays unassigned until its old owner has revoked it."""
-    found = _sticky(members, partitions, racks)
-    owner = {one: member.id for member in members for one in member.subscription.owned}
-    for member_id, assigned in found.items():
-        found[member_id] = [one for one in assigned if owner.get(one, member_id) == member_id]
-    return found
+    assignment = _sticky(members, partitions, racks)
+    owner = {partition: member.id for member in members for partition in member.subscription.owned}
+    for member_id, assigned in assignment.items():
+        assignment[member_id] = [partition for partition in assigned if owner.get(partition, member_id) == member_id]
+    return assignment
 
 
 #: Assignors by their name in JoinGroup.
@@ -91,17 +91,17 @@ ASSIGNORS: dict[str, Assign] = {
 
 
 def _sticky(members: list[CandidateMember], partitions: Mapping[str, int], racks: Racks) -> Assignment:
-    topics = [frozenset(topic for topic in one.subscription.topics if partitions.get(topic)) for one in members]
+    topics = [frozenset(topic for topic in member.subscription.topics if partitions.get(topic)) for member in members]
     owned = _owned(members, partitions)
-    every = [
+    all_partitions = [
         TopicPartition(topic, number)
         for topic in sorted(frozenset().union(*topics))
         for number in range(partitions[topic])
     ]
-    nearness = Nearness({one.id: one.subscription.rack for one in members}, every, racks)
-    if all(one == topics[0] for one in topics):
-        return _even(owned, every, nearness)
-    wanted = {one.id: some for one, some in zip(members, topics, strict=True)}
+    nearness = Nearness({member.id: member.subscription.rack for member in members}, all_partitions, racks)
+    if all(member_topics == topics[0] for member_topics in topics):
+        return _even(owned, all_partitions, nearness)
+    wanted = {member.id: member_topics for member, member_topics in zip(members, topics, strict=True)}
     return _uneven(owned, wanted, partitions, nearness)
 
 
@@ -110,94 +110,94 @@ def _owned(members: list[CandidateMember], partitions: Mapping[str, int]) -> Ass
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:
         subscription = member.subscription
-        for one in subscription.owned:
-            if one.topic not in subscription.topics or one.partition >= partitions.get(one.topic, 0):
+        for partition in subscription.owned:
+            if partition.topic not in subscription.topics or partition.partition >= partitions.get(partition.topic, 0):
                 continue
-            known = claims.get(one)
+            known = claims.get(partition)
             if known is None or subscription.generation > known[0]:
-                claims[one] = (subscription.generation, member.id)
+                claims[partition] = (subscription.generation, member.id)
             elif subscription.generation == known[0]:
-                claims[one] = (known[0], None)
-    found: Assignment = {member.id: [] for member in members}
-    for one, (_, owner) in claims.items():
+                claims[partition] = (known[0], None)
+    owned: Assignment = {member.id: [] for member in members}
+    for partition, (_, owner) in claims.items():
         if owner is not None:
-            found[owner].append(one)
-    return found
+            owned[owner].append(partition)
+    return owned
 
 
-def _even(owned: Assignment, every: list[TopicPartition], nearness: Nearness) -> Assignment:
+def _even(owned: Assignment, all_partitions: list[TopicPartition], nearness: Nearness) -> Assignment:
     """Assign if all members subscribe to the same topics: each gets the quota, or one more."""
-    quota, over_left = divmod(len(every), len(owned))
-    found: Assignment = {member: [] for member in owned}
-    hungry: list[str] = []
-    content: list[str] = []
+    quota, over_left = divmod(len(all_partitions), len(owned))
+    assignment: Assignment = {member: [] for member in owned}
+    below_quota: list[str] = []
+    at_quota: list[str] = []
     for member in sorted(owned, key=_java_order(len(owned))):
-        claimed = [one for one in owned[member] if nearness.near(member, one)]
-        have = sorted(claimed, key=lambda one: (one.partition, one.topic))
+        claimed = [partition for partition in owned[member] if nearness.near(member, partition)]
+        have = sorted(claimed, key=lambda partition: (partition.partition, partition.topic))
         if len(have) < quota:
-            found[member] += have
-            hungry.append(member)
+            assignment[member] += have
+            below_quota.append(member)
         elif len(have) > quota and over_left:
             over_left -= 1
-            found[member] += have[: quota + 1]
+            assignment[member] += have[: quota + 1]
         else:
-            found[member] += have[:quota]
-            content.append(member)
-    taken = {one for assigned in found.values() for one in assigned}
-    hungry.sort()
-    content = sorted(content) if over_left else []
-    free = nearness.in_order([one for one in every if one not in taken])
-    if nearness.of_members:
-        free = _feed_the_near(free, found, hungry, content, quota, over_left, nearness)
-    turn = 0
-    for one in free:
-        if hungry:
-            turn %= len(hungry)
-            member = hungry[turn]
-            found[member].append(one)
-            if len(found[member]) == quota:
+            assignment[member] += have[:quota]
+            at_quota.append(member)
+    taken = {partition for assigned in assignment.values() for partition in assigned}
+    below_quota.sort()
+    at_quota = sorted(at_quota) if over_left else []
+    free = nearness.in_order([partition for partition in all_partitions if partition not in taken])
+    if nearness.rack_of_member:
+        free = _assign_near(free, assignment, below_quota, at_quota, quota, over_left, nearness)
+    position = 0
+    for partition in free:
+        if below_quota:
+            position %= len(below_quota)
+            member = below_quota[position]
+            assignment[member].append(partition)
+            if len(assignment[member]) == quota:
                 # The member has its quota; it may get one more when all members have theirs.
-                content.append(hungry.pop(turn))
+                at_quota.append(below_quota.pop(position))
             else:
-                turn += 1
+                position += 1
         else:
-            found[content.pop(0)].append(one)
-    return found
+            assignment[at_quota.pop(0)].append(partition)
+    return assignment
 
 
-def _feed_the_near(
+def _assign_near(
     free: list[TopicPartition],
-    found: Assignment,
-    hungry: list[str],
-    content: list[str],
+    assignment: Assignment,
+    below_quota: list[str],
+    at_quota: list[str],
     quota: int,
     over_left: int,
     nearness: Nearness,
 ) -> list[TopicPartition]:
     """Give free partitions to near members with room; returns the rest. `over_left` members may get one more."""
     left: list[TopicPartition] = []
-    turn = 0
-    for one in free:
-        place = nearness.next_of(one, hungry, turn)
-        if place is not None:
-            member = hungry[place]
-            if len(found[member]) + 1 >= quota:
-                del hungry[place]
+    position = 0
+    for partition in free:
+        index = nearness.next_of(partition, below_quota, position)
+        if index is not None:
+            member = below_quota[index]
+            if len(assignment[member]) + 1 >= quota:
+                del below_quota[index]
                 if over_left:
-                    content.append(member)
+                    at_quota.append(member)
             else:
-                place += 1
-            turn = place % len(hungry) if hungry else 0
+                index += 1
+            position = index % len(below_quota) if below_quota else 0
         else:
-            place = nearness.next_of(one, content, 0)
-            if place is None:
-                left.append(one)
+            index = nearness.next_of(partition, at_quota, 0)
+            if index is None:
+                left.append(partition)
                 continue
-            member = content.pop(place)
+            member = at_quota.pop(index)
             over_left -= 1
             if not over_left:
-                content.clear()
-        found[member].append(one)
+                at_quota.clear()
+        assignment[member].append(partition)
     return left
 
 
@@ -224,33 +224,33 @@ def _uneven(
 
     Among equally loaded members, a near one comes first.
     """
-    found: Assignment = {member: list(claimed) for member, claimed in owned.items()}
-    taken = {one for assigned in found.values() for one in assigned}
+    assignment: Assignment = {member: list(claimed) for member, claimed in owned.items()}
+    taken = {partition for assigned in assignment.values() for partition in assigned}
     readers = {
         topic: sorted(member for member, topics in wanted.items() if topic in topics)
         for topic in sorted({topic for topics in wanted.values() for topic in topics})
     }
     free = [
-        one
+        partition
         for topic in sorted(readers, key=lambda topic: (len(readers[topic]), topic))
         for number in range(partitions[topic])
-        if (one := TopicPartition(topic, number)) not in taken
+        if (partition := TopicPartition(topic, number)) not in taken
     ]
-    for one in free:
-        found[_least(readers[one.topic], found, one, nearness)].append(one)
+    for partition in free:
+        assignment[_least(readers[partition.topic], assignment, partition, nearness)].append(partition)
     moved = True
     while moved:
         moved = False
-        for giver in sorted(found, key=lambda member: (-len(found[member]), member)):
-            for one in sorted(found[giver]):
-                taker = _least(readers[one.topic], found, one, nearness)
+        for giver in sorted(assignment, key=lambda member: (-len(assignment[member]), member)):
+            for partition in sorted(assignment[giver]):
+                taker = _least(readers[partition.topic], assignment, partition, nearness)
                 # Each move brings two loads closer together, so this ends.
-                if len(found[giver]) - len(found[taker]) > 1:
-                    found[giver].remove(one)
-                    found[taker].append(one)
+                if len(assignment[giver]) - len(assignment[taker]) > 1:
+                    assignment[giver].remove(partition)
+                    assignment[taker].append(partition)
                     moved = True
-    return found
+    return assignment
 
 
-def _least(readers: list[str], found: Assignment, one: TopicPartition, nearness: Nearness) -> str:
-    return min(readers, key=lambda member: (len(found[member]), not nearness.near(member, one), member))
+def _least(readers: list[str], assignment: Assignment, partition: TopicPartition, nearness: Nearness) -> str:
+    return min(readers, key=lambda member: (len(assignment[member]), not nearness.near(member, partition), member))

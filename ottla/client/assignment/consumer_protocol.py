@@ -91,12 +91,12 @@ def _version(data: Buffer) -> int:
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "a member's data has no version")
     version = int.from_bytes(data[:2], "big", signed=True)
     if version < 0:
-        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"a member's data has the version {version}")
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"a member's data has the invalid version {version}")
     return min(version, _VERSION)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    by_topic: dict[str, list[int]] = {}
     for topic, partition in partitions:
-        found.setdefault(topic, []).append(partition)
-    return found
+        by_topic.setdefault(topic, []).append(partition)
+    return by_topic

@@ -53,7 +53,7 @@ _EPOCHS_FROM = 9
 Address = tuple[str, int]
 
 
-class _Door:
+class _AddressState:
     """The connection state of an address: one attempt at a time, and a backoff after each failure."""
 
     __slots__ = ("backoff", "error", "lock", "retry_at_ms")
@@ -80,7 +80,7 @@ class Cluster:
         self.connections_opened = Sampled(now_ms())
         self._meters: dict[Address, NodeMeter] = {}
         self._connections: dict[tuple[Address, str], BrokerConnection] = {}
-        self._doors: dict[Address, _Door] = {}
+        self._address_states: dict[Address, _AddressState] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._update_lock = asyncio.Lock()
         #: Time of the last metadata answer.
@@ -100,56 +100,56 @@ class Cluster:
 
     async def address(self, address: Address, purpose: str = "") -> BrokerConnection:
         """A connection to this address, opened if necessary."""
-        found = self._connections.get((address, purpose))
-        if found is not None and found.closed is None:
-            return found
+        connection = self._connections.get((address, purpose))
+        if connection is not None and connection.closed is None:
+            return connection
         if self.closed:
             raise ClientClosed("this client is closed")
-        door = self._doors.get(address)
-        if door is None:
-            door = self._doors[address] = _Door(self.settings)
-        async with door.lock:
-            found = self._connections.get((address, purpose))
-            if found is not None and found.closed is None:
-                return found
-            if door.error is not None and now_ms() < door.retry_at_ms:
-                raise door.error
+        address_state = self._address_states.get(address)
+        if address_state is None:
+            address_state = self._address_states[address] = _AddressState(self.settings)
+        async with address_state.lock:
+            connection = self._connections.get((address, purpose))
+            if connection is not None and connection.closed is None:
+                return connection
+            if address_state.error is not None and now_ms() < address_state.retry_at_ms:
+                raise address_state.error
             try:
                 meter = self._meters.setdefault(address, NodeMeter(now_ms()))
-                made = await BrokerConnection.open(*address, self.settings, self._security, meter)
+                connection = await BrokerConnection.open(*address, self.settings, self._security, meter)
             except (OttlaError, KafkaError) as error:
-                if door.error is None:
+                if address_state.error is None:
                     final = isinstance(error, (AuthenticationFailed, TlsFailed))
                     _log.warning("%s%s", error, "" if final else "; trying again")
-                door.error = error
-                door.retry_at_ms = now_ms() + door.backoff.next_ms()
+                address_state.error = error
+                address_state.retry_at_ms = now_ms() + address_state.backoff.next_ms()
                 raise
-            if door.error is not None:
+            if address_state.error is not None:
                 _log.warning("%s:%s can be reached again", *address)
-            door.error = None
-            door.backoff.attempts = 0
+            address_state.error = None
+            address_state.backoff.attempts = 0
             if self._is_closed():
-                made.close()
+                connection.close()
                 raise ClientClosed("this client is closed")
-            self._connections[address, purpose] = made
+            self._connections[address, purpose] = connection
             self.connections_opened.record(1, now_ms())
-            return made
+            return connection
 
     async def any(self) -> BrokerConnection:
         """A connection to any broker: the least busy open one, else a known broker, else a bootstrap server."""
         known = [(node.host, node.port) for node in self.metadata.nodes.values()]
         usable = [
-            one
-            for (address, purpose), one in self._connections.items()
-            if one.closed is None and not purpose and (not known or address in known)
+            connection
+            for (address, purpose), connection in self._connections.items()
+            if connection.closed is None and not purpose and (not known or address in known)
         ]
         if usable:
-            return min(usable, key=lambda one: one.in_flight)
+            return min(usable, key=lambda connection: connection.in_flight)
         randomness().shuffle(known)
         bootstrap = list(self.settings.bootstrap_servers)
         randomness().shuffle(bootstrap)
         if not known or self.settings.metadata_recovery_strategy == "rebootstrap":
-            known += [one for one in bootstrap if one not in known]
+            known += [server for server in bootstrap if server not in known]
         first: OttlaError | None = None
         for address in known:
             try:
@@ -161,12 +161,12 @@ class Cluster:
     def node_metrics(self) -> dict[int, NodeMetrics]:
         """The metrics of the brokers in the metadata, by node id."""
         now = now_ms()
-        found = {}
+        metrics = {}
         for node in list(self.metadata.nodes.values()):
             meter = self._meters.get((node.host, node.port))
             if meter is not None:
-                found[node.id] = meter.snapshot(now)
-        return found
+                metrics[node.id] = meter.snapshot(now)
+        return metrics
 
     def _is_closed(self) -> bool:
         return self.closed
@@ -175,9 +175,11 @@ class Cluster:
         """Close the connections not used for `connections.max.idle.ms`."""
         idle_ms = self.settings.connections_max_idle_ms
         now = asyncio.get_running_loop().time()
-        for key, one in list(self._connections.items()):
-            if one.closed is not None or (idle_ms >= 0 and not one.in_flight and now - one.used_at > idle_ms / 1000):
-                one.close("it was idle")
+        for key, connection in list(self._connections.items()):
+            if connection.closed is not None or (
+                idle_ms >= 0 and not connection.in_flight and now - connection.used_at > idle_ms / 1000
+            ):
+                connection.close("it was idle")
                 del self._connections[key]
 
     async def close(self) -> None:
@@ -185,7 +187,7 @@ class Cluster:
         self.closed = True
         connections = list(self._connections.values())
         self._connections.clear()
-        await asyncio.gather(*(one.finish() for one in connections))
+        await asyncio.gather(*(connection.finish() for connection in connections))
 
     # ---- metadata
 
@@ -195,12 +197,12 @@ class Cluster:
             self.metadata.want(topics, now_ms())
         seen = self.metadata.version
         async with self._update_lock:
-            if self.metadata.version != seen and not self._unknown():
+            if self.metadata.version != seen and not self._has_unknown_topics():
                 return
             self.close_idle()
             trigger_ms = self.settings.metadata_recovery_rebootstrap_trigger_ms
             if self.metadata.nodes and now_ms() - self._updated_at_ms > trigger_ms + self.settings.metadata_max_age_ms:
-                self._rebootstrap(f"no metadata was to be had for {trigger_ms} ms")
+                self._rebootstrap(f"no metadata was received for {trigger_ms} ms")
             await self._ask(self.metadata.topics_to_ask(now_ms()))
 
     def _rebootstrap(self, why: str) -> None:
@@ -211,14 +213,14 @@ class Cluster:
         self.metadata.nodes.clear()
         self._coordinators.clear()
         self._updated_at_ms = now_ms()
-        for (_, purpose), one in list(self._connections.items()):
+        for (_, purpose), connection in list(self._connections.items()):
             # The others end with their pending requests.
             if not purpose:
-                one.close("starting again from bootstrap.servers")
+                connection.close("starting again from bootstrap.servers")
 
-    def _unknown(self) -> bool:
-        asked = self.metadata.topics_to_ask(now_ms())
-        return asked is not None and any(topic not in self.metadata.topics for topic in asked)
+    def _has_unknown_topics(self) -> bool:
+        topics = self.metadata.topics_to_ask(now_ms())
+        return topics is not None and any(topic not in self.metadata.topics for topic in topics)
 
     async def _ask(self, topics: list[str] | None, *, create: bool | None = None) -> MetadataResponse:
         connection = await self.any()
@@ -232,13 +234,13 @@ class Cluster:
         version = connection.version_of(ApiKey.METADATA)
         response = await connection.call(request, MetadataResponse, timeout_ms=timeout_ms, version=version)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
-            self._rebootstrap("the cluster asks for it")
-            raise NotReachable("the cluster asked for a new start from bootstrap.servers")
+            self._rebootstrap("the cluster requests it")
+            raise NotReachable("the cluster requested a new start from bootstrap.servers")
         check(response.error_code)
         self.metadata.apply(response, now_ms(), epochs=version >= _EPOCHS_FROM)
         self._updated_at_ms = now_ms()
-        for told in self.on_update:
-            told()
+        for callback in self.on_update:
+            callback()
         return response
 
     async def known(self, topics: Iterable[str], timeout_ms: int) -> None:
@@ -253,7 +255,7 @@ class Cluster:
             for name in names:
                 if name not in self.metadata.topics:
                     code = self.metadata.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                    raise KafkaError(code, _why_not(name, code))
+                    raise KafkaError(code, _topic_error_text(name, code))
 
         await self.retry(attempt, timeout_ms)
 
@@ -268,7 +270,7 @@ class Cluster:
     def epoch_seen(self, partition: TopicPartition, epoch: int) -> None:
         """Note the leader epoch of a position or commit: the known leader may be older than that."""
         if self.metadata.epoch_seen(*partition, epoch, now_ms()):
-            _log.warning("%s: leader epoch %d is newer than what the brokers have told; asking again", partition, epoch)
+            _log.warning("%s: leader epoch %d is newer than the metadata's; updating the metadata", partition, epoch)
 
     # ---- coordinators
 
@@ -285,9 +287,9 @@ class Cluster:
             timeout_ms = self.settings.request_timeout_ms
             response = await connection.call(request, FindCoordinatorResponse, timeout_ms=timeout_ms, version=version)
             if version >= 4:
-                found = only(response.coordinators, f"the coordinator of {key}")
-                check(found.error_code, found.error_message)
-                node = ClusterNode(found.node_id, found.host, found.port)
+                coordinator = only(response.coordinators, f"the coordinator of {key}")
+                check(coordinator.error_code, coordinator.error_message)
+                node = ClusterNode(coordinator.node_id, coordinator.host, coordinator.port)
             else:
                 check(response.error_code, response.error_message)
                 node = ClusterNode(response.node_id, response.host, response.port)
@@ -332,7 +334,7 @@ class Cluster:
                     return await attempt()
             except TimeoutError:
                 self.metadata.request_update(now_ms())
-                raise last or RequestTimedOut(f"not done within {timeout_ms} ms") from last
+                raise last or RequestTimedOut(f"the call did not finish within {timeout_ms} ms") from last
             except KafkaError as error:
                 if not error.code.retriable:
                     raise
@@ -349,10 +351,10 @@ class Cluster:
             await asyncio.sleep(pause_ms / 1000)
 
 
-def _why_not(topic: str, code: ErrorCode) -> str:
+def _topic_error_text(topic: str, code: ErrorCode) -> str:
     """The text of a topic's error in the metadata."""
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return f"there is no topic {topic}, or this client may not see it"
     if code is ErrorCode.INVALID_TOPIC_EXCEPTION:
-        return topic_fault(topic) or f"the brokers take no topic named {topic}"
+        return topic_fault(topic) or f"the brokers do not accept the topic name {topic}"
     return f"topic {topic}"

@@ -90,7 +90,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._frames = AnswerFrames()
         self._writable: asyncio.Future[None] | None = None
         #: Resolved when the socket is closed, if `finish` waits for that.
-        self._gone: asyncio.Future[None] | None = None
+        self._socket_closed: asyncio.Future[None] | None = None
 
     @classmethod
     async def open(
@@ -107,36 +107,37 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await loop.create_connection(lambda: connection, host, port, ssl=security.context)
-                await connection._agree(settings.request_timeout_ms)
+                await connection._negotiate_versions(settings.request_timeout_ms)
                 if security.sign_in is not None:
                     connection._sign_in = security.sign_in
                     await connection._authenticate(settings.request_timeout_ms)
         except TimeoutError:
             connection.close("connecting took too long")
-            raise NotReachable(f"{host}:{port} does not answer within {timeout_ms} ms: is it a Kafka broker?") from None
+            raise NotReachable(f"{host}:{port} did not answer within {timeout_ms} ms: is it a Kafka broker?") from None
         except ssl.SSLError as error:
             connection.close("TLS failed")
             raise failed_tls(host, port, error) from error
         except OSError as error:
             why = "no such host" if isinstance(error, socket.gaierror) else _reason(error)
             if security.context is not None and isinstance(error, ConnectionResetError | BrokenPipeError):
-                why = f"{why} in the TLS handshake: is security.protocol right?"
+                why = f"{why} in the TLS handshake: check security.protocol"
             raise NotReachable(f"{host}:{port} cannot be reached ({why})") from error
         except ConnectionLost as error:
             if isinstance(connection.lost_by, ssl.SSLError):
                 raise failed_tls(host, port, connection.lost_by) from error
-            raise NotReachable(f"{host}:{port} is no Kafka broker on this protocol ({error.message})") from error
+            why = f"no Kafka broker, or another security.protocol: {error.message}"
+            raise NotReachable(f"{host}:{port} does not speak Kafka's protocol ({why})") from error
         except BaseException:
-            connection.close("connecting was given up")
+            connection.close("connecting was cancelled")
             raise
         return connection
 
-    async def _agree(self, timeout_ms: int) -> None:
+    async def _negotiate_versions(self, timeout_ms: int) -> None:
         api, request, version = API[ApiKey.API_VERSIONS], first_request(), FIRST_VERSION
         response = await self._transmit(api, version, request, timeout_ms)
-        second = retry_version(response, version)
-        if second is not None:
-            response = await self._transmit(api, second, request, timeout_ms)
+        second_try = retry_version(response, version)
+        if second_try is not None:
+            response = await self._transmit(api, second_try, request, timeout_ms)
             check(response.error_code)
         self._versions = PeerVersions(response)
 
@@ -145,7 +146,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         def ask(request: object) -> asyncio.Future[Any]:
             api = api_of(request)
-            return self._transmit(api, self.version_of(api.key), request, timeout_ms, aside=True)
+            return self._transmit(api, self.version_of(api.key), request, timeout_ms, bypass_hold=True)
 
         lifetime_ms = await authenticate(ask, self._sign_in, self.host, self.port)
         if lifetime_ms > 0:
@@ -156,7 +157,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             await self._authenticate(timeout_ms)
         except (OttlaError, KafkaError) as error:
-            return self.close(f"signing in again failed: {error}")
+            return self.close(f"authenticating again failed: {error}")
         held, self._held = self._held or [], None
         for sent, parts in held:
             self._put(sent, parts)
@@ -203,13 +204,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._write(None, parts, _SIGN_IN_TIMEOUT_MS)
 
     def _transmit(
-        self, api: Api, version: int, request: object, timeout_ms: int, *, aside: bool = False
+        self, api: Api, version: int, request: object, timeout_ms: int, *, bypass_hold: bool = False
     ) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self._loop.create_future()
         correlation_id, parts = self._encoded(api, version, request)
         sent = _Sent(api, version, correlation_id, answer)
         sent.timer = self._loop.call_later(timeout_ms / 1000, self._timed_out, sent, timeout_ms)
-        if aside:
+        if bypass_hold:
             self._put(sent, parts)
         else:
             self._write(sent, parts, timeout_ms)
@@ -264,11 +265,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.closed is not None or transport is None:
             return
         self.closed = "closed by this client"
-        self._gone = self._loop.create_future()
+        self._socket_closed = self._loop.create_future()
         transport.close()
         try:
             async with asyncio.timeout(_FINISH_S):
-                await self._gone
+                await self._socket_closed
         except TimeoutError:
             # A broker that does not read must not hold up the end of a program.
             transport.abort()
@@ -278,7 +279,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not sent.answer.done():
             where = f"{self.host}:{self.port}"
             sent.answer.set_exception(RequestTimedOut(f"{where} did not answer {sent.api.name} in {timeout_ms} ms"))
-        self.close(f"{sent.api.name} was not answered in {timeout_ms} ms")
+        self.close(f"the broker did not answer {sent.api.name} in {timeout_ms} ms")
 
     def _end(self, why: str) -> None:
         self.closed = why
@@ -306,14 +307,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
             keep_alive_soon(raw)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self._gone is not None and not self._gone.done():
-            self._gone.set_result(None)
+        if self._socket_closed is not None and not self._socket_closed.done():
+            self._socket_closed.set_result(None)
         if self.closed is None:
             self.lost_by = exc
             why = _reason(exc) if isinstance(exc, OSError) else "the broker closed the connection"
             if exc is None and self._answers == 1 and self._sign_in is None:
                 # ApiVersions is the only request that a broker answers before authentication.
-                why += " after the first request: does it want a sign-in (security.protocol)?"
+                why += " after the first request: does it require authentication (security.protocol)?"
             self._end(why)
 
     def eof_received(self) -> bool:
@@ -341,7 +342,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _answered(self, frame: memoryview) -> None:
         if not self._sent:
-            return self.close("it answered what was never asked")
+            return self.close("the broker sent an answer without a request")
         sent = self._sent.popleft()
         if sent.timer is not None:
             sent.timer.cancel()
@@ -350,7 +351,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         except Malformed as error:
             if not sent.answer.done():
                 sent.answer.set_exception(ConnectionLost(f"{self.host}:{self.port}: unreadable answer ({error})"))
-            return self.close(f"it sent an answer to {sent.api.name} that cannot be read: {error}")
+            return self.close(f"the broker's answer to {sent.api.name} cannot be read: {error}")
         self.used_at = self._loop.time()
         self._answers += 1
         now = now_ms()

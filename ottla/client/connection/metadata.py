@@ -135,44 +135,44 @@ class Metadata:
 
     def leader(self, topic: str, partition: int) -> PartitionState | None:
         """The partition's state if its leader is known; None means that the caller should request an update."""
-        found = self.topics.get(topic)
-        if found is None or partition >= len(found.partitions):
+        state_of_topic = self.topics.get(topic)
+        if state_of_topic is None or partition >= len(state_of_topic.partitions):
             return None
-        state = found.partitions[partition]
+        state = state_of_topic.partitions[partition]
         return state if state.leader in self.nodes else None
 
     def racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
         """The racks of the replicas of these topics' partitions, for brokers with a configured rack."""
-        of_nodes = {node.id: node.rack for node in self.nodes.values() if node.rack}
+        rack_of_node = {node.id: node.rack for node in self.nodes.values() if node.rack}
         return {
             TopicPartition(topic, state.partition): frozenset(
-                of_nodes[one] for one in state.replicas if one in of_nodes
+                rack_of_node[replica] for replica in state.replicas if replica in rack_of_node
             )
             for topic in topics
-            if of_nodes and topic in self.topics
+            if rack_of_node and topic in self.topics
             for state in self.topics[topic].partitions
         }
 
     def leader_moved(self, topic: str, partition: int, leader: int, epoch: int) -> bool:
         """Apply a leader hint from NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH (KIP-951). True if it is new."""
-        found = self.topics.get(topic)
-        if found is None or partition >= len(found.partitions) or leader not in self.nodes:
+        topic_state = self.topics.get(topic)
+        if topic_state is None or partition >= len(topic_state.partitions) or leader not in self.nodes:
             return False
-        old = found.partitions[partition]
+        old = topic_state.partitions[partition]
         if epoch <= old.leader_epoch:
             return False
-        self._lead(found, old, leader, epoch)
+        self._lead(topic_state, old, leader, epoch)
         return True
 
     def epoch_seen(self, topic: str, partition: int, epoch: int, now_ms: int) -> bool:
         """Note the leader epoch of a position or commit. True if it is newer than ours: the leader is then unknown."""
-        found = self.topics.get(topic)
-        if found is None or partition >= len(found.partitions):
+        topic_state = self.topics.get(topic)
+        if topic_state is None or partition >= len(topic_state.partitions):
             return False
-        old = found.partitions[partition]
+        old = topic_state.partitions[partition]
         if not 0 <= old.leader_epoch < epoch:
             return False
-        self._lead(found, old, NO_LEADER, epoch)
+        self._lead(topic_state, old, NO_LEADER, epoch)
         self.request_update(now_ms)
         return True
 
@@ -194,14 +194,14 @@ class Metadata:
         before = {state.partition: state for state in old.partitions} if old is not None and same else {}
         moved: list[TopicPartition] = []
         states: list[PartitionState] = []
-        for one in sorted(topic.partitions, key=lambda partition: partition.partition_index):
+        for partition in sorted(topic.partitions, key=lambda data: data.partition_index):
             state = PartitionState(
-                one.partition_index,
-                one.leader_id,
-                one.leader_epoch if epochs else NO_LEADER_EPOCH,
-                tuple(one.replica_nodes),
-                tuple(one.isr_nodes),
-                tuple(one.offline_replicas),
+                partition.partition_index,
+                partition.leader_id,
+                partition.leader_epoch if epochs else NO_LEADER_EPOCH,
+                tuple(partition.replica_nodes),
+                tuple(partition.isr_nodes),
+                tuple(partition.offline_replicas),
             )
             known = before.get(state.partition)
             if known is not None and 0 <= state.leader_epoch < known.leader_epoch:

@@ -83,8 +83,8 @@ class TelemetryPush:
         self._subscription: GetTelemetrySubscriptionsResponse | None = None
         self._instance_id = GetTelemetrySubscriptionsRequest().client_instance_id
         #: The sums of the last push, and its time.
-        self._told: Sums = {}
-        self._told_ns = wall_ms() * 1_000_000
+        self._pushed_sums: Sums = {}
+        self._pushed_at_ns = wall_ms() * 1_000_000
         self._closed = False
         if enabled:
             cluster.on_update.append(self._begin)
@@ -98,9 +98,9 @@ class TelemetryPush:
         pause_ms: float | None = 0
         while pause_ms is not None:
             await asyncio.sleep(pause_ms / 1000)
-            pause_ms = await self._turn()
+            pause_ms = await self._step()
 
-    async def _turn(self) -> float | None:
+    async def _step(self) -> float | None:
         """Request a subscription, or push. Returns the ms until the next step, or None to stop."""
         interval_ms = _INTERVAL_MS if self._subscription is None else self._subscription.push_interval_ms
         try:
@@ -112,7 +112,7 @@ class TelemetryPush:
             return None
         except KafkaError as error:
             if error.code in _ENDS:
-                _log.warning("metrics are not pushed any more: the broker answers %s", error.code.name)
+                _log.warning("metrics are no longer pushed: the broker answered %s", error.code.name)
                 self._subscription = None
                 return None
             if error.code in _ASKS_AGAIN:
@@ -142,10 +142,10 @@ class TelemetryPush:
 
     async def _push(self, wanted: GetTelemetrySubscriptionsResponse, *, terminating: bool) -> None:
         now_ns = wall_ms() * 1_000_000
-        data, told = self._data(wanted, now_ns)
-        codec = next((Codec(each) for each in wanted.accepted_compression_types if each in _CODECS), Codec.NONE)
+        data, sums = self._data(wanted, now_ns)
+        codec = next((Codec(number) for number in wanted.accepted_compression_types if number in _CODECS), Codec.NONE)
         connection = await self._cluster.any()
-        before, self._told, self._told_ns = (self._told, self._told_ns), told, now_ns
+        before, self._pushed_sums, self._pushed_at_ns = (self._pushed_sums, self._pushed_at_ns), sums, now_ns
         answer = await connection.call(
             PushTelemetryRequest(
                 client_instance_id=wanted.client_instance_id,
@@ -158,25 +158,25 @@ class TelemetryPush:
             timeout_ms=self._cluster.settings.request_timeout_ms,
         )
         if answer.error_code:
-            self._told, self._told_ns = before
+            self._pushed_sums, self._pushed_at_ns = before
             check(answer.error_code)
 
     def _data(self, wanted: GetTelemetrySubscriptionsResponse, now_ns: int) -> tuple[bytes, Sums]:
         """The encoded metrics of the subscription, and the sums in them (before any conversion to deltas)."""
-        prefixes = tuple("" if each == "*" else each for each in wanted.requested_metrics)
+        prefixes = tuple("" if prefix == "*" else prefix for prefix in wanted.requested_metrics)
         points: list[Point] = []
-        told: Sums = {}
+        sums: Sums = {}
         for point in self._points():
             if point.name.startswith(prefixes):
                 if point.is_sum:
-                    told[point.name, point.attributes] = point.value
+                    sums[point.name, point.attributes] = point.value
                     if wanted.delta_temporality:
-                        before = self._told.get((point.name, point.attributes), 0.0)
+                        before = self._pushed_sums.get((point.name, point.attributes), 0.0)
                         point = point._replace(value=point.value - before)
                 points.append(point)
         resource = {name: value for name, value in self._resource().items() if value}
         delta = wanted.delta_temporality
-        return metrics_data(resource, points, began_ns=self._told_ns, now_ns=now_ns, delta=delta), told
+        return metrics_data(resource, points, began_ns=self._pushed_at_ns, now_ns=now_ns, delta=delta), sums
 
     async def close(self) -> None:
         """Stop, with a last push if there is a subscription. A failed push is ignored; it takes at most a second."""

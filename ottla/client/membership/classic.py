@@ -64,7 +64,7 @@ class ClassicGroupMember(Group):
             # The membership was lost after the join, and its assignment with it.
             self._joining = None
             return await self.poll()
-        self._is_in(self.membership.member_id, self.membership.generation)
+        self._set_identity(self.membership.member_id, self.membership.generation)
         owned = self._owner.owned()
         if owned - assigned:
             # The next generation gives the revoked partitions to their new owners (KIP-429).
@@ -88,7 +88,7 @@ class ClassicGroupMember(Group):
                     self._lost = bool(self._owner.owned())
                 if outcome is Outcome.COORDINATOR:
                     self._coordinator_moved()
-                if outcome is Outcome.AGAIN or outcome is Outcome.REJOIN:
+                if outcome is Outcome.RETRY or outcome is Outcome.REJOIN:
                     continue
             except (KafkaError, NotReachable) as error:
                 if isinstance(error, KafkaError) and not error.code.retriable:
@@ -102,9 +102,9 @@ class ClassicGroupMember(Group):
         topics = await self._owner.subscribed()
         connection = await self._coordinator()
         # The coordinator answers when all members have joined, each of which may take its time between polls.
-        patience_ms = settings.max_poll_interval_ms + settings.request_timeout_ms
+        timeout_ms = settings.max_poll_interval_ms + settings.request_timeout_ms
         request = membership.join_request(topics, self._owner.owned())
-        joined = await connection.call(request, JoinGroupResponse, timeout_ms=patience_ms)
+        joined = await connection.call(request, JoinGroupResponse, timeout_ms=timeout_ms)
         outcome = membership.join_answered(joined)
         if outcome is not Outcome.GOOD:
             return outcome, ()
@@ -112,11 +112,11 @@ class ClassicGroupMember(Group):
         if membership.leads(joined):
             partitions = await self._counts(joined)
         sync = membership.sync_request(joined, partitions, self._cluster.metadata.racks(partitions or ()))
-        synced = await connection.call(sync, SyncGroupResponse, timeout_ms=patience_ms)
+        synced = await connection.call(sync, SyncGroupResponse, timeout_ms=timeout_ms)
         return membership.sync_answered(synced)
 
     async def _counts(self, joined: JoinGroupResponse) -> dict[str, int]:
-        wanted = {topic for one in candidates(joined) for topic in one.subscription.topics}
+        wanted = {topic for member in candidates(joined) for topic in member.subscription.topics}
         await self._cluster.update(wanted)
         known = self._cluster.metadata.topics
         self._partitions = {topic: len(known[topic].partitions) for topic in wanted if topic in known}
@@ -141,7 +141,7 @@ class ClassicGroupMember(Group):
         connection = await self._coordinator("")
         request = self.membership.heartbeat_request()
         response = await connection.call(request, HeartbeatResponse, timeout_ms=self._settings.request_timeout_ms)
-        if self._speaks_of_the_past(response.error_code, request.member_id, request.generation_id):
+        if self._is_outdated(response.error_code, request.member_id, request.generation_id):
             return
         outcome = self.membership.heartbeat_answered(response.error_code)
         if outcome is Outcome.COORDINATOR:
@@ -151,13 +151,13 @@ class ClassicGroupMember(Group):
         if self.busy:
             self._owner.something_to_do()
 
-    def _speaks_of_the_past(self, code: int, member_id: str, generation: int) -> bool:
+    def _is_outdated(self, code: int, member_id: str, generation: int) -> bool:
         """True if an error is about a generation that this member has left or is leaving (the join has its own
         answer).
         """
         joining = self._joining is not None and not self._joining.done()
-        now = (self.membership.member_id, self.membership.generation)
-        return code in _OF_A_GENERATION and (joining or now != (member_id, generation))
+        identity = (self.membership.member_id, self.membership.generation)
+        return code in _OF_A_GENERATION and (joining or identity != (member_id, generation))
 
     async def leave(self, reason: str) -> None:
         if self._joining is not None:
@@ -175,15 +175,13 @@ class ClassicGroupMember(Group):
                 await connection.call(
                     request, LeaveGroupResponse, timeout_ms=self._settings.request_timeout_ms, version=version
                 )
-            except OttlaError as error:
-                _log.info("group %s: leaving was not confirmed: %s", self.id, error)
-            except KafkaError as error:
+            except (OttlaError, KafkaError) as error:
                 _log.info("group %s: leaving was not confirmed: %s", self.id, error)
         self.membership.lost(reason)
         self._lost = True
 
     def _commit_failed(self, code: int, member_id: str, generation: int) -> Outcome:
-        if self._speaks_of_the_past(code, member_id, generation):
+        if self._is_outdated(code, member_id, generation):
             return Outcome.REJOIN
         outcome = self.membership.commit_failed(code)
         if outcome is Outcome.LOST:

@@ -49,7 +49,7 @@ def offsets_of(offsets: Offsets) -> dict[TopicPartition, CommittedAt]:
     if isinstance(offsets, ConsumerRecord):
         partition = TopicPartition(offsets.topic, offsets.partition)
         return {partition: (offsets.offset + 1, offsets.leader_epoch, "")}
-    return {one: _committed_at(at) for one, at in by_partition(offsets, "offsets").items()}
+    return {partition: _committed_at(at) for partition, at in by_partition(offsets, "offsets").items()}
 
 
 def committed_offset(at: CommittedAt) -> CommittedOffset:

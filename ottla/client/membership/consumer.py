@@ -28,14 +28,14 @@ class ConsumerGroupMember(Group):
         super().__init__(cluster, settings, owner)
         self.membership: ConsumerMembership = ConsumerMembership(settings, uuid_text(random_uuid()))
         self._wake: asyncio.Event = asyncio.Event()
-        self._first: asyncio.Future[None] | None = None
+        self._first_assignment: asyncio.Future[None] | None = None
 
     @property
     def busy(self) -> bool:
-        return self._lost or self.error is not None or not self._beats() or self._differs()
+        return self._lost or self.error is not None or not self._is_beating() or self._differs()
 
-    def _beats(self) -> bool:
-        return self._beating is not None and not self._beating.done()
+    def _is_beating(self) -> bool:
+        return self._heartbeats is not None and not self._heartbeats.done()
 
     def _differs(self) -> bool:
         return self.membership.target is not None and self._target() != self._owner.owned()
@@ -55,13 +55,13 @@ class ConsumerGroupMember(Group):
         if self._lost:
             await self._owner.revoke(self._owner.owned(), lost=True)
             self._lost = False
-            self._first = asyncio.get_running_loop().create_future()
+            self._first_assignment = asyncio.get_running_loop().create_future()
             self._wake.set()
-        if not self._beats():
-            self._first = asyncio.get_running_loop().create_future()
+        if not self._is_beating():
+            self._first_assignment = asyncio.get_running_loop().create_future()
             self._start_beating()
         if self.membership.target is None:
-            return self._first
+            return self._first_assignment
         if any(topic_id not in self._cluster.metadata.topic_names for topic_id in self.membership.target):
             await self._cluster.update(await self._owner.subscribed())
         target, owned = self._target(), self._owner.owned()
@@ -80,7 +80,7 @@ class ConsumerGroupMember(Group):
     def _pause_ms(self) -> int:
         return self.membership.interval_ms or self._settings.retry_backoff_ms
 
-    async def _nap(self, pause_ms: int) -> None:
+    async def _sleep(self, pause_ms: int) -> None:
         try:
             async with asyncio.timeout((self.membership.interval_ms or pause_ms) / 1000):
                 await self._wake.wait()
@@ -100,7 +100,7 @@ class ConsumerGroupMember(Group):
             if known is not None:
                 owned.setdefault(known.id, []).append(number)
         connection = await self._coordinator()
-        request = membership.heartbeat_request(topics, pattern, {key: tuple(some) for key, some in owned.items()})
+        request = membership.heartbeat_request(topics, pattern, {key: tuple(numbers) for key, numbers in owned.items()})
         try:
             response = await connection.call(request, self.response, timeout_ms=self._settings.request_timeout_ms)
         except KafkaError:
@@ -108,13 +108,13 @@ class ConsumerGroupMember(Group):
             raise
         outcome = membership.heartbeat_answered(response)
         if outcome is Outcome.GOOD:
-            self._is_in(membership.member_id, membership.epoch)
+            self._set_identity(membership.member_id, membership.epoch)
         elif outcome is Outcome.COORDINATOR:
             self._coordinator_moved()
         elif outcome is Outcome.LOST:
             self._lost = True
-        if self._first is not None and not self._first.done() and membership.target is not None:
-            self._first.set_result(None)
+        if self._first_assignment is not None and not self._first_assignment.done() and membership.target is not None:
+            self._first_assignment.set_result(None)
         if self.busy:
             self._owner.something_to_do()
 
@@ -142,4 +142,4 @@ class ConsumerGroupMember(Group):
             self.membership.lost()
             self._lost = True
             return Outcome.LOST
-        return Outcome.AGAIN
+        return Outcome.RETRY

@@ -77,11 +77,11 @@ class Group(ABC):
         self._cluster = cluster
         self._settings = settings
         self._owner = owner
-        self._beating: asyncio.Task[None] | None = None
+        self._heartbeats: asyncio.Task[None] | None = None
         self._closed = False
         #: The coordinator has removed this member; the program's next poll gives up its partitions.
         self._lost = False
-        self._known: tuple[str, int, str | None] = ("", -1, None)
+        self._identity: tuple[str, int, str | None] = ("", -1, None)
         #: The number of commits so far, and each partition's last one; they are sent in this order.
         self._commits = 0
         self._last_commit: dict[TopicPartition, int] = {}
@@ -116,10 +116,10 @@ class Group(ABC):
         A lost membership's identity is kept until the next join. Records that the program still commits then belong to
         another member: the coordinator refuses them under the old identity, and would accept them without one.
         """
-        return self._known
+        return self._identity
 
-    def _is_in(self, member_id: str, generation: int) -> None:
-        self._known = (member_id, generation, self._settings.group_instance_id)
+    def _set_identity(self, member_id: str, generation: int) -> None:
+        self._identity = (member_id, generation, self._settings.group_instance_id)
 
     # ---- coordinator
 
@@ -141,9 +141,9 @@ class Group(ABC):
     async def close(self) -> None:
         """Stop the heartbeats."""
         self._closed = True
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.gather(self._heartbeats, return_exceptions=True)
 
     # ---- offsets
 
@@ -155,15 +155,15 @@ class Group(ABC):
         if not offsets:
             return
         self._commits += 1
-        turn = self._commits
-        self._last_commit.update(dict.fromkeys(offsets, turn))
+        number = self._commits
+        self._last_commit.update(dict.fromkeys(offsets, number))
         topics = _topics(offsets)
         tried = False
 
         async def send() -> tuple[asyncio.Future[OffsetCommitResponse], str, int]:
             nonlocal tried
-            if tried and any(self._last_commit[one] > turn for one in offsets):
-                raise OttlaError(f"a commit in group {self.id} was not confirmed, and a later one has begun")
+            if tried and any(self._last_commit[partition] > number for partition in offsets):
+                raise OttlaError(f"group {self.id}: a commit was not confirmed before a later one began")
             tried = True
             connection = await self._coordinator("")
             member_id, generation, instance_id = self.identity()
@@ -183,17 +183,18 @@ class Group(ABC):
                 answer, member_id, generation = await send()
             response = await answer
             for topic in response.topics:
-                for one in topic.partitions:
-                    where = f"committing {topic.name}-{one.partition_index} in group {self.id}"
-                    if one.error_code == ErrorCode.STALE_MEMBER_EPOCH and self.identity()[1] != generation:
+                for result in topic.partitions:
+                    action = f"committing {topic.name}-{result.partition_index} in group {self.id}"
+                    if result.error_code == ErrorCode.STALE_MEMBER_EPOCH and self.identity()[1] != generation:
                         # A heartbeat has brought a newer epoch since; the outer retry's timeout limits this.
                         return await attempt()
-                    if one.error_code and self._commit_failed(one.error_code, member_id, generation) in (
+                    if result.error_code and self._commit_failed(result.error_code, member_id, generation) in (
                         Outcome.REJOIN,
                         Outcome.LOST,
                     ):
-                        check(one.error_code, f"{where}: the group has rebalanced, the partition may be another's now")
-                    check(one.error_code, where)
+                        why = f"{action}: the group has rebalanced; another member may own the partition now"
+                        check(result.error_code, why)
+                    check(result.error_code, action)
 
         await self._cluster.retry(attempt, timeout_ms, self._moved)
 
@@ -213,35 +214,43 @@ class Group(ABC):
             connection = await self._coordinator("")
             version = connection.version_of(ApiKey.OFFSET_FETCH, _NAMED_TOPICS)
             if version >= 8:
-                wanted = [OffsetFetchRequestTopics(name=name, partition_indexes=some) for name, some in topics.items()]
+                wanted = [
+                    OffsetFetchRequestTopics(name=name, partition_indexes=numbers) for name, numbers in topics.items()
+                ]
                 group = OffsetFetchRequestGroup(group_id=self.id, topics=wanted)
                 request = OffsetFetchRequest(groups=[group], require_stable=True)
             else:
-                old = [OffsetFetchRequestTopic(name=name, partition_indexes=some) for name, some in topics.items()]
+                old = [
+                    OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()
+                ]
                 request = OffsetFetchRequest(group_id=self.id, topics=old, require_stable=version >= _STABLE_FROM)
             response = await connection.call(
                 request, OffsetFetchResponse, timeout_ms=self._settings.request_timeout_ms, version=version
             )
             answer = only(response.groups, f"group {self.id}") if version >= 8 else response
             check(answer.error_code)
-            found = {}
+            committed = {}
             for topic in answer.topics:
-                for one in topic.partitions:
-                    check(one.error_code)
-                    if one.committed_offset >= 0:
-                        where = TopicPartition(topic.name, one.partition_index)
-                        found[where] = (one.committed_offset, one.committed_leader_epoch, one.metadata or "")
-            return found
+                for result in topic.partitions:
+                    check(result.error_code)
+                    if result.committed_offset >= 0:
+                        partition = TopicPartition(topic.name, result.partition_index)
+                        committed[partition] = (
+                            result.committed_offset,
+                            result.committed_leader_epoch,
+                            result.metadata or "",
+                        )
+            return committed
 
         return await self._cluster.retry(attempt, timeout_ms, self._moved) if topics else {}
 
     # ---- heartbeats
 
     def _start_beating(self) -> None:
-        if self._beating is None or self._beating.done():
-            self._beating = asyncio.get_running_loop().create_task(self._beat_on())
+        if self._heartbeats is None or self._heartbeats.done():
+            self._heartbeats = asyncio.get_running_loop().create_task(self._run_heartbeats())
 
-    async def _beat_on(self) -> None:
+    async def _run_heartbeats(self) -> None:
         while not self._closed:
             pause_ms = self._pause_ms()
             if now_ms() - self.polled_at_ms > self._settings.max_poll_interval_ms:
@@ -264,9 +273,9 @@ class Group(ABC):
             except NotReachable as error:
                 self._moved(error)
                 pause_ms = self._settings.retry_backoff_max_ms
-            await self._nap(pause_ms)
+            await self._sleep(pause_ms)
 
-    async def _nap(self, pause_ms: int) -> None:
+    async def _sleep(self, pause_ms: int) -> None:
         await asyncio.sleep(pause_ms / 1000)
 
     @abstractmethod
@@ -281,11 +290,11 @@ class Group(ABC):
 def _topics(offsets: Mapping[TopicPartition, tuple[int, int, str]]) -> list[OffsetCommitRequestTopic]:
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for (topic, number), (offset, epoch, metadata) in offsets.items():
-        part = OffsetCommitRequestPartition(
+        partition = OffsetCommitRequestPartition(
             partition_index=number,
             committed_offset=offset,
             committed_leader_epoch=epoch,
             committed_metadata=metadata,
         )
-        topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(part)
+        topics.setdefault(topic, OffsetCommitRequestTopic(name=topic)).partitions.append(partition)
     return list(topics.values())

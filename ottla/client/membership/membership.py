@@ -41,10 +41,10 @@ class Outcome(Enum):
     """The meaning of an answer for the consumer."""
 
     GOOD = "go on"
-    REJOIN = "join again; the partitions are still ours"
+    REJOIN = "join again and keep the partitions"
     LOST = "join again; the partitions are lost"
-    COORDINATOR = "find the coordinator again"
-    AGAIN = "try the same again after a pause"
+    COORDINATOR = "look up the coordinator again"
+    RETRY = "retry after a pause"
 
 
 _COORDINATOR = frozenset(
@@ -104,7 +104,7 @@ class ClassicMembership:
         """Apply a JoinGroup answer. GOOD: sync comes next."""
         if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = response.member_id
-            return Outcome.AGAIN
+            return Outcome.RETRY
         outcome = self._failed(response.error_code, "joining")
         if outcome is Outcome.GOOD:
             self.member_id = response.member_id
@@ -121,8 +121,8 @@ class ClassicMembership:
             members = candidates(response)
             assigned = ASSIGNORS[self.assignor or ""](members, partitions, racks or {})
             assignments = [
-                SyncGroupRequestAssignment(member_id=member, assignment=assignment_bytes(given))
-                for member, given in assigned.items()
+                SyncGroupRequestAssignment(member_id=member, assignment=assignment_bytes(partitions_of_member))
+                for member, partitions_of_member in assigned.items()
             ]
         return SyncGroupRequest(
             group_id=self._settings.group_id or "",
@@ -182,21 +182,21 @@ class ClassicMembership:
         self.assignor = None
         self.join_reason = reason
 
-    def _failed(self, error_code: int, what: str) -> Outcome:
+    def _failed(self, error_code: int, action: str) -> Outcome:
         if error_code == ErrorCode.NONE:
             return Outcome.GOOD
-        error = error_of(error_code, f"{what} in group {self._settings.group_id}")
+        error = error_of(error_code, f"{action} in group {self._settings.group_id}")
         assert error is not None
         if error.code in _COORDINATOR:
             return Outcome.COORDINATOR
         if error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            return Outcome.AGAIN
+            return Outcome.RETRY
         if error.code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.join_reason = self.join_reason or "the group rebalances"
             return Outcome.REJOIN
         if error.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             # A member id that the coordinator still knows is kept: its session would hold up the group.
-            self.lost(f"{what}: {error.code.name}", known=error.code == ErrorCode.ILLEGAL_GENERATION)
+            self.lost(f"{action}: {error.code.name}", known=error.code == ErrorCode.ILLEGAL_GENERATION)
             return Outcome.LOST
         raise error
 
@@ -204,8 +204,8 @@ class ClassicMembership:
 def candidates(response: JoinGroupResponse) -> list[CandidateMember]:
     """The members, in the form that the assignors take."""
     return [
-        CandidateMember(one.member_id, parse_subscription(one.metadata), one.group_instance_id)
-        for one in response.members
+        CandidateMember(member.member_id, parse_subscription(member.metadata), member.group_instance_id)
+        for member in response.members
     ]
 
 
@@ -233,8 +233,8 @@ class ConsumerMembership:
         #: The coordinator's last assignment by topic id; None before the first.
         self.target: dict[Uuid, tuple[int, ...]] | None = None
         #: The owned partitions last reported to the coordinator; None if they must be reported again.
-        self.told_owned: dict[Uuid, tuple[int, ...]] | None = None
-        self._told_subscription: tuple[tuple[str, ...], str | None] | None = None
+        self.reported_owned: dict[Uuid, tuple[int, ...]] | None = None
+        self._reported_subscription: tuple[tuple[str, ...], str | None] | None = None
         self._settings = settings
 
     @property
@@ -251,7 +251,7 @@ class ConsumerMembership:
         """
         settings = self._settings
         subscription = (tuple(sorted(topics)), pattern)
-        full = self.epoch == _JOIN or self.told_owned is None
+        full = self.epoch == _JOIN or self.reported_owned is None
         request = ConsumerGroupHeartbeatRequest(
             group_id=settings.group_id or "", member_id=self.member_id, member_epoch=self.epoch
         )
@@ -260,17 +260,18 @@ class ConsumerMembership:
             request.rack_id = settings.client_rack or None
             request.rebalance_timeout_ms = settings.max_poll_interval_ms
             request.server_assignor = settings.group_remote_assignor
-        if full or subscription != self._told_subscription:
+        if full or subscription != self._reported_subscription:
             request.subscribed_topic_names = list(subscription[0])
-            if pattern is not None or self._told_subscription is not None:
+            if pattern is not None or self._reported_subscription is not None:
                 request.subscribed_topic_regex = pattern or ""
-            self._told_subscription = subscription
-        if full or owned != self.told_owned:
-            own = {} if self.epoch == _JOIN else owned
+            self._reported_subscription = subscription
+        if full or owned != self.reported_owned:
+            reported = {} if self.epoch == _JOIN else owned
             request.topic_partitions = [
-                modern.TopicPartitions(topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in own.items()
+                modern.TopicPartitions(topic_id=topic_id, partitions=list(numbers))
+                for topic_id, numbers in reported.items()
             ]
-            self.told_owned = dict(own)
+            self.reported_owned = dict(reported)
         return request
 
     def heartbeat_answered(self, response: ConsumerGroupHeartbeatResponse) -> Outcome:
@@ -281,7 +282,8 @@ class ConsumerMembership:
             self.interval_ms = response.heartbeat_interval_ms
             if response.assignment is not None:
                 self.target = {
-                    Uuid(bytes(one.topic_id)): tuple(one.partitions) for one in response.assignment.topic_partitions
+                    Uuid(bytes(assigned.topic_id)): tuple(assigned.partitions)
+                    for assigned in response.assignment.topic_partitions
                 }
             return Outcome.GOOD
         if code in _COORDINATOR:
@@ -289,7 +291,7 @@ class ConsumerMembership:
             return Outcome.COORDINATOR
         if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self.unanswered()
-            return Outcome.AGAIN
+            return Outcome.RETRY
         if code in _LOST:
             self.lost()
             return Outcome.LOST
@@ -299,8 +301,8 @@ class ConsumerMembership:
 
     def unanswered(self) -> None:
         """Note that the last heartbeat may not have arrived: report everything again."""
-        self.told_owned = None
-        self._told_subscription = None
+        self.reported_owned = None
+        self._reported_subscription = None
 
     def lost(self) -> None:
         """Reset the membership: join again at epoch 0."""

@@ -28,9 +28,9 @@ class ShareMembership(ConsumerMembership):
         subscription = (tuple(sorted(topics)), None)
         if not self.joined:
             request.rack_id = settings.client_rack or None
-        if not self.joined or subscription != self._told_subscription:
+        if not self.joined or subscription != self._reported_subscription:
             request.subscribed_topic_names = list(subscription[0])
-            self._told_subscription = subscription
+            self._reported_subscription = subscription
         return request
 
     def leave_request(self) -> ShareGroupHeartbeatRequest:  # type: ignore[override]  # the same
