@@ -1,4 +1,4 @@
-"""Access control lists: the admin calls about them, and what they take and give (KIP-140, KIP-290)."""
+"""The admin calls for access control lists, with their arguments and results (KIP-140, KIP-290)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ottla.wire.api.describe_acls import AclDescription, DescribeAclsRequest, De
 
 @frozen
 class Acl:
-    """A line: this principal may, or may not, do this with this resource from this host."""
+    """An access control entry: a principal may, or may not, perform an operation on a resource from a host."""
 
     resource: AclResource
     name: str
@@ -39,7 +39,7 @@ class Acl:
 
 @frozen
 class AclFilter:
-    """Which lines are meant; None and ANY leave a part open."""
+    """A filter for access control entries; None and ANY match everything."""
 
     resource: AclResource = AclResource.ANY
     name: str | None = None
@@ -51,10 +51,10 @@ class AclFilter:
 
 
 class AclCalls(Calls):
-    """The part of `AsyncAdmin` about access control lists. SECURITY_DISABLED where the cluster has no authorizer."""
+    """The part of `AsyncAdmin` for access control lists. SECURITY_DISABLED if the cluster has no authorizer."""
 
     async def describe_acls(self, which: AclFilter | None = None) -> list[Acl]:
-        """All lines that the filter matches, or all there are."""
+        """The entries that the filter matches (default: all)."""
         which = which or AclFilter()
         request = DescribeAclsRequest(**_filter_fields(which))
         response = await self._any(
@@ -67,7 +67,7 @@ class AclCalls(Calls):
         ]
 
     async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
-        """Add lines; one that is there already is no error."""
+        """Add entries; adding an existing one is no error."""
         wanted = list(acls)
         creations = [
             AclCreation(
@@ -82,12 +82,12 @@ class AclCalls(Calls):
             for one in wanted
         ]
         response = await self._any(CreateAclsRequest(creations=creations), CreateAclsResponse)
-        # Answers have no names: they come in the order of the request.
+        # Results carry no names: they are in the order of the request.
         answers = zip(wanted, response.results, strict=False)
         return collect({acl: error_of(one.error_code, one.error_message) for acl, one in answers}, wanted)
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> Results[AclFilter, tuple[Acl, ...]]:
-        """Remove what each filter matches; gives what was removed."""
+        """Delete the entries that each filter matches, and return them by filter."""
         wanted = list(filters)
         asked = [DeleteAclsFilter(**_filter_fields(one)) for one in wanted]
         response = await self._any(DeleteAclsRequest(filters=asked), DeleteAclsResponse)
@@ -102,7 +102,7 @@ class AclCalls(Calls):
 
 
 def _filter_fields(which: AclFilter) -> dict[str, Any]:
-    """A filter as the requests to describe and to delete have it."""
+    """The fields of a filter in the requests to describe and to delete."""
     return {
         "resource_type_filter": int(which.resource),
         "resource_name_filter": which.name,

@@ -1,8 +1,8 @@
-"""How an admin call travels: to any broker, to a leader, to a coordinator; again while its error may pass.
+"""Routes admin calls to any broker, a leader or a coordinator, and retries retriable errors.
 
 Rules:
-- A call as a whole ends by `default.api.timeout.ms`. A thing of it that failed for good is reported beside those that
-  did not; things that failed with a retriable code are asked for again. A thing that the answer leaves out has failed.
+- A call as a whole ends after `default.api.timeout.ms`. Items that failed for good are reported beside those that
+  succeeded; items with retriable errors are requested again. An item that the answer lacks has failed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _COORDINATOR_MOVED = (
     ErrorCode.REQUEST_TIMED_OUT,
 )
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-#: A topic that was just created is known to every live broker within this time.
+#: Within this time every live broker knows a topic that was just created.
 _PATIENCE_MS = 2_000
 
 
 class Calls:
-    """What the parts of the admin client share: the way to the brokers."""
+    """The part that all calls of the admin client share: access to the brokers."""
 
     _cluster: Cluster
     _settings: AdminSettings
@@ -46,7 +46,7 @@ class Calls:
         check_calls(cls)
 
     async def _any(self, request: object, response: type[R], read: Callable[[R], V] | None = None) -> R:
-        """Ask whichever broker. `read` raises the KafkaError of an answer that failed as a whole."""
+        """Ask any broker. `read` raises the KafkaError of an answer that failed as a whole."""
 
         async def attempt() -> R:
             connection = await self._cluster.any()
@@ -66,7 +66,7 @@ class Calls:
     async def _coordinator(
         self, name: str, attempt: Callable[[BrokerConnection], Awaitable[V]], kind: int = GROUP
     ) -> V:
-        """Run `attempt` on the coordinator of this group, or other `kind`; find it again when it has moved."""
+        """Run `attempt` on the coordinator of this group (or another `kind`), which is looked up again if it moves."""
 
         async def once() -> V:
             return await attempt(await self._cluster.coordinator(kind, name, purpose=""))
@@ -88,7 +88,7 @@ class Calls:
     async def _each(
         self, keys: Iterable[K], attempt: Callable[[list[K]], Awaitable[dict[K, V | KafkaError]]]
     ) -> Results[K, V]:
-        """Ask for all `keys`; those that fail with a retriable code again, until the time is over."""
+        """Request all `keys`, and those with retriable errors again until the timeout."""
         left = list(keys)
         order = list(left)
         found: dict[K, V | KafkaError] = {}
@@ -116,7 +116,7 @@ class Calls:
     async def _leaders(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
-        """The partitions by the node that leads them, and those that have no leader or do not exist."""
+        """The partitions by their leader's node id, and an error for each without a leader or that does not exist."""
         wanted = list(partitions)
         patience_ms = min(_PATIENCE_MS, self._settings.default_api_timeout_ms)
         try:
@@ -141,17 +141,17 @@ class Calls:
         return led, errors
 
     def _seen(self, node_id: int) -> ClusterNode:
-        """The node with this id; one that is not live has no address."""
+        """The node with this id; a node that is not live has no address."""
         return self._cluster.metadata.nodes.get(node_id) or ClusterNode(node_id, "", -1)
 
 
 def _may_pass(error: KafkaError) -> bool:
-    # Retriable for a consumer that waits for its topic; who asks the admin client for a topic wants to know at once.
+    # Missing topics are retriable for a consumer, which waits for its topic; an admin call reports them at once.
     return error.code.retriable and error.code not in _MISSING
 
 
 def collect(found: dict[K, V | KafkaError], asked: Iterable[K] = ()) -> Results[K, V]:
-    """Part the values from the errors. A key of `asked` that the answer leaves out has failed, as in Java's client."""
+    """Separate values from errors. A key of `asked` that the answer lacks has failed, as in Java's client."""
     for key in asked:
         if key not in found:
             found[key] = left_out(key)
@@ -160,7 +160,7 @@ def collect(found: dict[K, V | KafkaError], asked: Iterable[K] = ()) -> Results[
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers by topic, as requests want them."""
+    """Partition numbers by topic, the form of most requests."""
     found: dict[str, list[int]] = {}
     for topic, partition in partitions:
         found.setdefault(topic, []).append(partition)

@@ -1,4 +1,4 @@
-"""The two admin clients: `AsyncAdmin`, and `Admin` with the same calls for code that does not await."""
+"""The admin clients: `AsyncAdmin`, and its synchronous form `Admin` with the same calls."""
 
 from __future__ import annotations
 
@@ -37,23 +37,28 @@ class AsyncAdmin(
     CredentialCalls,
     ClusterCalls,
 ):
-    """Kafka's admin client for asyncio. Made on a running loop; `async with` or `close` ends it.
+    """Kafka's admin client for asyncio.
+
+    Create it on a running loop; `async with` or `close` ends it. A call raises TypeError or ValueError for an invalid
+    argument, KafkaError for an error of the brokers, and OttlaError if none answers within default.api.timeout.ms.
 
     >>> async with AsyncAdmin("127.0.0.1:9092") as admin:
     ...     await admin.create_topic("flights", partitions=3)
     """
 
     def __init__(self, settings: Given = None, /, **keywords: Unpack[AdminOptions]) -> None:
-        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+        """`settings` is "host:port", a list of these, or a mapping with Kafka's setting names; keywords are settings in
+        snake_case.
 
-        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        docs/reference/client-settings.md lists all settings and their defaults. OttlaError for an unknown setting or an
+        invalid value.
         """
         needs_loop("AsyncAdmin")
         self._settings = AdminSettings.read(settings, cast(Mapping[str, object], keywords))
         self._cluster = Cluster(self._settings)
 
     async def close(self) -> None:
-        """Close the connections. Calls under way fail with ConnectionLost."""
+        """Close the connections. Pending calls fail with ConnectionLost."""
         await self._cluster.close()
 
     async def __aenter__(self) -> AsyncAdmin:
@@ -66,7 +71,7 @@ class AsyncAdmin(
 
 
 def _waits(method: Callable[Concatenate[AsyncAdmin, P], Awaitable[R]]) -> Callable[Concatenate[Any, P], R]:
-    """The same call, waited for on the loop thread."""
+    """The synchronous form of a call, which waits for it on the loop thread."""
 
     @wraps(method)
     def call(self: Admin, /, *arguments: P.args, **keywords: P.kwargs) -> R:
@@ -76,16 +81,21 @@ def _waits(method: Callable[Concatenate[AsyncAdmin, P], Awaitable[R]]) -> Callab
 
 
 class Admin:
-    """Kafka's admin client. Its calls are `AsyncAdmin`'s, waited for; any thread may make them.
+    """Kafka's admin client: the calls of `AsyncAdmin`, waited for. Any thread may use it; `with` or `close` ends it.
+
+    A call raises TypeError or ValueError for an invalid argument, KafkaError for an error of the brokers, and
+    OttlaError if none answers within default.api.timeout.ms.
 
     >>> with Admin("127.0.0.1:9092") as admin:
     ...     admin.create_topic("flights", partitions=3)
     """
 
     def __init__(self, settings: Given = None, /, **keywords: Unpack[AdminOptions]) -> None:
-        """`settings`: host:port, several of these, or a mapping by Kafka's names; keywords: settings in snake_case.
+        """`settings` is "host:port", a list of these, or a mapping with Kafka's setting names; keywords are settings in
+        snake_case.
 
-        docs/reference/client-settings.md has them all. OttlaError for an unknown name or a value that does not fit.
+        docs/reference/client-settings.md lists all settings and their defaults. OttlaError for an unknown setting or an
+        invalid value.
         """
 
         async def make() -> AsyncAdmin:

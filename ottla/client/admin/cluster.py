@@ -1,4 +1,4 @@
-"""The cluster itself, its log directories, quorum and features: the admin calls about them."""
+"""The admin calls for the cluster itself, its log directories, quorum and features."""
 
 from __future__ import annotations
 
@@ -45,12 +45,16 @@ from ottla.wire.api.update_features import FeatureUpdateKey, UpdateFeaturesReque
 
 
 class ClusterCalls(Calls):
-    """The part of `AsyncAdmin` about the cluster."""
+    """The part of `AsyncAdmin` for the cluster."""
 
     async def describe_cluster(
         self, *, include_fenced: bool = False, include_authorized_operations: bool = False
     ) -> ClusterDescription:
-        """Cluster id and live brokers; if asked for, those that are fenced, and what the principal may do."""
+        """Describe the cluster: its id, controller and live brokers.
+
+        With `include_fenced`, also the fenced brokers; with `include_authorized_operations`, also the operations that
+        the principal may perform on the cluster (KIP-430).
+        """
         response = await self._any(
             DescribeClusterRequest(
                 include_fenced_brokers=include_fenced,
@@ -68,7 +72,7 @@ class ClusterCalls(Calls):
         return ClusterDescription(response.cluster_id, controller, ordered, fenced, operations)
 
     async def unregister_broker(self, broker: int) -> None:
-        """Forget a broker that will not come back. BROKER_ID_NOT_REGISTERED if there is none."""
+        """Remove a broker that will not come back. KafkaError BROKER_ID_NOT_REGISTERED if there is no such broker."""
         await self._any(
             UnregisterBrokerRequest(broker_id=broker),
             UnregisterBrokerResponse,
@@ -78,7 +82,10 @@ class ClusterCalls(Calls):
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, topics: Iterable[TopicPartition] | None = None
     ) -> Results[int, tuple[LogDirDescription, ...]]:
-        """By broker (all live ones when none are named) its log directories with the replicas in them."""
+        """The log directories, with their replicas, of these brokers (default: all live brokers).
+
+        `topics` limits the replicas to these partitions.
+        """
         wanted = None
         if topics is not None:
             wanted = [
@@ -101,7 +108,7 @@ class ClusterCalls(Calls):
         return collect(found)
 
     async def describe_quorum(self) -> QuorumDescription:
-        """Leader, voters and observers of the metadata quorum."""
+        """Describe the metadata quorum: its leader, voters and observers."""
         request = DescribeQuorumRequest(
             topics=[RequestTopicData(topic_name=METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)])]
         )
@@ -126,7 +133,7 @@ class ClusterCalls(Calls):
         )
 
     async def describe_features(self, node_id: int | None = None) -> Features:
-        """The features that a broker (this one, or any) supports, with their finalized levels."""
+        """The features that a broker (this one, or any) supports, and their finalized levels."""
         connection = await (self._cluster.any() if node_id is None else self._cluster.node(node_id))
         response = await self._on(
             connection,
@@ -145,7 +152,10 @@ class ClusterCalls(Calls):
     async def update_features(
         self, levels: Mapping[str, int], *, downgrade: Downgrade = Downgrade.NO, validate_only: bool = False
     ) -> Results[str, None]:
-        """Bring features to these levels, all or none; 0 disables one. A lower level needs `downgrade`."""
+        """Set features to these levels, all or none; level 0 disables a feature. A lower level needs `downgrade`.
+
+        With `validate_only`, only check whether that would work.
+        """
         request = UpdateFeaturesRequest(
             timeout_ms=self._settings.request_timeout_ms,
             feature_updates=[
@@ -159,7 +169,7 @@ class ClusterCalls(Calls):
             validate_only=validate_only,
         )
         response = await self._any(request, UpdateFeaturesResponse)
-        # From version 2 on there is one answer for all; before it, one for each.
+        # From version 2 on there is one result for all features; before, one for each.
         whole = error_of(response.error_code, response.error_message)
         found: dict[str, KafkaError | None] = dict.fromkeys(levels, whole)
         if whole is None and response.results:
@@ -169,7 +179,7 @@ class ClusterCalls(Calls):
     async def add_raft_voter(
         self, voter: int, directory_id: Uuid, endpoints: Mapping[str, tuple[str, int]], *, cluster_id: str | None = None
     ) -> None:
-        """Let a controller vote in the metadata quorum; `endpoints` by listener name (KIP-853)."""
+        """Add a controller to the voters of the metadata quorum; `endpoints` are by listener name (KIP-853)."""
         request = AddRaftVoterRequest(
             cluster_id=cluster_id,
             timeout_ms=self._settings.request_timeout_ms,
@@ -180,12 +190,12 @@ class ClusterCalls(Calls):
         await self._any(request, AddRaftVoterResponse, lambda answer: check(answer.error_code, answer.error_message))
 
     async def remove_raft_voter(self, voter: int, directory_id: Uuid, *, cluster_id: str | None = None) -> None:
-        """Take a controller's vote away (KIP-853)."""
+        """Remove a controller from the voters of the metadata quorum (KIP-853)."""
         request = RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter, voter_directory_id=directory_id)
         await self._any(request, RemoveRaftVoterResponse, lambda answer: check(answer.error_code, answer.error_message))
 
     async def api_versions(self) -> dict[int, dict[str, tuple[int, int]]]:
-        """By live broker the request versions that it takes, lowest and highest, by name."""
+        """The (lowest, highest) request versions by live broker and by request name."""
         found: dict[int, dict[str, tuple[int, int]]] = {}
         for node in (await self.describe_cluster()).nodes:
             connection = await self._cluster.node(node.id)

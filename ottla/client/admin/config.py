@@ -1,4 +1,4 @@
-"""Settings of topics, brokers, groups: the admin calls about them."""
+"""The admin calls for the settings of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from ottla.wire.api.incremental_alter_configs import (
 )
 from ottla.wire.api.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
-#: What one setting is changed to: a value (set), None (back to its default), or an operation with its value.
+#: Change of a setting: a value (set), None (back to the default), or an operation with its value.
 Change = ConfigValue | None | tuple[AlterOperation, ConfigValue | None]
 
-#: ConfigType in DescribeConfigs, in Kafka's words.
+#: ConfigType in DescribeConfigs, by Kafka's names.
 _TYPES = ("unknown", "boolean", "string", "int", "short", "long", "double", "list", "class", "password")
 
 
 class ConfigCalls(Calls):
-    """The part of `AsyncAdmin` about settings."""
+    """The part of `AsyncAdmin` for settings."""
 
     async def describe_configs(
         self,
@@ -51,7 +51,10 @@ class ConfigCalls(Calls):
         synonyms: bool = False,
         documentation: bool = False,
     ) -> Results[ConfigResource, dict[str, ConfigEntry]]:
-        """The settings (all, or `names`) of each resource, by name."""
+        """Describe settings (all, or `names`) by resource and name.
+
+        `synonyms` adds the other sources of each value, `documentation` Kafka's description.
+        """
         keys = None if names is None else list(names)
 
         async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
@@ -81,15 +84,15 @@ class ConfigCalls(Calls):
     async def describe_config(
         self, resource: ConfigResource, names: Iterable[str] | None = None, *, synonyms: bool = False
     ) -> dict[str, ConfigEntry]:
-        """The settings of one resource, by name."""
+        """Describe the settings of one resource, by name."""
         return (await self.describe_configs([resource], names, synonyms=synonyms))[resource]
 
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, Change]], *, validate_only: bool = False
     ) -> Results[ConfigResource, None]:
-        """Change these settings and no others: a value sets, None goes back to the default (KIP-339).
+        """Change only these settings: a value sets, None restores the default (KIP-339).
 
-        `(AlterOperation.APPEND, "compact")` and SUBTRACT change lists.
+        `(AlterOperation.APPEND, "compact")` and SUBTRACT change lists. With `validate_only`, only check the changes.
         """
 
         async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
@@ -118,18 +121,18 @@ class ConfigCalls(Calls):
         return await self._each(changes, attempt)
 
     async def alter_config(self, resource: ConfigResource, changes: Mapping[str, Change]) -> None:
-        """Change settings of one resource."""
+        """Change settings of one resource; raises its KafkaError."""
         (await self.alter_configs({resource: changes})).check()
 
     async def list_config_resources(self, types: Iterable[ResourceType] = ()) -> list[ConfigResource]:
-        """Everything that has settings of its own, of these types; of all that the broker knows when none are named."""
+        """The resources of these types that have settings of their own (default: of all types the broker knows)."""
         request = ListConfigResourcesRequest(resource_types=[int(one) for one in types])
         response = await self._any(request, ListConfigResourcesResponse, lambda answer: check(answer.error_code))
         return [ConfigResource(ResourceType(one.resource_type), one.resource_name) for one in response.config_resources]
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
-    """A broker answers for its own settings itself; anyone answers for the rest."""
+    """Group resources by the broker that must answer: itself for a broker's settings, any (None) for the rest."""
     found: dict[int | None, list[ConfigResource]] = {}
     for one in resources:
         own = one.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and one.name != ""

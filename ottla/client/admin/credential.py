@@ -1,6 +1,6 @@
-"""Credentials: SCRAM users (KIP-554) and delegation tokens (KIP-48, KIP-373). The admin calls about them.
+"""The admin calls for credentials: SCRAM users (KIP-554) and delegation tokens (KIP-48, KIP-373).
 
-A password never leaves the client: what is sent is salted and hashed as often as `iterations` says.
+A password never leaves the client: it is sent salted, and hashed `iterations` times.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest, R
 
 
 class ScramMechanism(OpenEnum):
-    """How a password is hashed."""
+    """SCRAM mechanisms: the hash functions of passwords."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
@@ -52,19 +52,19 @@ class ScramMechanism(OpenEnum):
 
 @frozen
 class ScramCredential:
-    """A user's password to be set. `iterations` 4,096 is the least that brokers take."""
+    """A password to set for a user. Brokers accept `iterations` from 4,096 on."""
 
     user: str
     mechanism: ScramMechanism
     password: str = field(repr=False)
     iterations: int = 4_096
-    #: Random when there is none.
+    #: Random if None.
     salt: bytes | None = field(default=None, repr=False)
 
 
 @frozen
 class ScramDeletion:
-    """A user's password to be taken away."""
+    """A password to delete."""
 
     user: str
     mechanism: ScramMechanism
@@ -72,7 +72,7 @@ class ScramDeletion:
 
 @frozen
 class DelegationToken:
-    """A token that a user may log in with, and whose it is. Timestamps are milliseconds since 1970."""
+    """A delegation token and its owner. Timestamps are in ms since 1970."""
 
     id: str
     hmac: bytes = field(repr=False)
@@ -85,12 +85,12 @@ class DelegationToken:
 
 
 class CredentialCalls(Calls):
-    """The part of `AsyncAdmin` about SCRAM users and delegation tokens. A principal is written `User:ann`."""
+    """The part of `AsyncAdmin` for SCRAM users and delegation tokens. Principals are text such as `User:ann`."""
 
     async def describe_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> Results[str, dict[ScramMechanism, int]]:
-        """By user its mechanisms with their iterations; of all users when none are named."""
+        """The mechanisms of these users (default: all users) with their iterations."""
         wanted = None if users is None else list(users)
         names = None if wanted is None else [UserName(name=name) for name in wanted]
         response = await self._any(
@@ -105,14 +105,14 @@ class CredentialCalls(Calls):
         return collect(found, wanted or ())
 
     async def alter_scram_credentials(self, changes: Iterable[ScramCredential | ScramDeletion]) -> Results[str, None]:
-        """Set and delete users' passwords; of each user one in a call (DUPLICATE_RESOURCE)."""
+        """Set and delete users' passwords. DUPLICATE_RESOURCE for a user that is named twice in one call."""
         deletions, upsertions = [], []
         for one in changes:
             if isinstance(one, ScramDeletion):
                 deletions.append(ScramCredentialDeletion(name=one.user, mechanism=int(one.mechanism)))
                 continue
             salt = one.salt or os.urandom(32)
-            # Tens of thousands of rounds take long enough to stand in the way of the loop.
+            # Tens of thousands of rounds would block the loop for too long.
             salted = await asyncio.to_thread(_salted, one.mechanism, one.password, salt, one.iterations)
             upsertions.append(
                 ScramCredentialUpsertion(
@@ -133,7 +133,7 @@ class CredentialCalls(Calls):
     async def create_delegation_token(
         self, *, owner: str | None = None, renewers: Iterable[str] = (), max_lifetime_ms: int = -1
     ) -> DelegationToken:
-        """A token for `owner`, or for the user of this connection; -1: it lives as long as the broker allows."""
+        """Create a token for `owner` (default: this connection's user). `max_lifetime_ms` -1: the broker's maximum."""
         owner_type, owner_name = (None, None) if owner is None else _principal(owner)
         pairs = [_principal(one) for one in renewers]
         request = CreateDelegationTokenRequest(
@@ -155,19 +155,21 @@ class CredentialCalls(Calls):
         )
 
     async def renew_delegation_token(self, hmac: bytes, *, renew_period_ms: int = -1) -> int:
-        """Let it live on; gives its new expiry timestamp."""
+        """Extend a token by this period (-1: the broker's default). Returns the new expiry timestamp, in ms since
+        1970.
+        """
         request = RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=renew_period_ms)
         response = await self._any(request, RenewDelegationTokenResponse, lambda answer: check(answer.error_code))
         return response.expiry_timestamp_ms
 
     async def expire_delegation_token(self, hmac: bytes, *, expiry_period_ms: int = -1) -> int:
-        """Let it end within this time; -1: at once. Gives its new expiry timestamp."""
+        """Let a token expire after this period (-1: at once). Returns the new expiry timestamp, in ms since 1970."""
         request = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=expiry_period_ms)
         response = await self._any(request, ExpireDelegationTokenResponse, lambda answer: check(answer.error_code))
         return response.expiry_timestamp_ms
 
     async def describe_delegation_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
-        """The tokens of these owners that this user may see, or all of them."""
+        """The tokens that this user may see, of these owners or of all."""
         wanted = None
         if owners is not None:
             wanted = [

@@ -1,4 +1,4 @@
-"""Groups and their offsets: the admin calls about them."""
+"""The admin calls for groups and their offsets."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from ottla.wire.api.offset_fetch import (
     OffsetFetchResponse,
 )
 
-#: The last versions of OffsetCommit and OffsetFetch that name topics; later ones want topic ids, and an admin may ask
-#: for the offsets of a topic that is gone.
+#: The last versions of OffsetCommit and OffsetFetch with topic names. Later ones take topic ids, but an admin call may
+#: ask for the offsets of a deleted topic.
 _NAMED_TOPICS = 9
 
 
 class GroupCalls(OffsetCalls):
-    """The part of `AsyncAdmin` about groups."""
+    """The part of `AsyncAdmin` for groups."""
 
     async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[GroupType] = ()) -> list[GroupListing]:
-        """All groups of the cluster, or those in these states and of these types, by id."""
+        """All groups of the cluster, or those in these states and of these types, sorted by id."""
         request = ListGroupsRequest(states_filter=list(states), types_filter=[one.value for one in types])
         found: dict[str, GroupListing] = {}
         await self._cluster.update()
@@ -75,9 +75,9 @@ class GroupCalls(OffsetCalls):
     async def describe_groups(
         self, groups: Iterable[str], *, include_authorized_operations: bool = False
     ) -> Results[str, GroupDescription]:
-        """State, members and assignments of classic and consumer groups. GROUP_ID_NOT_FOUND if there is none.
+        """Describe classic and consumer groups: state, members, assignments. GROUP_ID_NOT_FOUND for a missing group.
 
-        With `include_authorized_operations`, also what the principal may do with each group.
+        With `include_authorized_operations`, also the operations that the principal may perform on each (KIP-430).
         """
         found: dict[str, GroupDescription | KafkaError] = {}
         for group in groups:
@@ -90,7 +90,7 @@ class GroupCalls(OffsetCalls):
         return collect(found)
 
     async def describe_group(self, group: str, *, include_authorized_operations: bool = False) -> GroupDescription:
-        """Describe a single group."""
+        """Describe a single classic or consumer group. KafkaError GROUP_ID_NOT_FOUND if it does not exist."""
         asked = include_authorized_operations
 
         async def attempt(connection: BrokerConnection) -> GroupDescription:
@@ -99,7 +99,7 @@ class GroupCalls(OffsetCalls):
                 request = modern.ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
                 answer = await self._on(connection, request, modern.ConsumerGroupDescribeResponse)
                 described = only(answer.groups, group)
-                # A classic group is "not found" among the consumer groups.
+                # A classic group counts as "not found" here.
                 if described.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                     check(described.error_code, described.error_message)
                     return _modern_group(described, node)
@@ -114,7 +114,7 @@ class GroupCalls(OffsetCalls):
         return await self._coordinator(group, attempt)
 
     async def delete_groups(self, groups: Iterable[str]) -> Results[str, None]:
-        """Delete groups with their offsets. NON_EMPTY_GROUP while one has members."""
+        """Delete groups with their offsets. NON_EMPTY_GROUP for a group with members."""
         found: dict[str, KafkaError | None] = {}
         for group in groups:
 
@@ -131,11 +131,11 @@ class GroupCalls(OffsetCalls):
         return collect(found)
 
     async def delete_group(self, group: str) -> None:
-        """Delete one."""
+        """Delete a group with its offsets. KafkaError NON_EMPTY_GROUP while it has members."""
         (await self.delete_groups([group])).check()
 
     async def remove_group_members(self, group: str, instance_ids: Iterable[str] | None = None) -> None:
-        """Make members leave a classic group: the static ones with these instance ids, or all of them."""
+        """Remove the static members with these instance ids from a classic group, or all its members (default)."""
         if instance_ids is None:
             members = [
                 MemberIdentity(member_id=one.id, group_instance_id=one.instance_id, reason="removed by an admin")
@@ -163,9 +163,9 @@ class GroupCalls(OffsetCalls):
     async def list_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None, *, stable: bool = False
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What the group has committed, of all partitions or of these; a partition without a commit is left out.
+        """The committed offsets of all partitions, or of these; a partition without a commit is left out.
 
-        With `stable`, UNSTABLE_OFFSET_COMMIT is waited for while a transaction holds offsets of it (KIP-447).
+        With `stable`, the call waits while a transaction holds offsets of the group (UNSTABLE_OFFSET_COMMIT, KIP-447).
         """
         topics = None if partitions is None else by_topic(partitions)
 
@@ -199,7 +199,7 @@ class GroupCalls(OffsetCalls):
     async def alter_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, CommittedOffset | int]
     ) -> Results[TopicPartition, None]:
-        """Commit these offsets for a group without members (UNKNOWN_MEMBER_ID while it has some)."""
+        """Commit offsets for a group without members. UNKNOWN_MEMBER_ID while it has members."""
         wanted = {
             key: one if isinstance(one, CommittedOffset) else CommittedOffset(one) for key, one in offsets.items()
         }
@@ -245,7 +245,7 @@ class GroupCalls(OffsetCalls):
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> Results[TopicPartition, None]:
-        """Forget commits. GROUP_SUBSCRIBED_TO_TOPIC where a member still reads the topic."""
+        """Delete committed offsets. GROUP_SUBSCRIBED_TO_TOPIC while a member subscribes to the topic."""
         wanted = list(partitions)
         topics = [
             OffsetDeleteRequestTopic(
@@ -269,7 +269,7 @@ class GroupCalls(OffsetCalls):
         )
 
     async def group_lag(self, group: str) -> list[PartitionLag]:
-        """Each partition that the group has committed or a member holds: its lag, and its reader."""
+        """The lag and the reader of each partition that the group has committed or a member is assigned."""
         description = await self.describe_group(group)
         committed = await self.list_group_offsets(group)
         owners = {one: member for member in description.members for one in member.assignment}
@@ -304,7 +304,7 @@ def _missing(error: KafkaError) -> bool:
 
 
 def _group_type(name: str) -> GroupType:
-    # Brokers before 3.8 (ListGroups v5) do not say; all their groups are classic.
+    # Brokers before 3.8 (ListGroups v5) do not return the type; all their groups are classic.
     try:
         return GroupType(name.lower() or "classic")
     except ValueError:
@@ -350,7 +350,7 @@ def _classic_group(group: classic.DescribedGroup, node: ClusterNode) -> GroupDes
     consumer = group.protocol_type in ("consumer", "")
     members = []
     for one in group.members:
-        # A group of another protocol type (connect) has bytes of its own there, and so has a member still joining.
+        # Other protocol types (connect) have their own bytes there; a member that is still joining has none.
         assignment: tuple[TopicPartition, ...] = ()
         topics: tuple[str, ...] = ()
         if consumer:

@@ -1,4 +1,4 @@
-"""Offsets of partitions and records that go: the admin calls about them."""
+"""The admin calls for partition offsets and for deleting records."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ V = TypeVar("V")
 
 
 class OffsetCalls(Calls):
-    """The part of `AsyncAdmin` about offsets and records."""
+    """The part of `AsyncAdmin` for offsets and records."""
 
     async def list_offsets(
         self, specs: Mapping[TopicPartition, OffsetSpec | int], *, read_committed: bool = False
     ) -> Results[TopicPartition, ListedOffset]:
-        """The offset of each partition that its `OffsetSpec` names, or the first at or after a timestamp in ms.
+        """Look up an offset of each partition: by `OffsetSpec`, or the first at or after a timestamp (ms since 1970).
 
-        A timestamp after the last record gives offset -1 and timestamp -1.
+        With `read_committed`, LATEST is the last stable offset. For a timestamp after the last record, offset and
+        timestamp are -1.
         """
 
         def request(some: list[TopicPartition]) -> ListOffsetsRequest:
@@ -69,11 +70,11 @@ class OffsetCalls(Calls):
         return await self._on_leaders(specs, request, ListOffsetsResponse, read)
 
     async def list_offset(self, partition: TopicPartition, spec: OffsetSpec | int) -> ListedOffset:
-        """The same of one partition."""
+        """Look up one partition's offset; see `list_offsets`."""
         return (await self.list_offsets({partition: spec}))[partition]
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> Results[TopicPartition, int]:
-        """Delete the records before these offsets (-1: up to the high watermark). Gives the new log start offsets."""
+        """Delete the records before these offsets (-1: up to the high watermark). Returns the new log start offsets."""
 
         def request(some: list[TopicPartition]) -> DeleteRecordsRequest:
             return DeleteRecordsRequest(

@@ -1,7 +1,7 @@
-"""Client quotas: the admin calls about them (KIP-546).
+"""The admin calls for client quotas (KIP-546).
 
-An entity is named by a mapping from its parts ("user", "client-id", "ip") to their names; the name None is the
-default of that part: `{"user": "ann", "client-id": None}`.
+An entity is a mapping from its types ("user", "client-id", "ip") to names; the name None means the default entity of
+that type: `{"user": "ann", "client-id": None}`.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from ottla.wire.api.describe_client_quotas import (
     DescribeClientQuotasResponse,
 )
 
-#: How a part of an entity is matched.
+#: Match types of an entity's parts.
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
 @frozen
 class QuotaEntity:
-    """Whom a quota is for: (part, name) pairs in order; the name None is the default."""
+    """The entity of a quota: sorted (type, name) pairs; the name None is the default entity."""
 
     parts: tuple[tuple[str, str | None], ...]
 
     @classmethod
     def of(cls, parts: Mapping[str, str | None]) -> QuotaEntity:
-        """From a mapping such as `{"user": "ann"}`."""
+        """An entity from a mapping such as `{"user": "ann"}`."""
         return cls(tuple(sorted(parts.items())))
 
 
 @frozen
 class AnyName:
-    """In a filter: whatever name this part has, the default too."""
+    """Filter value that matches every name of a type, and its default entity."""
 
 
 class QuotaCalls(Calls):
-    """The part of `AsyncAdmin` about client quotas."""
+    """The part of `AsyncAdmin` for client quotas."""
 
     async def describe_client_quotas(
         self, parts: Mapping[str, str | AnyName | None] | None = None, *, strict: bool = False
     ) -> dict[QuotaEntity, dict[str, float]]:
-        """The quotas in force of the entities that have these parts; of all when none are named.
+        """The quotas of the entities with these parts (default: of all entities).
 
-        `strict` leaves out entities that have other parts as well.
+        `strict` excludes entities that have other parts as well.
         """
         components = []
         for part, name in (parts or {}).items():
@@ -80,9 +80,10 @@ class QuotaCalls(Calls):
         *,
         validate_only: bool = False,
     ) -> Results[QuotaEntity, None]:
-        """For each (entity, quotas): set `producer_byte_rate`, `consumer_byte_rate`, `request_percentage`, ...
+        """Set quotas by entity: `producer_byte_rate` and `consumer_byte_rate` (bytes per second), `request_percentage`
+        and others.
 
-        The value None takes a quota away.
+        The value None removes a quota. With `validate_only`, only check the changes.
         """
         wanted = list(changes)
         entries = [

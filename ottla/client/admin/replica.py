@@ -1,4 +1,4 @@
-"""Replicas: where they are, where they should be, and who writes to them. The admin calls about them."""
+"""The admin calls for replicas: their placement, reassignments, and the producers that write to them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from ottla.wire.api.list_partition_reassignments import (
 
 @frozen
 class Reassignment:
-    """A partition that moves: all its replicas for now, those that come, and those that go."""
+    """A partition being reassigned: all its current replicas, and which of them are being added and removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -46,7 +46,10 @@ class Reassignment:
 
 @frozen
 class ActiveProducer:
-    """A producer that a partition remembers. `transaction_start_offset` is None while it has none open there."""
+    """A producer that a partition remembers. `transaction_start_offset` is None without an open transaction there.
+
+    `last_timestamp` is in ms since 1970.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -58,7 +61,7 @@ class ActiveProducer:
 
 @frozen
 class Replica:
-    """A broker's copy of a partition."""
+    """A partition's replica on one broker."""
 
     topic: str
     partition: int
@@ -66,12 +69,12 @@ class Replica:
 
 
 class ReplicaCalls(OffsetCalls):
-    """The part of `AsyncAdmin` about replicas."""
+    """The part of `AsyncAdmin` for replicas."""
 
     async def alter_partition_reassignments(
         self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, allow_replication_factor_change: bool = True
     ) -> Results[TopicPartition, None]:
-        """Move partitions to these brokers; None calls a move off (KIP-455)."""
+        """Reassign partitions to these brokers; None cancels a reassignment (KIP-455)."""
         topics: dict[str, ReassignableTopic] = {}
         for (topic, number), brokers in replicas.items():
             part = ReassignablePartition(partition_index=number, replicas=None if brokers is None else list(brokers))
@@ -98,7 +101,7 @@ class ReplicaCalls(OffsetCalls):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """The moves that are under way, of these partitions or of all."""
+        """The reassignments in progress, of these partitions or of all (KIP-455)."""
         topics = None
         if partitions is not None:
             topics = [
@@ -120,7 +123,7 @@ class ReplicaCalls(OffsetCalls):
         }
 
     async def alter_replica_log_dirs(self, paths: Mapping[Replica, str]) -> Results[Replica, None]:
-        """Move replicas into other log directories of their brokers (KIP-113)."""
+        """Move replicas to other log directories of their brokers (KIP-113)."""
         found: dict[Replica, KafkaError | None] = {}
         for broker in sorted({one.broker for one in paths}):
             dirs: dict[str, list[TopicPartition]] = {}
@@ -152,7 +155,7 @@ class ReplicaCalls(OffsetCalls):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None
     ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
-        """The producers that wrote to these partitions lately, as their leaders know, or as `broker` does (KIP-664)."""
+        """The producers that wrote to these partitions recently, according to the leaders or to `broker` (KIP-664)."""
 
         def request(some: list[TopicPartition]) -> DescribeProducersRequest:
             return DescribeProducersRequest(

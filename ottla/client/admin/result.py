@@ -1,8 +1,8 @@
-"""What the admin client takes and gives: frozen, typed, with Kafka's words.
+"""Arguments and results of the admin client: frozen, typed, in Kafka's terms.
 
-A call about many things answers with `Results`: it maps each thing to its result, and raises a thing's own KafkaError
-when that thing is asked for. Nothing is lost silently: `check` raises the first error, and errors that were not
-looked at warn.
+A call about several items returns `Results`, which maps each item to its result and raises the item's own KafkaError on
+access. No error is lost silently: `check` raises the first one, and a warning reports errors that the program never
+looked at.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.kernel.open_enum import OpenEnum
 from ottla.security.acl import AclOperation
 
-#: A setting's value as callers may give it; it travels as text, a list with commas.
+#: A setting's value from callers; it is sent as text, a list joined with commas.
 ConfigValue = str | bool | int | float | Sequence[str]
 
 K = TypeVar("K")
@@ -28,20 +28,21 @@ V = TypeVar("V")
 
 
 class UncheckedErrors(RuntimeWarning):
-    """Some things of an admin call failed, and the program dropped the call's results without a look."""
+    """Warning: items of an admin call failed, and the program dropped the call's results without looking at them."""
 
 
 class Results(Mapping[K, V], Generic[K, V]):
-    """Results by what was asked for. `results[key]` gives the value, or raises that key's KafkaError.
+    """Results by requested item: `results[key]` returns the key's value or raises its KafkaError.
 
-    Iteration and `len` cover all keys, failed ones too; `values()` and `items()` raise at a failed one. Results with
-    errors that were not looked at (by `check`, `errors`, `succeeded`, or a key) warn with `UncheckedErrors` later.
+    Iteration and `len` cover all keys, including failed ones; `values()` and `items()` raise at a failed one. Results
+    whose errors were not looked at (by `check`, `errors`, `succeeded` or a key) warn with `UncheckedErrors` when they
+    are deleted.
     """
 
     __slots__ = ("_errors", "_looked", "_succeeded", "call")
 
     def __init__(self, succeeded: dict[K, V], errors: dict[K, KafkaError]) -> None:
-        #: The method that gave them.
+        #: Name of the method that returned them.
         self.call = ""
         self._succeeded = succeeded
         self._errors = errors
@@ -49,13 +50,13 @@ class Results(Mapping[K, V], Generic[K, V]):
 
     @property
     def succeeded(self) -> dict[K, V]:
-        """What went well, without what failed."""
+        """The values of the keys that succeeded."""
         self._looked = True
         return self._succeeded
 
     @property
     def errors(self) -> dict[K, KafkaError]:
-        """What failed, and why."""
+        """The errors of the keys that failed."""
         self._looked = True
         return self._errors
 
@@ -73,7 +74,7 @@ class Results(Mapping[K, V], Generic[K, V]):
         return len(self._succeeded) + len(self._errors)
 
     def check(self) -> dict[K, V]:
-        """All values; raises the first KafkaError."""
+        """Return all values, or raise the first KafkaError."""
         for error in self.errors.values():
             raise error
         return self._succeeded
@@ -98,7 +99,7 @@ class Results(Mapping[K, V], Generic[K, V]):
 
 @frozen
 class NewTopic:
-    """A topic to create. -1 takes the broker's default; `assignments` (partition to replicas) replaces both numbers."""
+    """A topic to create. -1 means the broker's default; `assignments` (partition to replicas) replaces both numbers."""
 
     name: str
     partitions: int = -1
@@ -109,7 +110,7 @@ class NewTopic:
 
 @frozen
 class CreatedTopic:
-    """What the cluster made. Numbers are -1 when the broker is too old to say."""
+    """A created topic. Numbers are -1 if the broker is too old to return them."""
 
     name: str
     id: Uuid
@@ -120,7 +121,7 @@ class CreatedTopic:
 
 @frozen
 class TopicListing:
-    """A line of `list_topics`."""
+    """An entry of `list_topics`."""
 
     name: str
     id: Uuid
@@ -129,7 +130,7 @@ class TopicListing:
 
 @frozen
 class PartitionDescription:
-    """A partition and who holds it. `leader` is None while there is none; `elr` (KIP-966) None on older brokers."""
+    """A partition and its replicas. `leader` is None if there is none; `elr` (KIP-966) is None with older brokers."""
 
     partition: int
     leader: ClusterNode | None
@@ -143,13 +144,13 @@ class PartitionDescription:
 
 @frozen
 class TopicDescription:
-    """A topic with its partitions, by number."""
+    """A topic with its partitions, in order of their numbers."""
 
     name: str
     id: Uuid
     internal: bool
     partitions: tuple[PartitionDescription, ...]
-    #: What the principal may do with it (KIP-430); None unless it was asked for.
+    #: Operations that the principal may perform on the topic (KIP-430); None unless requested.
     authorized_operations: frozenset[AclOperation] | None = None
 
 
@@ -157,7 +158,7 @@ class TopicDescription:
 
 
 class OffsetSpec(IntEnum):
-    """Offsets that `list_offsets` finds, beside those at a timestamp (any int of at least 0, milliseconds)."""
+    """Special offsets for `list_offsets`, besides timestamps (any int of at least 0, ms since 1970)."""
 
     LATEST = -1
     EARLIEST = -2
@@ -169,7 +170,7 @@ class OffsetSpec(IntEnum):
 
 @frozen
 class ListedOffset:
-    """An offset with its record's timestamp (-1 if there is no record there) and leader epoch (None if not known)."""
+    """An offset, its record's timestamp in ms (-1 if there is no record), and its leader epoch (None if unknown)."""
 
     offset: int
     timestamp: int
@@ -180,7 +181,7 @@ class ListedOffset:
 
 
 class ResourceType(OpenEnum):
-    """What has settings."""
+    """Types of resources with settings."""
 
     TOPIC = 2
     BROKER = 4
@@ -191,14 +192,14 @@ class ResourceType(OpenEnum):
 
 @frozen
 class ConfigResource:
-    """A thing with settings: `ConfigResource(ResourceType.TOPIC, "flights")`. Broker "": all brokers."""
+    """A resource with settings: `ConfigResource(ResourceType.TOPIC, "flights")`. Broker "" means all brokers."""
 
     type: ResourceType
     name: str
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from."""
+    """The source of a setting's value."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -213,7 +214,7 @@ class ConfigSource(IntEnum):
 
 @frozen
 class ConfigSynonym:
-    """Another name and place from which the value could come; the first of an entry's synonyms is in force."""
+    """A name and source that can supply an entry's value; the first of the entry's synonyms is in effect."""
 
     name: str
     value: str | None
@@ -222,7 +223,7 @@ class ConfigSynonym:
 
 @frozen
 class ConfigEntry:
-    """A setting of a resource. `value` is None when it is sensitive or not set."""
+    """A setting of a resource. `value` is None if it is sensitive or not set."""
 
     name: str
     value: str | None
@@ -235,12 +236,12 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """True if it was not set."""
+        """True if the setting has its default value."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
 class AlterOperation(IntEnum):
-    """How `alter_configs` changes one setting. APPEND and SUBTRACT are for lists."""
+    """Operations of `alter_configs` on a setting. APPEND and SUBTRACT are for lists."""
 
     SET = 0
     DELETE = 1
@@ -252,7 +253,7 @@ class AlterOperation(IntEnum):
 
 
 class GroupType(Enum):
-    """The protocol a group speaks."""
+    """The protocol of a group."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -263,7 +264,7 @@ class GroupType(Enum):
 
 @frozen
 class GroupListing:
-    """A line of `list_groups`. `state` is Kafka's word: Stable, Empty, PreparingRebalance, Assigning, Dead, ..."""
+    """An entry of `list_groups`. `state` is Kafka's name: Stable, Empty, PreparingRebalance, Assigning, Dead, ..."""
 
     id: str
     type: GroupType
@@ -273,45 +274,45 @@ class GroupListing:
 
 @frozen
 class MemberDescription:
-    """A member and what is assigned to it."""
+    """A group member and its assignment."""
 
     id: str
     instance_id: str | None
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...]
-    #: What it should have when the rebalance is over; None in a classic group.
+    #: The assignment after the current rebalance; None in a classic group.
     target_assignment: tuple[TopicPartition, ...] | None = None
     #: Member epoch (KIP-848); None in a classic group.
     epoch: int | None = None
     rack: str | None = None
     subscribed_topics: tuple[str, ...] = ()
-    #: In a consumer group: does it speak that protocol already? None where the broker does not say, or in other groups.
+    #: True if the member uses the consumer protocol. None outside of consumer groups, or if the broker does not say.
     upgraded: bool | None = None
 
 
 @frozen
 class GroupDescription:
-    """A classic or consumer group."""
+    """A classic, consumer or share group."""
 
     id: str
     type: GroupType
     state: str
-    #: The assignor in use; "" when there is none.
+    #: The assignor in use; "" if there is none.
     assignor: str
     members: tuple[MemberDescription, ...]
     coordinator: ClusterNode
-    #: Group and assignment epoch (KIP-848); None in a classic group.
+    #: Group epoch and assignment epoch (KIP-848); None in a classic group.
     epoch: int | None = None
     assignment_epoch: int | None = None
     protocol_type: str = "consumer"
-    #: What the principal may do with it (KIP-430); None unless it was asked for.
+    #: Operations that the principal may perform on the group (KIP-430); None unless requested.
     authorized_operations: frozenset[AclOperation] | None = None
 
 
 @frozen
 class PartitionLag:
-    """How far a group is behind in one partition. What is not known is None."""
+    """A group's progress in one partition. Unknown values are None."""
 
     partition: TopicPartition
     committed: int | None
@@ -321,7 +322,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records still to read, or None if nothing was committed or the end is not known."""
+        """The number of records still to read; None without a committed offset or a known end."""
         if self.committed is None or self.end_offset is None:
             return None
         return max(0, self.end_offset - self.committed)
@@ -332,20 +333,20 @@ class PartitionLag:
 
 @frozen
 class ClusterDescription:
-    """The cluster as its brokers show it. Under KRaft, `controller` is a broker that forwards to the controller."""
+    """The cluster as its brokers describe it. With KRaft, `controller` is a broker that forwards to the controller."""
 
     cluster_id: str
     controller: ClusterNode | None
     nodes: tuple[ClusterNode, ...]
-    #: Which of them are fenced; only when these were asked for.
+    #: Ids of the fenced brokers in `nodes`; only if requested.
     fenced: frozenset[int] = frozenset()
-    #: What the principal may do with it (KIP-430); None unless it was asked for.
+    #: Operations that the principal may perform on the cluster (KIP-430); None unless requested.
     authorized_operations: frozenset[AclOperation] | None = None
 
 
 @frozen
 class ReplicaLogDir:
-    """A replica in a log directory. `offset_lag` is how far it is behind; `future` marks one that is being moved."""
+    """A replica in a log directory. `size` is in bytes, `offset_lag` in offsets; `future` is True during a move."""
 
     partition: TopicPartition
     size: int
@@ -355,7 +356,7 @@ class ReplicaLogDir:
 
 @frozen
 class LogDirDescription:
-    """A log directory of one broker. `total_bytes` and `usable_bytes` are of its volume, -1 if not known."""
+    """A log directory of a broker. `total_bytes` and `usable_bytes` are those of its volume, -1 if unknown."""
 
     path: str
     error: KafkaError | None
@@ -366,7 +367,7 @@ class LogDirDescription:
 
 @frozen
 class QuorumReplica:
-    """A voter or observer of the metadata quorum. Timestamps are milliseconds, -1 if not known."""
+    """A voter or observer of the metadata quorum. Timestamps are in ms since 1970, -1 if unknown."""
 
     id: int
     directory_id: Uuid
@@ -377,20 +378,20 @@ class QuorumReplica:
 
 @frozen
 class QuorumDescription:
-    """The metadata quorum as its leader sees it."""
+    """The metadata quorum, from its leader's view."""
 
     leader_id: int
     leader_epoch: int
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
     observers: tuple[QuorumReplica, ...]
-    #: By node where it listens, LISTENER://HOST:PORT; empty where the leader does not say (before 3.9).
+    #: Listeners by node, as LISTENER://HOST:PORT; empty if the leader does not return them (before 3.9).
     endpoints: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
 @frozen
 class FeatureLevels:
-    """A feature's finalized level (None if it has none) and the levels that the broker supports."""
+    """A feature's finalized level (None if it has none), and the levels that the broker supports."""
 
     finalized: int | None
     min_supported: int
@@ -398,7 +399,7 @@ class FeatureLevels:
 
 
 class Downgrade(IntEnum):
-    """May `update_features` lower a level? SAFE: only if no metadata gets lost by it."""
+    """Whether `update_features` may lower a level. SAFE: only if that loses no metadata."""
 
     NO = 1
     SAFE = 2
@@ -406,6 +407,6 @@ class Downgrade(IntEnum):
 
 
 class Features(dict[str, FeatureLevels]):
-    """Features by name. `epoch` is the offset of the metadata that the levels stand for, -1 if not known."""
+    """Features by name. `epoch` is the metadata offset at which these levels were finalized, -1 if unknown."""
 
     epoch: int = -1

@@ -1,4 +1,4 @@
-"""Share groups: the admin calls about them (KIP-932, KIP-1240). Listing and deleting is as with any group."""
+"""The admin calls for share groups (KIP-932, KIP-1240). Listing and deleting work as for any group."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest, Share
 
 @frozen
 class ShareOffset:
-    """Where a share group begins in a partition: everything before is done. `lag` is None where the broker is older."""
+    """A share group's start offset in a partition: all records before it are done. `lag` is None with older brokers."""
 
     start_offset: int
     leader_epoch: int
@@ -43,12 +43,15 @@ class ShareOffset:
 
 
 class ShareGroupCalls(GroupCalls):
-    """The part of `AsyncAdmin` about share groups."""
+    """The part of `AsyncAdmin` for share groups."""
 
     async def describe_share_group(
         self, group: str, *, include_authorized_operations: bool = False
     ) -> GroupDescription:
-        """State and members of a share group; its partitions are shared, so many members have the same."""
+        """Describe a share group: its state, and its members, several of which may have the same partition.
+
+        With `include_authorized_operations`, also the operations that the principal may perform on it (KIP-430).
+        """
         asked = include_authorized_operations
 
         async def attempt(connection: BrokerConnection) -> GroupDescription:
@@ -92,9 +95,9 @@ class ShareGroupCalls(GroupCalls):
     async def list_share_group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None, *, unread: bool = False
     ) -> Results[TopicPartition, ShareOffset]:
-        """Where the group begins in each partition that it has read, or in these.
+        """The group's start offset in each partition that it has read, or in these.
 
-        With `unread`, also of partitions that are its own and that it has not read yet: their offset is -1.
+        With `unread`, assigned partitions that the group has not read yet are included, with offset -1.
         """
         topics = None
         if partitions is not None:
@@ -127,7 +130,7 @@ class ShareGroupCalls(GroupCalls):
     async def alter_share_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int]
     ) -> Results[TopicPartition, None]:
-        """Let a group without members begin at these offsets. NON_EMPTY_GROUP while it has some."""
+        """Set the start offsets of a group without members. NON_EMPTY_GROUP while it has members."""
         topics = [
             AlterShareGroupOffsetsRequestTopic(
                 topic_name=topic,
@@ -160,7 +163,7 @@ class ShareGroupCalls(GroupCalls):
         )
 
     async def delete_share_group_offsets(self, group: str, topics: Iterable[str]) -> Results[str, None]:
-        """Forget how far a group without members has come in these topics."""
+        """Delete the start offsets of a group without members in these topics."""
         asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
 
         async def attempt(connection: BrokerConnection) -> DeleteShareGroupOffsetsResponse:

@@ -1,4 +1,4 @@
-"""Streams groups: the admin calls about them (KIP-1071). Listing, deleting and offsets are as with any group."""
+"""The admin calls for streams groups (KIP-1071). Listing, deleting and offsets work as for any group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.wire.api.streams_group_describe import (
     TaskIds,
 )
 
-#: A task: its subtopology and partition.
+#: A task: (subtopology, partition).
 Task = tuple[str, int]
 
 
@@ -48,7 +48,7 @@ class StreamsMemberDescription:
 
 @frozen
 class SubtopologyDescription:
-    """A part of a streams application that runs as tasks of its own."""
+    """A part of a streams application's topology that runs as its own tasks."""
 
     id: str
     source_topics: tuple[str, ...]
@@ -69,17 +69,20 @@ class StreamsGroupDescription:
     subtopologies: tuple[SubtopologyDescription, ...]
     members: tuple[StreamsMemberDescription, ...]
     coordinator: ClusterNode
-    #: What the principal may do with it (KIP-430); None unless it was asked for.
+    #: Operations that the principal may perform on the group (KIP-430); None unless requested.
     authorized_operations: frozenset[AclOperation] | None = None
 
 
 class StreamsGroupCalls(ShareGroupCalls):
-    """The part of `AsyncAdmin` about streams groups."""
+    """The part of `AsyncAdmin` for streams groups."""
 
     async def describe_streams_group(
         self, group: str, *, include_authorized_operations: bool = False
     ) -> StreamsGroupDescription:
-        """State, topology and members of a streams group. GROUP_ID_NOT_FOUND if there is none."""
+        """Describe a streams group: state, topology and members. KafkaError GROUP_ID_NOT_FOUND if it does not exist.
+
+        With `include_authorized_operations`, also the operations that the principal may perform on it (KIP-430).
+        """
         asked = include_authorized_operations
 
         async def attempt(connection: BrokerConnection) -> StreamsGroupDescription:

@@ -1,4 +1,4 @@
-"""Topics and partitions: the admin calls about them."""
+"""The admin calls for topics and partitions."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ from ottla.wire.api.metadata import (
     MetadataResponseTopic,
 )
 
-#: The paged description asks for at most this many partitions at once (Apache's brokers give no more than 2,000).
+#: Partitions per page of a topic description (Apache's brokers return at most 2,000).
 _PAGE_PARTITIONS = 2000
 
 
 class TopicCalls(Calls):
-    """The part of `AsyncAdmin` about topics."""
+    """The part of `AsyncAdmin` for topics."""
 
     async def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
-        """All topics that this client may see, by name; Kafka's own only when asked for."""
+        """All topics that this client may see, sorted by name; with `internal`, Kafka's internal topics as well."""
         response = await self._metadata(None)
         found = [
             TopicListing(topic.name, Uuid(bytes(topic.topic_id)), topic.is_internal)
@@ -76,9 +76,9 @@ class TopicCalls(Calls):
     async def describe_topics(
         self, names: Iterable[str], *, include_authorized_operations: bool = False
     ) -> Results[str, TopicDescription]:
-        """The partitions of these topics with leaders, replicas and in-sync replicas.
+        """Describe topics: their partitions with leaders, replicas and in-sync replicas.
 
-        With `include_authorized_operations`, also what the principal may do with each topic.
+        With `include_authorized_operations`, also the operations that the principal may perform on each (KIP-430).
         """
         asked = include_authorized_operations
 
@@ -92,13 +92,13 @@ class TopicCalls(Calls):
         return await self._each(names, attempt)
 
     async def describe_topic(self, name: str, *, include_authorized_operations: bool = False) -> TopicDescription:
-        """Describe a single topic. UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
+        """Describe a single topic. KafkaError UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
         return (await self.describe_topics([name], include_authorized_operations=include_authorized_operations))[name]
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False
     ) -> Results[str, CreatedTopic]:
-        """Create them, or only say whether that would work."""
+        """Create topics; with `validate_only`, only check whether that would work."""
         wanted = {topic.name: topic for topic in topics}
 
         async def attempt(left: list[str]) -> dict[str, CreatedTopic | KafkaError]:
@@ -124,15 +124,16 @@ class TopicCalls(Calls):
         *,
         validate_only: bool = False,
     ) -> CreatedTopic:
-        """Create one; settings may be text, numbers, booleans or lists.
+        """Create a topic. -1 means the broker's default; values of `configs` are text, numbers, booleans or lists.
 
-        TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, ...
+        With `validate_only`, only check whether that would work. KafkaError TOPIC_ALREADY_EXISTS,
+        INVALID_TOPIC_EXCEPTION, INVALID_CONFIG and others.
         """
         topic = NewTopic(name, partitions, replication_factor, configs or {})
         return (await self.create_topics([topic], validate_only=validate_only))[name]
 
     async def delete_topics(self, names: Iterable[str]) -> Results[str, None]:
-        """Delete them with all their records. UNKNOWN_TOPIC_OR_PARTITION in the results for those that do not exist."""
+        """Delete topics with all their records. UNKNOWN_TOPIC_OR_PARTITION for each that does not exist."""
 
         async def attempt(left: list[str]) -> dict[str, KafkaError | None]:
             connection = await self._cluster.any()
@@ -149,7 +150,7 @@ class TopicCalls(Calls):
         return await self._each(names, attempt)
 
     async def delete_topic(self, name: str) -> None:
-        """Delete one. UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
+        """Delete a topic with all its records. KafkaError UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
         (await self.delete_topics([name])).check()
 
     async def create_partitions(
@@ -159,7 +160,10 @@ class TopicCalls(Calls):
         assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
         validate_only: bool = False,
     ) -> Results[str, None]:
-        """Give topics more partitions: `counts` are the new totals; `assignments` the replicas of the new ones."""
+        """Add partitions to topics: `counts` are the new totals, `assignments` the replicas of each new partition.
+
+        With `validate_only`, only check whether that would work.
+        """
 
         async def attempt(left: list[str]) -> dict[str, KafkaError | None]:
             topics = [
@@ -185,7 +189,9 @@ class TopicCalls(Calls):
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> Results[TopicPartition, None]:
-        """Make the preferred replica leader (or any, if `unclean`); of all partitions when none are named."""
+        """Elect the preferred replica of these partitions (default: all) as leader; with `unclean`, any live
+        replica.
+        """
         topics, wanted = None, list(partitions or ())
         if partitions is not None:
             topics = [ElectedTopic(topic=topic, partitions=numbers) for topic, numbers in by_topic(wanted).items()]
@@ -243,7 +249,7 @@ class TopicCalls(Calls):
             for one in page.partitions
         ]
         partitions.sort(key=lambda one: one.partition)
-        # This API always tells them.
+        # This API always returns them.
         operations = authorized_operations(first.topic_authorized_operations) if asked else None
         name, topic_id = first.name or "", Uuid(bytes(first.topic_id))
         return TopicDescription(name, topic_id, first.is_internal, tuple(partitions), operations)

@@ -1,4 +1,4 @@
-"""Transactions of other producers: the admin calls that find, describe, abort and fence them (KIP-588, KIP-664)."""
+"""The admin calls that find, describe, abort and fence the transactions of producers (KIP-588, KIP-664)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @frozen
 class TransactionListing:
-    """A line of `list_transactions`. `state` is Kafka's word: Empty, Ongoing, PrepareCommit, CompleteAbort, ..."""
+    """An entry of `list_transactions`. `state` is Kafka's name: Empty, Ongoing, PrepareCommit, CompleteAbort, ..."""
 
     transactional_id: str
     producer_id: int
@@ -40,7 +40,7 @@ class TransactionListing:
 
 @frozen
 class TransactionDescription:
-    """A transactional id as its coordinator knows it. `start_timestamp` is None while no transaction is open."""
+    """A transactional id, from its coordinator's view. `start_timestamp` (ms since 1970) is None if none is open."""
 
     transactional_id: str
     state: str
@@ -54,14 +54,14 @@ class TransactionDescription:
 
 @frozen
 class ProducerEpoch:
-    """A producer id with its epoch."""
+    """A producer id and its epoch."""
 
     producer_id: int
     producer_epoch: int
 
 
 class TransactionAdminCalls(ReplicaCalls):
-    """The part of `AsyncAdmin` about transactions."""
+    """The part of `AsyncAdmin` for transactions."""
 
     async def list_transactions(
         self,
@@ -71,8 +71,10 @@ class TransactionAdminCalls(ReplicaCalls):
         duration_ms: int = -1,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """All transactional ids of the cluster, or those in these states, of these producers, open for longer than
-        this, or whose names match the pattern.
+        """The transactional ids of the cluster, sorted.
+
+        The arguments select those in these states, of these producers, with a transaction open for longer than
+        `duration_ms`, or with a name that matches the regular expression `pattern`.
         """
         request = ListTransactionsRequest(
             state_filters=list(states),
@@ -95,7 +97,7 @@ class TransactionAdminCalls(ReplicaCalls):
         return sorted(found, key=lambda one: one.transactional_id)
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> Results[str, TransactionDescription]:
-        """State, producer and partitions of each. TRANSACTIONAL_ID_NOT_FOUND if the coordinator does not know it."""
+        """Describe transactional ids: state, producer, partitions. TRANSACTIONAL_ID_NOT_FOUND for an unknown one."""
 
         async def describe(connection: BrokerConnection, name: str) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=[name])
@@ -117,10 +119,10 @@ class TransactionAdminCalls(ReplicaCalls):
         return await self._of_each(transactional_ids, describe)
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> Results[str, ProducerEpoch]:
-        """Lock out the present users of these transactional ids; their open transactions are aborted."""
+        """Fence the current producers with these transactional ids, and abort their open transactions."""
 
         async def fence(connection: BrokerConnection, name: str) -> ProducerEpoch:
-            # The coordinator wants a timeout, for a transaction that never begins.
+            # The request must have a timeout, although no transaction follows.
             request = InitProducerIdRequest(
                 transactional_id=name, transaction_timeout_ms=self._settings.request_timeout_ms
             )
@@ -135,13 +137,13 @@ class TransactionAdminCalls(ReplicaCalls):
         return await self._of_each(transactional_ids, fence)
 
     async def terminate_transaction(self, transactional_id: str) -> None:
-        """Abort what is open of this transactional id, by locking its producer out (KIP-939)."""
+        """Abort the open transaction of this transactional id by fencing its producer (KIP-939)."""
         (await self.fence_producers([transactional_id])).check()
 
     async def abort_transaction(self, partition: TopicPartition, start_offset: int) -> None:
-        """Abort a hanging transaction: one that is open in this partition and that its coordinator has forgotten.
+        """Abort a hanging transaction: one that is open in this partition but unknown to its coordinator.
 
-        `describe_producers` shows where it starts. INVALID_REQUEST if none is open there from that offset on.
+        `describe_producers` returns its `start_offset`. KafkaError INVALID_REQUEST if no transaction starts there.
         """
         described = (await self.describe_producers([partition]))[partition]
         owner = next((one for one in described if one.transaction_start_offset == start_offset), None)
