@@ -61,9 +61,9 @@ class AclCalls(Calls):
             request, DescribeAclsResponse, lambda answer: check(answer.error_code, answer.error_message)
         )
         return [
-            _acl(resource.resource_type, resource.resource_name, resource.pattern_type, one)
+            _acl(resource.resource_type, resource.resource_name, resource.pattern_type, entry)
             for resource in response.resources
-            for one in resource.acls
+            for entry in resource.acls
         ]
 
     async def create_acls(self, acls: Iterable[Acl]) -> Results[Acl, None]:
@@ -71,56 +71,59 @@ class AclCalls(Calls):
         wanted = list(acls)
         creations = [
             AclCreation(
-                resource_type=int(one.resource),
-                resource_name=one.name,
-                resource_pattern_type=int(one.pattern),
-                principal=one.principal,
-                host=one.host,
-                operation=int(one.operation),
-                permission_type=int(one.permission),
+                resource_type=int(acl.resource),
+                resource_name=acl.name,
+                resource_pattern_type=int(acl.pattern),
+                principal=acl.principal,
+                host=acl.host,
+                operation=int(acl.operation),
+                permission_type=int(acl.permission),
             )
-            for one in wanted
+            for acl in wanted
         ]
         response = await self._any(CreateAclsRequest(creations=creations), CreateAclsResponse)
         # Results carry no names: they are in the order of the request.
         answers = zip(wanted, response.results, strict=False)
-        return collect({acl: error_of(one.error_code, one.error_message) for acl, one in answers}, wanted)
+        return collect({acl: error_of(result.error_code, result.error_message) for acl, result in answers}, wanted)
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> Results[AclFilter, tuple[Acl, ...]]:
         """Delete the entries that each filter matches, and return them by filter."""
         wanted = list(filters)
-        asked = [DeleteAclsFilter(**_filter_fields(one)) for one in wanted]
-        response = await self._any(DeleteAclsRequest(filters=asked), DeleteAclsResponse)
-        found: dict[AclFilter, tuple[Acl, ...] | KafkaError] = {}
-        for which, result in zip(wanted, response.filter_results, strict=False):
-            failed = [error_of(one.error_code, one.error_message) for one in result.matching_acls if one.error_code]
+        acl_filters = [DeleteAclsFilter(**_filter_fields(acl_filter)) for acl_filter in wanted]
+        response = await self._any(DeleteAclsRequest(filters=acl_filters), DeleteAclsResponse)
+        deleted: dict[AclFilter, tuple[Acl, ...] | KafkaError] = {}
+        for acl_filter, result in zip(wanted, response.filter_results, strict=False):
+            failed = [
+                error_of(entry.error_code, entry.error_message) for entry in result.matching_acls if entry.error_code
+            ]
             error = error_of(result.error_code, result.error_message) or (failed[0] if failed else None)
-            found[which] = error or tuple(
-                _acl(one.resource_type, one.resource_name, one.pattern_type, one) for one in result.matching_acls
+            deleted[acl_filter] = error or tuple(
+                _acl(entry.resource_type, entry.resource_name, entry.pattern_type, entry)
+                for entry in result.matching_acls
             )
-        return collect(found, wanted)
+        return collect(deleted, wanted)
 
 
-def _filter_fields(which: AclFilter) -> dict[str, Any]:
+def _filter_fields(acl_filter: AclFilter) -> dict[str, Any]:
     """The fields of a filter in the requests to describe and to delete."""
     return {
-        "resource_type_filter": int(which.resource),
-        "resource_name_filter": which.name,
-        "pattern_type_filter": int(which.pattern),
-        "principal_filter": which.principal,
-        "host_filter": which.host,
-        "operation": int(which.operation),
-        "permission_type": int(which.permission),
+        "resource_type_filter": int(acl_filter.resource),
+        "resource_name_filter": acl_filter.name,
+        "pattern_type_filter": int(acl_filter.pattern),
+        "principal_filter": acl_filter.principal,
+        "host_filter": acl_filter.host,
+        "operation": int(acl_filter.operation),
+        "permission_type": int(acl_filter.permission),
     }
 
 
-def _acl(resource: int, name: str, pattern: int, one: AclDescription | DeleteAclsMatchingAcl) -> Acl:
+def _acl(resource: int, name: str, pattern: int, entry: AclDescription | DeleteAclsMatchingAcl) -> Acl:
     return Acl(
         AclResource(resource),
         name,
-        one.principal,
-        AclOperation(one.operation),
-        AclPermission(one.permission_type),
+        entry.principal,
+        AclOperation(entry.operation),
+        AclPermission(entry.permission_type),
         PatternType(pattern),
-        one.host,
+        entry.host,
     )

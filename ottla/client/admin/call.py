@@ -33,7 +33,7 @@ _COORDINATOR_MOVED = (
 )
 _MISSING = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 #: Within this time every live broker knows a topic that was just created.
-_PATIENCE_MS = 2_000
+_PROPAGATION_MS = 2_000
 
 
 class Calls:
@@ -68,14 +68,14 @@ class Calls:
     ) -> V:
         """Run `attempt` on the coordinator of this group (or another `kind`), which is looked up again if it moves."""
 
-        async def once() -> V:
+        async def attempt_once() -> V:
             return await attempt(await self._cluster.coordinator(kind, name, purpose=""))
 
         def failed(error: KafkaError | NotReachable) -> None:
             if isinstance(error, NotReachable) or error.code in _COORDINATOR_MOVED:
                 self._cluster.forget_coordinator(kind, name)
 
-        return await self._cluster.retry(once, self._settings.default_api_timeout_ms, failed)
+        return await self._cluster.retry(attempt_once, self._settings.default_api_timeout_ms, failed)
 
     async def _on(
         self, connection: BrokerConnection, request: object, response: type[R], read: Callable[[R], V] | None = None
@@ -91,77 +91,84 @@ class Calls:
         """Request all `keys`, and those with retriable errors again until the timeout."""
         left = list(keys)
         order = list(left)
-        found: dict[K, V | KafkaError] = {}
+        results: dict[K, V | KafkaError] = {}
         if not left:
             return Results({}, {})
 
-        async def once() -> None:
+        async def attempt_left() -> None:
             nonlocal left
-            found.update(await attempt(left))
-            again = [
-                (key, error) for key in left if isinstance(error := found.get(key), KafkaError) and _may_pass(error)
+            results.update(await attempt(left))
+            retriable = [
+                (key, error)
+                for key in left
+                if isinstance(error := results.get(key), KafkaError) and _is_worth_retrying(error)
             ]
-            left = [key for key, _ in again]
-            if again:
-                raise again[0][1]
+            left = [key for key, _ in retriable]
+            if retriable:
+                raise retriable[0][1]
 
         deadline_ms = now_ms() + self._settings.default_api_timeout_ms
         try:
-            await self._cluster.retry(once, deadline_ms - now_ms())
+            await self._cluster.retry(attempt_left, deadline_ms - now_ms())
         except KafkaError as error:
             for key in left:
-                found.setdefault(key, error)
-        return collect({key: found[key] for key in order if key in found}, order)
+                results.setdefault(key, error)
+        return collect({key: results[key] for key in order if key in results}, order)
 
     async def _leaders(
         self, partitions: Iterable[TopicPartition]
     ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
         """The partitions by their leader's node id, and an error for each without a leader or that does not exist."""
         wanted = list(partitions)
-        patience_ms = min(_PATIENCE_MS, self._settings.default_api_timeout_ms)
+        timeout_ms = min(_PROPAGATION_MS, self._settings.default_api_timeout_ms)
         try:
-            await self._cluster.known({one.topic for one in wanted}, patience_ms)
+            await self._cluster.known({partition.topic for partition in wanted}, timeout_ms)
         except KafkaError as error:
             if error.code not in _MISSING:
                 raise
         led: dict[int, list[TopicPartition]] = {}
         errors: dict[TopicPartition, KafkaError] = {}
-        for one in wanted:
-            topic = self._cluster.metadata.topics.get(one.topic)
-            state = self._cluster.metadata.leader(*one)
+        for partition in wanted:
+            topic = self._cluster.metadata.topics.get(partition.topic)
+            state = self._cluster.metadata.leader(*partition)
             if state is not None:
-                led.setdefault(state.leader, []).append(one)
+                led.setdefault(state.leader, []).append(partition)
             elif topic is None:
-                errors[one] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {one.topic}")
-            elif one.partition >= len(topic.partitions):
-                why = f"topic {one.topic} has {len(topic.partitions)} partitions: there is no {one.partition}"
-                errors[one] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+                errors[partition] = KafkaError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {partition.topic}"
+                )
+            elif partition.partition >= len(topic.partitions):
+                why = f"topic {partition.topic} has no partition {partition.partition}"
+                why += f" (expected 0 to {len(topic.partitions) - 1})"
+                errors[partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
             else:
-                errors[one] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {one} has no leader now")
+                errors[partition] = KafkaError(
+                    ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition} has no leader now"
+                )
         return led, errors
 
-    def _seen(self, node_id: int) -> ClusterNode:
+    def _node_or_unknown(self, node_id: int) -> ClusterNode:
         """The node with this id; a node that is not live has no address."""
         return self._cluster.metadata.nodes.get(node_id) or ClusterNode(node_id, "", -1)
 
 
-def _may_pass(error: KafkaError) -> bool:
+def _is_worth_retrying(error: KafkaError) -> bool:
     # Missing topics are retriable for a consumer, which waits for its topic; an admin call reports them at once.
     return error.code.retriable and error.code not in _MISSING
 
 
-def collect(found: dict[K, V | KafkaError], asked: Iterable[K] = ()) -> Results[K, V]:
+def collect(results: dict[K, V | KafkaError], asked: Iterable[K] = ()) -> Results[K, V]:
     """Separate values from errors. A key of `asked` that the answer lacks has failed, as in Java's client."""
     for key in asked:
-        if key not in found:
-            found[key] = left_out(key)
-    good = {key: value for key, value in found.items() if not isinstance(value, KafkaError)}
-    return Results(good, {key: value for key, value in found.items() if isinstance(value, KafkaError)})
+        if key not in results:
+            results[key] = left_out(key)
+    good = {key: value for key, value in results.items() if not isinstance(value, KafkaError)}
+    return Results(good, {key: value for key, value in results.items() if isinstance(value, KafkaError)})
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Partition numbers by topic, the form of most requests."""
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for topic, partition in partitions:
-        found.setdefault(topic, []).append(partition)
-    return found
+        numbers.setdefault(topic, []).append(partition)
+    return numbers

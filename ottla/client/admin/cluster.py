@@ -63,10 +63,12 @@ class ClusterCalls(Calls):
             DescribeClusterResponse,
             lambda answer: check(answer.error_code, answer.error_message),
         )
-        nodes = tuple(ClusterNode(one.broker_id, one.host, one.port, one.rack) for one in response.brokers)
+        nodes = tuple(
+            ClusterNode(broker.broker_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+        )
         self._cluster.metadata.add_nodes(nodes)
         controller = next((node for node in nodes if node.id == response.controller_id), None)
-        fenced = frozenset(one.broker_id for one in response.brokers if one.is_fenced)
+        fenced = frozenset(broker.broker_id for broker in response.brokers if broker.is_fenced)
         ordered = tuple(sorted(nodes, key=lambda node: node.id))
         operations = authorized_operations(response.cluster_authorized_operations)
         return ClusterDescription(response.cluster_id, controller, ordered, fenced, operations)
@@ -93,7 +95,7 @@ class ClusterCalls(Calls):
             ]
         if brokers is None:
             brokers = [node.id for node in (await self.describe_cluster()).nodes]
-        found: dict[int, tuple[LogDirDescription, ...] | KafkaError] = {}
+        log_dirs: dict[int, tuple[LogDirDescription, ...] | KafkaError] = {}
         for broker in brokers:
             try:
                 response = await self._node(
@@ -102,10 +104,10 @@ class ClusterCalls(Calls):
                     DescribeLogDirsResponse,
                     lambda answer: check(answer.error_code),
                 )
-                found[broker] = tuple(_log_dir(one) for one in response.results)
+                log_dirs[broker] = tuple(_log_dir(result) for result in response.results)
             except KafkaError as error:
-                found[broker] = error
-        return collect(found)
+                log_dirs[broker] = error
+        return collect(log_dirs)
 
     async def describe_quorum(self) -> QuorumDescription:
         """Describe the metadata quorum: its leader, voters and observers."""
@@ -115,19 +117,19 @@ class ClusterCalls(Calls):
 
         def read(answer: DescribeQuorumResponse) -> None:
             check(answer.error_code, answer.error_message)
-            one = _quorum(answer)
-            check(one.error_code, one.error_message)
+            quorum = _quorum(answer)
+            check(quorum.error_code, quorum.error_message)
 
         response = await self._any(request, DescribeQuorumResponse, read)
-        one = _quorum(response)
+        quorum = _quorum(response)
         return QuorumDescription(
-            one.leader_id,
-            one.leader_epoch,
-            one.high_watermark,
-            tuple(_replica(state) for state in one.current_voters),
-            tuple(_replica(state) for state in one.observers),
+            quorum.leader_id,
+            quorum.leader_epoch,
+            quorum.high_watermark,
+            tuple(_replica(state) for state in quorum.current_voters),
+            tuple(_replica(state) for state in quorum.observers),
             {
-                node.node_id: tuple(f"{each.name}://{each.host}:{each.port}" for each in node.listeners)
+                node.node_id: tuple(f"{listener.name}://{listener.host}:{listener.port}" for listener in node.listeners)
                 for node in response.nodes
             },
         )
@@ -141,10 +143,10 @@ class ClusterCalls(Calls):
             ApiVersionsResponse,
             lambda answer: check(answer.error_code),
         )
-        finalized = {one.name: one.max_version_level for one in response.finalized_features}
+        finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
         features = Features(
-            (one.name, FeatureLevels(finalized.get(one.name), one.min_version, one.max_version))
-            for one in response.supported_features
+            (feature.name, FeatureLevels(finalized.get(feature.name), feature.min_version, feature.max_version))
+            for feature in response.supported_features
         )
         features.epoch = response.finalized_features_epoch
         return features
@@ -170,11 +172,13 @@ class ClusterCalls(Calls):
         )
         response = await self._any(request, UpdateFeaturesResponse)
         # From version 2 on there is one result for all features; before, one for each.
-        whole = error_of(response.error_code, response.error_message)
-        found: dict[str, KafkaError | None] = dict.fromkeys(levels, whole)
-        if whole is None and response.results:
-            found = {one.feature: error_of(one.error_code, one.error_message) for one in response.results}
-        return collect(found, levels)
+        error = error_of(response.error_code, response.error_message)
+        outcomes: dict[str, KafkaError | None] = dict.fromkeys(levels, error)
+        if error is None and response.results:
+            outcomes = {
+                result.feature: error_of(result.error_code, result.error_message) for result in response.results
+            }
+        return collect(outcomes, levels)
 
     async def add_raft_voter(
         self, voter: int, directory_id: Uuid, endpoints: Mapping[str, tuple[str, int]], *, cluster_id: str | None = None
@@ -196,11 +200,13 @@ class ClusterCalls(Calls):
 
     async def api_versions(self) -> dict[int, dict[str, tuple[int, int]]]:
         """The (lowest, highest) request versions by live broker and by request name."""
-        found: dict[int, dict[str, tuple[int, int]]] = {}
+        versions_by_node: dict[int, dict[str, tuple[int, int]]] = {}
         for node in (await self.describe_cluster()).nodes:
             connection = await self._cluster.node(node.id)
-            found[node.id] = {_api_name(key): versions for key, versions in sorted(connection.versions.items())}
-        return found
+            versions_by_node[node.id] = {
+                _api_name(key): versions for key, versions in sorted(connection.versions.items())
+            }
+        return versions_by_node
 
 
 def _api_name(key: int) -> str:
@@ -227,10 +233,13 @@ def _replica(state: ReplicaState) -> QuorumReplica:
 def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
     replicas = tuple(
         ReplicaLogDir(
-            TopicPartition(topic.name, one.partition_index), one.partition_size, one.offset_lag, one.is_future_key
+            TopicPartition(topic.name, partition.partition_index),
+            partition.partition_size,
+            partition.offset_lag,
+            partition.is_future_key,
         )
         for topic in result.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     )
     error = error_of(result.error_code)
     return LogDirDescription(result.log_dir, error, replicas, result.total_bytes, result.usable_bytes)

@@ -58,14 +58,14 @@ class ConfigCalls(Calls):
         keys = None if names is None else list(names)
 
         async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]:
-            found: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
-            for node_id, some in _by_node(left).items():
+            entries: dict[ConfigResource, dict[str, ConfigEntry] | KafkaError] = {}
+            for node_id, node_resources in _by_node(left).items():
                 request = DescribeConfigsRequest(
                     resources=[
                         DescribeConfigsResource(
-                            resource_type=int(one.type), resource_name=one.name, configuration_keys=keys
+                            resource_type=int(resource.type), resource_name=resource.name, configuration_keys=keys
                         )
-                        for one in some
+                        for resource in node_resources
                     ],
                     include_synonyms=synonyms,
                     include_documentation=documentation,
@@ -76,8 +76,8 @@ class ConfigCalls(Calls):
                     response = await self._node(node_id, request, DescribeConfigsResponse)
                 for result in response.results:
                     resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
-                    found[resource] = error_of(result.error_code, result.error_message) or _entries(result)
-            return found
+                    entries[resource] = error_of(result.error_code, result.error_message) or _entries(result)
+            return entries
 
         return await self._each(resources, attempt)
 
@@ -96,16 +96,16 @@ class ConfigCalls(Calls):
         """
 
         async def attempt(left: list[ConfigResource]) -> dict[ConfigResource, KafkaError | None]:
-            found: dict[ConfigResource, KafkaError | None] = {}
-            for node_id, some in _by_node(left).items():
+            outcomes: dict[ConfigResource, KafkaError | None] = {}
+            for node_id, node_resources in _by_node(left).items():
                 request = IncrementalAlterConfigsRequest(
                     resources=[
                         AlterConfigsResource(
-                            resource_type=int(one.type),
-                            resource_name=one.name,
-                            configs=[_altered(name, change) for name, change in changes[one].items()],
+                            resource_type=int(resource.type),
+                            resource_name=resource.name,
+                            configs=[_altered(name, change) for name, change in changes[resource].items()],
                         )
-                        for one in some
+                        for resource in node_resources
                     ],
                     validate_only=validate_only,
                 )
@@ -113,10 +113,10 @@ class ConfigCalls(Calls):
                     response = await self._any(request, IncrementalAlterConfigsResponse)
                 else:
                     response = await self._node(node_id, request, IncrementalAlterConfigsResponse)
-                for one in response.responses:
-                    resource = ConfigResource(ResourceType(one.resource_type), one.resource_name)
-                    found[resource] = error_of(one.error_code, one.error_message)
-            return found
+                for result in response.responses:
+                    resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+                    outcomes[resource] = error_of(result.error_code, result.error_message)
+            return outcomes
 
         return await self._each(changes, attempt)
 
@@ -126,20 +126,23 @@ class ConfigCalls(Calls):
 
     async def list_config_resources(self, types: Iterable[ResourceType] = ()) -> list[ConfigResource]:
         """The resources of these types that have settings of their own (default: of all types the broker knows)."""
-        request = ListConfigResourcesRequest(resource_types=[int(one) for one in types])
+        request = ListConfigResourcesRequest(resource_types=[int(resource_type) for resource_type in types])
         response = await self._any(request, ListConfigResourcesResponse, lambda answer: check(answer.error_code))
-        return [ConfigResource(ResourceType(one.resource_type), one.resource_name) for one in response.config_resources]
+        return [
+            ConfigResource(ResourceType(resource.resource_type), resource.resource_name)
+            for resource in response.config_resources
+        ]
 
 
 def _by_node(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
     """Group resources by the broker that must answer: itself for a broker's settings, any (None) for the rest."""
-    found: dict[int | None, list[ConfigResource]] = {}
-    for one in resources:
-        own = one.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and one.name != ""
-        if own and not one.name.isdecimal():
-            raise OttlaError(f"a broker's name is its number, not {one.name!r} (all brokers: an empty name)")
-        found.setdefault(int(one.name) if own else None, []).append(one)
-    return found
+    by_node: dict[int | None, list[ConfigResource]] = {}
+    for resource in resources:
+        own = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name != ""
+        if own and not resource.name.isdecimal():
+            raise OttlaError(f"invalid broker: {resource.name!r} (expected its id, or an empty name for all brokers)")
+        by_node.setdefault(int(resource.name) if own else None, []).append(resource)
+    return by_node
 
 
 def _altered(name: str, change: Change) -> AlterableConfig:
@@ -154,17 +157,17 @@ def _altered(name: str, change: Change) -> AlterableConfig:
 
 def _entries(result: DescribeConfigsResult) -> dict[str, ConfigEntry]:
     return {
-        one.name: ConfigEntry(
-            one.name,
-            one.value,
-            _source(one.config_source),
-            one.read_only,
-            one.is_sensitive,
-            _TYPES[one.config_type] if 0 <= one.config_type < len(_TYPES) else "unknown",
-            one.documentation,
-            tuple(ConfigSynonym(other.name, other.value, _source(other.source)) for other in one.synonyms),
+        config.name: ConfigEntry(
+            config.name,
+            config.value,
+            _source(config.config_source),
+            config.read_only,
+            config.is_sensitive,
+            _TYPES[config.config_type] if 0 <= config.config_type < len(_TYPES) else "unknown",
+            config.documentation,
+            tuple(ConfigSynonym(synonym.name, synonym.value, _source(synonym.source)) for synonym in config.synonyms),
         )
-        for one in result.configs
+        for config in result.configs
     }
 
 

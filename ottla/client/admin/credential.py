@@ -98,35 +98,35 @@ class CredentialCalls(Calls):
             DescribeUserScramCredentialsResponse,
             lambda answer: check(answer.error_code, answer.error_message),
         )
-        found: dict[str, dict[ScramMechanism, int] | KafkaError] = {}
-        for one in response.results:
-            known = {ScramMechanism(info.mechanism): info.iterations for info in one.credential_infos}
-            found[one.user] = error_of(one.error_code, one.error_message) or known
-        return collect(found, wanted or ())
+        credentials: dict[str, dict[ScramMechanism, int] | KafkaError] = {}
+        for result in response.results:
+            known = {ScramMechanism(info.mechanism): info.iterations for info in result.credential_infos}
+            credentials[result.user] = error_of(result.error_code, result.error_message) or known
+        return collect(credentials, wanted or ())
 
     async def alter_scram_credentials(self, changes: Iterable[ScramCredential | ScramDeletion]) -> Results[str, None]:
         """Set and delete users' passwords. DUPLICATE_RESOURCE for a user that is named twice in one call."""
         deletions, upsertions = [], []
-        for one in changes:
-            if isinstance(one, ScramDeletion):
-                deletions.append(ScramCredentialDeletion(name=one.user, mechanism=int(one.mechanism)))
+        for change in changes:
+            if isinstance(change, ScramDeletion):
+                deletions.append(ScramCredentialDeletion(name=change.user, mechanism=int(change.mechanism)))
                 continue
-            salt = one.salt or os.urandom(32)
+            salt = change.salt or os.urandom(32)
             # Tens of thousands of rounds would block the loop for too long.
-            salted = await asyncio.to_thread(_salted, one.mechanism, one.password, salt, one.iterations)
+            salted = await asyncio.to_thread(_salted, change.mechanism, change.password, salt, change.iterations)
             upsertions.append(
                 ScramCredentialUpsertion(
-                    name=one.user,
-                    mechanism=int(one.mechanism),
-                    iterations=one.iterations,
+                    name=change.user,
+                    mechanism=int(change.mechanism),
+                    iterations=change.iterations,
                     salt=salt,
                     salted_password=salted,
                 )
             )
         request = AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions)
         response = await self._any(request, AlterUserScramCredentialsResponse)
-        found = {one.user: error_of(one.error_code, one.error_message) for one in response.results}
-        return collect(found, [*(one.name for one in deletions), *(one.name for one in upsertions)])
+        outcomes = {result.user: error_of(result.error_code, result.error_message) for result in response.results}
+        return collect(outcomes, [*(user.name for user in deletions), *(user.name for user in upsertions)])
 
     # ---- delegation tokens
 
@@ -135,22 +135,22 @@ class CredentialCalls(Calls):
     ) -> DelegationToken:
         """Create a token for `owner` (default: this connection's user). `max_lifetime_ms` -1: the broker's maximum."""
         owner_type, owner_name = (None, None) if owner is None else _principal(owner)
-        pairs = [_principal(one) for one in renewers]
+        pairs = [_principal(renewer) for renewer in renewers]
         request = CreateDelegationTokenRequest(
             owner_principal_type=owner_type,
             owner_principal_name=owner_name,
             renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in pairs],
             max_lifetime_ms=max_lifetime_ms,
         )
-        one = await self._any(request, CreateDelegationTokenResponse, lambda answer: check(answer.error_code))
+        token = await self._any(request, CreateDelegationTokenResponse, lambda answer: check(answer.error_code))
         return DelegationToken(
-            one.token_id,
-            bytes(one.hmac),
-            f"{one.principal_type}:{one.principal_name}",
-            f"{one.token_requester_principal_type}:{one.token_requester_principal_name}",
-            one.issue_timestamp_ms,
-            one.expiry_timestamp_ms,
-            one.max_timestamp_ms,
+            token.token_id,
+            bytes(token.hmac),
+            f"{token.principal_type}:{token.principal_name}",
+            f"{token.token_requester_principal_type}:{token.token_requester_principal_name}",
+            token.issue_timestamp_ms,
+            token.expiry_timestamp_ms,
+            token.max_timestamp_ms,
             tuple(f"{kind}:{name}" for kind, name in pairs),
         )
 
@@ -181,7 +181,7 @@ class CredentialCalls(Calls):
             DescribeDelegationTokenResponse,
             lambda answer: check(answer.error_code),
         )
-        return [_token(one) for one in response.tokens]
+        return [_token(token) for token in response.tokens]
 
 
 def _salted(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
@@ -197,14 +197,14 @@ def _principal(text: str) -> tuple[str, str]:
     return (kind, name) if separator else ("User", text)
 
 
-def _token(one: DescribedDelegationToken) -> DelegationToken:
+def _token(token: DescribedDelegationToken) -> DelegationToken:
     return DelegationToken(
-        one.token_id,
-        bytes(one.hmac),
-        f"{one.principal_type}:{one.principal_name}",
-        f"{one.token_requester_principal_type}:{one.token_requester_principal_name}",
-        one.issue_timestamp,
-        one.expiry_timestamp,
-        one.max_timestamp,
-        tuple(f"{each.principal_type}:{each.principal_name}" for each in one.renewers),
+        token.token_id,
+        bytes(token.hmac),
+        f"{token.principal_type}:{token.principal_name}",
+        f"{token.token_requester_principal_type}:{token.token_requester_principal_name}",
+        token.issue_timestamp,
+        token.expiry_timestamp,
+        token.max_timestamp,
+        tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in token.renewers),
     )

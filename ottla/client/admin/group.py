@@ -61,16 +61,16 @@ class GroupCalls(OffsetCalls):
 
     async def list_groups(self, *, states: Iterable[str] = (), types: Iterable[GroupType] = ()) -> list[GroupListing]:
         """All groups of the cluster, or those in these states and of these types, sorted by id."""
-        request = ListGroupsRequest(states_filter=list(states), types_filter=[one.value for one in types])
-        found: dict[str, GroupListing] = {}
+        request = ListGroupsRequest(states_filter=list(states), types_filter=[group_type.value for group_type in types])
+        listings: dict[str, GroupListing] = {}
         await self._cluster.update()
         for node_id in list(self._cluster.metadata.nodes):
             response = await self._node(node_id, request, ListGroupsResponse, lambda answer: check(answer.error_code))
-            for one in response.groups:
-                found[one.group_id] = GroupListing(
-                    one.group_id, _group_type(one.group_type), one.group_state, one.protocol_type
+            for group in response.groups:
+                listings[group.group_id] = GroupListing(
+                    group.group_id, _group_type(group.group_type), group.group_state, group.protocol_type
                 )
-        return [found[group] for group in sorted(found)]
+        return [listings[group] for group in sorted(listings)]
 
     async def describe_groups(
         self, groups: Iterable[str], *, include_authorized_operations: bool = False
@@ -79,43 +79,45 @@ class GroupCalls(OffsetCalls):
 
         With `include_authorized_operations`, also the operations that the principal may perform on each (KIP-430).
         """
-        found: dict[str, GroupDescription | KafkaError] = {}
+        descriptions: dict[str, GroupDescription | KafkaError] = {}
         for group in groups:
             try:
-                found[group] = await self.describe_group(
+                descriptions[group] = await self.describe_group(
                     group, include_authorized_operations=include_authorized_operations
                 )
             except KafkaError as error:
-                found[group] = error
-        return collect(found)
+                descriptions[group] = error
+        return collect(descriptions)
 
     async def describe_group(self, group: str, *, include_authorized_operations: bool = False) -> GroupDescription:
         """Describe a single classic or consumer group. KafkaError GROUP_ID_NOT_FOUND if it does not exist."""
-        asked = include_authorized_operations
+        with_operations = include_authorized_operations
 
         async def attempt(connection: BrokerConnection) -> GroupDescription:
             node = self._node_of(group)
             if connection.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
-                request = modern.ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
+                request = modern.ConsumerGroupDescribeRequest(
+                    group_ids=[group], include_authorized_operations=with_operations
+                )
                 answer = await self._on(connection, request, modern.ConsumerGroupDescribeResponse)
                 described = only(answer.groups, group)
                 # A classic group counts as "not found" here.
                 if described.error_code not in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION):
                     check(described.error_code, described.error_message)
                     return _modern_group(described, node)
-            older = classic.DescribeGroupsRequest(groups=[group], include_authorized_operations=asked)
+            older = classic.DescribeGroupsRequest(groups=[group], include_authorized_operations=with_operations)
             old = await self._on(connection, older, classic.DescribeGroupsResponse)
-            found = only(old.groups, group)
-            check(found.error_code, found.error_message)
-            if found.group_state == "Dead":
+            classic_group = only(old.groups, group)
+            check(classic_group.error_code, classic_group.error_message)
+            if classic_group.group_state == "Dead":
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
-            return _classic_group(found, node)
+            return _classic_group(classic_group, node)
 
         return await self._coordinator(group, attempt)
 
     async def delete_groups(self, groups: Iterable[str]) -> Results[str, None]:
         """Delete groups with their offsets. NON_EMPTY_GROUP for a group with members."""
-        found: dict[str, KafkaError | None] = {}
+        outcomes: dict[str, KafkaError | None] = {}
         for group in groups:
 
             async def attempt(connection: BrokerConnection, group: str = group) -> None:
@@ -125,10 +127,10 @@ class GroupCalls(OffsetCalls):
 
             try:
                 await self._coordinator(group, attempt)
-                found[group] = None
+                outcomes[group] = None
             except KafkaError as error:
-                found[group] = error
-        return collect(found)
+                outcomes[group] = error
+        return collect(outcomes)
 
     async def delete_group(self, group: str) -> None:
         """Delete a group with its offsets. KafkaError NON_EMPTY_GROUP while it has members."""
@@ -138,17 +140,20 @@ class GroupCalls(OffsetCalls):
         """Remove the static members with these instance ids from a classic group, or all its members (default)."""
         if instance_ids is None:
             members = [
-                MemberIdentity(member_id=one.id, group_instance_id=one.instance_id, reason="removed by an admin")
-                for one in (await self.describe_group(group)).members
+                MemberIdentity(member_id=member.id, group_instance_id=member.instance_id, reason="removed by an admin")
+                for member in (await self.describe_group(group)).members
             ]
         else:
-            members = [MemberIdentity(group_instance_id=one, reason="removed by an admin") for one in instance_ids]
+            members = [
+                MemberIdentity(group_instance_id=instance_id, reason="removed by an admin")
+                for instance_id in instance_ids
+            ]
 
         async def attempt(connection: BrokerConnection) -> None:
             request = LeaveGroupRequest(group_id=group, members=members)
             response = await self._on(connection, request, LeaveGroupResponse)
             check(response.error_code)
-            left = {one.group_instance_id or one.member_id: one.error_code for one in response.members}
+            left = {member.group_instance_id or member.member_id: member.error_code for member in response.members}
             for member in members:
                 name = member.group_instance_id or member.member_id
                 if name not in left:
@@ -172,7 +177,7 @@ class GroupCalls(OffsetCalls):
         async def attempt(connection: BrokerConnection) -> dict[TopicPartition, CommittedOffset]:
             version = connection.version_of(ApiKey.OFFSET_FETCH, _NAMED_TOPICS)
             if version >= 8:
-                one = OffsetFetchRequestGroup(
+                wanted_group = OffsetFetchRequestGroup(
                     group_id=group,
                     topics=None
                     if topics is None
@@ -181,7 +186,7 @@ class GroupCalls(OffsetCalls):
                         for name, numbers in topics.items()
                     ],
                 )
-                request = OffsetFetchRequest(groups=[one], require_stable=stable)
+                request = OffsetFetchRequest(groups=[wanted_group], require_stable=stable)
             else:
                 old = None
                 if topics is not None:
@@ -201,7 +206,8 @@ class GroupCalls(OffsetCalls):
     ) -> Results[TopicPartition, None]:
         """Commit offsets for a group without members. UNKNOWN_MEMBER_ID while it has members."""
         wanted = {
-            key: one if isinstance(one, CommittedOffset) else CommittedOffset(one) for key, one in offsets.items()
+            key: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
+            for key, offset in offsets.items()
         }
         topics = [
             OffsetCommitRequestTopic(
@@ -209,9 +215,9 @@ class GroupCalls(OffsetCalls):
                 partitions=[
                     OffsetCommitRequestPartition(
                         partition_index=number,
-                        committed_offset=(one := wanted[TopicPartition(topic, number)]).offset,
-                        committed_leader_epoch=-1 if one.leader_epoch is None else one.leader_epoch,
-                        committed_metadata=one.metadata,
+                        committed_offset=(committed := wanted[TopicPartition(topic, number)]).offset,
+                        committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
+                        committed_metadata=committed.metadata,
                     )
                     for number in numbers
                 ],
@@ -225,8 +231,8 @@ class GroupCalls(OffsetCalls):
             timeout_ms = self._settings.request_timeout_ms
             response = await connection.call(request, OffsetCommitResponse, timeout_ms=timeout_ms, version=version)
             for topic in response.topics:
-                for one in topic.partitions:
-                    if (error := error_of(one.error_code)) and error.code.retriable and not _missing(error):
+                for result in topic.partitions:
+                    if (error := error_of(result.error_code)) and error.code.retriable and not _is_missing(error):
                         raise error
             return response
 
@@ -235,9 +241,9 @@ class GroupCalls(OffsetCalls):
         response = await self._coordinator(group, attempt)
         return collect(
             {
-                TopicPartition(topic.name, one.partition_index): error_of(one.error_code)
+                TopicPartition(topic.name, result.partition_index): error_of(result.error_code)
                 for topic in response.topics
-                for one in topic.partitions
+                for result in topic.partitions
             },
             wanted,
         )
@@ -261,9 +267,9 @@ class GroupCalls(OffsetCalls):
         response = await self._coordinator(group, attempt)
         return collect(
             {
-                TopicPartition(topic.name, one.partition_index): error_of(one.error_code)
+                TopicPartition(topic.name, result.partition_index): error_of(result.error_code)
                 for topic in response.topics
-                for one in topic.partitions
+                for result in topic.partitions
             },
             wanted,
         )
@@ -272,34 +278,34 @@ class GroupCalls(OffsetCalls):
         """The lag and the reader of each partition that the group has committed or a member is assigned."""
         description = await self.describe_group(group)
         committed = await self.list_group_offsets(group)
-        owners = {one: member for member in description.members for one in member.assignment}
+        owners = {partition: member for member in description.members for partition in member.assignment}
         partitions = sorted({*committed, *owners})
         ends: Results[TopicPartition, ListedOffset] = Results({}, {})
         if partitions:
-            await self._cluster.update({one.topic for one in partitions})
-            live = [one for one in partitions if self._cluster.metadata.leader(*one) is not None]
+            await self._cluster.update({partition.topic for partition in partitions})
+            live = [partition for partition in partitions if self._cluster.metadata.leader(*partition) is not None]
             ends = await self.list_offsets(dict.fromkeys(live, OffsetSpec.LATEST))
-        found = []
-        for one in partitions:
-            at = committed.get(one)
-            end = ends.succeeded.get(one)
-            found.append(
+        lags = []
+        for partition in partitions:
+            committed_offset = committed.get(partition)
+            end = ends.succeeded.get(partition)
+            lags.append(
                 PartitionLag(
-                    one,
-                    None if at is None else at.offset,
+                    partition,
+                    None if committed_offset is None else committed_offset.offset,
                     None if end is None else end.offset,
-                    owners.get(one),
-                    None if at is None else at.leader_epoch,
+                    owners.get(partition),
+                    None if committed_offset is None else committed_offset.leader_epoch,
                 )
             )
-        return found
+        return lags
 
     def _node_of(self, group: str) -> ClusterNode:
         node_id = self._cluster.coordinator_id(GROUP, group)
-        return self._seen(-1 if node_id is None else node_id)
+        return self._node_or_unknown(-1 if node_id is None else node_id)
 
 
-def _missing(error: KafkaError) -> bool:
+def _is_missing(error: KafkaError) -> bool:
     return error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -314,18 +320,18 @@ def _group_type(name: str) -> GroupType:
 def _modern_group(group: modern.DescribedGroup, node: ClusterNode) -> GroupDescription:
     members = tuple(
         MemberDescription(
-            one.member_id,
-            one.instance_id,
-            one.client_id,
-            one.client_host,
-            _assigned(one.assignment),
-            _assigned(one.target_assignment),
-            one.member_epoch,
-            one.rack_id,
-            tuple(one.subscribed_topic_names),
-            None if one.member_type < 0 else one.member_type == 1,
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            _assigned(member.assignment),
+            _assigned(member.target_assignment),
+            member.member_epoch,
+            member.rack_id,
+            tuple(member.subscribed_topic_names),
+            None if member.member_type < 0 else member.member_type == 1,
         )
-        for one in group.members
+        for member in group.members
     )
     return GroupDescription(
         group.group_id,
@@ -349,20 +355,20 @@ def _assigned(assignment: modern.Assignment) -> tuple[TopicPartition, ...]:
 def _classic_group(group: classic.DescribedGroup, node: ClusterNode) -> GroupDescription:
     consumer = group.protocol_type in ("consumer", "")
     members = []
-    for one in group.members:
+    for member in group.members:
         # Other protocol types (connect) have their own bytes there; a member that is still joining has none.
         assignment: tuple[TopicPartition, ...] = ()
         topics: tuple[str, ...] = ()
         if consumer:
-            assignment = parse_assignment(one.member_assignment)
-            if len(one.member_metadata):
-                topics = parse_subscription(one.member_metadata).topics
+            assignment = parse_assignment(member.member_assignment)
+            if len(member.member_metadata):
+                topics = parse_subscription(member.member_metadata).topics
         members.append(
             MemberDescription(
-                one.member_id,
-                one.group_instance_id,
-                one.client_id,
-                one.client_host,
+                member.member_id,
+                member.group_instance_id,
+                member.client_id,
+                member.client_host,
                 assignment,
                 subscribed_topics=topics,
             )
@@ -380,38 +386,40 @@ def _classic_group(group: classic.DescribedGroup, node: ClusterNode) -> GroupDes
 
 
 def _committed(response: OffsetFetchResponse, version: int) -> dict[TopicPartition, CommittedOffset]:
-    found: dict[TopicPartition, CommittedOffset] = {}
+    committed: dict[TopicPartition, CommittedOffset] = {}
     if version >= 8:
         group = only(response.groups, "the group")
         check(group.error_code)
         rows = [
             (
                 topic.name,
-                one.partition_index,
-                one.error_code,
-                one.committed_offset,
-                one.committed_leader_epoch,
-                one.metadata,
+                partition.partition_index,
+                partition.error_code,
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.metadata,
             )
             for topic in group.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
     else:
         check(response.error_code)
         rows = [
             (
                 topic.name,
-                one.partition_index,
-                one.error_code,
-                one.committed_offset,
-                one.committed_leader_epoch,
-                one.metadata,
+                partition.partition_index,
+                partition.error_code,
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.metadata,
             )
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ]
     for name, number, error_code, offset, epoch, metadata in rows:
         check(error_code)
         if offset >= 0:
-            found[TopicPartition(name, number)] = CommittedOffset(offset, metadata or "", epoch if epoch >= 0 else None)
-    return found
+            committed[TopicPartition(name, number)] = CommittedOffset(
+                offset, metadata or "", epoch if epoch >= 0 else None
+            )
+    return committed

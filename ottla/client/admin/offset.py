@@ -40,7 +40,7 @@ class OffsetCalls(Calls):
         timestamp are -1.
         """
 
-        def request(some: list[TopicPartition]) -> ListOffsetsRequest:
+        def request(partitions_of_leader: list[TopicPartition]) -> ListOffsetsRequest:
             return ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=int(read_committed),
@@ -54,17 +54,19 @@ class OffsetCalls(Calls):
                             for number in numbers
                         ],
                     )
-                    for topic, numbers in by_topic(some).items()
+                    for topic, numbers in by_topic(partitions_of_leader).items()
                 ],
                 timeout_ms=self._settings.request_timeout_ms,
             )
 
         def read(response: ListOffsetsResponse) -> dict[TopicPartition, ListedOffset | KafkaError]:
             return {
-                TopicPartition(topic.name, one.partition_index): error_of(one.error_code)
-                or ListedOffset(one.offset, one.timestamp, one.leader_epoch if one.leader_epoch >= 0 else None)
+                TopicPartition(topic.name, result.partition_index): error_of(result.error_code)
+                or ListedOffset(
+                    result.offset, result.timestamp, result.leader_epoch if result.leader_epoch >= 0 else None
+                )
                 for topic in response.topics
-                for one in topic.partitions
+                for result in topic.partitions
             }
 
         return await self._on_leaders(specs, request, ListOffsetsResponse, read)
@@ -76,7 +78,7 @@ class OffsetCalls(Calls):
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> Results[TopicPartition, int]:
         """Delete the records before these offsets (-1: up to the high watermark). Returns the new log start offsets."""
 
-        def request(some: list[TopicPartition]) -> DeleteRecordsRequest:
+        def request(partitions_of_leader: list[TopicPartition]) -> DeleteRecordsRequest:
             return DeleteRecordsRequest(
                 topics=[
                     DeleteRecordsTopic(
@@ -86,20 +88,20 @@ class OffsetCalls(Calls):
                             for number in numbers
                         ],
                     )
-                    for topic, numbers in by_topic(some).items()
+                    for topic, numbers in by_topic(partitions_of_leader).items()
                 ],
                 timeout_ms=self._settings.request_timeout_ms,
             )
 
         def read(response: DeleteRecordsResponse) -> dict[TopicPartition, int | KafkaError]:
-            found: dict[TopicPartition, int | KafkaError] = {}
+            outcomes: dict[TopicPartition, int | KafkaError] = {}
             for topic in response.topics:
-                for one in topic.partitions:
-                    error = error_of(one.error_code)
-                    found[TopicPartition(topic.name, one.partition_index)] = (
-                        one.low_watermark if error is None else error
+                for result in topic.partitions:
+                    error = error_of(result.error_code)
+                    outcomes[TopicPartition(topic.name, result.partition_index)] = (
+                        result.low_watermark if error is None else error
                     )
-            return found
+            return outcomes
 
         return await self._on_leaders(before, request, DeleteRecordsResponse, read)
 
@@ -112,13 +114,13 @@ class OffsetCalls(Calls):
     ) -> Results[TopicPartition, V]:
         async def attempt(left: list[TopicPartition]) -> dict[TopicPartition, V | KafkaError]:
             led, errors = await self._leaders(left)
-            found: dict[TopicPartition, V | KafkaError] = {**errors}
-            for node_id, some in led.items():
+            outcomes: dict[TopicPartition, V | KafkaError] = {**errors}
+            for node_id, partitions_of_leader in led.items():
                 connection = await self._cluster.node(node_id)
-                found.update(read(await self._on(connection, request(some), response)))
-            if any(isinstance(one, KafkaError) and one.code.retriable for one in found.values()):
+                outcomes.update(read(await self._on(connection, request(partitions_of_leader), response)))
+            if any(isinstance(outcome, KafkaError) and outcome.code.retriable for outcome in outcomes.values()):
                 self._cluster.metadata.request_update(now_ms())
                 await self._cluster.update()
-            return found
+            return outcomes
 
         return await self._each(partitions, attempt)

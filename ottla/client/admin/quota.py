@@ -68,8 +68,8 @@ class QuotaCalls(Calls):
             lambda answer: check(answer.error_code, answer.error_message),
         )
         return {
-            QuotaEntity.of({one.entity_type: one.entity_name for one in entry.entity}): {
-                one.key: one.value for one in entry.values
+            QuotaEntity.of({part.entity_type: part.entity_name for part in entry.entity}): {
+                quota.key: quota.value for quota in entry.values
             }
             for entry in response.entries or ()
         }
@@ -100,7 +100,7 @@ class QuotaCalls(Calls):
         response = await self._any(request, AlterClientQuotasResponse)
         return collect(
             {
-                QuotaEntity.of({one.entity_type: one.entity_name for one in entry.entity}): error_of(
+                QuotaEntity.of({part.entity_type: part.entity_name for part in entry.entity}): error_of(
                     entry.error_code, entry.error_message
                 )
                 for entry in response.entries

@@ -77,8 +77,10 @@ class ReplicaCalls(OffsetCalls):
         """Reassign partitions to these brokers; None cancels a reassignment (KIP-455)."""
         topics: dict[str, ReassignableTopic] = {}
         for (topic, number), brokers in replicas.items():
-            part = ReassignablePartition(partition_index=number, replicas=None if brokers is None else list(brokers))
-            topics.setdefault(topic, ReassignableTopic(name=topic)).partitions.append(part)
+            partition_data = ReassignablePartition(
+                partition_index=number, replicas=None if brokers is None else list(brokers)
+            )
+            topics.setdefault(topic, ReassignableTopic(name=topic)).partitions.append(partition_data)
         request = AlterPartitionReassignmentsRequest(
             timeout_ms=self._settings.request_timeout_ms,
             allow_replication_factor_change=allow_replication_factor_change,
@@ -91,9 +93,11 @@ class ReplicaCalls(OffsetCalls):
         )
         return collect(
             {
-                TopicPartition(topic.name, one.partition_index): error_of(one.error_code, one.error_message)
+                TopicPartition(topic.name, partition.partition_index): error_of(
+                    partition.error_code, partition.error_message
+                )
                 for topic in response.responses
-                for one in topic.partitions
+                for partition in topic.partitions
             },
             replicas,
         )
@@ -115,17 +119,17 @@ class ReplicaCalls(OffsetCalls):
             lambda answer: check(answer.error_code, answer.error_message),
         )
         return {
-            TopicPartition(topic.name, one.partition_index): Reassignment(
-                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            TopicPartition(topic.name, partition.partition_index): Reassignment(
+                tuple(partition.replicas), tuple(partition.adding_replicas), tuple(partition.removing_replicas)
             )
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def alter_replica_log_dirs(self, paths: Mapping[Replica, str]) -> Results[Replica, None]:
         """Move replicas to other log directories of their brokers (KIP-113)."""
-        found: dict[Replica, KafkaError | None] = {}
-        for broker in sorted({one.broker for one in paths}):
+        outcomes: dict[Replica, KafkaError | None] = {}
+        for broker in sorted({replica.broker for replica in paths}):
             dirs: dict[str, list[TopicPartition]] = {}
             for replica, path in paths.items():
                 if replica.broker == broker:
@@ -136,30 +140,35 @@ class ReplicaCalls(OffsetCalls):
                         path=path,
                         topics=[
                             AlterReplicaLogDirTopic(name=name, partitions=numbers)
-                            for name, numbers in by_topic(some).items()
+                            for name, numbers in by_topic(partitions).items()
                         ],
                     )
-                    for path, some in dirs.items()
+                    for path, partitions in dirs.items()
                 ]
             )
             try:
                 response = await self._node(broker, request, AlterReplicaLogDirsResponse)
             except KafkaError as error:
-                found.update({one: error for one in paths if one.broker == broker})
+                outcomes.update({replica: error for replica in paths if replica.broker == broker})
                 continue
             for topic in response.results:
-                for one in topic.partitions:
-                    found[Replica(topic.topic_name, one.partition_index, broker)] = error_of(one.error_code)
-        return collect(found, paths)
+                for partition in topic.partitions:
+                    outcomes[Replica(topic.topic_name, partition.partition_index, broker)] = error_of(
+                        partition.error_code
+                    )
+        return collect(outcomes, paths)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker: int | None = None
     ) -> Results[TopicPartition, tuple[ActiveProducer, ...]]:
         """The producers that wrote to these partitions recently, according to the leaders or to `broker` (KIP-664)."""
 
-        def request(some: list[TopicPartition]) -> DescribeProducersRequest:
+        def request(wanted_partitions: list[TopicPartition]) -> DescribeProducersRequest:
             return DescribeProducersRequest(
-                topics=[TopicRequest(name=name, partition_indexes=numbers) for name, numbers in by_topic(some).items()]
+                topics=[
+                    TopicRequest(name=name, partition_indexes=numbers)
+                    for name, numbers in by_topic(wanted_partitions).items()
+                ]
             )
 
         if broker is not None:
@@ -172,18 +181,18 @@ def _producers(
     response: DescribeProducersResponse,
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | KafkaError]:
     return {
-        TopicPartition(topic.name, part.partition_index): error_of(part.error_code, part.error_message)
+        TopicPartition(topic.name, partition.partition_index): error_of(partition.error_code, partition.error_message)
         or tuple(
             ActiveProducer(
-                one.producer_id,
-                one.producer_epoch,
-                one.last_sequence,
-                one.last_timestamp,
-                one.coordinator_epoch if one.coordinator_epoch >= 0 else None,
-                one.current_txn_start_offset if one.current_txn_start_offset >= 0 else None,
+                producer.producer_id,
+                producer.producer_epoch,
+                producer.last_sequence,
+                producer.last_timestamp,
+                producer.coordinator_epoch if producer.coordinator_epoch >= 0 else None,
+                producer.current_txn_start_offset if producer.current_txn_start_offset >= 0 else None,
             )
-            for one in part.active_producers
+            for producer in partition.active_producers
         )
         for topic in response.topics
-        for part in topic.partitions
+        for partition in topic.partitions
     }

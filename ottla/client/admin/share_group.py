@@ -52,13 +52,13 @@ class ShareGroupCalls(GroupCalls):
 
         With `include_authorized_operations`, also the operations that the principal may perform on it (KIP-430).
         """
-        asked = include_authorized_operations
+        with_operations = include_authorized_operations
 
         async def attempt(connection: BrokerConnection) -> GroupDescription:
-            request = ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
+            request = ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=with_operations)
             response = await self._on(connection, request, ShareGroupDescribeResponse)
-            one = only(response.groups, group)
-            check(one.error_code, one.error_message)
+            described = only(response.groups, group)
+            check(described.error_code, described.error_message)
             members = tuple(
                 MemberDescription(
                     member.member_id,
@@ -75,19 +75,19 @@ class ShareGroupCalls(GroupCalls):
                     member.rack_id,
                     tuple(member.subscribed_topic_names),
                 )
-                for member in one.members
+                for member in described.members
             )
             return GroupDescription(
                 group,
                 GroupType.SHARE,
-                one.group_state,
-                one.assignor_name,
+                described.group_state,
+                described.assignor_name,
                 members,
                 self._node_of(group),
-                one.group_epoch,
-                one.assignment_epoch,
+                described.group_epoch,
+                described.assignment_epoch,
                 protocol_type="share",
-                authorized_operations=authorized_operations(one.authorized_operations),
+                authorized_operations=authorized_operations(described.authorized_operations),
             )
 
         return await self._coordinator(group, attempt)
@@ -105,27 +105,27 @@ class ShareGroupCalls(GroupCalls):
                 DescribeShareGroupOffsetsRequestTopic(topic_name=name, partitions=numbers)
                 for name, numbers in by_topic(partitions).items()
             ]
-        asked = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=topics)
+        wanted_group = DescribeShareGroupOffsetsRequestGroup(group_id=group, topics=topics)
 
         async def attempt(connection: BrokerConnection) -> DescribeShareGroupOffsetsResponse:
             def read(answer: DescribeShareGroupOffsetsResponse) -> None:
-                one = only(answer.groups, group)
-                check(one.error_code, one.error_message)
+                result_group = only(answer.groups, group)
+                check(result_group.error_code, result_group.error_message)
 
-            request = DescribeShareGroupOffsetsRequest(groups=[asked])
+            request = DescribeShareGroupOffsetsRequest(groups=[wanted_group])
             return await self._on(connection, request, DescribeShareGroupOffsetsResponse, read)
 
         response = await self._coordinator(group, attempt)
-        found: dict[TopicPartition, ShareOffset | KafkaError] = {}
+        offsets: dict[TopicPartition, ShareOffset | KafkaError] = {}
         for topic in response.groups[0].topics:
-            for one in topic.partitions:
-                error = error_of(one.error_code, one.error_message)
-                if error is not None or one.start_offset >= 0 or unread:
-                    lag = one.lag if one.lag >= 0 else None
-                    found[TopicPartition(topic.topic_name, one.partition_index)] = error or ShareOffset(
-                        one.start_offset, one.leader_epoch, lag
+            for result in topic.partitions:
+                error = error_of(result.error_code, result.error_message)
+                if error is not None or result.start_offset >= 0 or unread:
+                    lag = result.lag if result.lag >= 0 else None
+                    offsets[TopicPartition(topic.topic_name, result.partition_index)] = error or ShareOffset(
+                        result.start_offset, result.leader_epoch, lag
                     )
-        return collect(found)
+        return collect(offsets)
 
     async def alter_share_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int]
@@ -155,25 +155,29 @@ class ShareGroupCalls(GroupCalls):
         response = await self._coordinator(group, attempt)
         return collect(
             {
-                TopicPartition(topic.topic_name, one.partition_index): error_of(one.error_code, one.error_message)
+                TopicPartition(topic.topic_name, result.partition_index): error_of(
+                    result.error_code, result.error_message
+                )
                 for topic in response.responses
-                for one in topic.partitions
+                for result in topic.partitions
             },
             offsets,
         )
 
     async def delete_share_group_offsets(self, group: str, topics: Iterable[str]) -> Results[str, None]:
         """Delete the start offsets of a group without members in these topics."""
-        asked = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
+        wanted = [DeleteShareGroupOffsetsRequestTopic(topic_name=name) for name in topics]
 
         async def attempt(connection: BrokerConnection) -> DeleteShareGroupOffsetsResponse:
             return await self._on(
                 connection,
-                DeleteShareGroupOffsetsRequest(group_id=group, topics=asked),
+                DeleteShareGroupOffsetsRequest(group_id=group, topics=wanted),
                 DeleteShareGroupOffsetsResponse,
                 lambda answer: check(answer.error_code, answer.error_message),
             )
 
         response = await self._coordinator(group, attempt)
-        found = {one.topic_name: error_of(one.error_code, one.error_message) for one in response.responses}
-        return collect(found, [one.topic_name for one in asked])
+        outcomes = {
+            result.topic_name: error_of(result.error_code, result.error_message) for result in response.responses
+        }
+        return collect(outcomes, [topic.topic_name for topic in wanted])

@@ -83,20 +83,20 @@ class StreamsGroupCalls(ShareGroupCalls):
 
         With `include_authorized_operations`, also the operations that the principal may perform on it (KIP-430).
         """
-        asked = include_authorized_operations
+        with_operations = include_authorized_operations
 
         async def attempt(connection: BrokerConnection) -> StreamsGroupDescription:
-            request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=asked)
+            request = StreamsGroupDescribeRequest(group_ids=[group], include_authorized_operations=with_operations)
             response = await self._on(connection, request, StreamsGroupDescribeResponse)
-            one = only(response.groups, group)
-            check(one.error_code, one.error_message)
-            subtopologies = () if one.topology is None else one.topology.subtopologies or ()
+            described = only(response.groups, group)
+            check(described.error_code, described.error_message)
+            subtopologies = () if described.topology is None else described.topology.subtopologies or ()
             return StreamsGroupDescription(
                 group,
-                one.group_state,
-                one.group_epoch,
-                one.assignment_epoch,
-                None if one.topology is None else one.topology.epoch,
+                described.group_state,
+                described.group_epoch,
+                described.assignment_epoch,
+                None if described.topology is None else described.topology.epoch,
                 tuple(
                     SubtopologyDescription(
                         sub.subtopology_id,
@@ -120,10 +120,10 @@ class StreamsGroupCalls(ShareGroupCalls):
                         _tasks(member.assignment),
                         _tasks(member.target_assignment),
                     )
-                    for member in one.members
+                    for member in described.members
                 ),
                 self._node_of(group),
-                authorized_operations(one.authorized_operations),
+                authorized_operations(described.authorized_operations),
             )
 
         return await self._coordinator(group, attempt)
@@ -134,4 +134,4 @@ def _tasks(assignment: Assignment) -> StreamsTasks:
 
 
 def _flat(tasks: Iterable[TaskIds]) -> tuple[Task, ...]:
-    return tuple((one.subtopology_id, number) for one in tasks for number in one.partitions)
+    return tuple((task.subtopology_id, number) for task in tasks for number in task.partitions)

@@ -66,12 +66,12 @@ class TopicCalls(Calls):
     async def list_topics(self, *, internal: bool = False) -> list[TopicListing]:
         """All topics that this client may see, sorted by name; with `internal`, Kafka's internal topics as well."""
         response = await self._metadata(None)
-        found = [
+        listings = [
             TopicListing(topic.name, Uuid(bytes(topic.topic_id)), topic.is_internal)
             for topic in response.topics
             if topic.name is not None and (internal or not topic.is_internal)
         ]
-        return sorted(found, key=lambda topic: topic.name)
+        return sorted(listings, key=lambda topic: topic.name)
 
     async def describe_topics(
         self, names: Iterable[str], *, include_authorized_operations: bool = False
@@ -80,13 +80,13 @@ class TopicCalls(Calls):
 
         With `include_authorized_operations`, also the operations that the principal may perform on each (KIP-430).
         """
-        asked = include_authorized_operations
+        with_operations = include_authorized_operations
 
         async def attempt(left: list[str]) -> dict[str, TopicDescription | KafkaError]:
             connection = await self._cluster.any()
             if connection.supports(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
-                return await self._paged(connection, left, asked=asked)
-            response = await self._metadata(left, asked=asked)
+                return await self._paged(connection, left, with_operations=with_operations)
+            response = await self._metadata(left, with_operations=with_operations)
             return {topic.name: self._described(topic) for topic in response.topics if topic.name is not None}
 
         return await self._each(names, attempt)
@@ -145,7 +145,9 @@ class TopicCalls(Calls):
             else:
                 request = DeleteTopicsRequest(topic_names=left, timeout_ms=timeout_ms)
             response = await self._on(connection, request, DeleteTopicsResponse)
-            return {one.name or "": error_of(one.error_code, one.error_message) for one in response.responses}
+            return {
+                result.name or "": error_of(result.error_code, result.error_message) for result in response.responses
+            }
 
         return await self._each(names, attempt)
 
@@ -180,7 +182,7 @@ class TopicCalls(Calls):
                 topics=topics, timeout_ms=self._settings.request_timeout_ms, validate_only=validate_only
             )
             response = await self._any(request, CreatePartitionsResponse)
-            return {one.name: error_of(one.error_code, one.error_message) for one in response.results}
+            return {result.name: error_of(result.error_code, result.error_message) for result in response.results}
 
         results = await self._each(counts, attempt)
         self._cluster.metadata.request_update(now_ms())
@@ -199,30 +201,30 @@ class TopicCalls(Calls):
             election_type=int(unclean), topic_partitions=topics, timeout_ms=self._settings.request_timeout_ms
         )
         response = await self._any(request, ElectLeadersResponse, lambda answer: check(answer.error_code))
-        found: dict[TopicPartition, KafkaError | None] = {}
+        outcomes: dict[TopicPartition, KafkaError | None] = {}
         for topic in response.replica_election_results:
             for result in topic.partition_result:
                 partition = TopicPartition(topic.topic, result.partition_id)
-                found[partition] = error_of(result.error_code, result.error_message)
-        return collect(found, wanted)
+                outcomes[partition] = error_of(result.error_code, result.error_message)
+        return collect(outcomes, wanted)
 
-    async def _metadata(self, names: list[str] | None, *, asked: bool = False) -> MetadataResponse:
+    async def _metadata(self, names: list[str] | None, *, with_operations: bool = False) -> MetadataResponse:
         request = MetadataRequest(
             topics=None if names is None else [MetadataRequestTopic(name=name) for name in names],
             allow_auto_topic_creation=False,
-            include_topic_authorized_operations=asked,
+            include_topic_authorized_operations=with_operations,
         )
         response = await self._any(request, MetadataResponse)
         self._cluster.metadata.add_nodes(
-            ClusterNode(one.node_id, one.host, one.port, one.rack) for one in response.brokers
+            ClusterNode(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
         )
         return response
 
     async def _paged(
-        self, connection: BrokerConnection, names: list[str], *, asked: bool
+        self, connection: BrokerConnection, names: list[str], *, with_operations: bool
     ) -> dict[str, TopicDescription | KafkaError]:
         await self._cluster.update()
-        found: dict[str, list[DescribeTopicPartitionsResponseTopic]] = {}
+        pages_by_topic: dict[str, list[DescribeTopicPartitionsResponseTopic]] = {}
         cursor: Cursor | None = None
         while True:
             request = DescribeTopicPartitionsRequest(
@@ -232,55 +234,60 @@ class TopicCalls(Calls):
             )
             response = await self._on(connection, request, DescribeTopicPartitionsResponse)
             for topic in response.topics:
-                found.setdefault(topic.name or "", []).append(topic)
+                pages_by_topic.setdefault(topic.name or "", []).append(topic)
             cursor = response.next_cursor
             if cursor is None:
-                return {name: self._from_pages(pages, asked=asked) for name, pages in found.items()}
+                return {
+                    name: self._from_pages(pages, with_operations=with_operations)
+                    for name, pages in pages_by_topic.items()
+                }
 
     def _from_pages(
-        self, pages: list[DescribeTopicPartitionsResponseTopic], *, asked: bool
+        self, pages: list[DescribeTopicPartitionsResponseTopic], *, with_operations: bool
     ) -> TopicDescription | KafkaError:
         first = pages[0]
         if error := error_of(first.error_code, f"topic {first.name}"):
             return error
         partitions = [
-            self._partition(one, self._nodes(one.eligible_leader_replicas or ()), self._nodes(one.last_known_elr or ()))
+            self._partition(
+                data, self._nodes(data.eligible_leader_replicas or ()), self._nodes(data.last_known_elr or ())
+            )
             for page in pages
-            for one in page.partitions
+            for data in page.partitions
         ]
-        partitions.sort(key=lambda one: one.partition)
+        partitions.sort(key=lambda partition: partition.partition)
         # This API always returns them.
-        operations = authorized_operations(first.topic_authorized_operations) if asked else None
+        operations = authorized_operations(first.topic_authorized_operations) if with_operations else None
         name, topic_id = first.name or "", Uuid(bytes(first.topic_id))
         return TopicDescription(name, topic_id, first.is_internal, tuple(partitions), operations)
 
     def _described(self, topic: MetadataResponseTopic) -> TopicDescription | KafkaError:
         if error := error_of(topic.error_code, f"topic {topic.name}"):
             return error
-        partitions = [self._partition(one) for one in sorted(topic.partitions, key=lambda one: one.partition_index)]
+        partitions = [self._partition(data) for data in sorted(topic.partitions, key=lambda data: data.partition_index)]
         operations = authorized_operations(topic.topic_authorized_operations)
         name, topic_id = topic.name or "", Uuid(bytes(topic.topic_id))
         return TopicDescription(name, topic_id, topic.is_internal, tuple(partitions), operations)
 
     def _partition(
         self,
-        one: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition,
+        data: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition,
         elr: tuple[ClusterNode, ...] | None = None,
         last_known_elr: tuple[ClusterNode, ...] | None = None,
     ) -> PartitionDescription:
         return PartitionDescription(
-            one.partition_index,
-            self._seen(one.leader_id) if one.leader_id >= 0 else None,
-            one.leader_epoch,
-            self._nodes(one.replica_nodes),
-            self._nodes(one.isr_nodes),
-            self._nodes(one.offline_replicas),
+            data.partition_index,
+            self._node_or_unknown(data.leader_id) if data.leader_id >= 0 else None,
+            data.leader_epoch,
+            self._nodes(data.replica_nodes),
+            self._nodes(data.isr_nodes),
+            self._nodes(data.offline_replicas),
             elr,
             last_known_elr,
         )
 
     def _nodes(self, ids: Iterable[int]) -> tuple[ClusterNode, ...]:
-        return tuple(self._seen(node_id) for node_id in ids)
+        return tuple(self._node_or_unknown(node_id) for node_id in ids)
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -300,7 +307,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 def _created(topic: CreatableTopicResult) -> CreatedTopic | KafkaError:
     if error := error_of(topic.error_code, topic.error_message):
         return error
-    configs = {one.name: one.value for one in topic.configs or ()}
+    configs = {config.name: config.value for config in topic.configs or ()}
     return CreatedTopic(
         topic.name, Uuid(bytes(topic.topic_id or NO_UUID)), topic.num_partitions, topic.replication_factor, configs
     )

@@ -83,18 +83,20 @@ class TransactionAdminCalls(ReplicaCalls):
             transactional_id_pattern=pattern,
         )
         await self._cluster.update()
-        found = []
+        listings = []
         for node in list(self._cluster.metadata.nodes.values()):
             response = await self._node(
                 node.id, request, ListTransactionsResponse, lambda answer: check(answer.error_code)
             )
             for name in response.unknown_state_filters:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no transaction state {name}")
-            found += [
-                TransactionListing(one.transactional_id, one.producer_id, one.transaction_state, node)
-                for one in response.transaction_states
+            listings += [
+                TransactionListing(
+                    transaction.transactional_id, transaction.producer_id, transaction.transaction_state, node
+                )
+                for transaction in response.transaction_states
             ]
-        return sorted(found, key=lambda one: one.transactional_id)
+        return sorted(listings, key=lambda transaction: transaction.transactional_id)
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> Results[str, TransactionDescription]:
         """Describe transactional ids: state, producer, partitions. TRANSACTIONAL_ID_NOT_FOUND for an unknown one."""
@@ -102,21 +104,23 @@ class TransactionAdminCalls(ReplicaCalls):
         async def describe(connection: BrokerConnection, name: str) -> TransactionDescription:
             request = DescribeTransactionsRequest(transactional_ids=[name])
             response = await self._on(connection, request, DescribeTransactionsResponse)
-            one = only(response.transaction_states, f"transactional id {name}")
-            check(one.error_code, f"transactional id {name}")
+            transaction = only(response.transaction_states, f"transactional id {name}")
+            check(transaction.error_code, f"transactional id {name}")
             node_id = self._cluster.coordinator_id(TRANSACTION, name)
             return TransactionDescription(
                 name,
-                one.transaction_state,
-                one.producer_id,
-                one.producer_epoch,
-                one.transaction_timeout_ms,
-                one.transaction_start_time_ms if one.transaction_start_time_ms >= 0 else None,
-                tuple(TopicPartition(topic.topic, number) for topic in one.topics for number in topic.partitions),
-                self._seen(-1 if node_id is None else node_id),
+                transaction.transaction_state,
+                transaction.producer_id,
+                transaction.producer_epoch,
+                transaction.transaction_timeout_ms,
+                transaction.transaction_start_time_ms if transaction.transaction_start_time_ms >= 0 else None,
+                tuple(
+                    TopicPartition(topic.topic, number) for topic in transaction.topics for number in topic.partitions
+                ),
+                self._node_or_unknown(-1 if node_id is None else node_id),
             )
 
-        return await self._of_each(transactional_ids, describe)
+        return await self._on_coordinators(transactional_ids, describe)
 
     async def fence_producers(self, transactional_ids: Iterable[str]) -> Results[str, ProducerEpoch]:
         """Fence the current producers with these transactional ids, and abort their open transactions."""
@@ -134,7 +138,7 @@ class TransactionAdminCalls(ReplicaCalls):
             )
             return ProducerEpoch(response.producer_id, response.producer_epoch)
 
-        return await self._of_each(transactional_ids, fence)
+        return await self._on_coordinators(transactional_ids, fence)
 
     async def terminate_transaction(self, transactional_id: str) -> None:
         """Abort the open transaction of this transactional id by fencing its producer (KIP-939)."""
@@ -146,43 +150,46 @@ class TransactionAdminCalls(ReplicaCalls):
         `describe_producers` returns its `start_offset`. KafkaError INVALID_REQUEST if no transaction starts there.
         """
         described = (await self.describe_producers([partition]))[partition]
-        owner = next((one for one in described if one.transaction_start_offset == start_offset), None)
+        owner = next((producer for producer in described if producer.transaction_start_offset == start_offset), None)
         if owner is None:
             why = f"{partition} has no open transaction that starts at offset {start_offset}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
         epoch = 0 if owner.coordinator_epoch is None else owner.coordinator_epoch
 
-        def request(some: list[TopicPartition]) -> WriteTxnMarkersRequest:
+        def request(partitions: list[TopicPartition]) -> WriteTxnMarkersRequest:
             marker = WritableTxnMarker(
                 producer_id=owner.producer_id,
                 producer_epoch=owner.producer_epoch,
                 transaction_result=False,
-                topics=[WritableTxnMarkerTopic(name=one.topic, partition_indexes=[one.partition]) for one in some],
+                topics=[
+                    WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])
+                    for partition in partitions
+                ],
                 coordinator_epoch=epoch,
             )
             return WriteTxnMarkersRequest(markers=[marker])
 
         def read(response: WriteTxnMarkersResponse) -> dict[TopicPartition, KafkaError | None]:
             return {
-                TopicPartition(topic.name, one.partition_index): error_of(one.error_code)
+                TopicPartition(topic.name, result.partition_index): error_of(result.error_code)
                 for marker in response.markers
                 for topic in marker.topics
-                for one in topic.partitions
+                for result in topic.partitions
             }
 
         (await self._on_leaders([partition], request, WriteTxnMarkersResponse, read)).check()
 
-    async def _of_each(
+    async def _on_coordinators(
         self, names: Iterable[str], ask: Callable[[BrokerConnection, str], Awaitable[T]]
     ) -> Results[str, T]:
-        found: dict[str, T | KafkaError] = {}
+        results: dict[str, T | KafkaError] = {}
         for name in names:
 
             async def attempt(connection: BrokerConnection, name: str = name) -> T:
                 return await ask(connection, name)
 
             try:
-                found[name] = await self._coordinator(name, attempt, TRANSACTION)
+                results[name] = await self._coordinator(name, attempt, TRANSACTION)
             except KafkaError as error:
-                found[name] = error
-        return collect(found)
+                results[name] = error
+        return collect(results)
