@@ -1,6 +1,6 @@
-"""Record batches as columns: the bytes of batches to Arrow arrays and back, without a Python object a record.
+"""Record batches as columns: converts batches to Arrow arrays and back, without a Python object per record.
 
 Invariant: positions and sizes are arrays; bytes are copied once, in bulk. Only `record` and `encode_records` work
-record by record, without NumPy. Read `uniform_layout` first, then `field`, `column` (in) and `encode_columns` (out).
-Everything but `record` and `encode_records` needs the extra `ottla[arrow]`.
+record by record, without NumPy. Read `uniform_layout` first, then `field`, `column` (decoding) and `encode_columns`.
+All modules but `record` and `encode_records` need the extra `ottla[arrow]`.
 """

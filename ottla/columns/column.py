@@ -1,8 +1,8 @@
-"""Columns from the fields of records: keys and values as Arrow arrays, or as objects a few at a time.
+"""Columns from the fields of records: keys and values as Arrow arrays, or as objects, some records at a time.
 
-`uniform_layout` has the short way for records of one layout; here are those for records of any.
+This module handles records of any layout; `uniform_layout` has the fast path for records of one layout.
 
-Needs the extra `ottla[arrow]` (NumPy and pyarrow); this module is imported where columns are asked for.
+Needs the extra `ottla[arrow]` (NumPy and pyarrow), so it is imported only where columns are used.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.wire.batch import BatchHeader, Header
 
 
 def gather(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
-    """An Arrow binary array of the pieces of `data` that begin at `at`, in order and apart; a size of -1 is null.
+    """An Arrow binary array of the pieces of `data` at `at`, which are in order and do not overlap; size -1 is null.
 
     `buffer` is an Arrow buffer of the same bytes.
     """
@@ -38,8 +38,8 @@ def gather(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
         rows = _windows(data, size)[at]
         offsets = np.arange(0, (count + 1) * size, size, dtype=np.int32)
         return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
-    # Pieces and the gaps between them are neighbours: as one array over the same bytes they need no copy, and taking
-    # every second one is Arrow's own loop.
+    # Pieces and the gaps between them alternate: as one array over the same bytes they need no copy, and taking every
+    # second element is Arrow's own loop.
     edges = np.empty(2 * count + 1, dtype=np.int32)
     edges[0:-1:2] = at
     edges[1::2] = at + np.maximum(sizes, 0)
@@ -50,13 +50,15 @@ def gather(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
 
 
 def views(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
-    """The same pieces as views into `buffer`: nothing is copied but 16 bytes each, and the array keeps it alive."""
+    """The same pieces as views into `buffer`: only 16 bytes are written for each, and the array keeps `buffer`
+    alive.
+    """
     import pyarrow as pa
 
     rows = np.zeros((at.size, 4), dtype=np.int32)
     missing = sizes < 0
     rows[:, 0] = np.maximum(sizes, 0)
-    # Up to 12 bytes stand in the view itself; of longer ones the first four do, then which buffer, and where.
+    # Up to 12 bytes are stored in the view itself; for longer pieces the first four, then the buffer and the position.
     text = rows.view(np.uint8).reshape(at.size, 16)[:, 4:]
     long = sizes > VIEW_INLINE
     if long.all():
@@ -72,9 +74,9 @@ def views(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
 
 
 class Decoded:
-    """A batch field by field; its records become objects a few at a time: what is handed out at once stays in cache.
+    """A batch as columns; its records become objects some at a time, so that they are still in cache when processed.
 
-    `body` is uncompressed; `fixed` is LogAppendTime's timestamp, or -1.
+    `body` is uncompressed; `fixed` is the timestamp of LogAppendTime, or -1.
     """
 
     __slots__ = ("_headers", "_keys", "_same", "_timestamp", "_timestamps", "_values", "offsets")
@@ -85,13 +87,13 @@ class Decoded:
         self._values = _Pieces(body, fields.value_at, fields.value_size)
         self.offsets = fields.offset_delta + header.base_offset
         self._timestamps = fields.timestamp_delta + header.base_timestamp
-        #: The one of all records; None if they differ.
+        #: The timestamp of all records; None if they differ.
         self._timestamp = fixed if fixed >= 0 else _one_of_all(self._timestamps)
         self._headers = headers_of(body, fields) if fields.header_count.any() else None
         self._same = (topic, partition, header.partition_leader_epoch)
 
     def part(self, start: int, end: int) -> list[ConsumerRecord]:
-        """These records."""
+        """The records from index `start` to `end`."""
         topic, partition, epoch = self._same
         rows = zip(
             repeat(topic, end - start),
@@ -108,7 +110,7 @@ class Decoded:
 
 
 class _Pieces:
-    """The keys of a batch, or its values: a part of them at a time as bytes, None for a null."""
+    """The keys or the values of a batch, taken as bytes some at a time; None for a null."""
 
     __slots__ = ("_at", "_body", "_cells", "_sizes")
 
@@ -117,14 +119,14 @@ class _Pieces:
         self._at = at
         self._sizes = sizes
         size = _one_of_all(sizes)
-        #: If all have one size: of each position of the body so many bytes as one element. Elements become Python's
-        #: in one call. An array of none: all are null.
+        #: If all have the same size: an array with one element of that many bytes for each position of the body, whose
+        #: elements become Python objects in one call. Empty if all are null.
         self._cells: Any = None
         if size is not None and size:
             self._cells = np.ndarray((len(body) - size + 1 if size > 0 else 0,), f"V{max(size, 1)}", body, 0, (1,))
 
     def part(self, start: int, end: int) -> Any:
-        """From one index to another."""
+        """The pieces from index `start` to `end`."""
         cells = self._cells
         if cells is not None:
             return cells[self._at[start:end]].tolist() if cells.size else repeat(None)
@@ -136,21 +138,21 @@ class _Pieces:
 
 
 def _one_of_all(numbers: Ints) -> int | None:
-    """The one number that all are; None if they differ."""
+    """The value of all numbers; None if they differ."""
     first = numbers[0]
     return int(first) if (numbers == first).all() else None
 
 
 def _windows(data: Bytes, size: int) -> Bytes:
-    """The `size` bytes that follow each position."""
+    """The `size` bytes at each position."""
     return np.lib.stride_tricks.sliding_window_view(data, size)
 
 
 def headers_of(body: bytes, fields: Fields) -> list[Sequence[Header]]:
-    """Each record's headers: nearly always none; records that have some are read one by one."""
+    """The headers of each record. Records with headers are rare, and read one by one."""
     found: list[Sequence[Header]] = [()] * fields.size
     for index in np.flatnonzero(fields.header_count).tolist():
-        # `header_at` stands behind the count, whose width follows from it.
+        # `header_at` is the position after the count, from which the count's width follows.
         count = int(fields.header_count[index])
         width = 1 if count < 64 else 2 if count < 8192 else 3
         try:

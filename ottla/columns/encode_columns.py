@@ -1,10 +1,10 @@
-"""Columns to the bytes of a batch: Arrow arrays in, records out, without a Python object a record.
+"""Encodes columns as the bytes of a batch: Arrow arrays in, records out, without a Python object per record.
 
 Rules:
-- The bytes equal `encode.encode_records`'s, and so the Java producer's, for the same records.
-- Values of one size (and keys of one size, or none) are laid out as rows of a table, a stretch at a time in which all
-  numbers take the same number of bytes: what is between keys and values is written in words. Anything else is joined
-  piece by piece by Arrow.
+- The bytes equal those of `encode_records.encode_records`, and of the Java producer, for the same records.
+- Values of one size (with keys of one size, or none) are laid out as rows of a table, in spans in which all numbers
+  have the same width; the bytes between keys and values are written in words. Arrow joins everything else piece by
+  piece.
 
 Needs the extra `ottla[arrow]`.
 """
@@ -25,9 +25,9 @@ from ottla.columns.uniform_layout import STEPS, Bytes, Ints, codes_of
 from ottla.kernel.memory import new_memory
 from ottla.wire.varint import encode_varint
 
-#: More stretches than one in so many records: laying out stretches would cost more than joining pieces.
+#: With fewer records per span than this, laying out spans costs more than joining pieces.
 _STRETCH_MIN = 32
-#: How many offset deltas are kept as varints.
+#: The number of offset deltas that are cached as varints.
 _OFFSETS_KEPT = 1 << 16
 
 
@@ -40,10 +40,10 @@ def encode_columns(
     room: int = 0,
     memory: Callable[[int], memoryview] = new_memory,
 ) -> memoryview:
-    """The records of one batch from Arrow binary arrays (and lists of headers), uncompressed.
+    """Encode the records of one batch from Arrow binary arrays (and lists of headers), uncompressed.
 
-    `timestamps` are in ms; the first is the batch's base. With `room`, so many bytes are left free in front. They are
-    written into what `memory(size)` gives.
+    `timestamps` are in ms; the first one is the batch's base. `room` bytes are left free in front. `memory(size)`
+    returns the memory that the records are written to.
     """
     stamps = timestamps - timestamps[0]
     laid = _rows(values, keys, stamps, room, memory) if headers is None else None
@@ -61,7 +61,7 @@ def encode_columns(
 def _rows(
     values: Any, keys: Any | None, stamps: Ints, room: int, memory: Callable[[int], memoryview]
 ) -> memoryview | None:
-    """Values of one size, keys of one size. None if they are not, or where too many stretches would be needed."""
+    """Lay out values of one size, with keys of one size. None if sizes differ, or if that takes too many spans."""
     count = len(values)
     value_size, key_size = size_of_all(values), -1 if keys is None else size_of_all(keys)
     if value_size is None or key_size is None:
@@ -102,7 +102,7 @@ def _rows(
             _write(cells, place, rows, value_head)
             place += len(value_head)
         _copy(cells, place, rows, table[start:end])
-        # No headers.
+        # The header count.
         _write(cells, place + value_size, rows, b"\x00")
     return out
 
@@ -110,9 +110,10 @@ def _rows(
 def _write(
     cells: Bytes, at: int, rows: tuple[int, int], content: bytes, counted: tuple[Any, int] | None = None
 ) -> None:
-    """Write the same bytes into so many rows of some size, eight at a time, with numbers of their own if `counted`.
+    """Write the same bytes into all rows, eight at a time.
 
-    These are varints as words (`codes_of`), and where in these bytes they stand.
+    `rows` is (number of rows, size of a row). `counted` adds a number per row: varints as words (`codes_of`), and their
+    position in these bytes.
     """
     count, size = rows
     width = next(width for width in (8, 4, 2, 1) if width <= len(content))
@@ -133,13 +134,13 @@ def _write(
 
 
 def _copy(cells: Bytes, at: int, rows: tuple[int, int], content: Any) -> None:
-    """Write an element of `content` into each row: a row's bytes are moved at once, not in a loop over bytes."""
+    """Write one element of `content` into each row: NumPy moves a row's bytes at once, not one by one."""
     if content.dtype.itemsize:
         np.copyto(np.ndarray((rows[0],), content.dtype, cells, at, (rows[1],)), content)
 
 
 def _edges(stamps: Varints, count: int) -> list[int]:
-    """Where a number begins to take more or fewer bytes than in the row before; and both ends."""
+    """The rows at which a number's width changes, and both ends."""
     found = {0, count, *(step for step in STEPS if step < count)}
     if stamps.width is not None:
         found.update((np.flatnonzero(np.diff(stamps.width)) + 1).tolist())
@@ -147,7 +148,7 @@ def _edges(stamps: Varints, count: int) -> list[int]:
 
 
 def _table(array: Any, size: int) -> NDArray[np.void]:
-    """The values of an array whose values all have `size` bytes, one element each."""
+    """The values of an array, all of `size` bytes, as one element each."""
     if not size:
         return np.zeros(len(array), dtype="V0")
     _, offsets, data = array.buffers()
@@ -156,7 +157,7 @@ def _table(array: Any, size: int) -> NDArray[np.void]:
 
 
 def size_of_all(array: Any) -> int | None:
-    """The one size of all values; None if they differ or some are null."""
+    """The size of all values; None if they differ or some are null."""
     if array.null_count:
         return None
     offsets = offsets_of(array)
@@ -170,7 +171,7 @@ def size_of_all(array: Any) -> int | None:
 
 
 class Varints:
-    """A column of numbers as zigzag varints: a row of bytes for each, and how many of them count."""
+    """A column of numbers as zigzag varints: a row of bytes for each, and how many of these bytes count."""
 
     __slots__ = ("rows", "width")
 
@@ -193,18 +194,18 @@ class Varints:
         self.width = width if most > 1 else None
 
     def widths(self) -> Any:
-        """The bytes of each value: an array, or 1."""
+        """The width of each value: an array, or 1."""
         return 1 if self.width is None else self.width
 
     def width_at(self, row: int) -> int:
         return 1 if self.width is None else int(self.width[row])
 
     def bytes(self, start: int, end: int, width: int) -> Any:
-        """The first `width` bytes of these rows, one element each."""
+        """The first `width` bytes of these rows, as one element each."""
         return np.ascontiguousarray(self.rows[start:end, :width]).view(f"V{width}").reshape(end - start)
 
     def part(self, count: int) -> Varints:
-        """The first so many."""
+        """The first `count` values."""
         part = Varints.__new__(Varints)
         part.rows = self.rows[:count]
         part.width = None if self.width is None else self.width[:count]
@@ -212,7 +213,7 @@ class Varints:
 
 
 class _Same(Varints):
-    """A byte, the same in all rows."""
+    """The same byte in all rows."""
 
     def __init__(self, byte: int) -> None:
         self.byte = bytes((byte,))
@@ -278,7 +279,7 @@ def _joined(values: Any, keys: Any | None, headers: Any | None, stamps: Ints) ->
 
 
 def _header_bytes(headers: Any) -> Any:
-    """(count of headers, their bytes) of each record, from a list of (key, value) each."""
+    """Each record's header count and headers, from a list of (key, value) each."""
     counts = np.asarray(pc.list_value_length(headers).fill_null(0)).astype(np.int64)
     flat = headers.flatten()
     if not len(flat):
@@ -298,7 +299,7 @@ def _header_bytes(headers: Any) -> Any:
 
 
 def packed(columns: list[Varints]) -> Any:
-    """The columns' bytes, row after row, as an Arrow binary array."""
+    """The bytes of these columns, row by row, as an Arrow binary array."""
     rows = np.hstack([one.rows for one in columns])
     count = len(rows)
     widths: Any = sum(one.widths() for one in columns)
@@ -311,7 +312,7 @@ def packed(columns: list[Varints]) -> Any:
 
 
 def offsets_of(array: Any) -> NDArray[np.int32]:
-    """Where the values of a binary or list array begin, and where the last ends."""
+    """The start of each value of a binary or list array, and the end of the last one."""
     return np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
 
 

@@ -1,11 +1,12 @@
-"""The records of a batch as bytes, for many records at once.
+"""Encodes the records of a batch, many at a time.
 
-A record is: length, attributes (0), timestamp delta, offset delta, key, value, headers; the numbers are zigzag varints.
-The pieces of all records are laid out in one flat list, column by column (slices of a list are assigned in C), and
-joined once: a record costs a few list cells, not a function call. That is about five times faster than a loop.
+A record consists of length, attributes (0), timestamp delta, offset delta, key, value and headers; the numbers are
+zigzag varints. The pieces of all records are laid out in one flat list, column by column (slice assignment runs in C),
+and joined once: a record costs a few list cells, not a function call. That is about five times faster than a loop.
 
 Rules:
-- The bytes equal `ottla.wire.batch.build`'s and the Java producer's for the same records; tests compare all three.
+- The bytes equal those of `ottla.wire.batch.build` and of the Java producer for the same records; tests compare all
+  three.
 """
 
 from __future__ import annotations
@@ -15,20 +16,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from ottla.wire.batch import Header
 from ottla.wire.varint import encode_varint
 
-#: Varints of the numbers that are common as lengths and offset deltas; longer lengths are encoded one by one.
+#: Varints of numbers that are common as lengths and offset deltas; longer lengths are encoded individually.
 _TABLE_SIZE = 16_384
-#: `_VARINT[n]` is n as a varint. Filled at first use: a producer that never sends costs nothing.
+#: `_VARINT[n]` is the varint of n. Filled at first use, so that a producer that never sends pays nothing.
 _VARINT: list[bytes] = []
-#: `_LENGTH[n]` is the header count 0 of the record before, and then n as a varint: where one record ends, the next
-#: begins.
+#: `_LENGTH[n]` is the header count 0 of the previous record, followed by n as a varint: it joins two records.
 _LENGTH: list[bytes] = []
-#: `_COST[n]` is n and the bytes of n as a varint: what a key or value of n bytes takes.
+#: `_COST[n]` is the encoded size of a key or value of n bytes: n and the size of its length varint.
 _COST: list[int] = []
 
-#: Where a varint of an offset delta becomes a byte longer (zigzag halves the 7 bits of the first byte).
+#: Offset deltas at which the varint becomes a byte longer (zigzag leaves 6 of the first byte's 7 bits).
 _OFFSET_STEPS = (0, 64, 8_192, 1_048_576, 134_217_728)
 
-#: A run of records with one timestamp: the index of its first record, and the timestamp in ms.
+#: Records with one timestamp: the index of the first one, and the timestamp in ms.
 Run = tuple[int, int]
 
 
@@ -40,10 +40,10 @@ def encode_records(
     *,
     room: int = 0,
 ) -> bytearray:
-    """The records of one batch, uncompressed, behind so much room. `keys` and `headers` are None if no record has any.
+    """Encode the records of one batch, uncompressed, with `room` bytes left free in front.
 
-    `runs` says the timestamps: each run goes up to the next one's first record; the first begins at 0 and has the base
-    timestamp.
+    `keys` and `headers` are None if no record has any. `runs` has the timestamps: each run ends at the next one's first
+    record; the first run starts at index 0 and has the base timestamp.
     """
     if not _VARINT:
         _fill()
@@ -81,21 +81,21 @@ def _columns(values: Sequence[bytes], keys: Sequence[bytes] | None, runs: Sequen
     flat[width - 1 :: width] = values
     for start, end, offset_size, timestamp in _segments(count, runs):
         stamp = b"\x00" + timestamp
-        # attributes and timestamp delta, offset delta, the byte of a missing key, header count
+        # Attributes and timestamp delta, offset delta, the null key's length byte, header count.
         fixed = len(stamp) + offset_size + null_key + 1
         if costs is None:
             flat[start * width : end * width : width] = [_length(fixed + cost)] * (end - start)
         else:
             flat[start * width : end * width : width] = _lengths(fixed, costs[start:end])
         flat[start * width + 1 : end * width : width] = [stamp] * (end - start)
-    # The first record has none before it, and the last one's header count is still to come.
+    # The first record follows no other, and the last one's header count is still missing.
     flat[0] = flat[0][1:]
     flat.append(b"\x00")
     return flat
 
 
 def _segments(count: int, runs: Sequence[Run]) -> Iterator[tuple[int, int, int, bytes]]:
-    """(start, end, bytes of an offset delta, timestamp delta) of stretches in which both stay the same."""
+    """(start, end, bytes of an offset delta, timestamp delta) of the ranges in which both stay the same."""
     base = runs[0][1]
     for number, (first, timestamp) in enumerate(runs):
         run_end = runs[number + 1][0] if number + 1 < len(runs) else count
@@ -149,7 +149,7 @@ def _length(number: int) -> bytes:
 
 
 def _same(sizes: list[int]) -> int | None:
-    """The one size that all have, or None."""
+    """The size of all, or None if they differ."""
     return sizes[0] if sizes.count(sizes[0]) == len(sizes) else None
 
 
@@ -183,7 +183,7 @@ def _offsets(count: int) -> list[bytes]:
 
 
 def _offsets_and_null_key(count: int) -> list[bytes]:
-    """Offset deltas from 0, each with the length -1 of the missing key that follows it."""
+    """Offset deltas from 0, each followed by the length -1 of a null key."""
     known = len(_with_null_key)
     if known < count:
         _with_null_key.extend(encode_varint(number) + b"\x01" for number in range(known, count))

@@ -1,13 +1,13 @@
-"""Where the fields of records are: arrays of positions, sizes and numbers, without a Python object a record.
+"""The positions, sizes and numbers of record fields as arrays, without a Python object per record.
 
-Where the records of a batch begin follows from their lengths, one after another. Four ways find it:
+A record's start follows from the lengths of all records before it. There are four ways to find the starts:
 
 - Records of one layout are recognised by comparing the bytes between the values (`uniform_layout`).
-- Records whose bytes hold few zeros but their own are found between these (`_between_zeros`): text, mostly.
+- Records whose bytes contain few zeros, such as text, are found between their own zeros (`_between_zeros`).
 - Records of one size are recognised by their length bytes alone.
-- The others are walked, one short step a record.
+- All others are walked, one short step per record.
 
-All else is vectorised: the varints of a field are decoded for all records at once.
+Everything else is vectorised: the varints of a field are decoded for all records at once.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from ottla.columns.uniform_layout import (
 from ottla.kernel.error import KafkaError
 from ottla.wire.varint import decode_varint
 
-#: After so many steps of walking a run is looked for again.
+#: After this many steps of walking, look for a uniform run again.
 _WALK_STEPS = 512
-#: More places that look like the end of a record than so many a record: walking costs less than looking at them.
+#: Candidates for record ends per record, above which walking costs less than checking them.
 _PLACES_MAX = 8
 
 
 def as_bytes(buffer: Any) -> Bytes:
-    """A buffer as an array, without a copy."""
+    """A buffer as an array, without copying."""
     return np.frombuffer(buffer, dtype=np.uint8) if len(buffer) else np.empty(0, dtype=np.uint8)
 
 
 def fields_of(data: Bytes, raw: Any, start: int, end: int, count: int) -> Fields:
-    """The fields of the `count` records that fill `data` from `start` to `end`. `raw` are the same bytes.
+    """The fields of the `count` records in `data` from `start` to `end`. `raw` has the same bytes.
 
-    CORRUPT_MESSAGE if they do not fill it exactly.
+    CORRUPT_MESSAGE if the records do not fill that range exactly.
     """
     if count >= RUN_MIN:
         run = run_of(data, raw, start, end, count)
@@ -59,7 +59,7 @@ def fields_of(data: Bytes, raw: Any, start: int, end: int, count: int) -> Fields
 
 
 class Fields:
-    """The fields of many records: arrays of one length. Sizes of -1 are nulls."""
+    """The fields of many records, as arrays of the same length. Sizes of -1 are nulls."""
 
     timestamp_delta: Ints
     offset_delta: Ints
@@ -68,9 +68,9 @@ class Fields:
     value_at: Ints
     value_size: Ints
     header_count: Ints
-    #: Behind the count.
+    #: Position after the header count.
     header_at: Ints
-    #: Where the record ends.
+    #: Position after the record.
     end_at: Ints
 
     __slots__ = (
@@ -86,11 +86,11 @@ class Fields:
     )
 
     def __init__(self, data: Bytes, starts: Ints) -> None:
-        """From records that begin at `starts`. CORRUPT_MESSAGE if a field leaves its record."""
+        """Decode the fields of records that begin at `starts`. CORRUPT_MESSAGE if a field exceeds its record."""
         try:
             length, at = varints(data, starts)
             ends = at + length
-            # The attributes are an unused byte.
+            # The attributes are one unused byte.
             self.timestamp_delta, at = varints(data, at + 1)
             self.offset_delta, at = varints(data, at)
             self.key_size, self.key_at = varints(data, at)
@@ -105,7 +105,7 @@ class Fields:
 
     @classmethod
     def of(cls, stretch: Stretch) -> Fields:
-        """The fields of records of one layout, of a single batch."""
+        """The fields of records of one layout, in a single batch."""
         found = cls.__new__(cls)
         count, size = stretch.records, stretch.size
         base = np.arange(0, size * count, size, dtype=np.int64)
@@ -121,7 +121,7 @@ class Fields:
 
     @classmethod
     def joined(cls, parts: Sequence[Fields]) -> Fields:
-        """The fields of several, one after another; positions are in the same bytes."""
+        """The concatenated fields of several parts, whose positions refer to the same bytes."""
         if len(parts) == 1:
             return parts[0]
         found = cls.__new__(cls)
@@ -130,7 +130,7 @@ class Fields:
         return found
 
     def part(self, start: int, end: int) -> Fields:
-        """The fields of some of the records."""
+        """The fields of the records from index `start` to `end`."""
         found = Fields.__new__(Fields)
         for name in self.__slots__:
             setattr(found, name, getattr(self, name)[start:end])
@@ -138,7 +138,7 @@ class Fields:
 
     @property
     def size(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return int(self.key_size.size)
 
 
@@ -146,12 +146,12 @@ class Fields:
 
 
 def _between_zeros(data: Bytes, raw: Any, start: int, end: int, count: int) -> tuple[Ints, Ints, Ints] | None:
-    """Where `count` records begin that fill `data` from `start` to `end`, if it can be seen; None where it cannot.
+    """The (starts, ends of the lengths, ends) of `count` records in `data` from `start` to `end`; None if unclear.
 
-    And where their length ends, and where they do. A record without headers ends in a zero byte, and its attributes,
-    behind its length, are one. So all places are tried that follow a zero and have another one as far away as in the
-    first record, and whose length leads to another such place: in text there are no others than the records' own. The
-    places found are right if they lead from one to the next, from the first to the end: that is what walking finds.
+    A record without headers ends in a zero byte, and so does its head: the attributes after the length are zero. A
+    candidate follows a zero, has another zero as far away as in the first record, and has a length that leads to
+    another candidate. In text only the records themselves match. The candidates are correct if they lead from one to
+    the next, from `start` to `end`, as walking would.
     """
     try:
         width = length_at(raw, start)[1]
@@ -184,9 +184,9 @@ def _between_zeros(data: Bytes, raw: Any, start: int, end: int, count: int) -> t
 
 
 def _alike_heads(data: Bytes, raw: Any, starts: Ints, after: Ints, ends: Ints) -> Fields | None:
-    """The fields of records without keys and headers whose numbers take as many bytes in each as in the first.
+    """The fields of records without keys and headers whose numbers have the same widths as in the first record.
 
-    What stands before the values is eight bytes or fewer then: one word a record. None where it is otherwise.
+    Their heads, the bytes before the value, then have at most eight bytes: one word per record. None otherwise.
     """
     windows = np.ndarray((max(0, data.size - 7),), "<u8", data, 0, (1,))
     parts = []
@@ -198,12 +198,12 @@ def _alike_heads(data: Bytes, raw: Any, starts: Ints, after: Ints, ends: Ints) -
             return None
         parts.append(part)
         first = some.stop
-    # Every record's end is its header count, which has to be 0.
+    # Every record ends in its header count, which must be 0.
     return Fields.joined(parts) if not data[ends - 1].any() else None
 
 
 def _of_heads(windows: Any, raw: Any, after: Ints, ends: Ints) -> Fields | None:
-    """The fields of records whose heads begin (behind the length) at `after`."""
+    """The fields of records whose heads begin (after the length) at `after`."""
     begin, count = int(after[0]), after.size
     try:
         stamp, offset_at = decode_varint(raw, begin + 1)
@@ -217,7 +217,7 @@ def _of_heads(windows: Any, raw: Any, after: Ints, ends: Ints) -> Fields | None:
     if not counts(offset, count, bytes(raw[offset_at:key_at])):
         return None
     word = windows[after]
-    # The offset deltas count up; the timestamps and the sizes of values take as many bytes as the first one's.
+    # Offset deltas count up; timestamps and value sizes are as wide as in the first record.
     code = codes_of(offset, count) << np.uint64(8 * (offset_at - begin))
     differs = (word ^ code) ^ (word[0] ^ code[0])
     looked_at = b"\xff" + b"\x80" * (offset_at - begin - 1) + b"\xff" * (key_at + 1 - offset_at)
@@ -251,9 +251,9 @@ def _number(word: Any, start: int, end: int) -> Ints:
 
 
 def record_starts(data: Bytes, raw: Any, start: int, end: int, count: int) -> Ints:
-    """Where `count` records begin that fill `data` from `start` to `end`. `raw` are the same bytes, for the walk.
+    """The starts of `count` records in `data` from `start` to `end`. `raw` has the same bytes, for walking.
 
-    CORRUPT_MESSAGE if they do not fill it exactly.
+    CORRUPT_MESSAGE if the records do not fill that range exactly.
     """
     pieces: list[Any] = []
     position, left = start, count
@@ -264,7 +264,7 @@ def record_starts(data: Bytes, raw: Any, start: int, end: int, count: int) -> In
         if most <= 0:
             raise corrupt("a record is longer than its batch")
         run = 1
-        # A short look first: where sizes vary, comparing to the end of the batch again and again would cost most.
+        # Compare a few records first: where sizes vary, comparing to the end of the batch each time would dominate.
         if most >= RUN_MIN and _run(data, position, size, width, RUN_MIN) == RUN_MIN:
             run = _run(data, position, size, width, most)
         if run >= RUN_MIN:
@@ -282,7 +282,7 @@ def record_starts(data: Bytes, raw: Any, start: int, end: int, count: int) -> In
 
 
 def _run(data: Bytes, position: int, size: int, width: int, most: int) -> int:
-    """How many of the next `most` records bear the same length as the first."""
+    """How many of the next `most` records have the same length as the first."""
     table = data[position : position + most * size].reshape(most, size)[:, :width]
     same = (table == table[0]).all(axis=1) if width > 1 else table[:, 0] == table[0, 0]
     return most if same.all() else int(same.argmin())
@@ -313,9 +313,9 @@ def _walk(raw: Any, position: int, steps: int) -> tuple[list[int], int]:
 
 
 def varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
-    """The zigzag varints that begin at each of `at`, and where each ends."""
+    """The zigzag varints at `at`, and the positions after them."""
     value, end = _raw_varints(data, at)
-    # The shift is of an unsigned number: 64 bits may all be in use.
+    # The shift is on unsigned numbers, since all 64 bits may be used.
     return (value.view(np.uint64) >> np.uint64(1)).view(np.int64) ^ -(value & 1), end
 
 
@@ -327,7 +327,7 @@ def _raw_varints(data: Bytes, at: Ints) -> tuple[Ints, Ints]:
     if not more.any():
         return value, end
     if more.all():
-        # Sizes are alike more often than not: two bytes in all records need no selection.
+        # Sizes are often similar: two bytes in all records need no selection.
         second = data[end]
         if not (second > 127).any():
             return value | (second.astype(np.int64) << 7), end + 1

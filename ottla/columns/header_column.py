@@ -1,4 +1,4 @@
-"""Headers as a column: of each record a list of (key, value), without a Python object a header.
+"""Headers as a column: a list of (key, value) per record, without a Python object per header.
 
 The first headers of all records are read together, then all second ones, and so on.
 """
@@ -15,17 +15,17 @@ from ottla.columns.field import Fields, varints
 from ottla.columns.uniform_layout import Bytes
 from ottla.kernel.error import ErrorCode, KafkaError
 
-#: How a column of headers looks, in polled tables and in those to be sent.
+#: The type of header columns, in polled tables and in tables to send.
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 def header_column(data: Bytes, buffer: Any, fields: Fields) -> Any:
-    """The headers of these records. CORRUPT_MESSAGE if they do not fill what is left of their record."""
+    """The headers of these records. CORRUPT_MESSAGE if they do not fill the rest of their record."""
     counts = fields.header_count
     offsets = np.zeros(fields.size + 1, dtype=np.int32)
     total = 0
     if counts.any():
-        # A header has two bytes at least.
+        # A header has at least two bytes.
         if (counts < 0).any() or (2 * counts > fields.end_at - fields.header_at).any():
             raise _corrupt("a record has more headers than bytes for them")
         np.cumsum(counts, out=offsets[1:])
@@ -53,7 +53,7 @@ def header_column(data: Bytes, buffer: Any, fields: Fields) -> Any:
 
 
 def no_headers(count: int) -> Any:
-    """The column of so many records that have none."""
+    """A header column for `count` records without headers."""
     return _list(np.zeros(count + 1, dtype=np.int32), pa.array([], pa.string()), pa.array([], pa.binary()))
 
 

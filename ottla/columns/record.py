@@ -1,10 +1,10 @@
-"""What a consumer gets, and how it comes out of the bytes of a fetch.
+"""Consumer records, and their decoding from the bytes of a fetch.
 
 Rules:
-- A fetch may begin in the middle of a batch: records before the offset that was asked for are left out.
-- Control batches are not shown; with read_committed, neither are the batches of aborted transactions (KIP-98). The
-  broker names these with each fetch: from `first_offset` of such a transaction on, its producer's batches are left out
-  until its abort marker.
+- A fetch may begin in the middle of a batch: records before the requested offset are skipped.
+- Control batches are not visible; with read_committed, neither are the batches of aborted transactions (KIP-98). The
+  broker lists these transactions with each fetch: a producer's batches are skipped from the transaction's
+  `first_offset` on until its abort marker.
 """
 
 from __future__ import annotations
@@ -37,14 +37,18 @@ if TYPE_CHECKING:
     from ottla.columns.column import Decoded
 
 _ABORT = 0
-#: Smaller batches are decoded in a loop: NumPy's calls cost more than they save.
+#: Smaller batches are decoded in a loop, because the calls of NumPy would cost more than they save.
 _COLUMNS_MIN = 64
-#: A decoded batch: makes its records from one index to another.
+#: Makes a decoded batch's records from one index to another.
 Part = Callable[[int, int], list["ConsumerRecord"]]
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """A record. `timestamp` is in ms since 1970; `leader_epoch` is its batch's."""
+    """A record that a consumer has read.
+
+    `timestamp` is in milliseconds since 1970-01-01 UTC; `key` and `value` are what the deserializers return (default:
+    bytes), or None; `leader_epoch` is that of the record's batch.
+    """
 
     topic: str
     partition: int
@@ -59,9 +63,9 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
 def batches(
     data: Buffer, offset: int, *, aborted: Iterable[tuple[int, int]] | None, check_crcs: bool
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of the batches whose records are to be shown, from the one that holds `offset` on.
+    """(position, header) of the visible batches, from the one that holds `offset` on.
 
-    `aborted` are (producer id, first offset) of aborted transactions; None: all records are shown.
+    `aborted` has the (producer id, first offset) of aborted transactions; None: all transactions are visible.
     """
     waiting = sorted((first, producer_id) for producer_id, first in aborted or ())
     heapq.heapify(waiting)
@@ -92,19 +96,19 @@ def _is_abort(data: Buffer, position: int, header: BatchHeader) -> bool:
 
 
 class Unread:
-    """The records of one batch that the program has not got yet. A poll takes some of them."""
+    """The records of one batch that no poll has returned yet."""
 
     __slots__ = ("_at", "_end", "_offsets", "_part", "end_offset")
 
     def __init__(
         self, data: Buffer, position: int, header: BatchHeader, topic: str, partition: int, offset: int
     ) -> None:
-        """From `offset` on. CORRUPT_MESSAGE if it cannot be read."""
+        """Decode the records from `offset` on. CORRUPT_MESSAGE if the batch cannot be read."""
         codec = header.codec
         raw = memoryview(data)[position + HEADER_BYTES : position + header.size]
         body = bytes(raw) if not codec else decompress(codec, raw)
         fixed = header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1
-        #: Where to go on behind it.
+        #: The offset after the batch.
         self.end_offset = header.base_offset + header.last_offset_delta + 1
         self._offsets: Any
         self._part: Part
@@ -128,11 +132,11 @@ class Unread:
 
     @property
     def next_offset(self) -> int:
-        """The offset of the record that is taken next; `end_offset` behind the last."""
+        """The offset of the next record; `end_offset` after the last one."""
         return int(self._offsets[self._at]) if self._at < self._end else self.end_offset
 
     def take(self, records_max: int) -> list[ConsumerRecord]:
-        """The next ones, at most so many."""
+        """The next records, at most `records_max`."""
         start = self._at
         self._at = min(self._end, start + records_max)
         return self._part(start, self._at)
@@ -141,7 +145,7 @@ class Unread:
 def decode_records_in_turn(
     body: bytes, header: BatchHeader, topic: str, partition: int, fixed: int
 ) -> list[ConsumerRecord]:
-    """All records of an uncompressed body, one after another. `fixed` is LogAppendTime's timestamp, or -1."""
+    """All records of an uncompressed body, decoded in a loop. `fixed` is the timestamp of LogAppendTime, or -1."""
     base_offset, base_timestamp, epoch = header.base_offset, header.base_timestamp, header.partition_leader_epoch
     found: list[ConsumerRecord] = []
     append = found.append
@@ -151,7 +155,7 @@ def decode_records_in_turn(
     own: tuple[Header, ...]
     try:
         for _ in range(header.count):
-            # Nearly all of these varints have one or two bytes: they are read in place, a call would cost more.
+            # Nearly all of these varints have one or two bytes and are read inline: a call would cost more.
             length = body[at]
             at += 1
             if length > 127:
@@ -222,7 +226,7 @@ def decode_records_in_turn(
 
 @cache
 def _columns() -> type[Decoded] | None:
-    """With NumPy, records of a large batch are decoded field by field, in half the time. None without it."""
+    """The class that decodes large batches by columns, in half the time; None without NumPy."""
     try:
         from ottla.columns.column import Decoded
     except ImportError:
@@ -231,8 +235,9 @@ def _columns() -> type[Decoded] | None:
 
 
 def read_headers(body: bytes, at: int) -> tuple[tuple[Header, ...], int]:
-    """A record's headers, from their count at `at`, and where they end. ValueError or IndexError if they are
-    malformed.
+    """A record's headers, from their count at `at`, and the position after them.
+
+    ValueError or IndexError if they are malformed.
     """
     count, at = decode_varint(body, at)
     if count < 0:

@@ -1,14 +1,13 @@
-"""Records of one layout: where they lie, and their parts as columns, by comparing words and copying rows.
+"""Records of one layout: finds them, and extracts their columns by comparing words and copying rows.
 
-Records that a table or a program with values of one size has made are alike but for their numbers: the same sizes, the
-same fields at the same places. A stretch is such records one after another, a run such batches. That they are alike is
-checked at all of them: the bytes between keys and values are compared, eight at a time, with those of the first record
-(by induction from it, a record begins where the one before ends).
+Records of a table, or of a program with values of one size, differ only in their numbers: their fields have the same
+sizes and positions. A span is a sequence of such records; a run is a sequence of batches with the same spans. All
+records are checked: the bytes between keys and values are compared, eight at a time, with those of the first record (by
+induction, each record begins where the one before it ends).
 
 Rules:
-- The offset deltas of a batch count from 0, and at 64, 8,192 and 1,048,576 their varints become longer: there a stretch
-  ends and the next one begins.
-- None, where records are not alike, says nothing about their being right: `column` looks at each.
+- A batch's offset deltas count from 0, and their varints become longer at 64, 8,192 and 1,048,576: a span ends there.
+- None means that the records are not uniform, not that they are invalid: `column` then checks each of them.
 
 Needs the extra `ottla[arrow]`.
 """
@@ -29,56 +28,56 @@ from ottla.wire.varint import decode_varint, encode_varint
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 
-#: Fewer records than these are not worth the calls.
+#: With fewer records than this the calls cost more than they save.
 RUN_MIN = 32
-#: So many records pay for a run that is shorter.
+#: Number of records that make up for one run that is too short.
 _SMALL_EVERY = 512
-#: Where the varint of an offset delta becomes longer.
+#: Offset deltas at which the varint becomes longer.
 STEPS = (64, 8_192, 1_048_576, 1 << 31)
-#: So many offset deltas are kept as varints.
+#: Number of offset deltas cached as varints.
 _KEPT = 1 << 16
-#: Arrow's views hold shorter values themselves.
+#: Arrow's views store values of at most this size themselves.
 VIEW_INLINE = 12
 
 
 class Stretch(NamedTuple):
-    """Records of one layout. Positions are those of the first one, in the first batch of the run."""
+    """Records of one layout. Positions are those of the first record in the first batch of the run."""
 
     at: int
-    #: From one record to the next.
+    #: Distance from one record to the next.
     size: int
-    #: In each batch.
+    #: Number of records in each batch.
     records: int
-    #: Sizes of -1 are nulls.
+    #: A size of -1 means null.
     key_at: int
     key_size: int
     value_at: int
     value_size: int
-    #: A single value for all records, or one for each, a row a batch.
+    #: The same value for all records, or an array with one row per batch.
     timestamp_delta: int | Ints
-    #: The first one's where they count up, or those of all records, a row a batch.
+    #: The first record's if they count up, or an array of all, with one row per batch.
     offset_delta: int | Ints
 
 
 class UniformRun(NamedTuple):
-    """Batches of one layout: each begins `pitch` behind the one before."""
+    """Batches of one layout, each of which begins `pitch` bytes after the one before."""
 
     batches: int
     pitch: int
-    #: Count of records in each batch.
+    #: Number of records in each batch.
     records: int
     stretches: list[Stretch]
 
 
 def runs_of(data: Bytes, raw: Any, places: Sequence[tuple[int, int, int]]) -> list[UniformRun] | None:
-    """The records of these batches, each given as (start, end, count); None if they are not of few layouts.
+    """The records of batches, each given as (start, end, count), as uniform runs; None if they have many layouts.
 
-    `raw` are the same bytes as `data`.
+    `raw` has the same bytes as `data`.
     """
     found: list[UniformRun] = []
     at = 0
     together = True
-    # A few small batches among large ones do no harm; where all are small, and unlike, looking at each record is less.
+    # A few small batches among large ones do no harm; if all are small and differ, checking each record is cheaper.
     small_max = 1 + sum(count for *_, count in places) // _SMALL_EVERY
     while at < len(places):
         start, end, count = places[at]
@@ -89,7 +88,7 @@ def runs_of(data: Bytes, raw: Any, places: Sequence[tuple[int, int, int]]) -> li
             return None
         run = run_of(data, raw, start, end, count, batches, pitch)
         if run is None and batches > 1:
-            # Looking ahead again and again would cost most where it never helps.
+            # Looking ahead each time would dominate where it never helps.
             together = False
             run = run_of(data, raw, start, end, count)
         if run is None:
@@ -100,7 +99,7 @@ def runs_of(data: Bytes, raw: Any, places: Sequence[tuple[int, int, int]]) -> li
 
 
 def _alike(places: Sequence[tuple[int, int, int]], at: int) -> int:
-    """How many batches from this one on have its size and its number of records, and lie at one distance."""
+    """The number of batches from index `at` on with the same size and number of records at one distance."""
     start, end, count = places[at]
     if at + 1 == len(places):
         return 1
@@ -118,7 +117,7 @@ def _alike(places: Sequence[tuple[int, int, int]], at: int) -> int:
 def run_of(
     data: Bytes, raw: Any, start: int, end: int, count: int, batches: int = 1, pitch: int = 0
 ) -> UniformRun | None:
-    """The `count` records that fill `data` from `start` to `end`, and in `batches` at every `pitch` from there."""
+    """The `count` records in `data` from `start` to `end`, and in `batches` batches at every `pitch` from there."""
     found = []
     first = 0
     position = start
@@ -134,7 +133,7 @@ def run_of(
 
 
 def _stretch(data: Bytes, raw: Any, position: int, end: int, shape: tuple[int, int], pitch: int) -> Stretch | None:
-    """So many records in so many batches of the first one's layout; None if they are not alike."""
+    """Records with the layout of the first one, in (batches, records) of `shape`; None if they are not uniform."""
     count = shape[1]
     try:
         length, width = length_at(raw, position)
@@ -150,11 +149,11 @@ def _stretch(data: Bytes, raw: Any, position: int, end: int, shape: tuple[int, i
         tail_at = value_at + max(value_size, 0)
     except (IndexError, ValueError, KafkaError):
         return None
-    # The last byte is the header count, which has to be 0: headers differ too much to be of one layout.
+    # The last byte is the header count, which must be 0: headers vary too much for one layout.
     if tail_at != position + size - 1 or key_size < -1 or value_size < -1 or raw[tail_at]:
         return None
     if offset_at - stamp_at > 9 or key_head_at - offset_at > 9:
-        # Numbers of so many bytes are no times and no offsets.
+        # Numbers of this width are neither timestamps nor offsets.
         return None
     strides = (pitch, size)
     rest = [(value_head_at, value_at), (tail_at, tail_at + 1)]
@@ -168,12 +167,12 @@ def _stretch(data: Bytes, raw: Any, position: int, end: int, shape: tuple[int, i
     stamp_part = slice(stamp_at - position, offset_at - position)
     offset_part = slice(offset_at - position, key_head_at - position)
     codes = codes_of(offset, count) if counts(offset, count, head[offset_part]) else None
-    # The rarer it is, the later: one timestamp and offsets that count, then any timestamps, then any offsets.
+    # From the most common to the rarest: one timestamp and counting offsets, any timestamps, any offsets.
     for same_stamp, counting in ((True, True), (False, True), (False, False)):
         if counting and codes is None:
             continue
         mask = bytearray(b"\xff" * len(head))
-        # Numbers may differ in all but the bits that say how wide they are.
+        # Numbers may differ in all bits but those that say how wide they are.
         if not same_stamp:
             mask[stamp_part] = b"\x80" * (offset_at - stamp_at)
         if not counting:
@@ -195,9 +194,9 @@ def _agrees(
     strides: tuple[int, int],
     counted: tuple[Any, int] | None = None,
 ) -> bool:
-    """Do all records have the first one's bytes at this place, as far as the mask looks?
+    """True if all records have the first one's bytes at this place, in the bits of the mask.
 
-    `counted` are numbers that count up in each batch, as varints, and where in these bytes they stand.
+    `counted` has numbers that count up in each batch, as varints, and their position in these bytes.
     """
     at, end = place
     width = next(width for width in (8, 4, 2, 1) if width <= end - at)
@@ -226,7 +225,7 @@ def _agrees(
 
 
 def counts(first: int, count: int, code: bytes) -> bool:
-    """Are there so many numbers from the first one on whose varints are as long? Not if the first is written longer."""
+    """True if `count` numbers from `first` on have varints of one width, and `code` is the shortest one of `first`."""
     last = first + count - 1
     alike = first >= 0 and last < STEPS[-1] and not any(first < step <= last for step in STEPS)
     return alike and code == encode_varint(first)
@@ -238,7 +237,7 @@ def _kept_codes() -> Any:
 
 
 def codes_of(first: int, count: int) -> Any:
-    """The zigzag varints of so many numbers from `first` on, the first byte lowest."""
+    """The zigzag varints of `count` numbers from `first` on, as words with the first byte lowest."""
     if first + count <= _KEPT:
         return _kept_codes()[first : first + count]
     return _coded(np.arange(first, first + count, dtype=np.uint64))
@@ -255,7 +254,7 @@ def _coded(numbers: Any) -> Any:
 
 
 def _numbers(data: Bytes, at: int, end: int, shape: tuple[int, int], strides: tuple[int, int]) -> Ints:
-    """The zigzag varints that stand from `at` to `end` in the first record and there in all others."""
+    """The zigzag varints from `at` to `end` of the first record, and at the same place in all others."""
     value = np.zeros(shape, dtype=np.int64)
     for place in range(end - at):
         byte = np.ndarray(shape, np.uint8, data, at + place, strides) & np.uint8(127)
@@ -267,12 +266,12 @@ def _numbers(data: Bytes, at: int, end: int, shape: tuple[int, int], strides: tu
 
 
 def records_of(runs: Sequence[UniformRun]) -> int:
-    """How many there are."""
+    """The number of records."""
     return sum(run.batches * run.records for run in runs)
 
 
 def _blocks(runs: Sequence[UniformRun], column: Any) -> Iterator[tuple[UniformRun, slice, Stretch, Any]]:
-    """(run, which of all batches these are, the rows of `column` for it, one a batch) for each stretch."""
+    """(run, slice of all batches, span, rows of `column` with one row per batch) for each span."""
     at = batch = 0
     for run in runs:
         block = column[at : at + run.batches * run.records].reshape(run.batches, run.records, *column.shape[1:])
@@ -285,7 +284,7 @@ def _blocks(runs: Sequence[UniformRun], column: Any) -> Iterator[tuple[UniformRu
 
 
 def offsets_of(runs: Sequence[UniformRun], bases: Ints) -> Ints:
-    """The offset of each record; `bases` are those of the batches."""
+    """The offset of each record; `bases` has one per batch."""
     found = np.empty(records_of(runs), dtype=np.int64)
     for _, batches, stretch, rows in _blocks(runs, found):
         delta = stretch.offset_delta
@@ -295,7 +294,7 @@ def offsets_of(runs: Sequence[UniformRun], bases: Ints) -> Ints:
 
 
 def timestamps_of(runs: Sequence[UniformRun], bases: Ints) -> Ints:
-    """The timestamp of each record; `bases` are those of the batches."""
+    """The timestamp of each record; `bases` has one per batch."""
     found = np.empty(records_of(runs), dtype=np.int64)
     for _, batches, stretch, rows in _blocks(runs, found):
         np.add(bases[batches, None], stretch.timestamp_delta, out=rows)
@@ -303,14 +302,14 @@ def timestamps_of(runs: Sequence[UniformRun], bases: Ints) -> Ints:
 
 
 def pieces_of(data: Bytes, runs: Sequence[UniformRun], *, keys: bool) -> Any:
-    """The keys or the values as an Arrow binary array of its own: a copy of so many bytes a record, and no more."""
+    """The keys or the values as an Arrow binary array with its own memory: one copy, and nothing more."""
     import pyarrow as pa
 
     total = records_of(runs)
     edges, valid = _edges(runs, total, keys)
     if edges is None:
         return pa.nulls(total, pa.binary())
-    # Arrow keeps what is freed for the next table; NumPy gives it back to the system, page by page.
+    # Arrow keeps freed memory for the next table; NumPy returns it to the system, page by page.
     memory = pa.allocate_buffer(int(edges[-1]))
     found = np.frombuffer(memory, dtype=np.uint8)
     at = 0
@@ -321,7 +320,7 @@ def pieces_of(data: Bytes, runs: Sequence[UniformRun], *, keys: bool) -> Any:
         for one in run.stretches:
             start, size = _piece(one, keys)
             if size > 0:
-                # As elements of so many bytes each is moved in one go.
+                # As elements of `size` bytes, each piece is moved at once.
                 kind = f"V{size}"
                 into = block[:, first : first + one.records * size].view(kind)
                 np.copyto(into, np.ndarray((run.batches, one.records), kind, data, start, (run.pitch, one.size)))
@@ -331,7 +330,7 @@ def pieces_of(data: Bytes, runs: Sequence[UniformRun], *, keys: bool) -> Any:
 
 
 def _edges(runs: Sequence[UniformRun], total: int, keys: bool) -> tuple[Any, Any]:
-    """Where each piece begins and the last ends, and Arrow's bits for those that are not null; None if all are."""
+    """The start of each piece and the end of the last one, and Arrow's validity bits (None if none is null)."""
     import pyarrow as pa
 
     of_stretches = {_piece(stretch, keys)[1] for run in runs for stretch in run.stretches}
@@ -351,7 +350,7 @@ def _edges(runs: Sequence[UniformRun], total: int, keys: bool) -> tuple[Any, Any
 
 
 def views_of(data: Bytes, buffer: Any, runs: Sequence[UniformRun], *, keys: bool) -> Any:
-    """The same as views into `buffer`, Arrow's of the same bytes."""
+    """The keys or the values as views into `buffer`, an Arrow buffer of the same bytes."""
     import pyarrow as pa
 
     total = records_of(runs)
@@ -361,7 +360,7 @@ def views_of(data: Bytes, buffer: Any, runs: Sequence[UniformRun], *, keys: bool
         start, size = _piece(one, keys)
         shape, strides = (run.batches, one.records), (run.pitch, one.size)
         if size > VIEW_INLINE:
-            # How long, the first four bytes, in which buffer, where.
+            # The size, the first four bytes, the buffer's index, the position.
             rows[..., 0] = size
             rows[..., 1] = np.ndarray(shape, "<i4", data, start, strides)
             places = np.arange(one.records, dtype=np.int32) * one.size + start
@@ -378,11 +377,11 @@ def _piece(stretch: Stretch, keys: bool) -> tuple[int, int]:
     return (stretch.key_at, stretch.key_size) if keys else (stretch.value_at, stretch.value_size)
 
 
-# ---- what records of any layout need as well
+# ---- shared with records of any layout
 
 
 def length_at(raw: Any, position: int) -> tuple[int, int]:
-    """The varint there, at least 0, and its width. CORRUPT_MESSAGE if it is none."""
+    """The varint at `position` (at least 0) and its width. CORRUPT_MESSAGE if it is not a valid length."""
     value = shift = width = 0
     try:
         while True:
@@ -402,5 +401,5 @@ def length_at(raw: Any, position: int) -> tuple[int, int]:
 
 
 def corrupt(why: str) -> KafkaError:
-    """An error of the bytes."""
+    """The error for invalid bytes."""
     return KafkaError(ErrorCode.CORRUPT_MESSAGE, why)

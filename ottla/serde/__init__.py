@@ -1,5 +1,6 @@
-"""Bytes to values and back: text, JSON, Avro and Protobuf, as columns (`serde`) or one record at a time (`serializer`).
+"""Conversion of bytes to values and back: text, JSON, Avro and Protobuf, by columns (`serde`) or by record
+(`serializer`).
 
-Invariant: a value that cannot be read is an error with its row, or a null with the reason beside it; never a guess.
-Read `serde` first (users import it as `ottla.serde.serde`), then `json`, `avro` or `protobuf`.
+Invariant: a value that cannot be read is an error that names its row, or a null with the reason beside it, never a
+guess. Read `serde` first (users import it as `ottla.client.serde`), then `json`, `avro` or `protobuf`.
 """

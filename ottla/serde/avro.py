@@ -1,14 +1,14 @@
-"""Avro to typed columns, field by field for all values at once, as records of a batch are read (see `column`); and
-columns to Avro (`avro_write`).
+"""Avro to typed columns, field by field for all values at once, as `column` reads the records of a batch; and columns
+to Avro (`avro_write`).
 
 Rules:
-- Values are bare datums of one schema; with a registry, in Confluent's wire format (a zero byte, four of the schema's
-  id, the datum), each read by the schema with which it was written.
-- What was written is resolved to the reader's schema as the specification has it: fields by name or alias, missing ones
-  by default, numbers promoted.
-- A value must be used up exactly.
+- Values are bare datums of one schema or, with a registry, in Confluent's wire format (a zero byte, four bytes of
+  schema id, the datum), each read with the schema that it was written with.
+- Written data is resolved to the reader's schema as specified: fields by name or alias, missing fields by default,
+  numbers by promotion.
+- A value must be consumed exactly.
 
-Avro 1.12. Needs no Avro library: none gives columns (docs/decisions/0112).
+Avro 1.12. Needs no Avro library, since none returns columns (docs/decisions/0112).
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from ottla.serde.confluent import PREFIX_BYTES, prefix
 from ottla.serde.serde import Errors, Serde, spread
 
 Schema = str | bytes | Mapping[str, Any] | list[Any]
-#: A schema's id to the schema: what a schema registry is asked.
+#: Returns the schema of a schema id, as a schema registry does.
 Registry = Callable[[int], Schema]
 
 _DECIMAL_BYTES = 16
 
 
 class Avro(Serde):
-    """Avro, read into the type of `schema` and written from it."""
+    """Avro, read into and written from the type of `schema`."""
 
     def __init__(self, schema: Schema, registry: Registry | None, errors: Errors, schema_id: int | None = None) -> None:
         self.errors = errors
@@ -46,7 +46,7 @@ class Avro(Serde):
         self._reader = parse(schema)
         self.type = self._reader.type
         self._registry = registry
-        #: By the id of their schema, those who wrote.
+        #: Writers' schemas by schema id.
         self._writers: dict[int, AvroNode] = {}
 
     def decode(self, values: Any) -> Any:
@@ -94,14 +94,14 @@ class Avro(Serde):
 
 
 class _Datums:
-    """The bytes of many values, read side by side. Each method takes where to read and gives where to go on."""
+    """The bytes of many values, read side by side. Each method takes start positions and returns those after it."""
 
     def __init__(self, buffer: Any) -> None:
         self.buffer = buffer
         self.data: Bytes = as_bytes(buffer)
 
     def all(self, node: AvroNode, at: Ints, ends: Ints) -> Any:
-        """Values that begin at `at` and take everything up to `ends`."""
+        """Values that begin at `at` and must end exactly at `ends`."""
         found, after = self.read(node, at)
         if (after != ends).any():
             raise ValueError("the value does not fit the Avro schema: it has more or fewer bytes")
@@ -143,7 +143,7 @@ class _Datums:
         return read[node.kind](node, at)
 
     def windows(self, size: int, at: Ints) -> Bytes:
-        """The `size` bytes at each place, a row each."""
+        """The `size` bytes at each position, one row each."""
         if self.data.size < size or int(at.max()) + size > self.data.size:
             raise IndexError("behind the last byte")
         rows: Bytes = np.lib.stride_tricks.sliding_window_view(self.data, size)[at]
@@ -180,7 +180,7 @@ class _Datums:
 
     def _bytes(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
         sizes, at = self._sized(at)
-        # Strings are checked to be UTF-8 on the way.
+        # The cast also checks that strings are UTF-8.
         return gather(self.data, self.buffer, at, sizes).cast(node.type), at + sizes
 
     def _fixed(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
@@ -188,7 +188,7 @@ class _Datums:
         return pa.Array.from_buffers(node.type, at.size, [None, pa.py_buffer(rows)]), at + node.size
 
     def _decimal(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
-        """A big-endian number in two's complement, of any size: turned round and widened to Arrow's 16 bytes."""
+        """Big-endian two's complement of any size, reversed and widened to Arrow's 16 bytes."""
         sizes, at = (np.full(at.size, node.size), at) if node.size else self._sized(at)
         if (sizes > _DECIMAL_BYTES).any() or (sizes == 0).any():
             raise ValueError("an Avro decimal of no bytes, or of more than 16")
@@ -241,7 +241,7 @@ class _Datums:
             at[open_rows] = where
             left[open_rows] -= 1
             counts[open_rows] += 1
-            # A block with items left goes on; one without needs the next block's count.
+            # A block with items left continues; one without needs the next block's count.
         offsets = np.zeros(at.size + 1, dtype=np.int32)
         np.cumsum(counts, out=offsets[1:])
         order = pa.array(np.argsort(np.concatenate(rows), kind="stable")) if rows else None
@@ -252,11 +252,11 @@ class _Datums:
         return pa.MapArray.from_arrays(pa.array(offsets), names, values).cast(node.type), at
 
     def _block(self, at: Ints, left: Ints, rows: Ints) -> None:
-        """Read how many items the next block of these has; none ends them (their `left` stays 0)."""
+        """Read the item count of the next block; a count of 0 ends the value (its `left` stays 0)."""
         count, after = varints(self.data, at[rows])
         sized = count < 0
         if sized.any():
-            # The block's size in bytes follows, for those who skip it.
+            # The block's size in bytes follows, for readers that skip it.
             _, behind = varints(self.data, after[sized])
             after[sized] = behind
         left[rows] = np.abs(count)
@@ -268,11 +268,11 @@ class _Datums:
 _STRING = AvroNode("string", pa.string())
 
 
-# ---- what was written as what is wanted
+# ---- schema resolution
 
 
 def resolved(array: Any, writer: AvroNode, reader: AvroNode) -> Any:
-    """An array of the writer's type as one of the reader's. OttlaError where the schemas do not agree."""
+    """Resolve an array of the writer's type to the reader's type. OttlaError if the schemas do not agree."""
     if reader.kind == "record" and writer.kind == "record":
         found = _record(array, writer, reader)
     elif reader.kind in ("array", "map") and writer.kind == reader.kind:
@@ -303,7 +303,7 @@ _PROMOTED = {
 def _record(array: Any, writer: AvroNode, reader: AvroNode) -> Any:
     places = {one.name: number for number, one in enumerate(writer.fields)}
     columns = []
-    # A null record's fields are null as well, which the reader's need not allow.
+    # The fields of a null record are null as well, which the reader's schema need not allow.
     there = array.drop_null() if array.null_count else array
     for wanted in reader.fields:
         place = next((places[name] for name in (wanted.name, *wanted.aliases) if name in places), None)

@@ -1,9 +1,9 @@
-"""Avro schemas as nodes, and the Arrow type of each. A pure reading of the schema's JSON.
+"""Avro schemas as nodes with their Arrow types. Reads a schema's JSON. Pure.
 
 Rules:
-- Names are resolved by the specification: a name without a dot is in the nearest namespace.
-- A union may hold null and one other type: it is that type, nullable. Any other union, and a type that holds itself,
-  has no one Arrow type and is refused.
+- Names are resolved as specified: a name without a dot is in the nearest namespace.
+- A union of null and one other type is that type, nullable. Any other union, and a type that contains itself, has no
+  single Arrow type and is refused.
 
 Avro 1.12.
 """
@@ -41,20 +41,20 @@ _LOGICAL = {
     ("long", "local-timestamp-nanos"): pa.timestamp("ns"),
 }
 _NO_DEFAULT = object()
-#: What a decimal128 holds.
+#: The most digits of a decimal128.
 _DIGITS_MAX = 38
 
 
 @dataclass
 class AvroNode:
-    """A type of a schema."""
+    """A type in a schema."""
 
-    #: Avro's name of it: "record", "long", ...
+    #: Avro's name of the type: "record", "long", ...
     kind: str
-    #: What its values are in Arrow.
+    #: The Arrow type of its values.
     type: Any
     nullable: bool = False
-    #: For a nullable type: which branch of the union is null.
+    #: For a nullable type: the index of the union's null branch.
     null_branch: int = 0
     #: For a record.
     fields: list[AvroField] = field(default_factory=list)
@@ -81,7 +81,7 @@ class AvroField:
 
 
 def parse(schema: str | bytes | Mapping[str, Any] | list[Any]) -> AvroNode:
-    """A schema as nodes. OttlaError if it is none, or has no Arrow type."""
+    """Parse a schema. OttlaError if it is invalid or has no Arrow type."""
     if isinstance(schema, bytes):
         schema = schema.decode()
     try:

@@ -1,10 +1,10 @@
-"""Columns to Avro: the pieces of every value side by side, joined by Arrow, as batches are made (see `encode_columns`).
+"""Columns to Avro: the pieces of all values side by side, joined by Arrow as for batches (see `encode_columns`).
 
 Rules:
-- A column is cast to its field's type; what does not fit (a number too large, a symbol that is none) is an error that
-  names the field. So is a column that the schema has not: nothing is dropped silently.
-- A field without a column has its default.
-- An array or a map is one block; decimals take as few bytes as they can, as Java writes them.
+- A column is cast to its field's type. Values that do not fit (a number too large, an unknown symbol) are an error that
+  names the field, and so is a column that the schema lacks: nothing is dropped silently.
+- A field without a column gets its default.
+- An array or a map is one block; decimals have the fewest bytes that hold them, as Java writes them.
 
 Avro 1.12.
 """
@@ -25,13 +25,13 @@ from ottla.serde.serde import as_binary, spread
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
-#: What stands for one field of all rows: numbers laid out in NumPy, or an Arrow binary array.
+#: One piece of all rows: numbers laid out in NumPy, or an Arrow binary array.
 Piece = Any
 _NOTHING = pa.scalar(b"", pa.binary())
 
 
 def written(node: AvroNode, column: Any, prefix: bytes = b"") -> Any:
-    """A binary array of the values of `column`, which has no nulls; OttlaError where the schema does not fit."""
+    """Encode the values of `column`, which has no nulls, as a binary array. OttlaError if the schema does not fit."""
     if not len(column):
         return pa.array([], pa.binary())
     found = _joined(_one(node, column, "the value"), len(column))
@@ -39,7 +39,7 @@ def written(node: AvroNode, column: Any, prefix: bytes = b"") -> Any:
 
 
 def _joined(pieces: list[Piece], rows: int) -> Any:
-    """The pieces of each row one behind the other; numbers that are neighbours are laid out at once."""
+    """Join the pieces of each row; adjacent numbers are laid out at once."""
     arrays: list[Any] = []
     numbers: list[Varints] = []
     for piece in pieces:
@@ -106,13 +106,13 @@ def _cast(column: Any, kind: Any, where: str) -> Any:
 
 
 def _wide(column: Any, size: int) -> Bytes:
-    """The bytes of an array of fixed width, a row each."""
+    """The bytes of a fixed-width array, one row per value."""
     data = np.frombuffer(column.buffers()[1], dtype=np.uint8)
     return data[column.offset * size : (column.offset + len(column)) * size].reshape(len(column), size)
 
 
 def _rows(rows: Bytes, widths: Ints | None = None) -> Varints:
-    """Rows of bytes, of which so many count, where numbers could stand."""
+    """Rows of bytes in the form of numbers, with the count of valid bytes in each row."""
     made = Varints.__new__(Varints)
     made.rows = rows
     made.width = np.full(len(rows), rows.shape[1], dtype=np.int64) if widths is None else widths
@@ -120,10 +120,10 @@ def _rows(rows: Bytes, widths: Ints | None = None) -> Varints:
 
 
 def _decimal(node: AvroNode, column: Any, where: str) -> list[Piece]:
-    """Big-endian in two's complement: as many bytes as the fixed has, or as few as hold the number."""
+    """Big-endian two's complement, with the bytes of the fixed type, or the fewest that hold the number."""
     wide = _wide(column, 16)[:, ::-1]
     sign = np.where(wide[:, 0] > 127, 0xFF, 0).astype(np.uint8)
-    # The bytes that only repeat the sign: the first that does not, and the one before it if the sign would be lost.
+    # Skip the bytes that only repeat the sign, but keep the last of them if the sign would be lost.
     differs = wide != sign[:, None]
     first = np.where(differs.any(axis=1), differs.argmax(axis=1), 15)
     needed = 16 - first + ((wide[np.arange(len(wide)), first] > 127) != (sign > 0))
@@ -162,7 +162,7 @@ def _record(node: AvroNode, column: Any, where: str) -> list[Piece]:
 
 
 def default(field: AvroField, rows: int, why: str) -> Any:
-    """The default of a field, so many times; OttlaError with `why` if it has none."""
+    """A field's default value for all rows; OttlaError with `why` if it has none."""
     if not field.has_default:
         raise OttlaError(why)
     value = field.default
@@ -172,7 +172,7 @@ def default(field: AvroField, rows: int, why: str) -> Any:
 
 
 def _items(node: AvroNode, column: Any, where: str) -> list[Piece]:
-    """A single block of all items, then the end. No items: only the end."""
+    """One block with all items, then the end marker; without items, only the end marker."""
     assert node.items is not None
     kind = column.type
     if pa.types.is_map(kind):

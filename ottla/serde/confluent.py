@@ -1,6 +1,6 @@
-"""Confluent's wire format: what stands before a value whose schema is in a registry.
+"""Confluent's wire format: the prefix of a value whose schema is in a registry.
 
-A zero byte, then the schema's id in four bytes, big-endian; for Protobuf, the message's place in its file follows.
+The prefix is a zero byte and the schema id as four bytes, big-endian; for Protobuf, the message's index path follows.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ PREFIX_BYTES = 5
 
 
 def prefix(schema_id: int, place: bytes = b"") -> bytes:
-    """What stands before a value; `place` is that of a Protobuf message in its file."""
+    """The prefix of a value; `place` is the encoded index path of a Protobuf message in its file."""
     if not 0 <= schema_id < 1 << 31:
         raise OttlaError(f"schema_id is a registry's id of a schema, not {schema_id}")
     return b"\0" + schema_id.to_bytes(4, "big") + place
 
 
 def behind(value: bytes) -> tuple[int, bytes]:
-    """The schema's id, and what is behind it."""
+    """The schema id and the value after the prefix. OttlaError if the prefix is missing."""
     if len(value) < PREFIX_BYTES or value[0]:
         raise OttlaError("not in Confluent's wire format: a zero byte, four of the schema's id, then the value")
     return int.from_bytes(value[1:PREFIX_BYTES], "big"), value[PREFIX_BYTES:]

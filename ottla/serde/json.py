@@ -1,13 +1,12 @@
-"""JSON to typed columns by Arrow's reader, and columns to JSON by Arrow's string kernels.
+"""JSON to typed columns with Arrow's reader, and columns to JSON with Arrow's string kernels.
 
 Rules:
-- All values are read in one call, each on a line of its own: as they are where all are objects, in an object of their
-  own, `{"v": value}`, where not (decision 0210). So each line begins with `{` and ends with `}`, and behind
-  the end of one object only a new one can begin: a broken value never runs into the next, and as many rows as values
-  means that each value is one.
-- Columns are written compactly, in UTF-8, with their nulls as `null`: what `json.dumps` with the shortest separators
-  gives, but for floats (Arrow writes 1.0 as 1; not-a-number and infinities, for which JSON has no form, become null).
-- Times are ISO 8601 text both ways.
+- All values are read in one call, each on its own line: unchanged if all are objects, otherwise wrapped as
+  `{"v": value}` (decision 0210). So each line begins with `{` and ends with `}`, and after an object only another one
+  can begin: a broken value never runs into the next, and an equal number of rows means one value per row.
+- Columns are written compactly, in UTF-8, with nulls as `null`: as `json.dumps` with the shortest separators writes
+  them, except for floats (Arrow writes 1.0 as 1; NaN and infinities, which JSON lacks, become null).
+- Times are ISO 8601 text in both directions.
 
 RFC 8259.
 """
@@ -26,18 +25,18 @@ from ottla.kernel.error import OttlaError
 from ottla.serde.serde import Errors, Serde, arrow_type, spread
 
 _OPEN, _CLOSE, _NONE, _END = (pa.scalar(text, pa.binary()) for text in (b'{"v":', b"}\n", b"", b"\n"))
-#: Arrow reads blocks on several threads. A block ends at a line's end: smaller ones cost more than they bring.
+#: Arrow reads blocks, which end at the end of a line, on several threads. Smaller blocks cost more than they save.
 _BLOCK_BYTES = 1 << 18
 _BRACES, _NEWLINE = b"{}", ord("\n")
-#: What must not stand in a JSON string as it is.
+#: Characters that must be escaped in a JSON string.
 _TO_ESCAPE = '["\\\\\\x00-\\x1f]'
 _SHORT = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
 
 class Json(Serde):
-    """JSON; `schema` is needed to read."""
+    """JSON; reading needs a `schema`."""
 
-    #: Arrow's reader cuts what it gets into blocks and reads these on several threads: the more, the better.
+    #: Arrow's reader splits its input into blocks and reads them on several threads: more input is faster.
     together = True
 
     def __init__(self, schema: Any, errors: Errors) -> None:
@@ -47,7 +46,7 @@ class Json(Serde):
             self._read_as = _readable(self.type)
             fields = list(self._read_as) if pa.types.is_struct(self._read_as) else []
             self._wrapped = pa.schema([("v", self._read_as)])
-            #: None: what is read are no objects, or nothing of them is.
+            #: None: the values are not objects, or no field of them is read.
             self._bare = pa.schema(fields) if fields else None
 
     def decode(self, values: Any) -> Any:
@@ -74,7 +73,7 @@ class Json(Serde):
 
 
 def _read(lines: Any, schema: Any, short: bool) -> Any:
-    """A table with a row for each line; ValueError if it cannot be."""
+    """A table with one row per line; ValueError if the lines cannot be read."""
     import pyarrow.json
 
     edges = offsets_of(lines)
@@ -91,7 +90,7 @@ def _read(lines: Any, schema: Any, short: bool) -> Any:
 
 
 def _objects(values: Any) -> bool:
-    """Does every value begin and end as an object does?"""
+    """True if every value begins and ends like an object."""
     edges = offsets_of(values)
     data = np.frombuffer(values.buffers()[2] or b"", dtype=np.uint8)
     starts, ends = edges[:-1], edges[1:]
@@ -99,14 +98,14 @@ def _objects(values: Any) -> bool:
 
 
 def _short_lines(values: Any) -> bool:
-    """May the lines be cut into blocks? A value may be written over several, and a block must hold one at least."""
+    """True if the lines may be split into blocks: each value is on one line, and a block holds at least one."""
     edges = offsets_of(values)
     data = np.frombuffer(values.buffers()[2] or b"", dtype=np.uint8)[edges[0] : edges[-1]]
     return int(np.diff(edges).max()) < _BLOCK_BYTES // 2 and not (data == _NEWLINE).any()
 
 
 def _readable(kind: Any) -> Any:
-    """The type as which Arrow's reader reads what becomes this type."""
+    """The type with which Arrow's reader reads values of this type."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(one.name, _readable(one.type)) for one in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -132,7 +131,7 @@ def _readable(kind: Any) -> Any:
 
 
 def to_json(column: Any) -> Any:
-    """Each row's JSON text; nulls are `null`."""
+    """The JSON text of each row; nulls are `null`."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return to_json(column.cast(kind.value_type))
@@ -161,7 +160,7 @@ def to_json(column: Any) -> Any:
 
 
 def _object(column: Any) -> Any:
-    # `flatten` hands a struct's null down to its fields: the whole row becomes null below.
+    # `flatten` passes a struct's null on to its fields; the whole row becomes null below.
     pieces: list[Any] = []
     for number, (field, values) in enumerate(zip(column.type, column.flatten(), strict=True)):
         name = _escaped(pa.array([field.name]))[0].as_py()
@@ -190,7 +189,7 @@ def _map(column: Any) -> Any:
 
 
 def _by_row(sizes: Any, parts: Any) -> Any:
-    """The texts of each row, with commas between; null where the size is."""
+    """Join the texts of each row with commas; null where the size is null."""
     ends = pc.cumulative_sum(sizes.fill_null(0))
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends.cast(pa.int32())])
     joined = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), ",")

@@ -1,10 +1,9 @@
-"""Protobuf to typed columns and back, by ptars: its parser writes into Arrow's arrays, no message objects are made.
+"""Protobuf to typed columns and back with ptars, which parses into Arrow arrays without message objects.
 
 Rules:
-- The columns are the message's fields: what ptars makes of a descriptor (timestamps of the well-known types are
-  Arrow's, enums are their numbers, a field without presence that is missing has its default).
-- Confluent's wire format puts a zero byte, four of the schema's id, and the place of the message in its file before the
-  message.
+- The columns are the message's fields, with ptars' types: well-known timestamps are Arrow timestamps, enums are
+  numbers, and a missing field without presence has its default.
+- Confluent's wire format puts a zero byte, four bytes of schema id and the message's index path before the message.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from ottla.serde.serializer_protobuf import place_of
 
 
 class Protobuf(Serde):
-    """Protobuf messages of one kind."""
+    """Protobuf messages of one type."""
 
     def __init__(self, message: Any, errors: Errors, *, confluent: bool, schema_id: int | None = None) -> None:
         try:
@@ -64,7 +63,7 @@ class Protobuf(Serde):
 
 
 def _bare(values: Any) -> Any:
-    """What is behind the prefix of each."""
+    """The messages without their prefixes."""
     edges = offsets_of(values).astype(np.int64)
     buffer = values.buffers()[2]
     data = as_bytes(buffer)

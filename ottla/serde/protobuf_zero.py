@@ -1,7 +1,8 @@
-"""Negative zeros in Protobuf columns. ptars leaves a float that equals zero out, but -0.0 is no default: Google's
-libraries write it, and a reader that finds nothing takes 0.0.
+"""Restores negative zeros in Protobuf columns.
 
-Only rows that hold one in a field without presence, or as a map's value, are written again, by Google's library.
+ptars omits a float that equals zero, but -0.0 is not the default: Google's libraries write it, and a reader that finds
+no field takes 0.0. Only rows with a negative zero in a field without presence, or as a map's value, are written again,
+by Google's library.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import pyarrow as pa
 
 
 def with_negative_zeros(written: Any, rows: Any, descriptor: Any) -> Any:
-    """`written` (binary array, one message of `descriptor` for each of `rows`) with the negative zeros of `rows`."""
+    """`written` (a binary array with one message of `descriptor` per row) with the negative zeros of `rows`
+    restored.
+    """
     wrong = np.flatnonzero(_holding(rows))
     if not len(wrong):
         return written
@@ -30,7 +33,7 @@ def with_negative_zeros(written: Any, rows: Any, descriptor: Any) -> Any:
 
 
 def _holding(array: Any) -> Any:
-    """Which elements hold a negative zero that is not an element of a list (bool array, one each)."""
+    """Which elements hold a negative zero outside of a list's elements, as a bool array."""
     kind = array.type
     nothing = np.zeros(len(array), bool)
     if pa.types.is_floating(kind):
@@ -47,7 +50,7 @@ def _holding(array: Any) -> Any:
 
 
 def _restore(message: Any, row: dict[str, Any]) -> None:
-    """Set the negative zeros of a row in its message, which was read back without them."""
+    """Set a row's negative zeros in its message, which was parsed without them."""
     for field in message.DESCRIPTOR.fields:
         value, there = row[field.name], field.message_type
         if there is not None and there.GetOptions().map_entry:

@@ -1,14 +1,14 @@
-"""How keys and values become columns of a type, and columns become keys and values: all rows at once.
+"""Serdes: convert keys and values to a typed column and back, all rows at once.
 
     consumer.poll_table(value_serde=serde.json({"id": pa.int64(), "price": pa.float64()}))
     producer.send_table("orders", table, key="id", value=["id", "price"], value_serde=serde.json())
 
 Rules:
-- Null stays null, both ways: a tombstone.
-- A value that cannot be read is an error that names its record, or, with `errors="null"`, a null beside a column
-  (`key_error`, `value_error`) that says why.
+- Null stays null in both directions (a tombstone, or no key).
+- A value that cannot be read is an error that names its record or, with `errors="null"`, a null with the error text in
+  an extra column (`key_error`, `value_error`).
 
-A class of one's own works as well: see `Serde`. Needs the extra `ottla[arrow]`; Avro and Protobuf need their own.
+Your own subclass of `Serde` works as well. Needs the extra `ottla[arrow]`; Avro and Protobuf need their own extras.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ except ImportError as missing:
 
 from ottla.kernel.error import OttlaError
 
-#: What becomes of a value that cannot be read.
+#: Handling of a value that cannot be read.
 Errors = Literal["raise", "null"]
 
 
 class Serde:
-    """Between bytes and a column of one type."""
+    """Converts between a binary column and a column of one type. Subclass it for your own format."""
 
-    #: The column's type.
+    #: The Arrow type of the decoded column.
     type: Any
     errors: Errors = "raise"
-    #: Are the values given to `decode` as views (binary_view) into what was fetched?
+    #: True if `decode` takes views (binary_view) into the fetched bytes.
     view = False
-    #: Is one call for the values of many partitions quicker than one for each?
+    #: True if one `decode` call for many partitions is faster than one for each.
     together = False
 
     def decode(self, values: Any) -> Any:
-        """An array of `type`, as long as the binary array `values`; ValueError if one of them cannot be read."""
+        """Decode the binary array `values` to an array of `type` and the same length. ValueError for a bad value."""
         raise OttlaError(f"{type(self).__name__} does not read")
 
     def encode(self, column: Any) -> Any:
-        """A binary array, as long as `column`; OttlaError if that has no form in bytes."""
+        """Encode `column` as a binary array of the same length. OttlaError if its type has no form in bytes."""
         raise OttlaError(f"{type(self).__name__} does not write: encode the column first")
 
 
 class Binary(Serde):
-    """Bytes as they are."""
+    """Bytes, unchanged."""
 
     def __init__(self, *, view: bool) -> None:
         self.view = view
@@ -63,7 +63,7 @@ class Binary(Serde):
 
 
 class Text(Serde):
-    """UTF-8."""
+    """UTF-8 text."""
 
     def __init__(self, errors: Errors, *, view: bool) -> None:
         self.errors = checked(errors)
@@ -74,25 +74,29 @@ class Text(Serde):
         return values.cast(self.type)
 
     def encode(self, column: Any) -> Any:
-        """Numbers, times and truths as text, too."""
+        """Encode as UTF-8; numbers, times and booleans become text."""
         return as_binary(column.cast(pa.string()) if pa.types.is_primitive(column.type) else column)
 
 
 def binary(*, view: bool = False) -> Serde:
-    """Bytes. `view` gives views into what was fetched (Arrow's binary_view) instead of a copy of it."""
+    """A serde for bytes. With `view`, the column has views into the fetched bytes (binary_view) instead of copies."""
     return Binary(view=view)
 
 
 def text(*, view: bool = False, errors: Errors = "raise") -> Serde:
-    """UTF-8. `view` gives views into what was fetched (Arrow's string_view) instead of a copy of it."""
+    """A serde for UTF-8. With `view`, the column has views into the fetched bytes (string_view) instead of copies.
+
+    `errors` is "raise", or "null" to null values that are not UTF-8.
+    """
     return Text(errors, view=view)
 
 
 def json(schema: Any = None, *, errors: Errors = "raise") -> Serde:
-    """JSON.
+    """A serde for JSON.
 
-    `schema` says what is read: a pyarrow type, a schema or a mapping of names to types (both for objects, which become
-    structs). Fields that it does not name are left out, fields that a value lacks are null. Writing needs none.
+    `schema` is the type to read: a pyarrow type, or for objects (read as structs) a pyarrow schema or a mapping of
+    names to types. Fields that it does not name are dropped; fields that a value lacks are null. Writing needs no
+    schema. `errors` is "raise", or "null" to null values that cannot be read.
     """
     from ottla.serde.json import Json
 
@@ -106,10 +110,11 @@ def avro(
     schema_id: int | None = None,
     errors: Errors = "raise",
 ) -> Serde:
-    """Avro. `schema` (its JSON, or what that parses to) says the type of the column.
+    """A serde for Avro; `schema` (JSON text or its parsed form) determines the column's type.
 
-    With `registry`, which gives the schema of an id, values are read in Confluent's wire format, and what was written
-    with another schema is resolved to this one. With `schema_id` they are written in it, under that id.
+    With `registry`, a function from a schema id to its schema, values are read in Confluent's wire format, and data
+    written with another schema is resolved to this one. With `schema_id`, values are written in that format. `errors`
+    is "raise", or "null" to null values that cannot be read. OttlaError for a schema without an Arrow type.
     """
     from ottla.serde.avro import Avro
 
@@ -117,10 +122,10 @@ def avro(
 
 
 def protobuf(message: Any, *, confluent: bool = False, schema_id: int | None = None, errors: Errors = "raise") -> Serde:
-    """Protobuf: a message class or its descriptor says the fields. Needs the extra `ottla[protobuf]`.
+    """A serde for Protobuf; `message` is a message class or its descriptor. Needs the extra `ottla[protobuf]`.
 
-    With `confluent`, values are read in Confluent's wire format; whatever their schema's id, as this message. With
-    `schema_id` they are written in it, under that id.
+    With `confluent`, values are read in Confluent's wire format with any schema id. With `schema_id`, they are also
+    written in that format. `errors` is "raise", or "null" to null values that cannot be read.
     """
     from ottla.serde.protobuf import Protobuf
 
@@ -128,14 +133,14 @@ def protobuf(message: Any, *, confluent: bool = False, schema_id: int | None = N
 
 
 def checked(errors: str) -> Errors:
-    """The policy, if it is one."""
+    """The policy, if it is valid; otherwise OttlaError."""
     if errors in ("raise", "null"):
         return cast(Errors, errors)
     raise OttlaError(f'errors is "raise" or "null", not {errors!r}')
 
 
 def arrow_type(schema: Any) -> Any:
-    """A type, a schema or a mapping as a type."""
+    """The Arrow type of a type, a schema or a mapping of names to types."""
     if isinstance(schema, pa.DataType):
         return schema
     if isinstance(schema, Mapping):
@@ -148,13 +153,13 @@ def arrow_type(schema: Any) -> Any:
 
 
 def spread(found: Any, values: Any) -> Any:
-    """`found`, of the values that are not null, with nulls where `values` has them."""
+    """Expand `present`, the results of the values that are not null, with nulls where `values` has them."""
     valid = np.asarray(values.is_valid())
     return found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 
 def as_binary(column: Any) -> Any:
-    """A binary or string column of any kind as Arrow's plain binary."""
+    """A binary or string column of any kind as Arrow's plain binary type."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         column = column.cast(kind.value_type)

@@ -1,10 +1,10 @@
-"""Between a program's values and the bytes of a record: by name (`"str"`, `"json"`, `"bytes"`) or any function.
+"""Converts a program's values to a record's bytes and back: by name (`"str"`, `"json"`, `"bytes"`) or any function.
 
-Avro, Protobuf and JSON Schema: `avro_serializer`, `protobuf_serializer` and `json_schema_serializer` of `ottla.client`
-make such functions, and a deserializer beside each.
+For Avro, Protobuf and JSON Schema, `avro_serializer`, `protobuf_serializer` and `json_schema_serializer` of
+`ottla.client` make such functions, and so do the matching `..._deserializer` functions.
 
-A serializer takes the value and gives bytes or None; a deserializer the reverse. None stays None (a tombstone) and is
-not shown to either.
+A serializer takes a value and returns bytes or None; a deserializer takes bytes and returns a value. Both are never
+called with None (a tombstone, or no key), which stays None.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ _DESERIALIZERS: dict[str, Deserializer] = {"bytes": _from_bytes, "str": bytes.de
 
 
 def serializer(value: object) -> Serializer | None:
-    """A setting's value as a function. None: bytes pass as they are and text becomes UTF-8."""
+    """The function of a setting's value. None: bytes are sent unchanged, and text as UTF-8."""
     return _named(value, _SERIALIZERS)
 
 
 def deserializer(value: object) -> Deserializer | None:
-    """A setting's value as a function. None: records keep their bytes."""
+    """The function of a setting's value. None: records keep their bytes."""
     return _named(value, _DESERIALIZERS)
 
 
 def plain_bytes(value: object, what: str) -> bytes:
-    """What goes without a serializer. TypeError for anything that is not bytes or text."""
+    """A key or value that has no serializer, as bytes. TypeError for anything but bytes or text."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
@@ -67,7 +67,7 @@ def plain_bytes(value: object, what: str) -> bytes:
 
 
 def serialized(raw: object, what: str) -> bytes | None:
-    """What a serializer gave. TypeError for anything but bytes or None."""
+    """Check the result of a serializer. TypeError for anything but bytes or None."""
     if raw is None or raw.__class__ is bytes:
         return raw
     if isinstance(raw, (bytes, bytearray, memoryview)):
@@ -76,7 +76,7 @@ def serialized(raw: object, what: str) -> bytes | None:
 
 
 def headers_of(headers: object) -> list[Header]:
-    """A record's headers as they are sent. TypeError for anything but pairs or a mapping."""
+    """Headers in the form to send. TypeError for anything but pairs or a mapping."""
     items = headers.items() if isinstance(headers, Mapping) else headers
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
         raise TypeError(f"headers are a list of (name, value) pairs or a mapping, not {shown(headers)}")
@@ -89,11 +89,11 @@ def headers_of(headers: object) -> list[Header]:
 
 
 def header_of(name: object, content: object) -> tuple[str, bytes | None]:
-    """A header as it is sent. TypeError for a name that is no text, a content that is not bytes, text or None."""
+    """A header in the form to send. TypeError for an invalid name or value."""
     if not isinstance(name, str):
         raise TypeError(f"a header's name is str, not {type(name).__name__}: {shown(name)}")
     if not name.isascii():
-        # A lone surrogate is refused here and not when its batch is written.
+        # Refuse a lone surrogate now, not when the batch is encoded.
         name.encode()
     if content is None:
         return name, None

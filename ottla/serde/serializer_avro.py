@@ -1,6 +1,6 @@
-"""Avro, a record at a time: dicts and other plain values to bytes and back, by fastavro (the extra `ottla[avro]`).
+"""Avro by record: converts dicts and other plain values to bytes and back, with fastavro (the extra `ottla[avro]`).
 
-For many records at once `serde.avro` makes columns of them, and needs no Avro library.
+For many records at once, `serde.avro` works on columns and needs no Avro library.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from ottla.kernel.error import OttlaError
 from ottla.serde.confluent import behind, prefix
 
 Schema = str | bytes | Mapping[str, Any] | list[Any]
-#: A schema's id to the schema: what a schema registry is asked.
+#: Returns the schema of a schema id, as a schema registry does.
 Registry = Callable[[int], Schema]
 
 
 def avro_serializer(schema: Schema, *, schema_id: int | None = None) -> Callable[[Any], bytes]:
-    """Values to bytes by `schema` (its JSON, or what that parses to); with `schema_id`, in Confluent's wire format."""
+    """A serializer by `schema` (JSON text or its parsed form); with `schema_id`, in Confluent's wire format.
+
+    OttlaError without fastavro. The serializer raises fastavro's errors for a value that does not match the schema.
+    """
     fastavro = _fastavro()
     parsed = fastavro.parse_schema(_plain(schema))
     head = b"" if schema_id is None else prefix(schema_id)
@@ -34,10 +37,11 @@ def avro_serializer(schema: Schema, *, schema_id: int | None = None) -> Callable
 
 
 def avro_deserializer(schema: Schema | None = None, *, registry: Registry | None = None) -> Callable[[bytes], Any]:
-    """Bytes to values.
+    """A deserializer from Avro.
 
-    Without `registry` they were written by `schema`. With it, which gives the schema of an id, they are in Confluent's
-    wire format; a `schema` beside it is the reader's, to which what was written is resolved.
+    Without `registry`, values are bare and were written with `schema`. With `registry`, a function from a schema id to
+    its schema, values are in Confluent's wire format; a `schema` is then the reader's schema, to which the written data
+    is resolved. OttlaError without fastavro, or if both arguments are missing.
     """
     fastavro = _fastavro()
     if schema is None and registry is None:

@@ -1,7 +1,7 @@
-"""JSON that keeps to a JSON Schema, a record at a time, by jsonschema-rs (the extra `ottla[json-schema]`).
+"""JSON with a JSON Schema, by record, with jsonschema-rs (the extra `ottla[json-schema]`).
 
-A schema's own `$schema` says its draft (4 to 2020-12, the newest without one). Nothing is fetched: what a schema refers
-to stands in it.
+A schema's own `$schema` selects its draft (4 to 2020-12; the newest without one). Nothing is fetched: a schema must
+contain everything it refers to.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from ottla.kernel.error import OttlaError
 from ottla.serde.confluent import behind, prefix
 
 Schema = str | bytes | Mapping[str, Any] | bool
-#: A schema's id to the schema: what a schema registry is asked.
+#: Returns the schema of a schema id, as a schema registry does.
 Registry = Callable[[int], Schema]
 Check = Callable[[Any], None]
 
 
 def json_schema_serializer(schema: Schema, *, schema_id: int | None = None) -> Callable[[Any], bytes]:
-    """Values to JSON, if they keep to `schema` (its JSON, or what that parses to); ValueError if they do not.
+    """A serializer to JSON for values that match `schema` (JSON text or its parsed form).
 
-    With `schema_id` in Confluent's wire format.
+    With `schema_id`, values are in Confluent's wire format. The serializer raises ValueError for a value that does not
+    match; OttlaError for an invalid schema, or without jsonschema-rs.
     """
     check = _check(schema)
     head = b"" if schema_id is None else prefix(schema_id)
@@ -37,10 +38,10 @@ def json_schema_serializer(schema: Schema, *, schema_id: int | None = None) -> C
 def json_schema_deserializer(
     schema: Schema | None = None, *, confluent: bool = False, registry: Registry | None = None
 ) -> Callable[[bytes], Any]:
-    """JSON to values; with `schema` those that do not keep to it are a ValueError.
+    """A deserializer from JSON that checks values against `schema`, if given, with ValueError for a mismatch.
 
-    With `confluent` from Confluent's wire format, whatever the schema's id. With `registry`, which gives the schema of
-    an id, from that format too, and values must keep to the schema under which they were written as well.
+    With `confluent`, values are in Confluent's wire format, with any schema id. With `registry`, a function from a
+    schema id to its schema, they are in that format, and must match the schema that they were written with as well.
     """
     check = None if schema is None else _check(schema)
     writers: dict[int, Check] = {}
@@ -61,7 +62,9 @@ def json_schema_deserializer(
 
 
 def _check(schema: Schema) -> Check:
-    """Raises ValueError for a value that does not keep to the schema. OttlaError if the schema is none."""
+    """A function that raises ValueError for a value that does not match the schema. OttlaError for an invalid
+    schema.
+    """
     library = _library()
     try:
         plain = json.loads(schema) if isinstance(schema, str | bytes) else schema

@@ -1,6 +1,6 @@
-"""Protobuf, a record at a time: messages of the program's own classes to bytes and back.
+"""Protobuf by record: converts messages of the program's own classes to bytes and back.
 
-Needs Google's library (the extra `ottla[protobuf]` brings it), which the program's message classes need anyway.
+Needs Google's library, which the program's message classes need anyway (the extra `ottla[protobuf]` installs it).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from ottla.kernel.error import OttlaError
 from ottla.serde.confluent import behind, prefix
 from ottla.wire.varint import decode_varint, encode_varint
 
-#: No file nests messages deeper.
+#: Upper bound of the nesting depth of messages in a file.
 _DEPTH_MAX = 64
 
 
 def protobuf_serializer(schema_id: int | None = None) -> Callable[[Any], bytes]:
-    """Messages to bytes; with `schema_id`, in Confluent's wire format."""
+    """A serializer for messages; with `schema_id`, in Confluent's wire format under that registry id."""
 
     def write(message: Any) -> bytes:
         content: bytes = message.SerializeToString()
@@ -27,7 +27,10 @@ def protobuf_serializer(schema_id: int | None = None) -> Callable[[Any], bytes]:
 
 
 def protobuf_deserializer(message: Any, *, confluent: bool = False) -> Callable[[bytes], Any]:
-    """Bytes to messages of this class; with `confluent`, from Confluent's wire format, whatever the schema's id."""
+    """A deserializer to messages of this class; with `confluent`, from Confluent's wire format with any schema id.
+
+    OttlaError for a value that lacks the format's prefix; Google's DecodeError for an invalid message.
+    """
 
     def read(value: bytes) -> Any:
         if confluent:
@@ -39,7 +42,7 @@ def protobuf_deserializer(message: Any, *, confluent: bool = False) -> Callable[
 
 
 def place_of(descriptor: Any) -> bytes:
-    """Where a message stands in its file, as Confluent's wire format says it; the first one is a single zero."""
+    """A message's index path in its file, as Confluent's wire format encodes it; the first message is a single zero."""
     path: list[int] = []
     while descriptor is not None:
         outer = descriptor.containing_type

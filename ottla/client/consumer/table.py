@@ -1,12 +1,13 @@
-"""Records as Arrow tables: what `poll_table` gives.
+"""Polled records as Arrow tables, for `poll_table`.
 
 Rules:
 - A table has the columns topic, partition, offset, timestamp, key, value, headers (see `schema`).
-- Batches are taken whole: a table may hold somewhat more than was asked for, and the position stands behind it.
-- Taking bytes is done under the consumer's lock and is quick; `tables_of` then works on them without it.
-- What cannot be read ends the partition's part of the table before it; the rows so far are given, the error comes with
-  the next poll, and the position stays at the record until the program seeks past it. With `tolerant` a value that its
-  serde cannot read is left out instead, and its error given beside the table.
+- Batches are taken as a whole: a table may hold somewhat more rows than requested, and the position is after all of
+  them.
+- Taking bytes is quick and happens under the consumer's lock; `tables_of` then decodes them without it.
+- Data that cannot be read ends a partition's rows before it. The rows so far are returned, the next poll raises the
+  error, and the position stays at the record until the program seeks past it. With `tolerant`, a value that its serde
+  cannot read is left out instead, and its error is returned beside the table.
 """
 
 from __future__ import annotations
@@ -32,27 +33,27 @@ from ottla.serde.serde import Serde
 from ottla.wire.batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader
 from ottla.wire.codec import Codec, decompress
 
-#: Decompressed batches are put together up to this size: one pass over many costs less than a pass over each.
+#: Decompressed batches are concatenated up to this size: one pass over many costs less than a pass over each.
 _TOGETHER_BYTES = 8 * 1024 * 1024
-#: Arrow's binary arrays count bytes in an int32.
+#: Arrow's binary arrays have 32-bit offsets.
 _BYTES_MAX = (1 << 31) - 1
-#: As many bytes of keys or values at most are copied into one array, for serdes that are quicker with many.
+#: The most bytes of keys or values that are copied into one array, for serdes that are faster with many values.
 _TOGETHER_MAX = 64 * 1024 * 1024
 
 
 class Taken(NamedTuple):
-    """What a poll took of one partition, still encoded."""
+    """One partition's batches that a poll took, still encoded."""
 
     partition: TopicPartition
-    #: The first record that is wanted; batches may begin earlier.
+    #: The first requested offset; batches may begin earlier.
     offset: int
     batches: list[tuple[Buffer, int, BatchHeader]]
-    #: How many they hold.
+    #: The number of records in the batches.
     records: int
 
 
 class Unreadable(NamedTuple):
-    """Where a partition's records stop making sense, and why."""
+    """The offset from which a partition's records cannot be read, and the error."""
 
     partition: TopicPartition
     offset: int
@@ -60,14 +61,14 @@ class Unreadable(NamedTuple):
 
 
 class _Bodies(NamedTuple):
-    """Uncompressed batches in one buffer: the bytes, and (start, end, header) of each."""
+    """Uncompressed batches in one buffer: the bytes, and (start, end, header) of each batch."""
 
     data: Buffer
     places: list[tuple[int, int, BatchHeader]]
 
 
 class _Part(NamedTuple):
-    """The columns of some batches of one partition, keys and values still bytes."""
+    """The columns of some batches of one partition; keys and values are still bytes."""
 
     partition: TopicPartition
     offsets: Ints
@@ -84,20 +85,20 @@ class _Part(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """Keys or values as their serde gives them."""
+    """Decoded keys or values."""
 
     array: Any
-    #: Why some are null.
+    #: The errors of nulled values, as a column.
     errors: Any | None
-    #: So many rows are good, and why the next one is not.
+    #: The number of good rows, and the error of the next row.
     good: int
     why: str = ""
-    #: Rows that are left out, and why.
+    #: Rows to leave out, and their errors.
     bad: Sequence[tuple[int, str]] = ()
 
 
 class BadRow(Exception):
-    """A value that its serde cannot read: its index, and why."""
+    """A value that its serde cannot read: its row, and the error text."""
 
     def __init__(self, row: int, why: str) -> None:
         super().__init__(why)
@@ -105,7 +106,7 @@ class BadRow(Exception):
 
 
 def schema(key: Serde | None = None, value: Serde | None = None) -> Any:
-    """The columns of a polled table. A serde that nulls what it cannot read adds a column that says why."""
+    """The schema of a polled table. A serde with errors="null" adds a column of error texts."""
     fields = [
         ("topic", pa.dictionary(pa.int32(), pa.string())),
         ("partition", pa.int32()),
@@ -122,11 +123,11 @@ def schema(key: Serde | None = None, value: Serde | None = None) -> Any:
 
 
 def take(state: PartitionPosition, records_max: int) -> Taken | None:
-    """Up to so many records (or the rest of a Kafka batch more) of one partition; None for none."""
+    """Take about `records_max` records of one partition, in whole batches; None if there are none."""
     asked = state.position
     assert asked is not None
     if state.unread is not None:
-        # A poll of objects took a part of a batch: it is fetched again.
+        # A poll for objects took a part of a batch: fetch that batch again.
         state.go_back(asked)
         return None
     found: list[tuple[Buffer, int, BatchHeader]] = []
@@ -141,7 +142,7 @@ def take(state: PartitionPosition, records_max: int) -> Taken | None:
         if batch is None:
             continue
         header = batch[2]
-        # Compaction leaves batches without records, to keep their producer's sequence.
+        # Compaction keeps batches without records for their producer's sequence.
         if header.count:
             found.append(batch)
         count += header.count
@@ -152,7 +153,7 @@ def take(state: PartitionPosition, records_max: int) -> Taken | None:
 def tables_of(
     taken: Sequence[Taken], key: Serde | None = None, value: Serde | None = None, *, tolerant: bool = False
 ) -> tuple[list[Any], list[Unreadable], list[RecordDeserializationError]]:
-    """Record batches of what was taken, where that could not be read, and what `tolerant` left out of it."""
+    """Decode taken batches: record batches, unreadable places, and the errors of values that `tolerant` left out."""
     parts: list[_Part] = []
     bad: list[Unreadable] = []
     for one in taken:
@@ -185,7 +186,7 @@ def tables_of(
 
 
 def _bodies(batches: Sequence[tuple[Buffer, int, BatchHeader]]) -> Iterator[_Bodies]:
-    """Batches that lie in one buffer together; those that were compressed are decompressed side by side."""
+    """Group batches that share a buffer; compressed batches are decompressed into a common one."""
     plain: list[tuple[int, int, BatchHeader]] = []
     buffer: Buffer = b""
     loose: list[tuple[bytes, BatchHeader]] = []
@@ -218,7 +219,7 @@ def _together(loose: list[tuple[bytes, BatchHeader]]) -> _Bodies:
 
 
 def _part(taken: Taken, bodies: _Bodies, views: tuple[bool, bool]) -> _Part:
-    """The columns of these batches; `views`: are keys, and are values, to be views into their bytes?"""
+    """The columns of these batches; `views` says whether keys and values are to be views into their bytes."""
     if len(bodies.data) > _BYTES_MAX:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a batch of {len(bodies.data)} bytes is more than Arrow holds")
     data = np.frombuffer(bodies.data, dtype=np.uint8)
@@ -255,7 +256,7 @@ def _part(taken: Taken, bodies: _Bodies, views: tuple[bool, bool]) -> _Part:
         given = np.repeat(np.array(fixed, dtype=np.int64), counts)
         timestamps = np.where(given >= 0, given, timestamps)
     part = _Part(taken.partition, offsets, timestamps, keys, values, own)
-    # A fetch may begin within a batch.
+    # A fetch may begin in the middle of a batch.
     return part if offsets[0] >= taken.offset else part.behind(taken.offset)
 
 
@@ -298,12 +299,12 @@ def _error(part: _Part, row: int, which: str, why: str) -> RecordDeserialization
 
 
 def _columns(raws: list[Any], serde: Serde | None, *, tolerant: bool) -> list[_Column]:
-    """Keys or values as their serde gives them, part by part."""
+    """Decode keys or values, part by part."""
     if serde is not None and serde.together and len(raws) > 1 and sum(raw.nbytes for raw in raws) <= _TOGETHER_MAX:
         try:
             column = serde.decode(pa.concat_arrays(raws))
         except (ValueError, KafkaError):
-            # Which part it is in is found below.
+            # Decoding part by part, below, finds the bad value.
             pass
         else:
             ends = np.cumsum([len(raw) for raw in raws]).tolist()
@@ -329,13 +330,13 @@ def _column(raw: Any, serde: Serde | None, *, tolerant: bool) -> _Column:
 
 
 def decoded(serde: Serde, raw: Any, errors: list[tuple[int, str]] | None) -> Any:
-    """A column as its serde reads it. What it cannot is null and noted in `errors`; BadRow for the first if None."""
+    """Decode a column. Bad values become nulls and are added to `errors`; if that is None, the first raises BadRow."""
     if not len(raw):
         return pa.array([], serde.type)
     pieces: list[Any] = []
 
     def read(start: int, end: int) -> None:
-        """A call reads all; where it fails, halves are tried, so that one bad value costs a few calls."""
+        """Decode all in one call; after a failure try the halves, so that one bad value costs only a few calls."""
         try:
             pieces.append(serde.decode(raw.slice(start, end - start)))
         except (ValueError, KafkaError) as error:
