@@ -65,9 +65,11 @@ def views(data: Bytes, buffer: Any, at: Ints, sizes: Ints) -> Any:
         rows[:, 1] = _windows(data, 4)[at].view(np.int32).ravel()
         rows[:, 3] = at
     else:
-        for place in range(VIEW_INLINE):
-            index = np.flatnonzero(sizes > place) if place < 4 else np.flatnonzero((sizes > place) & ~long)
-            text[index, place] = data[at[index] + place]
+        for byte_index in range(VIEW_INLINE):
+            index = (
+                np.flatnonzero(sizes > byte_index) if byte_index < 4 else np.flatnonzero((sizes > byte_index) & ~long)
+            )
+            text[index, byte_index] = data[at[index] + byte_index]
         rows[:, 3][long] = at[long]
     valid = None if not missing.any() else pa.py_buffer(np.packbits(~missing, bitorder="little"))
     return pa.Array.from_buffers(pa.binary_view(), at.size, [valid, pa.py_buffer(rows), buffer])
@@ -79,7 +81,7 @@ class Decoded:
     `body` is uncompressed; `fixed` is the timestamp of LogAppendTime, or -1.
     """
 
-    __slots__ = ("_headers", "_keys", "_same", "_timestamp", "_timestamps", "_values", "offsets")
+    __slots__ = ("_headers", "_keys", "_record_source", "_timestamp", "_timestamps", "_values", "offsets")
 
     def __init__(self, body: bytes, header: BatchHeader, topic: str, partition: int, fixed: int) -> None:
         fields = fields_of(np.frombuffer(body, dtype=np.uint8), body, 0, len(body), header.count)
@@ -88,13 +90,13 @@ class Decoded:
         self.offsets = fields.offset_delta + header.base_offset
         self._timestamps = fields.timestamp_delta + header.base_timestamp
         #: The timestamp of all records; None if they differ.
-        self._timestamp = fixed if fixed >= 0 else _one_of_all(self._timestamps)
+        self._timestamp = fixed if fixed >= 0 else _common_value(self._timestamps)
         self._headers = headers_of(body, fields) if fields.header_count.any() else None
-        self._same = (topic, partition, header.partition_leader_epoch)
+        self._record_source = (topic, partition, header.partition_leader_epoch)
 
     def part(self, start: int, end: int) -> list[ConsumerRecord]:
         """The records from index `start` to `end`."""
-        topic, partition, epoch = self._same
+        topic, partition, epoch = self._record_source
         rows = zip(
             repeat(topic, end - start),
             repeat(partition),
@@ -118,7 +120,7 @@ class _Pieces:
         self._body = body
         self._at = at
         self._sizes = sizes
-        size = _one_of_all(sizes)
+        size = _common_value(sizes)
         #: If all have the same size: an array with one element of that many bytes for each position of the body, whose
         #: elements become Python objects in one call. Empty if all are null.
         self._cells: Any = None
@@ -137,7 +139,7 @@ class _Pieces:
         return [body[first:last] for first, last in zip(at.tolist(), (at + sizes).tolist(), strict=True)]
 
 
-def _one_of_all(numbers: Ints) -> int | None:
+def _common_value(numbers: Ints) -> int | None:
     """The value of all numbers; None if they differ."""
     first = numbers[0]
     return int(first) if (numbers == first).all() else None
@@ -150,13 +152,13 @@ def _windows(data: Bytes, size: int) -> Bytes:
 
 def headers_of(body: bytes, fields: Fields) -> list[Sequence[Header]]:
     """The headers of each record. Records with headers are rare, and read one by one."""
-    found: list[Sequence[Header]] = [()] * fields.size
+    headers: list[Sequence[Header]] = [()] * fields.size
     for index in np.flatnonzero(fields.header_count).tolist():
         # `header_at` is the position after the count, from which the count's width follows.
         count = int(fields.header_count[index])
         width = 1 if count < 64 else 2 if count < 8192 else 3
         try:
-            found[index], _ = read_headers(body, int(fields.header_at[index]) - width)
+            headers[index], _ = read_headers(body, int(fields.header_at[index]) - width)
         except (IndexError, ValueError) as error:
             raise corrupt(f"a record's headers cannot be read: {error}") from error
-    return found
+    return headers

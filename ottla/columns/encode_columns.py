@@ -26,7 +26,7 @@ from ottla.kernel.memory import new_memory
 from ottla.wire.varint import encode_varint
 
 #: With fewer records per span than this, laying out spans costs more than joining pieces.
-_STRETCH_MIN = 32
+_SPAN_MIN = 32
 #: The number of offset deltas that are cached as varints.
 _OFFSETS_KEPT = 1 << 16
 
@@ -46,9 +46,9 @@ def encode_columns(
     returns the memory that the records are written to.
     """
     stamps = timestamps - timestamps[0]
-    laid = _rows(values, keys, stamps, room, memory) if headers is None else None
-    if laid is not None:
-        return laid
+    rows = _rows(values, keys, stamps, room, memory) if headers is None else None
+    if rows is not None:
+        return rows
     joined = _joined(values, keys, headers, stamps)
     out = memory(room + len(joined))
     out[room:] = joined
@@ -68,7 +68,7 @@ def _rows(
         return None
     stamp_bytes: Varints = _ZERO if not stamps.any() else Varints(stamps)
     edges = _edges(stamp_bytes, count)
-    if len(edges) - 1 > max(8, count // _STRETCH_MIN):
+    if len(edges) - 1 > max(8, count // _SPAN_MIN):
         return None
     table, key_table = _table(values, value_size), _table(keys, key_size) if keys is not None else None
     key_head = encode_varint(key_size)
@@ -88,22 +88,22 @@ def _rows(
         rows = (end - start, size)
         stamp_at = at + len(length) + 1
         offset_at = stamp_at + stamp_width
-        place = offset_at + offset_width + len(key_head)
+        position = offset_at + offset_width + len(key_head)
         head = length + bytes(1 + stamp_width + offset_width) + key_head
         if key_table is None:
             head += value_head
-            place += len(value_head)
+            position += len(value_head)
         _write(cells, at, rows, head, (codes_of(start, end - start), offset_at - at))
         if stamp_bytes is not _ZERO:
             _copy(cells, stamp_at, rows, stamp_bytes.bytes(start, end, stamp_width))
         if key_table is not None:
-            _copy(cells, place, rows, key_table[start:end])
-            place += key_size
-            _write(cells, place, rows, value_head)
-            place += len(value_head)
-        _copy(cells, place, rows, table[start:end])
+            _copy(cells, position, rows, key_table[start:end])
+            position += key_size
+            _write(cells, position, rows, value_head)
+            position += len(value_head)
+        _copy(cells, position, rows, table[start:end])
         # The header count.
-        _write(cells, place + value_size, rows, b"\x00")
+        _write(cells, position + value_size, rows, b"\x00")
     return out
 
 
@@ -141,10 +141,10 @@ def _copy(cells: Bytes, at: int, rows: tuple[int, int], content: Any) -> None:
 
 def _edges(stamps: Varints, count: int) -> list[int]:
     """The rows at which a number's width changes, and both ends."""
-    found = {0, count, *(step for step in STEPS if step < count)}
+    edges = {0, count, *(step for step in STEPS if step < count)}
     if stamps.width is not None:
-        found.update((np.flatnonzero(np.diff(stamps.width)) + 1).tolist())
-    return sorted(found)
+        edges.update((np.flatnonzero(np.diff(stamps.width)) + 1).tolist())
+    return sorted(edges)
 
 
 def _table(array: Any, size: int) -> NDArray[np.void]:
@@ -212,7 +212,7 @@ class Varints:
         return part
 
 
-class _Same(Varints):
+class _ConstantByte(Varints):
     """The same byte in all rows."""
 
     def __init__(self, byte: int) -> None:
@@ -225,13 +225,13 @@ class _Same(Varints):
         return self.byte
 
     def filled(self, count: int) -> Varints:
-        same = Varints.__new__(Varints)
-        same.rows = np.full((count, 1), self.byte[0], dtype=np.uint8)
-        same.width = None
-        return same
+        constant = Varints.__new__(Varints)
+        constant.rows = np.full((count, 1), self.byte[0], dtype=np.uint8)
+        constant.width = None
+        return constant
 
 
-_ZERO = _Same(0)
+_ZERO = _ConstantByte(0)
 
 
 @cache
@@ -257,7 +257,7 @@ def _joined(values: Any, keys: Any | None, headers: Any | None, stamps: Ints) ->
     head: list[Varints] = [_ZERO.filled(count), stamp_bytes, offset_bytes]
     if keys is None:
         middle: list[Any] = []
-        head += [_Same(1).filled(count), value_bytes]
+        head += [_ConstantByte(1).filled(count), value_bytes]
         total = total + 1
     else:
         key_sizes = sizes_of(keys)
@@ -291,22 +291,26 @@ def _header_bytes(headers: Any) -> Any:
         packed([Varints(sizes_of(contents))]),
         _no_nulls(contents),
     ]
-    each = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
+    encoded = pc.binary_join_element_wise(*parts, pa.scalar(b"", pa.binary()))
     offsets = np.zeros(len(headers) + 1, dtype=np.int32)
     np.cumsum(counts, out=offsets[1:])
-    all_of_one = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets), each), pa.scalar(b"", pa.binary()))
-    return pc.binary_join_element_wise(packed([Varints(counts)]), all_of_one, pa.scalar(b"", pa.binary()))
+    headers_of_record = pc.binary_join(
+        pa.ListArray.from_arrays(pa.array(offsets), encoded), pa.scalar(b"", pa.binary())
+    )
+    return pc.binary_join_element_wise(packed([Varints(counts)]), headers_of_record, pa.scalar(b"", pa.binary()))
 
 
 def packed(columns: list[Varints]) -> Any:
     """The bytes of these columns, row by row, as an Arrow binary array."""
-    rows = np.hstack([one.rows for one in columns])
+    rows = np.hstack([column.rows for column in columns])
     count = len(rows)
-    widths: Any = sum(one.widths() for one in columns)
+    widths: Any = sum(column.widths() for column in columns)
     offsets = np.zeros(count + 1, dtype=np.int32)
     np.cumsum(np.broadcast_to(widths, count), out=offsets[1:])
     if int(offsets[-1]) != rows.size:
-        counts = [np.arange(one.rows.shape[1]) < np.broadcast_to(one.widths(), count)[:, None] for one in columns]
+        counts = [
+            np.arange(column.rows.shape[1]) < np.broadcast_to(column.widths(), count)[:, None] for column in columns
+        ]
         rows = rows[np.hstack(counts)]
     return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
 
@@ -346,19 +350,19 @@ def murmur2_all(keys: Any) -> NDArray[np.uint32]:
 def _murmur2_of_size(data: Bytes, at: Ints, size: int) -> NDArray[np.uint32]:
     multiplier = np.uint32(0x5BD1E995)
     value = np.full(at.size, np.uint32(0x9747B28C ^ size), dtype=np.uint32)
-    whole = size & ~3
-    for place in range(0, whole, 4):
+    aligned = size & ~3
+    for offset in range(0, aligned, 4):
         piece = np.zeros(at.size, dtype=np.uint32)
         for byte in range(4):
-            piece |= data[at + place + byte].astype(np.uint32) << np.uint32(8 * byte)
+            piece |= data[at + offset + byte].astype(np.uint32) << np.uint32(8 * byte)
         piece *= multiplier
         piece ^= piece >> np.uint32(24)
         piece *= multiplier
         value = (value * multiplier) ^ piece
-    if size != whole:
+    if size != aligned:
         rest = np.zeros(at.size, dtype=np.uint32)
-        for byte in range(size - whole):
-            rest |= data[at + whole + byte].astype(np.uint32) << np.uint32(8 * byte)
+        for byte in range(size - aligned):
+            rest |= data[at + aligned + byte].astype(np.uint32) << np.uint32(8 * byte)
         value = (value ^ rest) * multiplier
     value ^= value >> np.uint32(13)
     value *= multiplier

@@ -61,7 +61,7 @@ def _columns(values: Sequence[bytes], keys: Sequence[bytes] | None, runs: Sequen
     width = 5 if keys is None else 7
     flat: list[bytes] = [b""] * (count * width)
     value_sizes = list(map(len, values))
-    value_size = _same(value_sizes)
+    value_size = _common_size(value_sizes)
     costs: list[int] | None = None
     cost = 0
     if keys is None:
@@ -123,9 +123,9 @@ def _one_by_one(
         key = keys[index] if keys is not None else None
         body = [stamp, _varint(index), b"\x01" if key is None else _varint(len(key)), key or b""]
         body += (b"\x01",) if value is None else (_varint(len(value)), value)
-        own = headers[index] if headers is not None else ()
-        body.append(_varint(len(own)))
-        for name, content in own:
+        record_headers = headers[index] if headers is not None else ()
+        body.append(_varint(len(record_headers)))
+        for name, content in record_headers:
             raw = name.encode()
             body += (_varint(len(raw)), raw)
             body += (b"\x01",) if content is None else (_varint(len(content)), content)
@@ -136,8 +136,8 @@ def _one_by_one(
 
 def _fill() -> None:
     _VARINT.extend(map(encode_varint, range(_TABLE_SIZE)))
-    _LENGTH.extend(b"\x00" + one for one in _VARINT)
-    _COST.extend(number + len(one) for number, one in enumerate(_VARINT))
+    _LENGTH.extend(b"\x00" + varint for varint in _VARINT)
+    _COST.extend(number + len(varint) for number, varint in enumerate(_VARINT))
 
 
 def _varint(number: int) -> bytes:
@@ -148,7 +148,7 @@ def _length(number: int) -> bytes:
     return _LENGTH[number] if number < _TABLE_SIZE else b"\x00" + encode_varint(number)
 
 
-def _same(sizes: list[int]) -> int | None:
+def _common_size(sizes: list[int]) -> int | None:
     """The size of all, or None if they differ."""
     return sizes[0] if sizes.count(sizes[0]) == len(sizes) else None
 

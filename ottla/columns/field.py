@@ -22,10 +22,10 @@ from ottla.columns.uniform_layout import (
     STEPS,
     Bytes,
     Ints,
-    Stretch,
+    UniformSpan,
     codes_of,
     corrupt,
-    counts,
+    counts_up,
     length_at,
     run_of,
 )
@@ -51,10 +51,10 @@ def fields_of(data: Bytes, raw: Any, start: int, end: int, count: int) -> Fields
     if count >= RUN_MIN:
         run = run_of(data, raw, start, end, count)
         if run is not None:
-            return Fields.joined([Fields.of(stretch) for stretch in run.stretches])
-        found = _between_zeros(data, raw, start, end, count)
-        if found is not None:
-            return _alike_heads(data, raw, *found) or Fields(data, found[0])
+            return Fields.joined([Fields.of(span) for span in run.spans])
+        located = _between_zeros(data, raw, start, end, count)
+        if located is not None:
+            return _uniform_heads(data, raw, *located) or Fields(data, located[0])
     return Fields(data, record_starts(data, raw, start, end, count))
 
 
@@ -97,44 +97,44 @@ class Fields:
             self.value_size, self.value_at = varints(data, self.key_at + np.maximum(self.key_size, 0))
             self.header_count, self.header_at = varints(data, self.value_at + np.maximum(self.value_size, 0))
         except IndexError:
-            raise corrupt("a record's field leaves its batch") from None
+            raise corrupt("a record's field exceeds its batch") from None
         self.end_at = ends
         plain = self.header_count == 0
         if not (plain & (self.header_at == ends) | ~plain & (self.header_at < ends)).all():
             raise corrupt("a record's fields do not add up to its length")
 
     @classmethod
-    def of(cls, stretch: Stretch) -> Fields:
+    def of(cls, span: UniformSpan) -> Fields:
         """The fields of records of one layout, in a single batch."""
-        found = cls.__new__(cls)
-        count, size = stretch.records, stretch.size
+        fields = cls.__new__(cls)
+        count, size = span.records, span.size
         base = np.arange(0, size * count, size, dtype=np.int64)
-        stamp, offset = stretch.timestamp_delta, stretch.offset_delta
-        found.timestamp_delta = np.full(count, stamp, dtype=np.int64) if isinstance(stamp, int) else stamp[0]
-        found.offset_delta = np.arange(offset, offset + count) if isinstance(offset, int) else offset[0]
-        found.key_at, found.value_at = base + stretch.key_at, base + stretch.value_at
-        found.header_at = found.end_at = base + (stretch.at + size)
-        found.key_size = np.full(count, stretch.key_size, dtype=np.int64)
-        found.value_size = np.full(count, stretch.value_size, dtype=np.int64)
-        found.header_count = np.zeros(count, dtype=np.int64)
-        return found
+        stamp, offset = span.timestamp_delta, span.offset_delta
+        fields.timestamp_delta = np.full(count, stamp, dtype=np.int64) if isinstance(stamp, int) else stamp[0]
+        fields.offset_delta = np.arange(offset, offset + count) if isinstance(offset, int) else offset[0]
+        fields.key_at, fields.value_at = base + span.key_at, base + span.value_at
+        fields.header_at = fields.end_at = base + (span.at + size)
+        fields.key_size = np.full(count, span.key_size, dtype=np.int64)
+        fields.value_size = np.full(count, span.value_size, dtype=np.int64)
+        fields.header_count = np.zeros(count, dtype=np.int64)
+        return fields
 
     @classmethod
     def joined(cls, parts: Sequence[Fields]) -> Fields:
         """The concatenated fields of several parts, whose positions refer to the same bytes."""
         if len(parts) == 1:
             return parts[0]
-        found = cls.__new__(cls)
+        fields = cls.__new__(cls)
         for name in cls.__slots__:
-            setattr(found, name, np.concatenate([getattr(part, name) for part in parts]))
-        return found
+            setattr(fields, name, np.concatenate([getattr(part, name) for part in parts]))
+        return fields
 
     def part(self, start: int, end: int) -> Fields:
         """The fields of the records from index `start` to `end`."""
-        found = Fields.__new__(Fields)
+        fields = Fields.__new__(Fields)
         for name in self.__slots__:
-            setattr(found, name, getattr(self, name)[start:end])
-        return found
+            setattr(fields, name, getattr(self, name)[start:end])
+        return fields
 
     @property
     def size(self) -> int:
@@ -175,15 +175,15 @@ def _between_zeros(data: Bytes, raw: Any, start: int, end: int, count: int) -> t
         return None
     following = after + (length >> 1)
     if at.size > count:
-        place = np.minimum(np.searchsorted(at, following), at.size - 1)
-        leads = (at[place] == following) | (following == end)
+        index = np.minimum(np.searchsorted(at, following), at.size - 1)
+        leads = (at[index] == following) | (following == end)
         at, after, following = at[leads], after[leads], following[leads]
     if at.size != count or at[0] != start or following[-1] != end or (at[1:] != following[:-1]).any():
         return None
     return at, after, following
 
 
-def _alike_heads(data: Bytes, raw: Any, starts: Ints, after: Ints, ends: Ints) -> Fields | None:
+def _uniform_heads(data: Bytes, raw: Any, starts: Ints, after: Ints, ends: Ints) -> Fields | None:
     """The fields of records without keys and headers whose numbers have the same widths as in the first record.
 
     Their heads, the bytes before the value, then have at most eight bytes: one word per record. None otherwise.
@@ -192,17 +192,17 @@ def _alike_heads(data: Bytes, raw: Any, starts: Ints, after: Ints, ends: Ints) -
     parts = []
     first, count = 0, starts.size
     while first < count:
-        some = slice(first, min(count, next(step for step in STEPS if step > first)))
-        part = _of_heads(windows, raw, after[some], ends[some])
+        part_slice = slice(first, min(count, next(step for step in STEPS if step > first)))
+        part = _fields_of_heads(windows, raw, after[part_slice], ends[part_slice])
         if part is None:
             return None
         parts.append(part)
-        first = some.stop
+        first = part_slice.stop
     # Every record ends in its header count, which must be 0.
     return Fields.joined(parts) if not data[ends - 1].any() else None
 
 
-def _of_heads(windows: Any, raw: Any, after: Ints, ends: Ints) -> Fields | None:
+def _fields_of_heads(windows: Any, raw: Any, after: Ints, ends: Ints) -> Fields | None:
     """The fields of records whose heads begin (after the length) at `after`."""
     begin, count = int(after[0]), after.size
     try:
@@ -214,31 +214,31 @@ def _of_heads(windows: Any, raw: Any, after: Ints, ends: Ints) -> Fields | None:
     width = value_at - begin
     if raw[key_at] != 1 or width > 8 or after[-1] >= windows.size:
         return None
-    if not counts(offset, count, bytes(raw[offset_at:key_at])):
+    if not counts_up(offset, count, bytes(raw[offset_at:key_at])):
         return None
     word = windows[after]
     # Offset deltas count up; timestamps and value sizes are as wide as in the first record.
     code = codes_of(offset, count) << np.uint64(8 * (offset_at - begin))
     differs = (word ^ code) ^ (word[0] ^ code[0])
-    looked_at = b"\xff" + b"\x80" * (offset_at - begin - 1) + b"\xff" * (key_at + 1 - offset_at)
-    looked_at += b"\x80" * (value_at - key_at - 1)
-    if (differs & np.uint64(int.from_bytes(looked_at, "little"))).any():
+    mask = b"\xff" + b"\x80" * (offset_at - begin - 1) + b"\xff" * (key_at + 1 - offset_at)
+    mask += b"\x80" * (value_at - key_at - 1)
+    if (differs & np.uint64(int.from_bytes(mask, "little"))).any():
         return None
     size = _number(word, key_at + 1 - begin, value_at - begin)
-    found = Fields.__new__(Fields)
-    found.value_at = after + width
-    found.value_size = size
-    if (found.value_at + np.maximum(size, 0) != ends - 1).any():
+    fields = Fields.__new__(Fields)
+    fields.value_at = after + width
+    fields.value_size = size
+    if (fields.value_at + np.maximum(size, 0) != ends - 1).any():
         return None
-    stamps = looked_at[1 : offset_at - begin].replace(b"\x80", b"\x7f")
+    stamps = mask[1 : offset_at - begin].replace(b"\x80", b"\x7f")
     same = not (differs & np.uint64(int.from_bytes(b"\0" + stamps, "little"))).any()
-    found.timestamp_delta = np.full(count, stamp, dtype=np.int64) if same else _number(word, 1, offset_at - begin)
-    found.offset_delta = np.arange(offset, offset + count)
-    found.key_at = after + (key_at + 1 - begin)
-    found.key_size = np.full(count, -1, dtype=np.int64)
-    found.header_count = np.zeros(count, dtype=np.int64)
-    found.header_at = found.end_at = ends
-    return found
+    fields.timestamp_delta = np.full(count, stamp, dtype=np.int64) if same else _number(word, 1, offset_at - begin)
+    fields.offset_delta = np.arange(offset, offset + count)
+    fields.key_at = after + (key_at + 1 - begin)
+    fields.key_size = np.full(count, -1, dtype=np.int64)
+    fields.header_count = np.zeros(count, dtype=np.int64)
+    fields.header_at = fields.end_at = ends
+    return fields
 
 
 def _number(word: Any, start: int, end: int) -> Ints:
@@ -289,8 +289,8 @@ def _run(data: Bytes, position: int, size: int, width: int, most: int) -> int:
 
 
 def _walk(raw: Any, position: int, steps: int) -> tuple[list[int], int]:
-    found: list[int] = []
-    append = found.append
+    starts: list[int] = []
+    append = starts.append
     try:
         for _ in range(steps):
             append(position)
@@ -306,7 +306,7 @@ def _walk(raw: Any, position: int, steps: int) -> tuple[list[int], int]:
                     position += length + width
     except IndexError:
         raise corrupt("a record is longer than its batch") from None
-    return found, position
+    return starts, position
 
 
 # ---- varints

@@ -27,7 +27,7 @@ def header_column(data: Bytes, buffer: Any, fields: Fields) -> Any:
     if counts.any():
         # A header has at least two bytes.
         if (counts < 0).any() or (2 * counts > fields.end_at - fields.header_at).any():
-            raise _corrupt("a record has more headers than bytes for them")
+            raise _corrupt("a record has more headers than its bytes can hold")
         np.cumsum(counts, out=offsets[1:])
         total = int(offsets[-1])
     if not total:
@@ -35,14 +35,14 @@ def header_column(data: Bytes, buffer: Any, fields: Fields) -> Any:
     key_at, key_size, value_at, value_size = (np.empty(total, dtype=np.int64) for _ in range(4))
     at = fields.header_at.copy()
     try:
-        for turn in range(int(counts.max())):
-            record = np.flatnonzero(counts > turn)
-            place = offsets[record] + turn
-            key_size[place], key_at[place] = varints(data, at[record])
-            value_size[place], value_at[place] = varints(data, key_at[place] + np.maximum(key_size[place], 0))
-            at[record] = value_at[place] + np.maximum(value_size[place], 0)
+        for header_index in range(int(counts.max())):
+            record = np.flatnonzero(counts > header_index)
+            index = offsets[record] + header_index
+            key_size[index], key_at[index] = varints(data, at[record])
+            value_size[index], value_at[index] = varints(data, key_at[index] + np.maximum(key_size[index], 0))
+            at[record] = value_at[index] + np.maximum(value_size[index], 0)
     except IndexError:
-        raise _corrupt("a record's header leaves its batch") from None
+        raise _corrupt("a record's header exceeds its batch") from None
     if (key_size < 0).any() or (at != fields.end_at).any():
         raise _corrupt("a record's headers do not add up to its length")
     try:

@@ -147,12 +147,12 @@ def decode_records_in_turn(
 ) -> list[ConsumerRecord]:
     """All records of an uncompressed body, decoded in a loop. `fixed` is the timestamp of LogAppendTime, or -1."""
     base_offset, base_timestamp, epoch = header.base_offset, header.base_timestamp, header.partition_leader_epoch
-    found: list[ConsumerRecord] = []
-    append = found.append
+    records: list[ConsumerRecord] = []
+    append = records.append
     new = tuple.__new__
     record_type = ConsumerRecord
     at = 0
-    own: tuple[Header, ...]
+    record_headers: tuple[Header, ...]
     try:
         for _ in range(header.count):
             # Nearly all of these varints have one or two bytes and are read inline: a call would cost more.
@@ -210,18 +210,18 @@ def decode_records_in_turn(
                 value = body[at : at + size]
                 at += size
             if body[at]:
-                own, at = read_headers(body, at)
+                record_headers, at = read_headers(body, at)
             else:
-                own = ()
+                record_headers = ()
                 at += 1
             if at != end:
                 raise ValueError("a record's fields do not add up to its length")
             if fixed >= 0:
                 timestamp = fixed
-            append(new(record_type, (topic, partition, record_offset, timestamp, key, value, own, epoch)))
+            append(new(record_type, (topic, partition, record_offset, timestamp, key, value, record_headers, epoch)))
     except (IndexError, ValueError) as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
-    return found
+    return records
 
 
 @cache
@@ -242,15 +242,15 @@ def read_headers(body: bytes, at: int) -> tuple[tuple[Header, ...], int]:
     count, at = decode_varint(body, at)
     if count < 0:
         raise ValueError(f"{count} headers")
-    found: list[Header] = []
+    pairs: list[Header] = []
     for _ in range(count):
         size, at = decode_varint(body, at)
         name = body[at : at + size].decode()
         at += size
         size, at = decode_varint(body, at)
         if size < 0:
-            found.append((name, None))
+            pairs.append((name, None))
         else:
-            found.append((name, body[at : at + size]))
+            pairs.append((name, body[at : at + size]))
             at += size
-    return tuple(found), at
+    return tuple(pairs), at

@@ -40,7 +40,7 @@ _KEPT = 1 << 16
 VIEW_INLINE = 12
 
 
-class Stretch(NamedTuple):
+class UniformSpan(NamedTuple):
     """Records of one layout. Positions are those of the first record in the first batch of the run."""
 
     at: int
@@ -66,7 +66,7 @@ class UniformRun(NamedTuple):
     pitch: int
     #: Number of records in each batch.
     records: int
-    stretches: list[Stretch]
+    spans: list[UniformSpan]
 
 
 def runs_of(data: Bytes, raw: Any, places: Sequence[tuple[int, int, int]]) -> list[UniformRun] | None:
@@ -74,14 +74,14 @@ def runs_of(data: Bytes, raw: Any, places: Sequence[tuple[int, int, int]]) -> li
 
     `raw` has the same bytes as `data`.
     """
-    found: list[UniformRun] = []
+    runs: list[UniformRun] = []
     at = 0
-    together = True
+    looks_ahead = True
     # A few small batches among large ones do no harm; if all are small and differ, checking each record is cheaper.
     small_max = 1 + sum(count for *_, count in places) // _SMALL_EVERY
     while at < len(places):
         start, end, count = places[at]
-        batches = _alike(places, at) if together else 1
+        batches = _count_regular_batches(places, at) if looks_ahead else 1
         pitch = places[at + 1][0] - start if batches > 1 else end - start
         small_max -= count * batches < RUN_MIN
         if small_max < 0:
@@ -89,16 +89,16 @@ def runs_of(data: Bytes, raw: Any, places: Sequence[tuple[int, int, int]]) -> li
         run = run_of(data, raw, start, end, count, batches, pitch)
         if run is None and batches > 1:
             # Looking ahead each time would dominate where it never helps.
-            together = False
+            looks_ahead = False
             run = run_of(data, raw, start, end, count)
         if run is None:
             return None
-        found.append(run)
+        runs.append(run)
         at += run.batches
-    return found
+    return runs
 
 
-def _alike(places: Sequence[tuple[int, int, int]], at: int) -> int:
+def _count_regular_batches(places: Sequence[tuple[int, int, int]], at: int) -> int:
     """The number of batches from index `at` on with the same size and number of records at one distance."""
     start, end, count = places[at]
     if at + 1 == len(places):
@@ -118,21 +118,21 @@ def run_of(
     data: Bytes, raw: Any, start: int, end: int, count: int, batches: int = 1, pitch: int = 0
 ) -> UniformRun | None:
     """The `count` records in `data` from `start` to `end`, and in `batches` batches at every `pitch` from there."""
-    found = []
+    spans = []
     first = 0
     position = start
     while first < count:
-        some = min(next(step for step in STEPS if step > first), count) - first
-        stretch = _stretch(data, raw, position, end, (batches, some), pitch)
-        if stretch is None:
+        records = min(next(step for step in STEPS if step > first), count) - first
+        span = _span(data, raw, position, end, (batches, records), pitch)
+        if span is None:
             return None
-        found.append(stretch)
-        position += stretch.size * some
-        first += some
-    return UniformRun(batches, pitch, count, found) if found and position == end else None
+        spans.append(span)
+        position += span.size * records
+        first += records
+    return UniformRun(batches, pitch, count, spans) if spans and position == end else None
 
 
-def _stretch(data: Bytes, raw: Any, position: int, end: int, shape: tuple[int, int], pitch: int) -> Stretch | None:
+def _span(data: Bytes, raw: Any, position: int, end: int, shape: tuple[int, int], pitch: int) -> UniformSpan | None:
     """Records with the layout of the first one, in (batches, records) of `shape`; None if they are not uniform."""
     count = shape[1]
     try:
@@ -166,7 +166,7 @@ def _stretch(data: Bytes, raw: Any, position: int, end: int, shape: tuple[int, i
     head = bytes(raw[position:head_end])
     stamp_part = slice(stamp_at - position, offset_at - position)
     offset_part = slice(offset_at - position, key_head_at - position)
-    codes = codes_of(offset, count) if counts(offset, count, head[offset_part]) else None
+    codes = codes_of(offset, count) if counts_up(offset, count, head[offset_part]) else None
     # From the most common to the rarest: one timestamp and counting offsets, any timestamps, any offsets.
     for same_stamp, counting in ((True, True), (False, True), (False, False)):
         if counting and codes is None:
@@ -181,7 +181,7 @@ def _stretch(data: Bytes, raw: Any, position: int, end: int, shape: tuple[int, i
         if _agrees(data, (position, head_end), head, bytes(mask), shape, strides, counted):
             stamps = stamp if same_stamp else _numbers(data, stamp_at, offset_at, shape, strides)
             offsets = offset if counting else _numbers(data, offset_at, key_head_at, shape, strides)
-            return Stretch(position, size, count, key_at, key_size, value_at, value_size, stamps, offsets)
+            return UniformSpan(position, size, count, key_at, key_size, value_at, value_size, stamps, offsets)
     return None
 
 
@@ -206,29 +206,29 @@ def _agrees(
     if words[-1] + width < end - at:
         words.append(end - at - width)
     for word in words:
-        found = np.ndarray(shape, kind, data, at + word, strides).copy()
+        words_read = np.ndarray(shape, kind, data, at + word, strides).copy()
         wanted = int.from_bytes(first[word : word + width], "little")
-        looked_at = int.from_bytes(mask[word : word + width], "little")
+        bits = int.from_bytes(mask[word : word + width], "little")
         if counted is not None:
             codes, start = counted
             shift = 8 * (start - word)
             if -64 < shift < 8 * width:
                 moved = codes << np.uint64(shift) if shift >= 0 else codes >> np.uint64(-shift)
-                found ^= moved.astype(kind, copy=False)
+                words_read ^= moved.astype(kind, copy=False)
                 wanted ^= int(moved[0]) & full
-        if looked_at != full:
-            found &= kind.type(looked_at)
-            wanted &= looked_at
-        if (found != kind.type(wanted)).any():
+        if bits != full:
+            words_read &= kind.type(bits)
+            wanted &= bits
+        if (words_read != kind.type(wanted)).any():
             return False
     return True
 
 
-def counts(first: int, count: int, code: bytes) -> bool:
+def counts_up(first: int, count: int, code: bytes) -> bool:
     """True if `count` numbers from `first` on have varints of one width, and `code` is the shortest one of `first`."""
     last = first + count - 1
-    alike = first >= 0 and last < STEPS[-1] and not any(first < step <= last for step in STEPS)
-    return alike and code == encode_varint(first)
+    same_width = first >= 0 and last < STEPS[-1] and not any(first < step <= last for step in STEPS)
+    return same_width and code == encode_varint(first)
 
 
 @cache
@@ -246,19 +246,19 @@ def codes_of(first: int, count: int) -> Any:
 def _coded(numbers: Any) -> Any:
     left = numbers << np.uint64(1)
     code = np.zeros(numbers.size, dtype=np.uint64)
-    for place in range(5):
-        code |= (left & np.uint64(127)) << np.uint64(8 * place)
+    for byte_index in range(5):
+        code |= (left & np.uint64(127)) << np.uint64(8 * byte_index)
         left = left >> np.uint64(7)
-        code |= (left > 0).astype(np.uint64) << np.uint64(8 * place + 7)
+        code |= (left > 0).astype(np.uint64) << np.uint64(8 * byte_index + 7)
     return code
 
 
 def _numbers(data: Bytes, at: int, end: int, shape: tuple[int, int], strides: tuple[int, int]) -> Ints:
     """The zigzag varints from `at` to `end` of the first record, and at the same place in all others."""
     value = np.zeros(shape, dtype=np.int64)
-    for place in range(end - at):
-        byte = np.ndarray(shape, np.uint8, data, at + place, strides) & np.uint8(127)
-        value |= byte.astype(np.int64) << (7 * place)
+    for byte_index in range(end - at):
+        byte = np.ndarray(shape, np.uint8, data, at + byte_index, strides) & np.uint8(127)
+        value |= byte.astype(np.int64) << (7 * byte_index)
     return (value >> 1) ^ -(value & 1)
 
 
@@ -270,35 +270,35 @@ def records_of(runs: Sequence[UniformRun]) -> int:
     return sum(run.batches * run.records for run in runs)
 
 
-def _blocks(runs: Sequence[UniformRun], column: Any) -> Iterator[tuple[UniformRun, slice, Stretch, Any]]:
+def _blocks(runs: Sequence[UniformRun], column: Any) -> Iterator[tuple[UniformRun, slice, UniformSpan, Any]]:
     """(run, slice of all batches, span, rows of `column` with one row per batch) for each span."""
     at = batch = 0
     for run in runs:
         block = column[at : at + run.batches * run.records].reshape(run.batches, run.records, *column.shape[1:])
         first = 0
-        for stretch in run.stretches:
-            yield run, slice(batch, batch + run.batches), stretch, block[:, first : first + stretch.records]
-            first += stretch.records
+        for span in run.spans:
+            yield run, slice(batch, batch + run.batches), span, block[:, first : first + span.records]
+            first += span.records
         at += run.batches * run.records
         batch += run.batches
 
 
 def offsets_of(runs: Sequence[UniformRun], bases: Ints) -> Ints:
     """The offset of each record; `bases` has one per batch."""
-    found = np.empty(records_of(runs), dtype=np.int64)
-    for _, batches, stretch, rows in _blocks(runs, found):
-        delta = stretch.offset_delta
-        counted = np.arange(delta, delta + stretch.records) if isinstance(delta, int) else delta
+    offsets = np.empty(records_of(runs), dtype=np.int64)
+    for _, batches, span, rows in _blocks(runs, offsets):
+        delta = span.offset_delta
+        counted = np.arange(delta, delta + span.records) if isinstance(delta, int) else delta
         np.add(bases[batches, None], counted, out=rows)
-    return found
+    return offsets
 
 
 def timestamps_of(runs: Sequence[UniformRun], bases: Ints) -> Ints:
     """The timestamp of each record; `bases` has one per batch."""
-    found = np.empty(records_of(runs), dtype=np.int64)
-    for _, batches, stretch, rows in _blocks(runs, found):
-        np.add(bases[batches, None], stretch.timestamp_delta, out=rows)
-    return found
+    timestamps = np.empty(records_of(runs), dtype=np.int64)
+    for _, batches, span, rows in _blocks(runs, timestamps):
+        np.add(bases[batches, None], span.timestamp_delta, out=rows)
+    return timestamps
 
 
 def pieces_of(data: Bytes, runs: Sequence[UniformRun], *, keys: bool) -> Any:
@@ -311,20 +311,20 @@ def pieces_of(data: Bytes, runs: Sequence[UniformRun], *, keys: bool) -> Any:
         return pa.nulls(total, pa.binary())
     # Arrow keeps freed memory for the next table; NumPy returns it to the system, page by page.
     memory = pa.allocate_buffer(int(edges[-1]))
-    found = np.frombuffer(memory, dtype=np.uint8)
+    cells = np.frombuffer(memory, dtype=np.uint8)
     at = 0
     for run in runs:
-        row = sum(max(_piece(one, keys)[1], 0) * one.records for one in run.stretches)
-        block = found[at : at + run.batches * row].reshape(run.batches, row)
+        row = sum(max(_piece(span, keys)[1], 0) * span.records for span in run.spans)
+        block = cells[at : at + run.batches * row].reshape(run.batches, row)
         first = 0
-        for one in run.stretches:
-            start, size = _piece(one, keys)
+        for span in run.spans:
+            start, size = _piece(span, keys)
             if size > 0:
                 # As elements of `size` bytes, each piece is moved at once.
                 kind = f"V{size}"
-                into = block[:, first : first + one.records * size].view(kind)
-                np.copyto(into, np.ndarray((run.batches, one.records), kind, data, start, (run.pitch, one.size)))
-                first += one.records * size
+                into = block[:, first : first + span.records * size].view(kind)
+                np.copyto(into, np.ndarray((run.batches, span.records), kind, data, start, (run.pitch, span.size)))
+                first += span.records * size
         at += run.batches * row
     return pa.Array.from_buffers(pa.binary(), total, [valid, pa.py_buffer(edges), memory])
 
@@ -333,17 +333,17 @@ def _edges(runs: Sequence[UniformRun], total: int, keys: bool) -> tuple[Any, Any
     """The start of each piece and the end of the last one, and Arrow's validity bits (None if none is null)."""
     import pyarrow as pa
 
-    of_stretches = {_piece(stretch, keys)[1] for run in runs for stretch in run.stretches}
-    if of_stretches == {-1}:
+    piece_sizes = {_piece(span, keys)[1] for run in runs for span in run.spans}
+    if piece_sizes == {-1}:
         return None, None
-    if len(of_stretches) == 1:
-        (size,) = of_stretches
+    if len(piece_sizes) == 1:
+        (size,) = piece_sizes
         if size:
             return np.arange(0, (total + 1) * size, size, dtype=np.int32), None
     sizes = np.empty(total, dtype=np.int32)
-    for _, _, stretch, rows in _blocks(runs, sizes):
-        rows[...] = _piece(stretch, keys)[1]
-    valid = pa.py_buffer(np.packbits(sizes >= 0, bitorder="little")) if -1 in of_stretches else None
+    for _, _, span, rows in _blocks(runs, sizes):
+        rows[...] = _piece(span, keys)[1]
+    valid = pa.py_buffer(np.packbits(sizes >= 0, bitorder="little")) if -1 in piece_sizes else None
     edges = np.zeros(total + 1, dtype=np.int32)
     np.cumsum(np.maximum(sizes, 0), out=edges[1:])
     return edges, valid
@@ -356,25 +356,25 @@ def views_of(data: Bytes, buffer: Any, runs: Sequence[UniformRun], *, keys: bool
     total = records_of(runs)
     _, valid = _edges(runs, total, keys)
     views = np.zeros((total, 4), dtype=np.int32)
-    for run, _, one, rows in _blocks(runs, views):
-        start, size = _piece(one, keys)
-        shape, strides = (run.batches, one.records), (run.pitch, one.size)
+    for run, _, span, rows in _blocks(runs, views):
+        start, size = _piece(span, keys)
+        shape, strides = (run.batches, span.records), (run.pitch, span.size)
         if size > VIEW_INLINE:
             # The size, the first four bytes, the buffer's index, the position.
             rows[..., 0] = size
             rows[..., 1] = np.ndarray(shape, "<i4", data, start, strides)
-            places = np.arange(one.records, dtype=np.int32) * one.size + start
+            places = np.arange(span.records, dtype=np.int32) * span.size + start
             rows[..., 3] = places + (np.arange(run.batches, dtype=np.int32) * run.pitch)[:, None]
         elif size > 0:
             rows[..., 0] = size
             rows.view(np.uint8)[..., 4 : 4 + size] = np.ndarray((*shape, size), np.uint8, data, start, (*strides, 1))
-    if _piece(runs[0].stretches[0], keys)[1] < 0 and valid is None:
+    if _piece(runs[0].spans[0], keys)[1] < 0 and valid is None:
         return pa.nulls(total, pa.binary_view())
     return pa.Array.from_buffers(pa.binary_view(), total, [valid, pa.py_buffer(views), buffer])
 
 
-def _piece(stretch: Stretch, keys: bool) -> tuple[int, int]:
-    return (stretch.key_at, stretch.key_size) if keys else (stretch.value_at, stretch.value_size)
+def _piece(span: UniformSpan, keys: bool) -> tuple[int, int]:
+    return (span.key_at, span.key_size) if keys else (span.value_at, span.value_size)
 
 
 # ---- shared with records of any layout

@@ -56,14 +56,14 @@ class Avro(Serde):
         edges = offsets_of(present).astype(np.int64)
         datums = _Datums(present.buffers()[2] or pa.py_buffer(b""))
         try:
-            found = self._read(datums, edges[:-1], edges[1:])
+            array = self._read(datums, edges[:-1], edges[1:])
         except (IndexError, KafkaError) as error:
             raise ValueError(f"the Avro value is cut off or broken: {error}") from None
-        return found if len(present) == len(values) else spread(found, values)
+        return array if len(present) == len(values) else spread(array, values)
 
     def encode(self, column: Any) -> Any:
         if self._registry is not None and not self._prefix:
-            raise OttlaError("writing Confluent's wire format needs schema_id: the id under which a registry knows it")
+            raise OttlaError("writing Confluent's wire format needs schema_id, the schema's id in the registry")
         present = column.drop_null() if column.null_count else column
         values = written(self._reader, present, self._prefix)
         return values if len(present) == len(column) else spread(values, column)
@@ -72,7 +72,9 @@ class Avro(Serde):
         if self._registry is None:
             return datums.all(self._reader, at, ends)
         if (ends - at < PREFIX_BYTES).any() or datums.data[at].any():
-            raise ValueError("not in Confluent's wire format: a zero byte, four of the schema's id, then the value")
+            raise ValueError(
+                "not in Confluent's wire format: expected a zero byte, a four-byte schema id and the value"
+            )
         ids = datums.windows(4, at + 1).copy().view(">u4").ravel()
         parts, rows = [], []
         for schema_id in np.unique(ids).tolist():
@@ -86,11 +88,11 @@ class Avro(Serde):
         return pa.concat_arrays(parts).take(pa.array(np.argsort(np.concatenate(rows), kind="stable")))
 
     def _writer(self, schema_id: int) -> AvroNode:
-        found = self._writers.get(schema_id)
-        if found is None:
+        writer = self._writers.get(schema_id)
+        if writer is None:
             assert self._registry is not None
-            found = self._writers[schema_id] = parse(self._registry(schema_id))
-        return found
+            writer = self._writers[schema_id] = parse(self._registry(schema_id))
+        return writer
 
 
 class _Datums:
@@ -102,26 +104,26 @@ class _Datums:
 
     def all(self, node: AvroNode, at: Ints, ends: Ints) -> Any:
         """Values that begin at `at` and must end exactly at `ends`."""
-        found, after = self.read(node, at)
+        values, after = self.read(node, at)
         if (after != ends).any():
-            raise ValueError("the value does not fit the Avro schema: it has more or fewer bytes")
-        return found
+            raise ValueError("the value does not match the Avro schema: it has more or fewer bytes")
+        return values
 
     def read(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
         if not node.nullable:
-            return self._one(node, at)
+            return self._read_present(node, at)
         branch, at = varints(self.data, at)
         if ((branch != 0) & (branch != 1)).any():
-            raise ValueError("the value names a branch that the Avro union has not")
-        there = branch != node.null_branch
-        if there.all():
-            return self._one(node, at)
-        some, after = self._one(node, at[there])
-        at[there] = after
-        place = np.cumsum(there) - 1
-        return some.take(pa.array(place, mask=~there)), at
+            raise ValueError("the value has an unknown branch of the Avro union")
+        present = branch != node.null_branch
+        if present.all():
+            return self._read_present(node, at)
+        values, after = self._read_present(node, at[present])
+        at[present] = after
+        index = np.cumsum(present) - 1
+        return values.take(pa.array(index, mask=~present)), at
 
-    def _one(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
+    def _read_present(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
         if not at.size:
             return pa.array([], node.type), at
         read: dict[str, Callable[[AvroNode, Ints], tuple[Any, Ints]]] = {
@@ -153,18 +155,18 @@ class _Datums:
         return pa.nulls(at.size), at
 
     def _boolean(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
-        found = self.data[at]
-        if (found > 1).any():
+        bits = self.data[at]
+        if (bits > 1).any():
             raise ValueError("an Avro boolean that is neither 0 nor 1")
-        return pa.array(found.astype(np.bool_)), at + 1
+        return pa.array(bits.astype(np.bool_)), at + 1
 
     def _number(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
-        found, at = varints(self.data, at)
+        numbers, at = varints(self.data, at)
         if node.kind == "int":
-            if (found != found.astype(np.int32)).any():
+            if (numbers != numbers.astype(np.int32)).any():
                 raise ValueError("an Avro int of more than 32 bits")
-            found = found.astype(np.int32)
-        array = pa.array(found)
+            numbers = numbers.astype(np.int32)
+        array = pa.array(numbers)
         return array if array.type == node.type else array.view(node.type), at
 
     def _floating(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
@@ -175,7 +177,7 @@ class _Datums:
     def _sized(self, at: Ints) -> tuple[Ints, Ints]:
         sizes, at = varints(self.data, at)
         if (sizes < 0).any() or (at + sizes > self.data.size).any():
-            raise ValueError("an Avro string or bytes of a negative or too large size")
+            raise ValueError("an Avro string or bytes with a negative or too large size")
         return sizes, at
 
     def _bytes(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
@@ -191,24 +193,24 @@ class _Datums:
         """Big-endian two's complement of any size, reversed and widened to Arrow's 16 bytes."""
         sizes, at = (np.full(at.size, node.size), at) if node.size else self._sized(at)
         if (sizes > _DECIMAL_BYTES).any() or (sizes == 0).any():
-            raise ValueError("an Avro decimal of no bytes, or of more than 16")
+            raise ValueError("an Avro decimal without bytes, or with more than 16")
         rows = np.where(self.data[at] > 127, 0xFF, 0).astype(np.uint8)[:, None].repeat(_DECIMAL_BYTES, axis=1)
-        for place in range(int(sizes.max())):
-            index = np.flatnonzero(sizes > place)
-            rows[index, place] = self.data[at[index] + sizes[index] - 1 - place]
+        for byte_index in range(int(sizes.max())):
+            index = np.flatnonzero(sizes > byte_index)
+            rows[index, byte_index] = self.data[at[index] + sizes[index] - 1 - byte_index]
         return pa.Array.from_buffers(node.type, at.size, [None, pa.py_buffer(rows)]), at + sizes
 
     def _enum(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
-        found, at = varints(self.data, at)
-        if ((found < 0) | (found >= len(node.symbols))).any():
-            raise ValueError("the value names a symbol that the Avro enum has not")
-        return pa.array(node.symbols).take(pa.array(found)), at
+        indexes, at = varints(self.data, at)
+        if ((indexes < 0) | (indexes >= len(node.symbols))).any():
+            raise ValueError("the value has an unknown symbol of the Avro enum")
+        return pa.array(node.symbols).take(pa.array(indexes)), at
 
     def _record(self, node: AvroNode, at: Ints) -> tuple[Any, Ints]:
         columns = []
         rows = at.size
-        for each in node.fields:
-            column, at = self.read(each.node, at)
+        for field in node.fields:
+            column, at = self.read(field.node, at)
             columns.append(column)
         if not columns:
             return pa.array([{}] * rows, node.type), at
@@ -257,11 +259,11 @@ class _Datums:
         sized = count < 0
         if sized.any():
             # The block's size in bytes follows, for readers that skip it.
-            _, behind = varints(self.data, after[sized])
-            after[sized] = behind
+            _, after_size = varints(self.data, after[sized])
+            after[sized] = after_size
         left[rows] = np.abs(count)
         if (left[rows] > self.data.size).any():
-            raise ValueError("an Avro block of more items than there are bytes")
+            raise ValueError("an Avro block with more items than bytes")
         at[rows] = after
 
 
@@ -274,18 +276,18 @@ _STRING = AvroNode("string", pa.string())
 def resolved(array: Any, writer: AvroNode, reader: AvroNode) -> Any:
     """Resolve an array of the writer's type to the reader's type. OttlaError if the schemas do not agree."""
     if reader.kind == "record" and writer.kind == "record":
-        found = _record(array, writer, reader)
+        result = _record(array, writer, reader)
     elif reader.kind in ("array", "map") and writer.kind == reader.kind:
-        found = _collection(array, writer, reader)
+        result = _collection(array, writer, reader)
     elif reader.kind == "enum" and writer.kind == "enum":
-        found = _symbols(array, reader)
+        result = _symbols(array, reader)
     else:
         if writer.kind != reader.kind and (writer.kind, reader.kind) not in _PROMOTED and writer.kind != "null":
-            raise OttlaError(f"Avro has no way from {writer.kind} to {reader.kind}")
-        found = array if array.type == reader.type else array.cast(reader.type)
-    if found.null_count and not reader.nullable and reader.kind != "null":
-        raise ValueError("the value is null, and the reader's Avro schema does not allow that")
-    return found
+            raise OttlaError(f"Avro cannot resolve {writer.kind} to {reader.kind}")
+        result = array if array.type == reader.type else array.cast(reader.type)
+    if result.null_count and not reader.nullable and reader.kind != "null":
+        raise ValueError("the value is null, which the reader's Avro schema does not allow")
+    return result
 
 
 _PROMOTED = {
@@ -301,19 +303,19 @@ _PROMOTED = {
 
 
 def _record(array: Any, writer: AvroNode, reader: AvroNode) -> Any:
-    places = {one.name: number for number, one in enumerate(writer.fields)}
+    places = {writer_field.name: index for index, writer_field in enumerate(writer.fields)}
     columns = []
     # The fields of a null record are null as well, which the reader's schema need not allow.
-    there = array.drop_null() if array.null_count else array
+    present = array.drop_null() if array.null_count else array
     for wanted in reader.fields:
-        place = next((places[name] for name in (wanted.name, *wanted.aliases) if name in places), None)
-        if place is None:
-            why = f"the reader's Avro schema has the field {wanted.name}, the writer's has not, and no default"
-            columns.append(default(wanted, len(there), why))
+        index = next((places[name] for name in (wanted.name, *wanted.aliases) if name in places), None)
+        if index is None:
+            why = f"the writer's Avro schema has no field {wanted.name}, and the reader's has no default for it"
+            columns.append(default(wanted, len(present), why))
         else:
-            columns.append(resolved(there.field(place), writer.fields[place].node, wanted.node))
-    found = pa.StructArray.from_arrays(columns, fields=list(reader.type))
-    return spread(found, array) if array.null_count else found
+            columns.append(resolved(present.field(index), writer.fields[index].node, wanted.node))
+    structs = pa.StructArray.from_arrays(columns, fields=list(reader.type))
+    return spread(structs, array) if array.null_count else structs
 
 
 def _collection(array: Any, writer: AvroNode, reader: AvroNode) -> Any:
@@ -340,9 +342,9 @@ def _as_list(array: Any) -> Any:
 
 def _symbols(array: Any, reader: AvroNode) -> Any:
     known = pc.is_in(array, pa.array(reader.symbols, pa.string()))
-    strange = pc.and_(pc.invert(known), array.is_valid())
-    if not pc.any(strange).as_py():
+    unknown = pc.and_(pc.invert(known), array.is_valid())
+    if not pc.any(unknown).as_py():
         return array
     if reader.default_symbol is None:
-        raise ValueError("the value has a symbol that the reader's Avro enum has not")
-    return pc.if_else(strange, pa.scalar(reader.default_symbol), array)
+        raise ValueError("the value has a symbol that the reader's Avro enum lacks")
+    return pc.if_else(unknown, pa.scalar(reader.default_symbol), array)

@@ -88,7 +88,7 @@ def parse(schema: str | bytes | Mapping[str, Any] | list[Any]) -> AvroNode:
         plain = json.loads(schema) if isinstance(schema, str) and schema.lstrip()[:1] in ("{", "[", '"') else schema
         return _node(plain, "", {})
     except (ValueError, KeyError, TypeError) as error:
-        raise OttlaError(f"this is no Avro schema: {error!r}") from error
+        raise OttlaError(f"invalid Avro schema: {error!r}") from error
 
 
 def _node(schema: Any, namespace: str, named: dict[str, AvroNode | None]) -> AvroNode:
@@ -98,12 +98,12 @@ def _node(schema: Any, namespace: str, named: dict[str, AvroNode | None]) -> Avr
         if schema in _PLAIN:
             return AvroNode(schema, _PLAIN[schema])
         full = schema if "." in schema or not namespace else f"{namespace}.{schema}"
-        found = named.get(full, named.get(schema, _NO_DEFAULT))
-        if found is _NO_DEFAULT:
-            raise OttlaError(f"the Avro schema names {schema}, which it does not define before")
-        if not isinstance(found, AvroNode):
-            raise OttlaError(f"the Avro type {full} holds itself: Arrow has no such type")
-        return found
+        node = named.get(full, named.get(schema, _NO_DEFAULT))
+        if node is _NO_DEFAULT:
+            raise OttlaError(f"the Avro schema uses the type {schema} before it defines it")
+        if not isinstance(node, AvroNode):
+            raise OttlaError(f"the Avro type {full} contains itself: Arrow has no such type")
+        return node
     kind = schema["type"]
     if isinstance(kind, (dict, list)):
         return _node(kind, namespace, named)
@@ -140,26 +140,30 @@ def _named(schema: Mapping[str, Any], kind: str, namespace: str, named: dict[str
     else:
         fields = [
             AvroField(
-                one["name"],
-                _node(one["type"], space, named),
-                one.get("default", _NO_DEFAULT),
-                one.get("aliases", []),
+                field_schema["name"],
+                _node(field_schema["type"], space, named),
+                field_schema.get("default", _NO_DEFAULT),
+                field_schema.get("aliases", []),
             )
-            for one in schema["fields"]
+            for field_schema in schema["fields"]
         ]
-        node = AvroNode("record", pa.struct([pa.field(one.name, one.node.type) for one in fields]), fields=fields)
+        node = AvroNode(
+            "record",
+            pa.struct([pa.field(record_field.name, record_field.node.type) for record_field in fields]),
+            fields=fields,
+        )
     named[full] = node
     return node
 
 
 def _union(branches: list[Any], namespace: str, named: dict[str, AvroNode | None]) -> AvroNode:
-    nodes = [_node(one, namespace, named) for one in branches]
-    others = [one for one in nodes if one.kind != "null"]
+    nodes = [_node(branch, namespace, named) for branch in branches]
+    others = [node for node in nodes if node.kind != "null"]
     if len(nodes) == 1:
         return nodes[0]
     if len(nodes) != 2 or len(others) != 1:
-        kinds = ", ".join(one.kind for one in nodes)
-        raise OttlaError(f"an Avro union of {kinds} has no one Arrow type: only null and one other do")
+        kinds = ", ".join(node.kind for node in nodes)
+        raise OttlaError(f"an Avro union of {kinds} has no single Arrow type (expected null and one other type)")
     (other,) = others
     return AvroNode(
         other.kind,
@@ -177,5 +181,5 @@ def _union(branches: list[Any], namespace: str, named: dict[str, AvroNode | None
 def _decimal(schema: Mapping[str, Any]) -> Any:
     precision = schema["precision"]
     if precision > _DIGITS_MAX:
-        raise OttlaError(f"an Avro decimal of {precision} digits: Arrow's decimal128 has {_DIGITS_MAX}")
+        raise OttlaError(f"an Avro decimal of {precision} digits is too large (Arrow's decimal128 has {_DIGITS_MAX})")
     return pa.decimal128(precision, schema.get("scale", 0))

@@ -34,8 +34,8 @@ def written(node: AvroNode, column: Any, prefix: bytes = b"") -> Any:
     """Encode the values of `column`, which has no nulls, as a binary array. OttlaError if the schema does not fit."""
     if not len(column):
         return pa.array([], pa.binary())
-    found = _joined(_one(node, column, "the value"), len(column))
-    return pc.binary_join_element_wise(pa.scalar(prefix, pa.binary()), found, _NOTHING) if prefix else found
+    joined = _joined(_pieces_of_values(node, column, "the value"), len(column))
+    return pc.binary_join_element_wise(pa.scalar(prefix, pa.binary()), joined, _NOTHING) if prefix else joined
 
 
 def _joined(pieces: list[Piece], rows: int) -> Any:
@@ -62,18 +62,18 @@ def _pieces(node: AvroNode, column: Any, where: str) -> list[Piece]:
     if not node.nullable:
         if column.null_count and node.kind != "null":
             raise OttlaError(f"{where} is null, which the Avro schema does not allow")
-        return _one(node, column, where)
+        return _pieces_of_values(node, column, where)
     valid = np.asarray(column.is_valid())
     branch = Varints(np.where(valid, 1 - node.null_branch, node.null_branch).astype(np.int64))
     if valid.all():
-        return [branch, *_one(node, column, where)]
-    some = column.drop_null()
-    if not len(some):
+        return [branch, *_pieces_of_values(node, column, where)]
+    present = column.drop_null()
+    if not len(present):
         return [branch]
-    return [branch, spread(_joined(_one(node, some, where), len(some)), column).fill_null(b"")]
+    return [branch, spread(_joined(_pieces_of_values(node, present, where), len(present)), column).fill_null(b"")]
 
 
-def _one(node: AvroNode, column: Any, where: str) -> list[Piece]:
+def _pieces_of_values(node: AvroNode, column: Any, where: str) -> list[Piece]:
     if node.kind == "record":
         return _record(node, column, where)
     if node.kind in ("array", "map"):
@@ -102,7 +102,9 @@ def _cast(column: Any, kind: Any, where: str) -> Any:
     try:
         return column if column.type == kind else column.cast(kind)
     except pa.ArrowException as error:
-        raise OttlaError(f"{where} is {column.type}, which cannot be the Avro schema's {kind}: {error}") from None
+        raise OttlaError(
+            f"{where} has type {column.type}, which does not fit the Avro schema's {kind}: {error}"
+        ) from None
 
 
 def _wide(column: Any, size: int) -> Bytes:
@@ -113,10 +115,10 @@ def _wide(column: Any, size: int) -> Bytes:
 
 def _rows(rows: Bytes, widths: Ints | None = None) -> Varints:
     """Rows of bytes in the form of numbers, with the count of valid bytes in each row."""
-    made = Varints.__new__(Varints)
-    made.rows = rows
-    made.width = np.full(len(rows), rows.shape[1], dtype=np.int64) if widths is None else widths
-    return made
+    varints = Varints.__new__(Varints)
+    varints.rows = rows
+    varints.width = np.full(len(rows), rows.shape[1], dtype=np.int64) if widths is None else widths
+    return varints
 
 
 def _decimal(node: AvroNode, column: Any, where: str) -> list[Piece]:
@@ -129,7 +131,7 @@ def _decimal(node: AvroNode, column: Any, where: str) -> list[Piece]:
     needed = 16 - first + ((wide[np.arange(len(wide)), first] > 127) != (sign > 0))
     if node.size:
         if (needed > node.size).any():
-            raise OttlaError(f"{where} has a number that does not fit into {node.size} bytes")
+            raise OttlaError(f"{where} has a number that does not fit in {node.size} bytes")
         filled = np.concatenate([np.repeat(sign[:, None], max(0, node.size - 16), axis=1), wide], axis=1)
         return [_rows(np.ascontiguousarray(filled[:, -node.size :]))]
     places = 16 - needed[:, None] + np.arange(int(needed.max()))
@@ -137,21 +139,21 @@ def _decimal(node: AvroNode, column: Any, where: str) -> list[Piece]:
 
 
 def _enum(node: AvroNode, column: Any, where: str) -> Varints:
-    found = pc.index_in(_cast(column, pa.string(), where), pa.array(node.symbols, pa.string()))
-    if found.null_count:
-        strange = column.filter(found.is_null())[0].as_py()
-        raise OttlaError(f"{where} is {strange!r}: the Avro enum has {', '.join(node.symbols)}")
-    return Varints(np.asarray(found).astype(np.int64))
+    indexes = pc.index_in(_cast(column, pa.string(), where), pa.array(node.symbols, pa.string()))
+    if indexes.null_count:
+        unknown = column.filter(indexes.is_null())[0].as_py()
+        raise OttlaError(f"{where} is {unknown!r} (expected a symbol of the Avro enum: {', '.join(node.symbols)})")
+    return Varints(np.asarray(indexes).astype(np.int64))
 
 
 def _record(node: AvroNode, column: Any, where: str) -> list[Piece]:
     if pa.types.is_map(column.type) or not pa.types.is_struct(column.type):
-        raise OttlaError(f"{where} is {column.type}: the Avro schema has a record there")
+        raise OttlaError(f"{where} has type {column.type} (the Avro schema expects a record)")
     names = [field.name for field in column.type]
     columns = dict(zip(names, column.flatten(), strict=True))
-    strange = set(names) - {field.name for field in node.fields}
-    if strange:
-        raise OttlaError(f"{where}: the Avro schema has no field {min(strange)}")
+    unknown = set(names) - {field.name for field in node.fields}
+    if unknown:
+        raise OttlaError(f"{where}: the Avro schema has no field {min(unknown)}")
     pieces: list[Piece] = []
     for field in node.fields:
         given = columns.get(field.name)
@@ -180,7 +182,7 @@ def _items(node: AvroNode, column: Any, where: str) -> list[Piece]:
     elif pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         column = column.cast(pa.list_(kind.value_type))
     if not pa.types.is_list(column.type) or pa.types.is_map(kind) != (node.kind == "map"):
-        raise OttlaError(f"{where} is {kind}: the Avro schema has {node.kind} there")
+        raise OttlaError(f"{where} has type {kind} (the Avro schema expects: {node.kind})")
     offsets = offsets_of(column).astype(np.int64)
     counts = np.diff(offsets)
     flat = column.flatten()

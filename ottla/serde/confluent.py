@@ -13,12 +13,12 @@ PREFIX_BYTES = 5
 def prefix(schema_id: int, place: bytes = b"") -> bytes:
     """The prefix of a value; `place` is the encoded index path of a Protobuf message in its file."""
     if not 0 <= schema_id < 1 << 31:
-        raise OttlaError(f"schema_id is a registry's id of a schema, not {schema_id}")
+        raise OttlaError(f"invalid schema_id: {schema_id} (expected a registry's schema id, 0 to 2147483647)")
     return b"\0" + schema_id.to_bytes(4, "big") + place
 
 
-def behind(value: bytes) -> tuple[int, bytes]:
+def split_prefix(value: bytes) -> tuple[int, bytes]:
     """The schema id and the value after the prefix. OttlaError if the prefix is missing."""
     if len(value) < PREFIX_BYTES or value[0]:
-        raise OttlaError("not in Confluent's wire format: a zero byte, four of the schema's id, then the value")
+        raise OttlaError("not in Confluent's wire format: expected a zero byte, a four-byte schema id and the value")
     return int.from_bytes(value[1:PREFIX_BYTES], "big"), value[PREFIX_BYTES:]

@@ -59,13 +59,13 @@ class Json(Serde):
             lines = pc.binary_join_element_wise(present, _NONE, _END)
             table = _read(lines, self._bare, _short_lines(present)).combine_chunks()
             columns = [column.chunk(0) for column in table.columns]
-            found = pa.StructArray.from_arrays(columns, fields=list(self._read_as))
+            array = pa.StructArray.from_arrays(columns, fields=list(self._read_as))
         else:
             lines = pc.binary_join_element_wise(_OPEN, present, _CLOSE, _NONE)
-            found = _read(lines, self._wrapped, _short_lines(present)).combine_chunks().column(0).chunk(0)
+            array = _read(lines, self._wrapped, _short_lines(present)).combine_chunks().column(0).chunk(0)
         if self._read_as != self.type:
-            found = found.cast(self.type)
-        return found if len(present) == len(values) else spread(found, values)
+            array = array.cast(self.type)
+        return array if len(present) == len(values) else spread(array, values)
 
     def encode(self, column: Any) -> Any:
         written = to_json(column).view(pa.binary())
@@ -85,7 +85,7 @@ def _read(lines: Any, schema: Any, short: bool) -> Any:
         parse_options=pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
     )
     if table.num_rows != len(lines):
-        raise ValueError(f"{len(lines)} values hold {table.num_rows} JSON values")
+        raise ValueError(f"{len(lines)} rows contain {table.num_rows} JSON values (expected one value per row)")
     return table
 
 
@@ -107,7 +107,7 @@ def _short_lines(values: Any) -> bool:
 def _readable(kind: Any) -> Any:
     """The type with which Arrow's reader reads values of this type."""
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(one.name, _readable(one.type)) for one in kind])
+        return pa.struct([pa.field(field.name, _readable(field.type)) for field in kind])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_readable(kind.value_type))
     if pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_dictionary(kind):
@@ -122,7 +122,7 @@ def _readable(kind: Any) -> Any:
         pa.types.is_decimal,
         pa.types.is_null,
     )
-    if any(one(kind) for one in plain):
+    if any(is_kind(kind) for is_kind in plain):
         return kind
     raise OttlaError(f"JSON cannot be read as {kind}")
 
@@ -155,7 +155,7 @@ def to_json(column: Any) -> Any:
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view":
         text = _quoted(_escaped(column.cast(pa.string())))
     else:
-        raise OttlaError(f"a column of {kind} has no form in JSON: cast it first")
+        raise OttlaError(f"a column of type {kind} has no form in JSON: cast it first")
     return text.fill_null("null")
 
 
@@ -183,7 +183,7 @@ def _map(column: Any) -> Any:
     entries = pc.list_flatten(rows)
     keys, items = entries.field(0), entries.field(1)
     if not pa.types.is_string(keys.type):
-        raise OttlaError(f"a map with keys of {keys.type} has no form in JSON: they must be strings")
+        raise OttlaError(f"a map with keys of type {keys.type} has no form in JSON (expected string keys)")
     parts = pc.binary_join_element_wise(to_json(keys), ":", to_json(items), "")
     return pc.binary_join_element_wise("{", _by_row(pc.list_value_length(rows), parts), "}", "")
 

@@ -34,7 +34,7 @@ class Protobuf(Serde):
             raise OttlaError("Protobuf columns need ptars: pip install 'ottla[protobuf]'") from error
         descriptor = getattr(message, "DESCRIPTOR", message)
         if not hasattr(descriptor, "fields_by_name"):
-            raise OttlaError(f"a Protobuf message class or descriptor is wanted, not {message!r}")
+            raise OttlaError(f"invalid Protobuf message: {message!r} (expected a message class or its descriptor)")
         self.errors = errors
         self._confluent = confluent
         self._descriptor = descriptor
@@ -46,12 +46,14 @@ class Protobuf(Serde):
         present = values.drop_null() if values.null_count else values
         if not len(present):
             return pa.nulls(len(values), self.type)
-        found = self._handler.array_to_record_batch(_bare(present) if self._confluent else present).to_struct_array()
-        return found if len(present) == len(values) else spread(found, values)
+        structs = self._handler.array_to_record_batch(
+            _without_prefix(present) if self._confluent else present
+        ).to_struct_array()
+        return structs if len(present) == len(values) else spread(structs, values)
 
     def encode(self, column: Any) -> Any:
         if self._confluent and not self._prefix:
-            raise OttlaError("writing Confluent's wire format needs schema_id: the id under which a registry knows it")
+            raise OttlaError("writing Confluent's wire format needs schema_id, the schema's id in the registry")
         present = column.drop_null() if column.null_count else column
         rows = pa.RecordBatch.from_struct_array(present.cast(self.type))
         written = self._handler.record_batch_to_array(rows).cast(pa.binary())
@@ -62,21 +64,21 @@ class Protobuf(Serde):
         return written if len(present) == len(column) else spread(written, column)
 
 
-def _bare(values: Any) -> Any:
+def _without_prefix(values: Any) -> Any:
     """The messages without their prefixes."""
     edges = offsets_of(values).astype(np.int64)
     buffer = values.buffers()[2]
     data = as_bytes(buffer)
     at, ends = edges[:-1], edges[1:]
     if (ends - at <= PREFIX_BYTES).any() or data[at].any():
-        raise ValueError("not in Confluent's wire format: a zero byte, four of the schema's id, the message's place")
+        raise ValueError("not in Confluent's wire format: expected a zero byte, four of schema id, the index path")
     try:
         count, at = varints(data, at + PREFIX_BYTES)
         for step in range(int(count.max()) if (count < 64).all() else 0):
             deeper = count > step
             _, at[deeper] = varints(data, at[deeper])
     except (IndexError, KafkaError) as error:
-        raise ValueError(f"the message's place is cut off: {error}") from None
+        raise ValueError(f"the message's index path is cut off: {error}") from None
     if (at > ends).any() or (count < 0).any() or (count >= 64).any():
-        raise ValueError("the message's place is cut off or too deep")
+        raise ValueError("the message's index path is cut off or too long")
     return gather(data, buffer, at, ends - at)

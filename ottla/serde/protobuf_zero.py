@@ -18,21 +18,21 @@ def with_negative_zeros(written: Any, rows: Any, descriptor: Any) -> Any:
     """`written` (a binary array with one message of `descriptor` per row) with the negative zeros of `rows`
     restored.
     """
-    wrong = np.flatnonzero(_holding(rows))
+    wrong = np.flatnonzero(_has_negative_zero(rows))
     if not len(wrong):
         return written
     from google.protobuf import message_factory
 
-    kind = message_factory.GetMessageClass(descriptor)
+    message_class = message_factory.GetMessageClass(descriptor)
     values = written.to_pylist()
-    for at in wrong.tolist():
-        message = kind.FromString(values[at])
-        _restore(message, rows[at].as_py())
-        values[at] = message.SerializeToString()
+    for index in wrong.tolist():
+        message = message_class.FromString(values[index])
+        _restore(message, rows[index].as_py())
+        values[index] = message.SerializeToString()
     return pa.array(values, written.type)
 
 
-def _holding(array: Any) -> Any:
+def _has_negative_zero(array: Any) -> Any:
     """Which elements hold a negative zero outside of a list's elements, as a bool array."""
     kind = array.type
     nothing = np.zeros(len(array), bool)
@@ -40,9 +40,9 @@ def _holding(array: Any) -> Any:
         values = array.to_numpy(zero_copy_only=False)
         return (values == 0) & np.signbit(values)
     if pa.types.is_struct(kind):
-        return np.logical_or.reduce([nothing, *map(_holding, array.flatten())])
+        return np.logical_or.reduce([nothing, *map(_has_negative_zero, array.flatten())])
     if pa.types.is_map(kind) or (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)):
-        inner = _holding(array.items if pa.types.is_map(kind) else array.values)
+        inner = _has_negative_zero(array.items if pa.types.is_map(kind) else array.values)
         before = np.concatenate(([0], np.cumsum(inner)))
         edges = array.offsets.to_numpy()
         return before[edges[1:]] > before[edges[:-1]]
@@ -52,21 +52,21 @@ def _holding(array: Any) -> Any:
 def _restore(message: Any, row: dict[str, Any]) -> None:
     """Set a row's negative zeros in its message, which was parsed without them."""
     for field in message.DESCRIPTOR.fields:
-        value, there = row[field.name], field.message_type
-        if there is not None and there.GetOptions().map_entry:
+        value, message_type = row[field.name], field.message_type
+        if message_type is not None and message_type.GetOptions().map_entry:
             target = getattr(message, field.name)
-            for key, one in value:
-                if isinstance(one, dict):
-                    _restore(target[key], one)
-                elif _is_negative_zero(one):
-                    target[key] = one
+            for key, item in value:
+                if isinstance(item, dict):
+                    _restore(target[key], item)
+                elif _is_negative_zero(item):
+                    target[key] = item
         elif isinstance(value, dict):
             _restore(getattr(message, field.name), value)
         elif isinstance(value, list):
-            for element, one in zip(getattr(message, field.name), value, strict=True):
-                if isinstance(one, dict):
-                    _restore(element, one)
-        elif there is None and _is_negative_zero(value):
+            for element, item in zip(getattr(message, field.name), value, strict=True):
+                if isinstance(item, dict):
+                    _restore(element, item)
+        elif message_type is None and _is_negative_zero(value):
             setattr(message, field.name, value)
 
 

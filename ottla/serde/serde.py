@@ -41,11 +41,11 @@ class Serde:
 
     def decode(self, values: Any) -> Any:
         """Decode the binary array `values` to an array of `type` and the same length. ValueError for a bad value."""
-        raise OttlaError(f"{type(self).__name__} does not read")
+        raise OttlaError(f"{type(self).__name__} cannot read: it has no decode")
 
     def encode(self, column: Any) -> Any:
         """Encode `column` as a binary array of the same length. OttlaError if its type has no form in bytes."""
-        raise OttlaError(f"{type(self).__name__} does not write: encode the column first")
+        raise OttlaError(f"{type(self).__name__} cannot write: encode the column first")
 
 
 class Binary(Serde):
@@ -136,7 +136,7 @@ def checked(errors: str) -> Errors:
     """The policy, if it is valid; otherwise OttlaError."""
     if errors in ("raise", "null"):
         return cast(Errors, errors)
-    raise OttlaError(f'errors is "raise" or "null", not {errors!r}')
+    raise OttlaError(f'invalid value for errors: {errors!r} (expected "raise" or "null")')
 
 
 def arrow_type(schema: Any) -> Any:
@@ -148,14 +148,14 @@ def arrow_type(schema: Any) -> Any:
     if isinstance(schema, pa.Schema):
         return pa.struct(list(schema))
     raise OttlaError(
-        f"a schema is a pyarrow type or schema, or a mapping of names to types, not {type(schema).__name__}"
+        f"invalid schema: {type(schema).__name__} (expected a pyarrow type or schema, or a mapping of names to types)"
     )
 
 
-def spread(found: Any, values: Any) -> Any:
+def spread(present: Any, values: Any) -> Any:
     """Expand `present`, the results of the values that are not null, with nulls where `values` has them."""
     valid = np.asarray(values.is_valid())
-    return found.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+    return present.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 
 def as_binary(column: Any) -> Any:
@@ -174,7 +174,7 @@ def as_binary(column: Any) -> Any:
         kind
     ):
         return column.cast(pa.binary())
-    raise OttlaError(f"a column of {kind} has no form in bytes of its own: give a serde (serde.json()), or cast it")
+    raise OttlaError(f"a column of type {kind} has no form in bytes: give a serde (such as serde.json()), or cast it")
 
 
 __all__ = ["Errors", "Serde", "avro", "binary", "json", "protobuf", "text"]

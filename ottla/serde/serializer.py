@@ -54,25 +54,25 @@ def deserializer(value: object) -> Deserializer | None:
     return _named(value, _DESERIALIZERS)
 
 
-def plain_bytes(value: object, what: str) -> bytes:
+def plain_bytes(value: object, part: str) -> bytes:
     """A key or value that has no serializer, as bytes. TypeError for anything but bytes or text."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     raise TypeError(
-        f"a record's {what} is bytes, str or None, not {type(value).__name__}: "
-        f'set {what}.serializer ("json", or a function that gives bytes)'
+        f"a record's {part} is bytes, str or None, not {type(value).__name__}: "
+        f'set {part}.serializer ("json", or a function that gives bytes)'
     )
 
 
-def serialized(raw: object, what: str) -> bytes | None:
+def serialized(raw: object, part: str) -> bytes | None:
     """Check the result of a serializer. TypeError for anything but bytes or None."""
     if raw is None or raw.__class__ is bytes:
         return raw
     if isinstance(raw, (bytes, bytearray, memoryview)):
         return bytes(raw)
-    raise TypeError(f"{what}.serializer gives bytes or None, not {type(raw).__name__}: {shown(raw)}")
+    raise TypeError(f"{part}.serializer gives bytes or None, not {type(raw).__name__}: {shown(raw)}")
 
 
 def headers_of(headers: object) -> list[Header]:
@@ -80,12 +80,12 @@ def headers_of(headers: object) -> list[Header]:
     items = headers.items() if isinstance(headers, Mapping) else headers
     if isinstance(items, (str, bytes)) or not isinstance(items, Iterable):
         raise TypeError(f"headers are a list of (name, value) pairs or a mapping, not {shown(headers)}")
-    found: list[Header] = []
-    for one in items:
-        if not isinstance(one, (tuple, list)) or len(one) != 2:
-            raise TypeError(f"a header is a (name, value) pair, not {shown(one)}")
-        found.append(header_of(*one))
-    return found
+    pairs: list[Header] = []
+    for item in items:
+        if not isinstance(item, (tuple, list)) or len(item) != 2:
+            raise TypeError(f"a header is a (name, value) pair, not {shown(item)}")
+        pairs.append(header_of(*item))
+    return pairs
 
 
 def header_of(name: object, content: object) -> tuple[str, bytes | None]:

@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import Any
 
 from ottla.kernel.error import OttlaError
-from ottla.serde.confluent import behind, prefix
+from ottla.serde.confluent import prefix, split_prefix
 
 Schema = str | bytes | Mapping[str, Any] | list[Any]
 #: Returns the schema of a schema id, as a schema registry does.
@@ -45,14 +45,14 @@ def avro_deserializer(schema: Schema | None = None, *, registry: Registry | None
     """
     fastavro = _fastavro()
     if schema is None and registry is None:
-        raise OttlaError("Avro is read by a schema, or with a registry that gives it")
+        raise OttlaError("avro_deserializer needs a schema, or a registry that returns one")
     reader = None if schema is None else fastavro.parse_schema(_plain(schema))
     writers: dict[int, Any] = {}
 
     def read(value: bytes) -> Any:
         if registry is None:
             return fastavro.schemaless_reader(BytesIO(value), reader, None)
-        schema_id, value = behind(value)
+        schema_id, value = split_prefix(value)
         writer = writers.get(schema_id)
         if writer is None:
             writer = writers[schema_id] = fastavro.parse_schema(_plain(registry(schema_id)))
@@ -65,7 +65,7 @@ def _fastavro() -> Any:
     try:
         import fastavro
     except ImportError as error:
-        raise OttlaError("Avro records need fastavro: pip install 'ottla[avro]'") from error
+        raise OttlaError("Avro serializers need fastavro: pip install 'ottla[avro]'") from error
     return fastavro
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ottla.kernel.error import OttlaError
-from ottla.serde.confluent import behind, prefix
+from ottla.serde.confluent import prefix, split_prefix
 
 Schema = str | bytes | Mapping[str, Any] | bool
 #: Returns the schema of a schema id, as a schema registry does.
@@ -49,14 +49,14 @@ def json_schema_deserializer(
     def read(value: bytes) -> Any:
         writer = None
         if confluent or registry is not None:
-            schema_id, value = behind(value)
+            schema_id, value = split_prefix(value)
             if registry is not None and (writer := writers.get(schema_id)) is None:
                 writer = writers[schema_id] = _check(registry(schema_id))
-        found = json.loads(value)
-        for each in (writer, check):
-            if each is not None:
-                each(found)
-        return found
+        parsed = json.loads(value)
+        for checker in (writer, check):
+            if checker is not None:
+                checker(parsed)
+        return parsed
 
     return read
 
@@ -70,14 +70,14 @@ def _check(schema: Schema) -> Check:
         plain = json.loads(schema) if isinstance(schema, str | bytes) else schema
         validator = library.validator_for(plain, offline=True)
     except (ValueError, TypeError, library.ReferencingError) as error:
-        raise OttlaError(f"not a JSON Schema: {_first_line(error)}") from error
+        raise OttlaError(f"invalid JSON Schema: {_first_line(error)}") from error
 
     def check(value: Any) -> None:
         try:
             validator.validate(value)
         except library.ValidationError as error:
-            place = "".join(f"[{each!r}]" for each in error.instance_path)
-            raise ValueError(f"the value{place} does not keep to its schema: {error.message}") from None
+            place = "".join(f"[{step!r}]" for step in error.instance_path)
+            raise ValueError(f"the value{place} does not match its schema: {error.message}") from None
 
     return check
 

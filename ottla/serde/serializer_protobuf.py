@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.kernel.error import OttlaError
-from ottla.serde.confluent import behind, prefix
+from ottla.serde.confluent import prefix, split_prefix
 from ottla.wire.varint import decode_varint, encode_varint
 
 #: Upper bound of the nesting depth of messages in a file.
@@ -34,8 +34,8 @@ def protobuf_deserializer(message: Any, *, confluent: bool = False) -> Callable[
 
     def read(value: bytes) -> Any:
         if confluent:
-            _, value = behind(value)
-            value = _behind_place(value)
+            _, value = split_prefix(value)
+            value = _skip_place(value)
         return message.FromString(value)
 
     return read
@@ -47,15 +47,15 @@ def place_of(descriptor: Any) -> bytes:
     while descriptor is not None:
         outer = descriptor.containing_type
         siblings = outer.nested_types if outer is not None else descriptor.file.message_types_by_name.values()
-        path.insert(0, [one.full_name for one in siblings].index(descriptor.full_name))
+        path.insert(0, [sibling.full_name for sibling in siblings].index(descriptor.full_name))
         descriptor = outer
     return b"\0" if path == [0] else b"".join(map(encode_varint, (len(path), *path)))
 
 
-def _behind_place(value: bytes) -> bytes:
+def _skip_place(value: bytes) -> bytes:
     count, at = decode_varint(value, 0)
     if not 0 <= count <= _DEPTH_MAX:
-        raise OttlaError("not in Confluent's wire format: the message's place in its file is missing")
+        raise OttlaError("not in Confluent's wire format: the message's index path is missing or invalid")
     for _ in range(count):
         _, at = decode_varint(value, at)
     return value[at:]

@@ -83,7 +83,7 @@ def test_a_callback_that_raises_is_heard_and_stops_no_other() -> None:
                 heard.append((partition, *rest))
                 raise ZeroDivisionError
 
-            consumer = fetcher._told.__self__  # type: ignore[attr-defined]
+            consumer = fetcher._on_answer.__self__  # type: ignore[attr-defined]
             consumer.on_acknowledged = tell
             looked: list[None] = []
             fetcher.on_data.append(lambda: looked.append(None))

@@ -193,7 +193,7 @@ def test_offsets_that_an_answer_leaves_out_are_still_owed() -> None:
     machine.owe(GroupMetadata("g"), {ONE: (1, -1, ""), TWO: (2, -1, "")})
     owed = machine.owed[0]
     parts = [TxnOffsetCommitResponsePartition(partition_index=one.partition) for one in (ONE, TWO)]
-    with pytest.raises(KafkaError, match="leaves out") as error:
+    with pytest.raises(KafkaError, match="lacks the offset") as error:
         machine.offsets_answered(
             owed, TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic(name="t", partitions=parts[:1])])
         )

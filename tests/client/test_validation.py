@@ -279,7 +279,9 @@ def test_a_cut_is_told_in_the_log_or_raised(caplog: pytest.LogCaptureFixture) ->
             assert isinstance(state.error, LogTruncation), "and then again, until it seeks"
         else:
             assert (state.position, state.epoch) == (8, 1)
-            assert "t-0: the log was cut below offset 15 (leader epoch 3); going on from offset 8" in caplog.text
+            assert (
+                "t-0: the log was truncated below offset 15 (leader epoch 3); continuing from offset 8" in caplog.text
+            )
             await turns(fetcher)
             assert [want.offset for _, want in fetcher.fetched] == [8]
 

@@ -184,8 +184,8 @@ def test_batches_of_one_layout_are_one_run() -> None:
     data = laid([(shape, 5)])
     places = [(position + HEADER_BYTES, position + header.size, header.count) for position, header in headers(data)]
     (run,) = runs_of(np.frombuffer(data, dtype=np.uint8), data, places) or []
-    assert (run.batches, run.records, [one.records for one in run.stretches]) == (5, 150, [64, 86])
-    assert [(one.timestamp_delta, one.offset_delta) for one in run.stretches] == [(0, 0), (0, 64)]
+    assert (run.batches, run.records, [one.records for one in run.spans]) == (5, 150, [64, 86])
+    assert [(one.timestamp_delta, one.offset_delta) for one in run.spans] == [(0, 0), (0, 64)]
 
 
 def test_a_record_that_is_not_like_the_first_ends_the_short_way() -> None:

@@ -40,7 +40,7 @@ from ottla.security.key_set import KeySet
 from ottla.security.keystore import read_store
 from ottla.security.scram import ScramRefused, scram
 from ottla.security.verify import SignInRefused, Verification, verify_plain, verify_scram
-from ottla.serde.confluent import behind, prefix
+from ottla.serde.confluent import prefix, split_prefix
 from ottla.settings import properties
 from ottla.sim.disk import SimDisk
 from ottla.wire import batch
@@ -400,7 +400,7 @@ def _texts() -> Decoders:
     yield Decoder("JAAS", [jaas], lambda data: parse_jaas("sasl.jaas.config", _text(data)), (OttlaError,))
     lines = b"# c\na=b\\\n c\n\\u0041 : d\\t\n! e\n"
     yield Decoder("properties", [lines], lambda data: properties.read(_text(data)), (OttlaError,))
-    yield Decoder("Confluent's prefix", [prefix(7) + b"value"], behind, (OttlaError,))
+    yield Decoder("Confluent's prefix", [prefix(7) + b"value"], split_prefix, (OttlaError,))
 
 
 def _text(data: bytes) -> str:

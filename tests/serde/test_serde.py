@@ -369,10 +369,10 @@ def test_an_avro_type_may_stand_in_a_type() -> None:
 def test_avro_that_arrow_has_no_type_for_is_refused() -> None:
     tree = {"type": "record", "name": "Tree", "fields": [{"name": "left", "type": ["null", "Tree"]}]}
     for schema, said in (
-        (["null", "int", "string"], "no one Arrow type"),
-        (tree, "holds itself"),
-        ("Nobody", "does not define"),
-        ({"type": "enum"}, "no Avro schema"),
+        (["null", "int", "string"], "no single Arrow type"),
+        (tree, "contains itself"),
+        ("Nobody", "before it defines it"),
+        ({"type": "enum"}, "invalid Avro schema"),
     ):
         with pytest.raises(OttlaError, match=said):
             serde.avro(schema)
@@ -438,7 +438,7 @@ def test_broken_protobuf_is_found_among_good_ones() -> None:
         found = decoded(reading, binary([prefix + good, bad, prefix + good]), errors)
         assert [row for row, _ in errors] == [1]
         assert [row and row["id"] for row in found.to_pylist()] == [1, None, 1]
-    with pytest.raises(OttlaError, match="message class or descriptor"):
+    with pytest.raises(OttlaError, match="message class or its descriptor"):
         serde.protobuf(int)
 
 

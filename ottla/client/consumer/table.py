@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ottla.client.consumer.position import PartitionPosition
 from ottla.columns.column import gather
-from ottla.columns.column import views as look_at
+from ottla.columns.column import views as views_into
 from ottla.columns.field import Fields, fields_of
 from ottla.columns.header_column import HEADERS, header_column, no_headers
 from ottla.columns.uniform_layout import Ints, offsets_of, pieces_of, runs_of, timestamps_of, views_of
@@ -77,7 +77,7 @@ class _Part(NamedTuple):
     values: Any
     headers: Any
 
-    def behind(self, offset: int) -> _Part:
+    def from_offset(self, offset: int) -> _Part:
         """The records from this offset on."""
         skip = int(np.searchsorted(self.offsets, offset))
         parts = (self.keys.slice(skip), self.values.slice(skip), self.headers.slice(skip))
@@ -124,30 +124,30 @@ def schema(key: Serde | None = None, value: Serde | None = None) -> Any:
 
 def take(state: PartitionPosition, records_max: int) -> Taken | None:
     """Take about `records_max` records of one partition, in whole batches; None if there are none."""
-    asked = state.position
-    assert asked is not None
+    position = state.position
+    assert position is not None
     if state.unread is not None:
         # A poll for objects took a part of a batch: fetch that batch again.
-        state.go_back(asked)
+        state.go_back(position)
         return None
-    found: list[tuple[Buffer, int, BatchHeader]] = []
+    batches: list[tuple[Buffer, int, BatchHeader]] = []
     count = 0
     del state.epochs[:-1]
     while state.chunks and count < records_max:
         try:
             batch = state.next_batch()
         except KafkaError as error:
-            state.stop(state.position or asked, error)
+            state.stop(state.position or position, error)
             break
         if batch is None:
             continue
         header = batch[2]
         # Compaction keeps batches without records for their producer's sequence.
         if header.count:
-            found.append(batch)
+            batches.append(batch)
         count += header.count
         state.position = header.base_offset + header.last_offset_delta + 1
-    return Taken(state.partition, asked, found, count) if found else None
+    return Taken(state.partition, position, batches, count) if batches else None
 
 
 def tables_of(
@@ -155,19 +155,19 @@ def tables_of(
 ) -> tuple[list[Any], list[Unreadable], list[RecordDeserializationError]]:
     """Decode taken batches: record batches, unreadable places, and the errors of values that `tolerant` left out."""
     parts: list[_Part] = []
-    bad: list[Unreadable] = []
-    for one in taken:
-        offset = one.offset
+    unreadables: list[Unreadable] = []
+    for fetch in taken:
+        offset = fetch.offset
         try:
-            for bodies in _bodies(one.batches):
-                offset = max(one.offset, bodies.places[0][2].base_offset)
-                part = _part(one, bodies, views=(key is not None and key.view, value is not None and value.view))
+            for bodies in _bodies(fetch.batches):
+                offset = max(fetch.offset, bodies.places[0][2].base_offset)
+                part = _part(fetch, bodies, views=(key is not None and key.view, value is not None and value.view))
                 if len(part.offsets):
                     parts.append(part)
         except KafkaError as error:
-            why = f"{one.partition} from offset {offset}: the records cannot be read: {error.message}"
-            bad.append(Unreadable(one.partition, offset, KafkaError(error.code, why)))
-    whole = schema(key, value)
+            why = f"{fetch.partition} from offset {offset}: the records cannot be read: {error.message}"
+            unreadables.append(Unreadable(fetch.partition, offset, KafkaError(error.code, why)))
+    table_schema = schema(key, value)
     keys = _columns([part.keys for part in parts], key, tolerant=tolerant)
     values = _columns([part.values for part in parts], value, tolerant=tolerant)
     left_out: list[RecordDeserializationError] = []
@@ -175,47 +175,54 @@ def tables_of(
     stopped: set[TopicPartition] = set()
     for part, own_keys, own_values in zip(parts, keys, values, strict=True):
         if part.partition not in stopped:
-            rows, unreadable = _rows(part, own_keys, own_values, whole, left_out)
+            rows, unreadable = _rows(part, own_keys, own_values, table_schema, left_out)
             if rows.num_rows:
                 tables.append(rows)
             if unreadable is not None:
-                bad = [one for one in bad if one.partition != part.partition]
-                bad.append(unreadable)
+                unreadables = [entry for entry in unreadables if entry.partition != part.partition]
+                unreadables.append(unreadable)
                 stopped.add(part.partition)
-    return tables, bad, left_out
+    return tables, unreadables, left_out
 
 
 def _bodies(batches: Sequence[tuple[Buffer, int, BatchHeader]]) -> Iterator[_Bodies]:
     """Group batches that share a buffer; compressed batches are decompressed into a common one."""
     plain: list[tuple[int, int, BatchHeader]] = []
     buffer: Buffer = b""
-    loose: list[tuple[bytes, BatchHeader]] = []
+    decompressed_batches: list[tuple[bytes, BatchHeader]] = []
     for data, position, header in batches:
         start, end = position + HEADER_BYTES, position + header.size
         if plain and (data is not buffer or header.codec is not Codec.NONE):
             yield _Bodies(buffer, plain)
             plain = []
-        if loose and (header.codec is Codec.NONE or sum(len(body) for body, _ in loose) > _TOGETHER_BYTES):
-            yield _together(loose)
-            loose = []
+        if decompressed_batches and (
+            header.codec is Codec.NONE or sum(len(body) for body, _ in decompressed_batches) > _TOGETHER_BYTES
+        ):
+            yield _concatenated(decompressed_batches)
+            decompressed_batches = []
         if header.codec is Codec.NONE:
             buffer = data
             plain.append((start, end, header))
         else:
-            loose.append((decompress(header.codec, memoryview(data)[start:end]), header))
+            decompressed_batches.append((decompress(header.codec, memoryview(data)[start:end]), header))
     if plain:
         yield _Bodies(buffer, plain)
-    if loose:
-        yield _together(loose)
+    if decompressed_batches:
+        yield _concatenated(decompressed_batches)
 
 
-def _together(loose: list[tuple[bytes, BatchHeader]]) -> _Bodies:
+def _concatenated(decompressed_batches: list[tuple[bytes, BatchHeader]]) -> _Bodies:
     places = []
     end = 0
-    for body, header in loose:
+    for body, header in decompressed_batches:
         places.append((end, end + len(body), header))
         end += len(body)
-    return _Bodies(loose[0][0] if len(loose) == 1 else b"".join([body for body, _ in loose]), places)
+    return _Bodies(
+        decompressed_batches[0][0]
+        if len(decompressed_batches) == 1
+        else b"".join([body for body, _ in decompressed_batches]),
+        places,
+    )
 
 
 def _part(taken: Taken, bodies: _Bodies, views: tuple[bool, bool]) -> _Part:
@@ -231,10 +238,10 @@ def _part(taken: Taken, bodies: _Bodies, views: tuple[bool, bool]) -> _Part:
         offsets, timestamps = offsets_of(runs, bases[:, 0]), timestamps_of(runs, bases[:, 1])
         counts = [header.count for header in headers]
         keys, values = (
-            views_of(data, buffer, runs, keys=first) if view else pieces_of(data, runs, keys=first)
-            for first, view in zip((True, False), views, strict=True)
+            views_of(data, buffer, runs, keys=is_key) if view else pieces_of(data, runs, keys=is_key)
+            for is_key, view in zip((True, False), views, strict=True)
         )
-        own = no_headers(len(offsets))
+        header_values = no_headers(len(offsets))
     else:
         parts = [fields_of(data, bodies.data, start, end, header.count) for start, end, header in bodies.places]
         fields = Fields.joined(parts)
@@ -242,26 +249,26 @@ def _part(taken: Taken, bodies: _Bodies, views: tuple[bool, bool]) -> _Part:
         offsets = fields.offset_delta + np.repeat(bases[:, 0], counts)
         timestamps = fields.timestamp_delta + np.repeat(bases[:, 1], counts)
         keys, values = (
-            (look_at if view else gather)(data, buffer, at, sizes)
+            (views_into if view else gather)(data, buffer, at, sizes)
             for at, sizes, view in (
                 (fields.key_at, fields.key_size, views[0]),
                 (fields.value_at, fields.value_size, views[1]),
             )
         )
-        own = header_column(data, buffer, fields)
+        header_values = header_column(data, buffer, fields)
     if int(offsets[0]) < headers[0].base_offset or (offsets[1:] <= offsets[:-1]).any():
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the offsets of a batch do not rise")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the offsets of a batch are not increasing")
     fixed = [header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1 for header in headers]
     if max(fixed) >= 0:
         given = np.repeat(np.array(fixed, dtype=np.int64), counts)
         timestamps = np.where(given >= 0, given, timestamps)
-    part = _Part(taken.partition, offsets, timestamps, keys, values, own)
+    part = _Part(taken.partition, offsets, timestamps, keys, values, header_values)
     # A fetch may begin in the middle of a batch.
-    return part if offsets[0] >= taken.offset else part.behind(taken.offset)
+    return part if offsets[0] >= taken.offset else part.from_offset(taken.offset)
 
 
 def _rows(
-    part: _Part, keys: _Column, values: _Column, whole: Any, left_out: list[RecordDeserializationError]
+    part: _Part, keys: _Column, values: _Column, table_schema: Any, left_out: list[RecordDeserializationError]
 ) -> tuple[Any, Unreadable | None]:
     topic, number = part.partition
     size = len(part.offsets)
@@ -275,9 +282,9 @@ def _rows(
         values.array,
         part.headers,
     ]
-    columns += [one.errors for one in (keys, values) if one.errors is not None]
+    columns += [decoded_column.errors for decoded_column in (keys, values) if decoded_column.errors is not None]
     if end == size:
-        rows = pa.RecordBatch.from_arrays(columns, schema=whole)
+        rows = pa.RecordBatch.from_arrays(columns, schema=table_schema)
         bad = {**{row: ("value", why) for row, why in values.bad}, **{row: ("key", why) for row, why in keys.bad}}
         if bad:
             left_out += [_error(part, row, *bad[row]) for row in sorted(bad)]
@@ -285,17 +292,17 @@ def _rows(
             keep[list(bad)] = False
             rows = rows.filter(pa.array(keep))
         return rows, None
-    rows = pa.RecordBatch.from_arrays([column.slice(0, end) for column in columns], schema=whole)
-    which, why = ("key", keys.why) if keys.good == end else ("value", values.why)
-    return rows, Unreadable(part.partition, int(part.offsets[end]), _error(part, end, which, why))
+    rows = pa.RecordBatch.from_arrays([column.slice(0, end) for column in columns], schema=table_schema)
+    part_name, why = ("key", keys.why) if keys.good == end else ("value", values.why)
+    return rows, Unreadable(part.partition, int(part.offsets[end]), _error(part, end, part_name, why))
 
 
-def _error(part: _Part, row: int, which: str, why: str) -> RecordDeserializationError:
+def _error(part: _Part, row: int, part_name: str, why: str) -> RecordDeserializationError:
     topic, number = part.partition
-    headers = [(one["key"], one["value"]) for one in part.headers[row].as_py()]
+    headers = [(header["key"], header["value"]) for header in part.headers[row].as_py()]
     key, value = part.keys[row].as_py(), part.values[row].as_py()
     record = (topic, number, int(part.offsets[row]), int(part.timestamps[row]), key, value, headers)
-    return RecordDeserializationError(record, which, why)
+    return RecordDeserializationError(record, part_name, why)
 
 
 def _columns(raws: list[Any], serde: Serde | None, *, tolerant: bool) -> list[_Column]:
@@ -308,9 +315,13 @@ def _columns(raws: list[Any], serde: Serde | None, *, tolerant: bool) -> list[_C
             pass
         else:
             ends = np.cumsum([len(raw) for raw in raws]).tolist()
-            said = None if serde.errors != "null" else [_said([], len(raw)) for raw in raws]
+            error_columns = None if serde.errors != "null" else [_error_column([], len(raw)) for raw in raws]
             return [
-                _Column(column.slice(end - len(raw), len(raw)), None if said is None else said[index], len(raw))
+                _Column(
+                    column.slice(end - len(raw), len(raw)),
+                    None if error_columns is None else error_columns[index],
+                    len(raw),
+                )
                 for index, (end, raw) in enumerate(zip(ends, raws, strict=True))
             ]
     return [_column(raw, serde, tolerant=tolerant) for raw in raws]
@@ -325,7 +336,7 @@ def _column(raw: Any, serde: Serde | None, *, tolerant: bool) -> _Column:
     except BadRow as bad:
         return _Column(decoded(serde, raw.slice(0, bad.row), None), None, bad.row, str(bad))
     if serde.errors == "null":
-        return _Column(column, _said(errors, len(raw)), len(raw))
+        return _Column(column, _error_column(errors, len(raw)), len(raw))
     return _Column(column, None, len(raw), bad=errors)
 
 
@@ -353,7 +364,7 @@ def decoded(serde: Serde, raw: Any, errors: list[tuple[int, str]] | None) -> Any
     return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
 
 
-def _said(errors: list[tuple[int, str]], size: int) -> Any:
+def _error_column(errors: list[tuple[int, str]], size: int) -> Any:
     if not errors:
         return pa.nulls(size, pa.string())
     index = np.full(size, -1, dtype=np.int64)
