@@ -337,7 +337,7 @@ def test_a_table_skips_it(bootstrap: str, one: TopicPartition, name: str) -> Non
         ({"on_decode_error": "ignore"}, "one of raise, skip, dead-letter"),
         ({"on_decode_error": "dead-letter"}, "needs dead.letter.topic"),
         ({"on_decode_error": "skip", "dead_letter_topic": "t"}, "dead.letter.topic has no effect"),
-        ({"dead_letter_topic": "bad name"}, "a topic's name"),
+        ({"dead_letter_topic": "bad name"}, "a topic name"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(given: dict[str, Any], wrong: str) -> None:

@@ -18,11 +18,11 @@ ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs/reference/client-settings.md"
 OPTIONS = ROOT / "ottla/client/settings/option.py"
 
-HEAD = '''"""The settings that clients take as keyword arguments, with their types, for editors and type checkers only.
+HEAD = '''"""The types of the clients' settings as keyword arguments, for editors and type checkers only.
 
-Written from the declarations in this room by `python -m tests.client.test_setting_reference`; a test holds the two
-equal. Numbers and booleans may also be text, as in Kafka's properties files. docs/reference/client-settings.md says
-what each means.
+`python -m tests.client.test_setting_reference` generates this file from the declarations in this folder, and a test
+compares the two. Numbers and booleans may also be text, as in Kafka's properties files.
+docs/reference/client-settings.md explains each setting.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def options() -> str:
         classes[f"{names[client]}Options"] = {name: text for name, text in some.items() if name not in shared}
     for name, some in classes.items():
         base = "TypedDict" if name == "ClientOptions" else "ClientOptions"
-        what = "What all clients take." if name == "ClientOptions" else f"What a {name.removesuffix('Options')} takes."
+        client = name.removesuffix("Options")
+        what = "Settings of all clients." if name == "ClientOptions" else f"Settings of `{client}` and `Async{client}`."
         parts.append(f'\n\nclass {name}({base}, total=False):\n    """{what}"""\n\n')
         parts.append("".join(f"    {one}: {TYPES[text]}\n" for one, text in sorted(some.items())))
     return "".join(parts)

@@ -105,7 +105,7 @@ def test_a_session_names_what_is_new_and_forgets_what_is_gone() -> None:
 
 
 def test_settings_that_are_the_groups_are_refused() -> None:
-    with pytest.raises(OttlaError, match=r"set share\.auto\.offset\.reset of its group"):
+    with pytest.raises(OttlaError, match=r"set the group's share\.auto\.offset\.reset"):
         ShareConsumer("127.0.0.1:1", group_id="g", auto_offset_reset="earliest")  # type: ignore[call-arg]
     with pytest.raises(OttlaError, match=r"needs group\.id"):
         ShareConsumer("127.0.0.1:1")

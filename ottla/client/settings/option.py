@@ -1,8 +1,8 @@
-"""The settings that clients take as keyword arguments, with their types, for editors and type checkers only.
+"""The types of the clients' settings as keyword arguments, for editors and type checkers only.
 
-Written from the declarations in this room by `python -m tests.client.test_setting_reference`; a test holds the two
-equal. Numbers and booleans may also be text, as in Kafka's properties files. docs/reference/client-settings.md says
-what each means.
+`python -m tests.client.test_setting_reference` generates this file from the declarations in this folder, and a test
+compares the two. Numbers and booleans may also be text, as in Kafka's properties files.
+docs/reference/client-settings.md explains each setting.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.serde.serializer import Deserializer, Serializer
 
 
 class ClientOptions(TypedDict, total=False):
-    """What all clients take."""
+    """Settings of all clients."""
 
     bootstrap_servers: str | Sequence[str]
     client_id: str
@@ -76,7 +76,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """What a Producer takes."""
+    """Settings of `Producer` and `AsyncProducer`."""
 
     acks: int | str
     allow_auto_create_topics: bool | str
@@ -104,7 +104,7 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 class ConsumerOptions(ClientOptions, total=False):
-    """What a Consumer takes."""
+    """Settings of `Consumer` and `AsyncConsumer`."""
 
     allow_auto_create_topics: bool | str
     auto_commit_interval_ms: int | str
@@ -136,7 +136,7 @@ class ConsumerOptions(ClientOptions, total=False):
 
 
 class ShareConsumerOptions(ClientOptions, total=False):
-    """What a ShareConsumer takes."""
+    """Settings of `ShareConsumer` and `AsyncShareConsumer`."""
 
     allow_auto_create_topics: bool | str
     check_crcs: bool | str
@@ -159,6 +159,6 @@ class ShareConsumerOptions(ClientOptions, total=False):
 
 
 class AdminOptions(ClientOptions, total=False):
-    """What a Admin takes."""
+    """Settings of `Admin` and `AsyncAdmin`."""
 
     default_api_timeout_ms: int | str

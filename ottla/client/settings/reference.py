@@ -1,6 +1,6 @@
-"""The client's settings as people look them up: `explain` one, or `reference` of all as Markdown.
+"""Documentation of the client's settings: `explain` for one, `reference` for all as Markdown.
 
-All of it comes from the declarations; a test holds docs/reference/client-settings.md equal to it.
+Everything comes from the declarations; a test compares docs/reference/client-settings.md with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.settings.reference import table
 from ottla.settings.since import since
 from ottla.wire.codec import Codec
 
-#: By the word that people use for a client what it declares.
+#: The settings class of each client.
 CLIENTS: dict[str, type[DeclaredSettings]] = {
     "producer": ProducerSettings,
     "consumer": ConsumerSettings,
@@ -29,10 +29,10 @@ CLIENTS: dict[str, type[DeclaredSettings]] = {
 
 @frozen
 class Explained:
-    """A setting: what it takes, its default as it is written, what it means, and the clients that have it."""
+    """A setting: its valid values, its default as text, its meaning, and the clients that have it."""
 
     name: str
-    #: As a keyword argument.
+    #: Name of the keyword argument.
     keyword: str
     takes: str
     default: str
@@ -42,58 +42,59 @@ class Explained:
 
 
 def explain(name: str) -> Explained:
-    """The setting of this name (`linger.ms` or `linger_ms`). OttlaError, with the nearest name, if there is none."""
-    found = {one.name: one for one in explained()}
+    """The setting with this name (`linger.ms` or `linger_ms`). OttlaError, with the nearest name, if there is none."""
+    settings = {setting.name: setting for setting in explained()}
     wanted = name.replace("_", ".")
-    if wanted not in found:
-        near = difflib.get_close_matches(wanted, found, n=1, cutoff=0.6)
+    if wanted not in settings:
+        near = difflib.get_close_matches(wanted, settings, n=1, cutoff=0.6)
         raise OttlaError(f"there is no client setting {name}" + (f"; did you mean {near[0]}?" if near else ""))
-    return found[wanted]
+    return settings[wanted]
 
 
 def explained() -> list[Explained]:
-    """All settings of all clients, by name."""
+    """All settings of all clients, sorted by name."""
     declared: dict[str, ClientSetting] = {}
     clients: dict[str, list[str]] = {}
     for client, kind in CLIENTS.items():
-        for attribute, one in kind.declared.items():
+        for attribute, setting in kind.declared.items():
             if client == "share" and attribute in NOT_OF_SHARE_CONSUMERS:
                 continue
-            declared.setdefault(one.name, one)
-            clients.setdefault(one.name, []).append(client)
+            declared.setdefault(setting.name, setting)
+            clients.setdefault(setting.name, []).append(client)
     return [
-        Explained(name, one.attribute, one.takes, _default(one), one.doc, tuple(clients[name]), one)
-        for name, one in sorted(declared.items())
+        Explained(name, setting.attribute, setting.takes, _default(setting), setting.doc, tuple(clients[name]), setting)
+        for name, setting in sorted(declared.items())
     ]
 
 
 def reference() -> str:
-    """docs/reference/client-settings.md."""
+    """The text of docs/reference/client-settings.md."""
     lines = [
         "# Client settings",
         "",
         "Every setting of `Producer`, `Consumer`, `ShareConsumer` and `Admin` (and of their `Async` forms), from the",
-        "declarations in `ottla/settings/client/` and `ottla/client/settings/`. A setting is given by Kafka's name in",
-        'a mapping, or as a keyword in snake_case: `Producer({"linger.ms": 5})`,',
-        '`Producer("127.0.0.1:9092", linger_ms=5)`. Names end in',
-        "their unit: `ms` is milliseconds, `bytes` bytes. An unknown name is refused with the nearest right one.",
+        "declarations in `ottla/settings/client/` and `ottla/client/settings/`. Pass a setting under Kafka's name in a",
+        'mapping, or as a keyword in snake_case: `Producer({"linger.ms": 5})`,',
+        '`Producer("127.0.0.1:9092", linger_ms=5)`. A name ends in its unit, if it has one: `ms` for milliseconds,',
+        "`bytes` for bytes. An unknown name is refused, with the nearest valid one.",
         "",
-        "*since*: the first release of Apache Kafka whose documentation has it (0.9 is the oldest that was looked at);",
-        "empty: Kafka does not have it. *here*: what differs from Apache Kafka; empty: nothing does.",
+        "*since*: the first release of Apache Kafka that documents the setting (0.9 is the oldest one checked); empty",
+        "if Kafka does not have it. *here*: the difference from Apache Kafka, if there is one.",
         "",
     ]
     head = ("setting", "type", "default", "values", "clients", "since", "here", "meaning")
     return "\n".join([*lines, *table(*head, rows=map(_row, explained()))]) + "\n"
 
 
-def _row(one: Explained) -> tuple[str, ...]:
-    clients = "all" if len(one.clients) == len(CLIENTS) else ", ".join(one.clients)
-    default = f"`{one.default}`" if one.default else ""
-    kind, differs = one.setting.type.name.lower(), one.setting.differs
-    return (f"`{one.name}`", kind, default, one.takes, clients, since("client", one.name), differs, one.meaning)
+def _row(explained: Explained) -> tuple[str, ...]:
+    name, setting = explained.name, explained.setting
+    clients = "all" if len(explained.clients) == len(CLIENTS) else ", ".join(explained.clients)
+    default = f"`{explained.default}`" if explained.default else ""
+    kind, differs = setting.type.name.lower(), setting.differs
+    return (f"`{name}`", kind, default, explained.takes, clients, since("client", name), differs, explained.meaning)
 
 
-def _default(one: ClientSetting) -> str:
-    if isinstance(one.default, Codec):
-        return one.default.name.lower()
-    return "all" if one.name == "acks" else one.default_text or ""
+def _default(setting: ClientSetting) -> str:
+    if isinstance(setting.default, Codec):
+        return setting.default.name.lower()
+    return "all" if setting.name == "acks" else setting.default_text or ""
