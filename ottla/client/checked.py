@@ -102,7 +102,7 @@ def converter(kind: Any) -> Convert:
     if origin is tuple:
         return _pair(parts)
     if origin in _SEQUENCES:
-        return _each(parts[0])
+        return _list(parts[0])
     if origin is collections.abc.Callable:
         return _callable
     if isinstance(kind, typing.NewType):
@@ -171,7 +171,7 @@ def _mapping(key_kind: Any, value_kind: Any) -> Convert:
 
 def _pair(kinds: tuple[Any, ...]) -> Convert:
     if len(kinds) == 2 and kinds[1] is ...:
-        convert_all = _each(kinds[0])
+        convert_all = _list(kinds[0])
         return lambda value: tuple(convert_all(value))
     parts = [converter(kind) for kind in kinds]
 
@@ -183,7 +183,7 @@ def _pair(kinds: tuple[Any, ...]) -> Convert:
     return convert
 
 
-def _each(kind: Any) -> Convert:
+def _list(kind: Any) -> Convert:
     convert_one = converter(kind)
 
     def convert(values: Any) -> list[Any]:

@@ -75,7 +75,7 @@ class ProducerTracing:
 
 def _end(span: Span, delivery: Delivery) -> None:
     # Not `Delivery.result`: that would count as the program having looked at the outcome.
-    batch, index = delivery._place()
+    batch, index = delivery._locate()
     span.set_attribute("messaging.destination.partition.id", str(batch.partition))
     if batch.error is not None:
         span.set_attribute("error.type", batch.error.code.name)

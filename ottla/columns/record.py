@@ -241,7 +241,7 @@ def read_headers(body: bytes, at: int) -> tuple[tuple[Header, ...], int]:
     """
     count, at = decode_varint(body, at)
     if count < 0:
-        raise ValueError(f"{count} headers")
+        raise ValueError(f"invalid header count: {count}")
     pairs: list[Header] = []
     for _ in range(count):
         size, at = decode_varint(body, at)

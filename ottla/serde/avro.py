@@ -147,7 +147,7 @@ class _Datums:
     def windows(self, size: int, at: Ints) -> Bytes:
         """The `size` bytes at each position, one row each."""
         if self.data.size < size or int(at.max()) + size > self.data.size:
-            raise IndexError("behind the last byte")
+            raise IndexError("past the last byte")
         rows: Bytes = np.lib.stride_tricks.sliding_window_view(self.data, size)[at]
         return rows
 
@@ -164,7 +164,7 @@ class _Datums:
         numbers, at = varints(self.data, at)
         if node.kind == "int":
             if (numbers != numbers.astype(np.int32)).any():
-                raise ValueError("an Avro int of more than 32 bits")
+                raise ValueError("an Avro int with more than 32 bits")
             numbers = numbers.astype(np.int32)
         array = pa.array(numbers)
         return array if array.type == node.type else array.view(node.type), at

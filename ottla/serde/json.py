@@ -124,7 +124,7 @@ def _readable(kind: Any) -> Any:
     )
     if any(is_kind(kind) for is_kind in plain):
         return kind
-    raise OttlaError(f"JSON cannot be read as {kind}")
+    raise OttlaError(f"serde.json() cannot read the type {kind}")
 
 
 # ---- writing

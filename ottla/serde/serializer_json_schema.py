@@ -90,7 +90,5 @@ def _library() -> Any:
     try:
         import jsonschema_rs
     except ImportError:
-        raise OttlaError(
-            "JSON Schema needs jsonschema-rs, which ottla[json-schema] brings: pip install 'ottla[json-schema]'"
-        ) from None
+        raise OttlaError("JSON Schema needs jsonschema-rs: pip install 'ottla[json-schema]'") from None
     return jsonschema_rs

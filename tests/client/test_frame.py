@@ -88,8 +88,8 @@ def test_a_batch_keeps_its_memory_until_it_is_over() -> None:
     for timestamp in range(2, 12):
         other = sent(timestamp)
         assert read_timestamp(other.encode(Codec.NONE, None)) == timestamp
-        assert other.whole is not None
-        places.add(address(other.whole))
+        assert other.uncompressed is not None
+        places.add(address(other.uncompressed))
         other.succeed(0, -1)
     assert len(places) == 1
     assert waits.encode(Codec.NONE, None) == before

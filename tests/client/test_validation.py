@@ -264,7 +264,7 @@ def test_a_cut_is_told_in_the_log_or_raised(caplog: pytest.LogCaptureFixture) ->
     async def work(fetcher: Watched, state: PartitionPosition) -> None:
         told: list[bool] = []
         fetcher.on_data.append(lambda: told.append(True))
-        fetcher.all_placed = True
+        fetcher.all_positioned = True
         fetcher.broker.answer = EpochEndOffset(leader_epoch=1, end_offset=8)
         await turns(fetcher)
         assert told, "a poll that waits looks again"
@@ -291,10 +291,10 @@ def test_a_cut_is_told_in_the_log_or_raised(caplog: pytest.LogCaptureFixture) ->
 
 def test_a_cut_at_an_unknown_place_has_a_poll_find_the_position() -> None:
     async def work(fetcher: Watched, state: PartitionPosition) -> None:
-        fetcher.all_placed = True
+        fetcher.all_positioned = True
         fetcher.broker.answer = EpochEndOffset(leader_epoch=-1, end_offset=-1)
         await turns(fetcher)
-        assert (state.position, state.reset, fetcher.all_placed) == (None, "earliest", False)
+        assert (state.position, state.reset, fetcher.all_positioned) == (None, "earliest", False)
 
     play(work, auto_offset_reset="earliest")
 

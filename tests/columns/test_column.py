@@ -79,7 +79,7 @@ def test_rows_are_encoded_once_into_the_bytes_that_are_sent() -> None:
     made = ProducerBatch("t", 0, 0, 0)
     fill(made, cut, Codec.NONE, None)
     sent = made.encode(Codec.NONE, None)
-    assert sent is made.whole
+    assert sent is made.uncompressed
     assert bytes(sent) == batch(values(500))
     # Sent again under a number of its own, what is still on its way stays as it was.
     before = bytes(sent)

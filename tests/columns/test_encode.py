@@ -174,7 +174,7 @@ def test_records_are_laid_out_behind_room_for_the_header_and_sent_from_there() -
     made.stamp(0, 1_700_000_000_000)
     wanted = build([(1_700_000_000_000, None, b"v" * 100, ())] * 300)
     sent = made.encode(Codec.NONE, None)
-    assert sent is made.whole, "there is a copy"
+    assert sent is made.uncompressed, "there is a copy"
     assert bytes(sent) == wanted
     # Sent again under a number of its own, what is still on its way stays as it was.
     made.attempts = 1

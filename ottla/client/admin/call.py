@@ -85,7 +85,7 @@ class Calls:
             read(answer)
         return answer
 
-    async def _each(
+    async def _with_retries(
         self, keys: Iterable[K], attempt: Callable[[list[K]], Awaitable[dict[K, V | KafkaError]]]
     ) -> Results[K, V]:
         """Request all `keys`, and those with retriable errors again until the timeout."""

@@ -40,7 +40,8 @@ class AsyncAdmin(
     """Kafka's admin client for asyncio.
 
     Create it on a running loop; `async with` or `close` ends it. A call raises TypeError or ValueError for an invalid
-    argument, KafkaError for an error of the brokers, and OttlaError if none answers within default.api.timeout.ms.
+    argument, KafkaError for an error of the brokers, and NotReachable if no broker can be reached within
+    default.api.timeout.ms.
 
     >>> async with AsyncAdmin("127.0.0.1:9092") as admin:
     ...     await admin.create_topic("flights", partitions=3)
@@ -84,7 +85,7 @@ class Admin:
     """Kafka's admin client: the calls of `AsyncAdmin`, waited for. Any thread may use it; `with` or `close` ends it.
 
     A call raises TypeError or ValueError for an invalid argument, KafkaError for an error of the brokers, and
-    OttlaError if none answers within default.api.timeout.ms.
+    NotReachable if no broker can be reached within default.api.timeout.ms.
 
     >>> with Admin("127.0.0.1:9092") as admin:
     ...     admin.create_topic("flights", partitions=3)

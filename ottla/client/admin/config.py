@@ -79,7 +79,7 @@ class ConfigCalls(Calls):
                     entries[resource] = error_of(result.error_code, result.error_message) or _entries(result)
             return entries
 
-        return await self._each(resources, attempt)
+        return await self._with_retries(resources, attempt)
 
     async def describe_config(
         self, resource: ConfigResource, names: Iterable[str] | None = None, *, synonyms: bool = False
@@ -118,7 +118,7 @@ class ConfigCalls(Calls):
                     outcomes[resource] = error_of(result.error_code, result.error_message)
             return outcomes
 
-        return await self._each(changes, attempt)
+        return await self._with_retries(changes, attempt)
 
     async def alter_config(self, resource: ConfigResource, changes: Mapping[str, Change]) -> None:
         """Change settings of one resource; raises its KafkaError."""

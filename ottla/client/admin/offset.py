@@ -123,4 +123,4 @@ class OffsetCalls(Calls):
                 await self._cluster.update()
             return outcomes
 
-        return await self._each(partitions, attempt)
+        return await self._with_retries(partitions, attempt)

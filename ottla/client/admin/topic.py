@@ -89,7 +89,7 @@ class TopicCalls(Calls):
             response = await self._metadata(left, with_operations=with_operations)
             return {topic.name: self._described(topic) for topic in response.topics if topic.name is not None}
 
-        return await self._each(names, attempt)
+        return await self._with_retries(names, attempt)
 
     async def describe_topic(self, name: str, *, include_authorized_operations: bool = False) -> TopicDescription:
         """Describe a single topic. KafkaError UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
@@ -110,7 +110,7 @@ class TopicCalls(Calls):
             response = await self._any(request, CreateTopicsResponse)
             return {topic.name: _created(topic) for topic in response.topics}
 
-        results = await self._each(wanted, attempt)
+        results = await self._with_retries(wanted, attempt)
         if not validate_only:
             self._cluster.metadata.request_update(now_ms())
         return results
@@ -149,7 +149,7 @@ class TopicCalls(Calls):
                 result.name or "": error_of(result.error_code, result.error_message) for result in response.responses
             }
 
-        return await self._each(names, attempt)
+        return await self._with_retries(names, attempt)
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic with all its records. KafkaError UNKNOWN_TOPIC_OR_PARTITION if it does not exist."""
@@ -184,7 +184,7 @@ class TopicCalls(Calls):
             response = await self._any(request, CreatePartitionsResponse)
             return {result.name: error_of(result.error_code, result.error_message) for result in response.results}
 
-        results = await self._each(counts, attempt)
+        results = await self._with_retries(counts, attempt)
         self._cluster.metadata.request_update(now_ms())
         return results
 

@@ -123,7 +123,7 @@ class CommitCalls(ABC):
         self.meter.committed(now - began_ms, now)
 
     @checked
-    async def commit_and_tell(self, offsets: Offsets | None, told: Callable[[Failure], Any] | None) -> None:
+    async def commit_and_report(self, offsets: Offsets | None, told: Callable[[Failure], Any] | None) -> None:
         """Commit and report the outcome to `told`, or to the log."""
         failure: Failure = None
         try:

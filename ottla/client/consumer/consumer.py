@@ -85,12 +85,12 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         self._known_topics: frozenset[str] | None = None
         self._waiting: asyncio.Future[None] | None = None
         #: Partitions whose position was not found at the last lookup, and when to look again.
-        self._tried: set[TopicPartition] = set()
-        self._placing_at_ms = 0
+        self._lookup_failed: set[TopicPartition] = set()
+        self._next_lookup_ms = 0
         self._closed = False
         self._committing: asyncio.Task[None] | None = None
         self._committed_at_ms = now_ms()
-        self._turn = 0
+        self._first_index = 0
         #: Polled records that an iteration has not yielded yet, the next one last.
         self._in_hand: list[ConsumerRecord[K, V]] = []
         self._dead_letters: DeadLetters | None = None
@@ -248,18 +248,20 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
                 joining = await self._group.poll()
         elif not self._positions:
             raise OttlaError("this consumer has no topics to read: subscribe or assign first")
-        if (unplaced := self._unplaced()) and (now_ms() >= self._placing_at_ms or not unplaced <= self._tried):
+        if (missing := self._without_position()) and (
+            now_ms() >= self._next_lookup_ms or not missing <= self._lookup_failed
+        ):
             await self.warn_of_missing({partition.topic for partition in self._positions})
             began_ms = now_ms()
             await self._find_positions(deadline_ms, as_available=True)
-            self._tried = self._unplaced()
+            self._lookup_failed = self._without_position()
             pause_ms = max(self.settings.retry_backoff_ms, _PAUSES * (now_ms() - began_ms))
-            self._placing_at_ms = now_ms() + pause_ms if len(self._tried) < len(self._positions) else 0
-        self._fetcher.all_placed = not self._unplaced()
+            self._next_lookup_ms = now_ms() + pause_ms if len(self._lookup_failed) < len(self._positions) else 0
+        self._fetcher.all_positioned = not self._without_position()
         self._fetcher.wake()
         return joining
 
-    def _unplaced(self) -> set[TopicPartition]:
+    def _without_position(self) -> set[TopicPartition]:
         """The partitions that need a position."""
         return {
             partition
@@ -272,7 +274,7 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         """Would a poll only take buffered records, with no membership, position or commit work?"""
         return (
             not self._closed
-            and self._fetcher.all_placed
+            and self._fetcher.all_positioned
             and (self._group is None or not self._has_subscription() or not self._group.busy)
             and not (
                 self.settings.enable_auto_commit

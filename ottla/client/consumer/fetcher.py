@@ -82,7 +82,7 @@ class Fetcher(WakeLoop):
         self._meter = meter
         self._positions = positions
         #: True if every partition has a position. If not, a poll first finds the missing ones.
-        self.all_placed = False
+        self.all_positioned = False
         #: The fetch session by node, and the connection that it belongs to.
         self._sessions: dict[int, tuple[BrokerConnection, FetchSession]] = {}
         self._busy: set[int] = set()
@@ -157,7 +157,9 @@ class Fetcher(WakeLoop):
     async def _validate(self, node_id: int, doubts: dict[TopicPartition, Doubt]) -> None:
         retry = await self._validation.ask(node_id, doubts)
         with self._lock:
-            self.all_placed = self.all_placed and all(state.position is not None for state in self._positions.values())
+            self.all_positioned = self.all_positioned and all(
+                state.position is not None for state in self._positions.values()
+            )
         self._validated.set()
         self._validated = asyncio.Event()
         for callback in self.on_data:
@@ -336,7 +338,7 @@ class Fetcher(WakeLoop):
             state.error = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, why)
         else:
             state.forget(policy)
-            self.all_placed = False
+            self.all_positioned = False
 
     def _fail(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
         with self._lock:

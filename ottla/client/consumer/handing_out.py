@@ -37,7 +37,7 @@ class RecordCalls:
     _lock: threading.Lock
     _fetcher: Fetcher
     #: Index of the partition with which the next poll begins.
-    _turn: int
+    _first_index: int
     #: Created at the first dead letter.
     _dead_letters: DeadLetters | None
     #: While dead letters are written: the offset at which this poll began, by partition.
@@ -139,14 +139,14 @@ class RecordCalls:
             with self._lock:
                 states = list(self._positions.values())
                 for step in range(len(states)):
-                    place = (self._turn + step) % len(states)
-                    state = states[place]
+                    index = (self._first_index + step) % len(states)
+                    state = states[index]
                     if state.error is not None:
                         if left < records_max:
                             # The next poll begins with this partition, however much the others have.
-                            self._turn = place
+                            self._first_index = index
                             break
-                        self._turn = (place + 1) % len(states)
+                        self._first_index = (index + 1) % len(states)
                         state.raise_error()
                     if state.has_records:
                         before_bytes = state.buffered
@@ -157,7 +157,7 @@ class RecordCalls:
                         if left == records_max:
                             state.raise_error()
                         if left <= 0:
-                            self._turn = (place + 1) % len(states)
+                            self._first_index = (index + 1) % len(states)
                             break
         finally:
             if has_room:

@@ -95,7 +95,7 @@ class PositionCalls:
             for partition in wanted:
                 self._state(partition).forget(policy)
         self._drop_in_hand(wanted)
-        self._fetcher.all_placed = False
+        self._fetcher.all_positioned = False
         self.something_to_do()
 
     @checked
@@ -232,7 +232,7 @@ class PositionCalls:
                     if partition in committed:
                         offset, epoch, _ = committed[partition]
                         self._cluster.epoch_seen(partition, epoch)
-                        self._place(partition, asked[partition], offset, epoch)
+                        self._set_position(partition, asked[partition], offset, epoch)
                     else:
                         missing[partition] = policy
             times = {}
@@ -246,9 +246,11 @@ class PositionCalls:
                     # Negative timestamps are reserved for special lookups.
                     times[partition] = max(0, MachineClock().now_ms() - duration_ms(reset.removeprefix(BY_DURATION)))
             listed = await self._list_offsets(times, timeout_ms, as_available)
-            late = self._place_all(listed, asked)
+            late = self._set_positions(listed, asked)
             if late:
-                self._place_all(await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, as_available), asked)
+                self._set_positions(
+                    await self._list_offsets(dict.fromkeys(late, LATEST), timeout_ms, as_available), asked
+                )
         except NotReachable:
             return
         except KafkaError as error:
@@ -256,7 +258,7 @@ class PositionCalls:
                 raise
             return
 
-    def _place_all(
+    def _set_positions(
         self, listed: Mapping[TopicPartition, tuple[int, int]], asked: Mapping[TopicPartition, str | None]
     ) -> list[TopicPartition]:
         """Set positions from ListOffsets results; returns the partitions that have no record at or after the time."""
@@ -265,10 +267,10 @@ class PositionCalls:
             if offset < 0:
                 late.append(partition)
             else:
-                self._place(partition, asked[partition], offset, NO_LEADER_EPOCH)
+                self._set_position(partition, asked[partition], offset, NO_LEADER_EPOCH)
         return late
 
-    def _place(self, partition: TopicPartition, asked: str | None, offset: int, epoch: int) -> None:
+    def _set_position(self, partition: TopicPartition, asked: str | None, offset: int, epoch: int) -> None:
         with self._lock:
             state = self._positions.get(partition)
             # A seek during the lookup, of whatever kind, wins.

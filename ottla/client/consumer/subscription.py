@@ -68,7 +68,7 @@ class SubscriptionCalls(ABC):
 
         `topics` is a list of names, or a compiled pattern that names must match in full. With group.protocol=consumer a
         string that starts with "^" is a pattern that the broker evaluates (KIP-848). `listener` is called when
-        partitions are assigned and revoked. OttlaError without group.id, or while partitions are assigned by hand.
+        partitions are assigned and revoked. OttlaError without group.id.
         """
         if listener is not None and not isinstance(listener, RebalanceListener):
             raise TypeError(f"invalid listener: {shown(listener)} (expected a RebalanceListener)")
@@ -104,7 +104,7 @@ class SubscriptionCalls(ABC):
                 del self._positions[gone]
             for partition in wanted:
                 self._positions.setdefault(partition, PartitionPosition(partition))
-        self._fetcher.all_placed = False
+        self._fetcher.all_positioned = False
         self._cluster.metadata.want({partition.topic for partition in wanted}, now_ms())
         if self.settings.group_id is not None and self._group is None:
             self._group = ClassicGroupMember(self._cluster, self.settings, self)
@@ -216,7 +216,7 @@ class SubscriptionCalls(ABC):
         with self._lock:
             for partition in sorted(partitions):
                 self._positions[partition] = PartitionPosition(partition)
-        self._fetcher.all_placed = False
+        self._fetcher.all_positioned = False
         if self._listener is not None:
             await self._call(self._listener.assigned, sorted(partitions))
 

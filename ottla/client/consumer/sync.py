@@ -113,7 +113,7 @@ class Consumer(Generic[K, V]):
 
         `topics` is a list of names, or a compiled pattern that names must match in full. With group.protocol=consumer a
         string that starts with "^" is a pattern that the broker evaluates (KIP-848). `listener` is called when
-        partitions are assigned and revoked. OttlaError without group.id, or while partitions are assigned by hand.
+        partitions are assigned and revoked. OttlaError without group.id.
         """
 
         async def work() -> None:
@@ -324,7 +324,7 @@ class Consumer(Generic[K, V]):
         `told(error)` is called on the client's loop when the commit ends, with None on success. Without `told`, a
         failure is logged.
         """
-        self._thread.submit(self._async.commit_and_tell(offsets, told))
+        self._thread.submit(self._async.commit_and_report(offsets, told))
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
         """The group's committed offset of each partition; None where there is none."""

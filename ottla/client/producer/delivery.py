@@ -75,7 +75,7 @@ class ProducerBatch:
         "until_ns",
         "values",
         "waiters",
-        "whole",
+        "uncompressed",
     )
 
     def __init__(self, topic: str, partition: int, created_ms: int, deadline_ms: int) -> None:
@@ -114,7 +114,7 @@ class ProducerBatch:
         self.count = 0
         self.encoded: Buffer | None = None
         #: Uncompressed records with room for the header in front: copying them would cost as much as encoding them.
-        self.whole: memoryview | None = None
+        self.uncompressed: memoryview | None = None
         #: The outcome.
         self.done = False
         self.offset = -1
@@ -140,11 +140,11 @@ class ProducerBatch:
     def encode(self, codec: Codec, level: int | None) -> Buffer:
         """The bytes to send; encoded again only when the producer id, epoch or sequence has changed."""
         if self.encoded is None:
-            if self.body is None and self.whole is None:
+            if self.body is None and self.uncompressed is None:
                 room = HEADER_BYTES if codec is Codec.NONE else 0
                 records = encode_records(self.values, self.keys, self.headers, self.runs, room=room)
                 if codec is Codec.NONE:
-                    self.whole = memoryview(records)
+                    self.uncompressed = memoryview(records)
                 else:
                     self.body = compress(codec, records, level)
             count = self.records
@@ -159,13 +159,13 @@ class ProducerBatch:
                 self.base_sequence,
                 count,
             )
-            if self.whole is None:
+            if self.uncompressed is None:
                 assert self.body is not None
                 self.encoded = assemble(0, -1, checked, self.body)
             else:
                 # The bytes sent before may still be in a socket: a retry with another sequence needs its own copy.
                 self.encoded = seal(
-                    self.whole if not self.attempts else memoryview(bytearray(self.whole)), 0, -1, checked
+                    self.uncompressed if not self.attempts else memoryview(bytearray(self.uncompressed)), 0, -1, checked
                 )
         return self.encoded
 
@@ -238,7 +238,7 @@ class ProducerBatch:
         self.count = self.records
         self.done = True
         # The program may keep deliveries for a long time: release the records.
-        self.encoded = self.body = self.whole = self.keys = self.headers = None
+        self.encoded = self.body = self.uncompressed = self.keys = self.headers = None
         self.values = []
         waiters, self.waiters = self.waiters, []
         for waiter in waiters:
@@ -327,7 +327,7 @@ class Delivery(tuple["ProducerBatch", int]):
         return self._outcome()
 
     def __repr__(self) -> str:
-        batch, index = self._place()
+        batch, index = self._locate()
         where = f"<Delivery to {batch.topic}-{batch.partition}: "
         if not self.done:
             return f"{where}pending>"
@@ -335,7 +335,7 @@ class Delivery(tuple["ProducerBatch", int]):
             return f"{where}failed, {batch.error}>"
         return f"{where}at offset {batch.offset + index}>" if batch.offset >= 0 else f"{where}sent>"
 
-    def _place(self) -> tuple[ProducerBatch, int]:
+    def _locate(self) -> tuple[ProducerBatch, int]:
         """The batch that carries the record now, which may be a half of its first one, and the index in it."""
         batch, index = self
         while batch.parts:
@@ -344,7 +344,7 @@ class Delivery(tuple["ProducerBatch", int]):
         return batch, index
 
     def _outcome(self) -> RecordMetadata:
-        batch, index = self._place()
+        batch, index = self._locate()
         if batch.error is not None:
             batch.seen = True
             raise batch.error.with_traceback(None)

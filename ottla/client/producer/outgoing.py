@@ -270,8 +270,8 @@ def fill(
     batch.max_timestamp = int(stamps.max())
     batch.count = len(cut.values)
     if codec is Codec.NONE:
-        batch.whole = encode_columns(cut.values, cut.keys, cut.headers, stamps, room=HEADER_BYTES, memory=memory)
-        batch.size = len(batch.whole)
+        batch.uncompressed = encode_columns(cut.values, cut.keys, cut.headers, stamps, room=HEADER_BYTES, memory=memory)
+        batch.size = len(batch.uncompressed)
     else:
         batch.body = compress(codec, encode_columns(cut.values, cut.keys, cut.headers, stamps), level)
         batch.size = len(batch.body) + HEADER_BYTES
