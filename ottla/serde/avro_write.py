@@ -25,7 +25,7 @@ from ottla.serde.serde import as_binary, spread
 
 Bytes = NDArray[np.uint8]
 Ints = NDArray[np.int64]
-#: One piece of all rows: numbers laid out in NumPy, or an Arrow binary array.
+#: A piece of all rows: numbers laid out in NumPy, or an Arrow binary array.
 Piece = Any
 _NOTHING = pa.scalar(b"", pa.binary())
 
@@ -174,7 +174,7 @@ def default(field: AvroField, rows: int, why: str) -> Any:
 
 
 def _items(node: AvroNode, column: Any, where: str) -> list[Piece]:
-    """One block with all items, then the end marker; without items, only the end marker."""
+    """A single block with all items, then the end marker; without items, only the end marker."""
     assert node.items is not None
     kind = column.type
     if pa.types.is_map(kind):

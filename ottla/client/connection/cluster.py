@@ -1,4 +1,4 @@
-"""One client's connections and its up-to-date view of the cluster, which the producer, consumer and admin client share.
+"""The connections of a client and its up-to-date view of the cluster; producers, consumers and admin clients use it.
 
 Rules:
 - Connections are kept by address and purpose: a broker answers in order, so a fetch or a join that waits long must not

@@ -69,7 +69,7 @@ def connection_points(group: str, cluster: Cluster, nodes: Mapping[int, NodeMetr
 
 
 class TelemetryPush:
-    """One client's pushes. The client creates it on its loop, before its first request, and closes it."""
+    """The pushes of one client. The client creates it on its loop, before its first request, and closes it."""
 
     def __init__(
         self, cluster: Cluster, points: Points, resource: Callable[[], Mapping[str, str]], *, enabled: bool

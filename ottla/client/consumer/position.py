@@ -27,7 +27,7 @@ from ottla.wire.batch import NO_LEADER_EPOCH, BatchHeader, headers
 
 
 class Chunk:
-    """One partition's bytes from one fetch."""
+    """The bytes of one partition from one fetch."""
 
     __slots__ = ("data", "end_epoch", "end_offset", "iterator", "size")
 

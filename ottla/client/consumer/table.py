@@ -42,7 +42,7 @@ _TOGETHER_MAX = 64 * 1024 * 1024
 
 
 class Taken(NamedTuple):
-    """One partition's batches that a poll took, still encoded."""
+    """The batches of one partition that a poll took, still encoded."""
 
     partition: TopicPartition
     #: The first requested offset; batches may begin earlier.

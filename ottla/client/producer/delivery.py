@@ -252,7 +252,7 @@ class ProducerBatch:
         """Call `callback` when the batch ends, or at once if it has ended. Any thread may call this."""
         self.waiters.append(callback)
         if self.done and callback in self.waiters:
-            # The batch ended between the caller's check and the append: whoever removes the callback calls it.
+            # The batch ended between the caller's check and the append: the thread that removes the callback calls it.
             try:
                 self.waiters.remove(callback)
             except ValueError:
