@@ -118,7 +118,7 @@ def test_columns_of_other_types_are_cast_and_missing_ones_have_their_default() -
     ("column", "why"),
     [
         (pa.array([{"id": 2**40, "kind": "A"}]), "field id has type int64, which does not fit the Avro schema's int32"),
-        (pa.array([{"id": "x", "kind": "A"}]), "field id is string"),
+        (pa.array([{"id": "x", "kind": "A"}]), "field id has type string"),
         (pa.array([{"id": None, "kind": "A"}], pa.struct({"id": pa.int32(), "kind": pa.string()})), "field id is null"),
         (pa.array([{"id": 1, "kind": "C"}]), "field kind is 'C' [(]expected a symbol of the Avro enum: A, B[)]"),
         (pa.array([{"id": 1}]), "no column kind, and the Avro schema no default"),
@@ -297,7 +297,7 @@ def test_a_nested_messages_place_stands_before_it() -> None:
     assert protobuf_deserializer(deep, confluent=True)(value).id == 5
     assert serde.protobuf(deep, schema_id=1).encode(pa.array([{"id": 5}])).to_pylist() == [value]
     assert protobuf_deserializer(deep)(protobuf_serializer()(deep(id=6))).id == 6
-    with pytest.raises(OttlaError, match="place"):
+    with pytest.raises(OttlaError, match="index path"):
         protobuf_deserializer(deep, confluent=True)(b"\0\0\0\0\x01\x01")
 
 
