@@ -39,7 +39,7 @@ def test_a_reset_with_force_ends_a_program_that_runs(
         assert f"{application_id} is running on " in left_alone.err and "use --force" in left_alone.err
         assert app.state.value == "RUNNING"
         ended = in_process(*reset, "--force")
-        assert (ended.code, "does not answer" in ended.err) == (0, False), ended.err
+        assert (ended.code, "did not answer" in ended.err) == (0, False), ended.err
         with pytest.raises(StreamsError, match=f"application {application_id} was reset while it ran: start it again"):
             app.await_termination(WAIT_S)
     finally:
