@@ -6,7 +6,8 @@ from pathlib import Path
 
 from tests.crash.pause import pause
 
-_SECONDS_MAX = 120
+#: Spark's start takes half a minute at rest, and minutes on a busy machine.
+_SECONDS_MAX = 240
 
 
 def runs(command: str, here: Path, environment: dict[str, str]) -> "subprocess.Popen[str]":
@@ -14,8 +15,13 @@ def runs(command: str, here: Path, environment: dict[str, str]) -> "subprocess.P
     said = here / "streams.log"
     with said.open("w") as log:
         process = subprocess.Popen(command.split(), cwd=here, env=environment, stderr=log, text=True)
-    deadline = time.monotonic() + _SECONDS_MAX
-    while "is RUNNING" not in said.read_text():
-        assert process.poll() is None and time.monotonic() < deadline, said.read_text()
-        pause(0.1)
+    try:
+        deadline = time.monotonic() + _SECONDS_MAX
+        while "is RUNNING" not in said.read_text():
+            assert process.poll() is None and time.monotonic() < deadline, said.read_text()
+            pause(0.1)
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
     return process

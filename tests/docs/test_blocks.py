@@ -90,7 +90,7 @@ def _environment(node: ottla.Node, here: Path) -> dict[str, str]:
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
-    timeout = pytest.mark.timeout(900 if name in _WITH_OTHERS else 300)
+    timeout = pytest.mark.timeout(900 if name in _LONG | _WITH_OTHERS else 300)
     return [timeout] + [pytest.mark.long] * (name in _LONG) + [pytest.mark.interop] * (name in _WITH_OTHERS)
 
 
