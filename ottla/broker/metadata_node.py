@@ -152,7 +152,7 @@ class MetadataNode(Runtime, ABC):
                 from ottla.broker.guard.authorizer import Authorizer
 
                 self.authorizer = Authorizer(self.settings)
-            if any(protocol != "PLAINTEXT" for protocol in self.settings.in_use().values()):
+            if any(protocol != "PLAINTEXT" for protocol in self.settings.protocols_in_use().values()):
                 from ottla.broker.node_security import NodeSecurity
 
                 self.security = NodeSecurity(self.loop, self._ports.pool, self.settings)

@@ -44,13 +44,13 @@ class NodeSecurity:
         self._settings = settings
         self._served = {listener.name for listener in settings.listeners}
         #: The listeners between nodes.
-        self._internal = settings.between()
+        self._internal = settings.outbound_listeners()
         self._tls: dict[str, ListenerTls] = {}
         #: Listener name -> fingerprint of the settings and files behind its TLS.
         self._fingerprints: dict[str, tuple[object, ...]] = {}
         self.sides: dict[str, TlsAcceptor] = {}
         self._logins: dict[str, NodeLogin] = {}
-        for name, protocol in settings.in_use().items():
+        for name, protocol in settings.protocols_in_use().items():
             if protocol.endswith("SSL"):
                 self._tls[name] = self._make(settings, name)
                 self._fingerprints[name] = _fingerprint(settings, name)
@@ -146,7 +146,7 @@ class NodeSecurity:
         if new.trusts and not old.trusts:
             raise OttlaError(f"the listener {name}: a truststore can be replaced, but not added")
         if old.own is not None and new.own is not None:
-            if not settings.of_listener(name, ServerSettings.ssl_allow_dn_changes.name) and _differ(
+            if not settings.for_listener(name, ServerSettings.ssl_allow_dn_changes.name) and _differ(
                 old.own.name, new.own.name
             ):
                 raise OttlaError(
@@ -154,7 +154,7 @@ class NodeSecurity:
                     f"new={new.own.name}; ssl.allow.dn.changes=true allows it"
                 )
             lost = old.own.alternative_names - new.own.alternative_names
-            if lost and not settings.of_listener(name, ServerSettings.ssl_allow_san_changes.name):
+            if lost and not settings.for_listener(name, ServerSettings.ssl_allow_san_changes.name):
                 raise OttlaError(
                     f"the listener {name}: Keystore SubjectAltNames do not match: the new certificate lacks "
                     f"{len(lost)} of the old one's names; ssl.allow.san.changes=true allows it"
@@ -184,11 +184,11 @@ def _set_principal(connection: Connection, tls: ListenerTls, made: ssl.SSLObject
 def _fingerprint(settings: ServerSettings, name: str) -> tuple[object, ...]:
     """A fingerprint of everything that a listener's TLS depends on: settings and file states."""
     parts: list[object] = [
-        settings.of_listener(name, each) for each in sorted(settings.declared()) if each.startswith("ssl.")
+        settings.for_listener(name, each) for each in sorted(settings.declared()) if each.startswith("ssl.")
     ]
     for each in _STORES:
         try:
-            status = os.stat(settings.of_listener(name, each) or "")
+            status = os.stat(settings.for_listener(name, each) or "")
             parts.append((status.st_mtime_ns, status.st_size, status.st_ino))
         except OSError:
             parts.append(None)

@@ -20,7 +20,7 @@ from enum import Enum
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-from ottla.kernel.argument import each_of, map_of, partition_of, shown, whole
+from ottla.kernel.argument import items_of, map_of, partition_of, shown, whole
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import TopicPartition
 
@@ -187,7 +187,7 @@ def _list(kind: Any) -> Convert:
     convert_one = converter(kind)
 
     def convert(values: Any) -> list[Any]:
-        return [convert_one(value) for value in each_of(values, _type_name(kind))]
+        return [convert_one(value) for value in items_of(values, _type_name(kind))]
 
     return convert
 

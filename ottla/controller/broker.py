@@ -52,16 +52,18 @@ def register_controller(image: Image, request: ControllerRegistrationRequest) ->
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,
         end_points=[
-            ControllerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-            for each in request.listeners
+            ControllerEndpoint(
+                name=listener.name, host=listener.host, port=listener.port, security_protocol=listener.security_protocol
+            )
+            for listener in request.listeners
         ],
         features=[
             ControllerFeature(
-                name=each.name,
-                min_supported_version=each.min_supported_version,
-                max_supported_version=each.max_supported_version,
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
             )
-            for each in request.features
+            for feature in request.features
         ],
     )
     return Decision([record], ControllerRegistrationResponse(error_message=""))
@@ -120,16 +122,18 @@ def register_broker(
         incarnation_id=request.incarnation_id,
         broker_epoch=existing.epoch if same and existing else next_offset,
         end_points=[
-            BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-            for each in request.listeners
+            BrokerEndpoint(
+                name=listener.name, host=listener.host, port=listener.port, security_protocol=listener.security_protocol
+            )
+            for listener in request.listeners
         ],
         features=[
             BrokerFeature(
-                name=each.name,
-                min_supported_version=each.min_supported_version,
-                max_supported_version=each.max_supported_version,
+                name=feature.name,
+                min_supported_version=feature.min_supported_version,
+                max_supported_version=feature.max_supported_version,
             )
-            for each in request.features
+            for feature in request.features
         ],
         rack=request.rack,
     )

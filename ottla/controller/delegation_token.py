@@ -174,12 +174,12 @@ def _exceeds_limits(
     requester: str,
 ) -> bool:
     names = [requester, response.principal_type, response.principal_name]
-    names += [f"{each.principal_type}:{each.principal_name}" for each in request.renewers]
+    names += [f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers]
     if sum(map(len, names)) > NAMES_LENGTH_MAX:
         return True
     return (
         len(image.tokens) >= TOKENS_MAX
-        and sum(each.requester == requester for each in image.tokens.values()) >= TOKENS_MAX
+        and sum(token.requester == requester for token in image.tokens.values()) >= TOKENS_MAX
     )
 
 

@@ -108,7 +108,7 @@ def describe_user_scram_credentials(
     image: Image, request: describe.DescribeUserScramCredentialsRequest
 ) -> describe.DescribeUserScramCredentialsResponse:
     """Return the mechanisms and iterations of the requested users, or of all; neither keys nor salts."""
-    users = [each.name for each in request.users or ()] or sorted({user for user, _ in image.scram})
+    users = [entry.name for entry in request.users or ()] or sorted({user for user, _ in image.scram})
     results = []
     for user, times in Counter(users).items():
         result = describe.DescribeUserScramCredentialsResult(user=user)
@@ -123,8 +123,8 @@ def describe_user_scram_credentials(
             result.error_message = f"Attempt to describe a user credential that does not exist: {user}"
         else:
             result.credential_infos = [
-                describe.CredentialInfo(mechanism=each, iterations=image.scram[user, each].iterations)
-                for each in mechanisms
+                describe.CredentialInfo(mechanism=mechanism, iterations=image.scram[user, mechanism].iterations)
+                for mechanism in mechanisms
             ]
         results.append(result)
     return describe.DescribeUserScramCredentialsResponse(results=results)

@@ -31,7 +31,7 @@ from ottla.embedded.fault_rule import (
     Watch,
     Where,
 )
-from ottla.kernel.argument import each_of
+from ottla.kernel.argument import items_of
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.wire.api import ApiKey
 
@@ -259,7 +259,7 @@ class Faults:
 def _api_keys(api: Apis) -> frozenset[int]:
     if api is None:
         return frozenset(HANDLERS)
-    keys = frozenset([api] if isinstance(api, ApiKey) else each_of(api, "ApiKey"))
+    keys = frozenset([api] if isinstance(api, ApiKey) else items_of(api, "ApiKey"))
     for key in keys:
         if not isinstance(key, ApiKey):
             raise TypeError(f"a fault is of an ApiKey, such as ApiKey.PRODUCE, not {key!r}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ottla.client import Admin, Consumer, ConsumerRecord, KafkaError, Producer, RecordMetadata, TopicPartition
 from ottla.embedded.node import Node
-from ottla.kernel.argument import each_of, seconds, text_of, whole
+from ottla.kernel.argument import items_of, seconds, text_of, whole
 from ottla.kernel.error import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class FixtureNode(Node):
         """
         with Producer(self.bootstrap_servers, linger_ms=0) as producer:
             deliveries = []
-            for item in each_of(values, "values, or (key, value) pairs"):
+            for item in items_of(values, "values, or (key, value) pairs"):
                 key, value = item if isinstance(item, tuple) else (None, item)
                 deliveries.append(
                     producer.send(topic, value, key, partition=partition, headers=headers, timestamp=timestamp)

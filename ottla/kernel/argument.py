@@ -56,7 +56,7 @@ def text_of(value: object, what: str) -> str:
     return value
 
 
-def each_of(values: object, what: str) -> list[Any]:
+def items_of(values: object, what: str) -> list[Any]:
     """Return the members of a collection. TypeError for a str or bytes, although they are iterable."""
     if isinstance(values, (str, bytes, bytearray, memoryview, TopicPartition)) or not isinstance(values, Iterable):
         is_single = isinstance(values, (str, bytes, TopicPartition))
@@ -66,13 +66,13 @@ def each_of(values: object, what: str) -> list[Any]:
 
 
 def texts(values: object, what: str) -> list[str]:
-    """Check for a collection of str; see `each_of`."""
-    return [text_of(value, what.removesuffix("s")) for value in each_of(values, what)]
+    """Check for a collection of str; see `items_of`."""
+    return [text_of(value, what.removesuffix("s")) for value in items_of(values, what)]
 
 
 def topic_names(values: object) -> list[str]:
     """Check topic names: one str, or a collection. INVALID_TOPIC_EXCEPTION if no topic can have a name."""
-    return [topic_name(value) for value in ([values] if isinstance(values, str) else each_of(values, "topics"))]
+    return [topic_name(value) for value in ([values] if isinstance(values, str) else items_of(values, "topics"))]
 
 
 def partition_of(value: object) -> TopicPartition:
@@ -91,7 +91,7 @@ def partition_of(value: object) -> TopicPartition:
 
 def partitions_of(values: object) -> list[TopicPartition]:
     """Return several partitions. TypeError for a single partition or anything else."""
-    return [partition_of(value) for value in each_of(values, "partitions")]
+    return [partition_of(value) for value in items_of(values, "partitions")]
 
 
 def map_of(values: object, what: str) -> Mapping[Any, Any]:

@@ -35,16 +35,16 @@ _BY_FACTORY = object()
 @dataclass_transform(frozen_default=True, field_specifiers=(dataclasses.field,))
 def frozen(cls: type[_T]) -> type[_T]:
     """Create the class. Its fields are its annotated names in order, after the inherited fields."""
-    return _made(cls, {})
+    return _create_class(cls, {})
 
 
 @dataclass_transform(field_specifiers=(dataclasses.field,))
 def mutable(cls: type[_T]) -> type[_T]:
     """Create a class whose fields may change."""
-    return _made(cls, {"__hash__": None})
+    return _create_class(cls, {"__hash__": None})
 
 
-def _made(cls: type[_T], fixed: dict[str, Any]) -> type[_T]:
+def _create_class(cls: type[_T], fixed: dict[str, Any]) -> type[_T]:
     namespace = dict(cls.__dict__)
     own = {name: namespace.pop(name, _MISSING) for name, kind in _annotations(cls).items() if not _is_class_var(kind)}
     inherited: dict[str, Any] = getattr(cls, "__value_defaults__", {})
@@ -167,7 +167,7 @@ def _init(cls: Any, scope: dict[str, Any]) -> list[str]:
             default = declared.default
             if declared.default_factory is not _MISSING:
                 scope[f"_new_{name}"], default = declared.default_factory, _BY_FACTORY
-                scope["_made"], value = _BY_FACTORY, f"_new_{name}() if {name} is _made else {name}"
+                scope["_create_class"], value = _BY_FACTORY, f"_new_{name}() if {name} is _create_class else {name}"
         if default is _MISSING:
             parameters.append(name)
         else:

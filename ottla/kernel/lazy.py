@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-_made: list[LazyModule] = []
+_lazy_modules: list[LazyModule] = []
 
 
 class LazyModule:
@@ -27,7 +27,7 @@ class LazyModule:
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
-        _made.append(self)
+        _lazy_modules.append(self)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self.__name__), name)
@@ -40,6 +40,6 @@ class LazyModule:
 def load_all() -> Iterator[None]:
     """Import every lazy module, including those that the imported modules declare, one per step."""
     # The list grows during the loop: imported modules can declare lazy modules of their own.
-    for module in _made:
+    for module in _lazy_modules:
         module.load()
         yield

@@ -21,10 +21,10 @@ _STEP_BYTES = 64 * 1024
 class Frames:
     """The frames of one connection, or of one table being sent. Not thread-safe."""
 
-    __slots__ = ("_bytes_max", "_most", "kept")
+    __slots__ = ("_bytes_max", "_frames_max", "kept")
 
     def __init__(self, most: int = _KEPT_MAX, bytes_max: int = _KEPT_BYTES_MAX) -> None:
-        self._most = most
+        self._frames_max = most
         self._bytes_max = bytes_max
         #: Ordered by the last use, most recent last.
         self.kept: list[bytearray] = []
@@ -40,7 +40,7 @@ class Frames:
         else:
             frame = bytearray((size + size // 8 | _STEP_BYTES - 1) + 1)
         self.kept.append(frame)
-        while len(self.kept) > self._most or sum(map(len, self.kept)) > self._bytes_max:
+        while len(self.kept) > self._frames_max or sum(map(len, self.kept)) > self._bytes_max:
             del self.kept[0]
         return memoryview(frame)[:size]
 

@@ -38,7 +38,7 @@ else:
         owner.__new__ = staticmethod(made)
         return made
 
-    def _first_new(owners):
+    def _new_stub(owners):
         """Return a stub of `__new__`, which compiles the real one, replaces itself with it, and calls it."""
 
         def __new__(_cls, /, *arguments, **keywords):  # noqa: N807
@@ -50,8 +50,8 @@ else:
         """`__signature__`, which the stub cannot provide."""
 
         def __get__(self, instance, owner):
-            found = signature(_make_new(next(each for each in owner.__mro__ if "_fields" in each.__dict__)))
-            return found.replace(parameters=[*found.parameters.values()][1:])
+            complete = signature(_make_new(next(cls for cls in owner.__mro__ if "_fields" in cls.__dict__)))
+            return complete.replace(parameters=[*complete.parameters.values()][1:])
 
     def _make(cls, iterable):
         made = _new_tuple(cls, iterable)
@@ -103,7 +103,7 @@ else:
                     "_fields": fields,
                     "_field_defaults": defaults,
                     "__match_args__": fields,
-                    "__new__": _first_new(owners),
+                    "__new__": _new_stub(owners),
                 },
             )
             owners.append(made)

@@ -1,6 +1,6 @@
 """Validators of setting values: each checks a value and describes the valid values.
 
-`str` of a validator is Apache Kafka's text for it; `takes` is our description.
+`str` of a validator is Apache Kafka's text for it; `valid_values` is our description.
 """
 
 import re
@@ -60,7 +60,7 @@ class Check(Protocol):
     """Checks a typed value; None is a setting without a value."""
 
     @property
-    def takes(self) -> str:
+    def valid_values(self) -> str:
         """The valid values, as a phrase that follows "expected"."""
 
     def accepts(self, value: Any) -> bool: ...
@@ -75,7 +75,7 @@ class AtLeast:
         self.low = low
 
     @property
-    def takes(self) -> str:
+    def valid_values(self) -> str:
         return f"{self.low} or more"
 
     def accepts(self, value: Any) -> bool:
@@ -96,7 +96,7 @@ class Between:
         self.other = other
 
     @property
-    def takes(self) -> str:
+    def valid_values(self) -> str:
         return f"{self.low} to {self.high}" + ("" if self.other is None else f", or {self.other}")
 
     def accepts(self, value: Any) -> bool:
@@ -116,7 +116,7 @@ class OneOf:
         self.any_case = any_case
 
     @property
-    def takes(self) -> str:
+    def valid_values(self) -> str:
         return "one of " + ", ".join(self.words)
 
     def accepts(self, value: Any) -> bool:
@@ -139,7 +139,7 @@ class ListOf:
         self.null = null
 
     @property
-    def takes(self) -> str:
+    def valid_values(self) -> str:
         kind = f"a list of {', '.join(self.words)}" if self.words else "a comma-separated list"
         return f"{kind} without duplicates" + ("" if self.empty else ", at least one entry")
 
@@ -165,7 +165,7 @@ class Addresses:
         self.with_id = with_id
 
     @property
-    def takes(self) -> str:
+    def valid_values(self) -> str:
         return f"{'id@' if self.with_id else ''}host:port entries, comma-separated"
 
     def accepts(self, value: Sequence[str] | None) -> bool:
@@ -192,7 +192,7 @@ class TextCheck:
         self.null = null
 
     @property
-    def takes(self) -> str:
+    def valid_values(self) -> str:
         return "text" if self.empty else "non-empty text"
 
     def accepts(self, value: str | None) -> bool:
@@ -205,7 +205,7 @@ class TextCheck:
 class ThrottledReplicas:
     """`*`, or partition:node entries (KIP-73)."""
 
-    takes = "* or comma-separated partition:node entries"
+    valid_values = "* or comma-separated partition:node entries"
 
     def accepts(self, value: Sequence[str]) -> bool:
         return "".join(value) == "*" or all(_THROTTLED_REPLICA.fullmatch(entry.strip()) for entry in value)
@@ -217,7 +217,7 @@ class ThrottledReplicas:
 class OffsetReset:
     """The position where a share group starts (KIP-932)."""
 
-    takes = "latest, earliest, or by_duration:DURATION, such as by_duration:PT1H"
+    valid_values = "latest, earliest, or by_duration:DURATION, such as by_duration:PT1H"
 
     def accepts(self, value: str | None) -> bool:
         if value is None:

@@ -159,10 +159,12 @@ class Delta:
             epoch=change.broker_epoch,
             incarnation_id=change.incarnation_id,
             endpoints=tuple(
-                BrokerEndpoint(each.name, each.host, each.port, each.security_protocol) for each in change.end_points
+                BrokerEndpoint(endpoint.name, endpoint.host, endpoint.port, endpoint.security_protocol)
+                for endpoint in change.end_points
             ),
             features=tuple(
-                (each.name, each.min_supported_version, each.max_supported_version) for each in change.features
+                (feature.name, feature.min_supported_version, feature.max_supported_version)
+                for feature in change.features
             ),
             rack=change.rack,
             fenced=change.fenced,

@@ -5,7 +5,8 @@ Rules:
   touched, so `old.topics is new.topics` means that no topic changed.
 - The maps are plain dicts behind a read-only type: reads run at full speed, and a map is copied once for each batch of
   records that touches it (docs/decisions/0030).
-- An image knows which topics and settings its last batch touched, so that followers of each step check only those.
+- An image knows which topics and settings its last batch touched, so that a caller that follows every step checks
+  only those.
 """
 
 from __future__ import annotations

@@ -50,8 +50,10 @@ def _broker(image: Image, broker: BrokerImage) -> record.RegisterBrokerRecord:
         incarnation_id=broker.incarnation_id,
         broker_epoch=broker.epoch,
         end_points=[
-            BrokerEndpoint(name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol)
-            for each in broker.endpoints
+            BrokerEndpoint(
+                name=endpoint.name, host=endpoint.host, port=endpoint.port, security_protocol=endpoint.security_protocol
+            )
+            for endpoint in broker.endpoints
         ],
         features=[
             BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)

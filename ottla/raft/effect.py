@@ -1,7 +1,7 @@
 """Effects: the actions that the quorum requests of its driver. Named in the imperative.
 
-The driver executes the effects of a step in order, before the next event. It reports an effect's result event
-immediately, within that; only the results of Sync, WriteSnapshot and Send arrive later.
+The driver executes the effects of a step in order, before the next event. The result event of an effect is delivered
+immediately, while the effects are executed; only the results of Sync, WriteSnapshot and Send arrive later.
 """
 
 from __future__ import annotations

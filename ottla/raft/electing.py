@@ -164,7 +164,7 @@ class Electing:
     def _break_tie(self, role: Prospective, candidate: Voter, candidate_log: tuple[int, int]) -> None:
         """Two voters request each other's pre-vote: the longer log proceeds; with equal logs, the lower id does.
 
-        The voter with the longer log asks again, because the other voter may have rejected it while it had a leader.
+        The voter with the longer log asks again: the other voter may have rejected it while it still followed a leader.
         """
         member = self._member
         own_log = member.log.last_epoch, member.log.end_offset
@@ -309,14 +309,14 @@ class Electing:
         common = self._take_common(response, partition)
         return partition.error_code == ErrorCode.NONE if common is None else common
 
-    def _respond(self, event: RequestReceived, error: ErrorCode, **more: bool) -> None:
+    def _respond(self, event: RequestReceived, error: ErrorCode, *, granted: bool = False) -> None:
         member, request = self._member, event.request
         module = _module(request)
         partition = module.ResponsePartitionData(
             error_code=error, leader_id=member.leader.leader_id, leader_epoch=member.epoch
         )
         if module is vote:
-            partition.vote_granted = more.get("granted", False)
+            partition.vote_granted = granted
         topic = module.ResponseTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
         response = _empty(request, ErrorCode.NONE)
         response.topics = [topic]

@@ -64,7 +64,7 @@ class ListenerTls:
         if pair is not None:
             self.own = _identity(config, pair)
         auth = config.text(ServerSettings.ssl_client_auth)
-        if self._is_sasl and not settings.has_own(listener, ServerSettings.ssl_client_auth.name):
+        if self._is_sasl and not settings.has_listener_value(listener, ServerSettings.ssl_client_auth.name):
             auth = "none"
         self.server.verify_mode = _CLIENT_AUTH[auth]
         self.client.check_hostname = _checks_names(config)
@@ -114,14 +114,14 @@ class _ListenerSettings:
         self.listener = listener
 
     def text(self, setting: Setting[str]) -> str:
-        return str(self._settings.of_listener(self.listener, setting.name))
+        return str(self._settings.for_listener(self.listener, setting.name))
 
     def optional(self, setting: Setting[Any]) -> str | None:
-        found = self._settings.of_listener(self.listener, setting.name)
+        found = self._settings.for_listener(self.listener, setting.name)
         return None if found in (None, "") else str(found)
 
     def words(self, setting: Setting[Any]) -> tuple[str, ...]:
-        return tuple(self._settings.of_listener(self.listener, setting.name))
+        return tuple(self._settings.for_listener(self.listener, setting.name))
 
     def invalid(self, why: str) -> OttlaError:
         return OttlaError(f"the listener {self.listener}: {why}")

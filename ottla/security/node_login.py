@@ -105,7 +105,7 @@ class NodeLogin:
 
         if self._token_request is None:
             settings = self._file_settings
-            of = partial(settings.of_mechanism, listener, _BEARER)
+            of = partial(settings.for_mechanism, listener, _BEARER)
             name = ServerSettings.sasl_login_callback_handler_class.name
             if of(name) != LOGIN_HANDLER:
                 raise OttlaError(
@@ -129,7 +129,7 @@ class NodeLogin:
     def _read_kerberos(self, settings: ServerSettings, listener: str) -> None:
         from ottla.security.kerberos import MODULE, Initiator, options_of
 
-        of = partial(settings.of_mechanism, listener, _KERBEROS)
+        of = partial(settings.for_mechanism, listener, _KERBEROS)
         found = of(ServerSettings.sasl_kerberos_service_name.name), of(ServerSettings.sasl_jaas_config.name)
         if found == self._kerberos_from:
             return
@@ -200,7 +200,7 @@ class _BearerSettings:
     """The settings of OAUTHBEARER at one listener, as attributes."""
 
     def __init__(self, settings: ServerSettings, listener: str) -> None:
-        self._of = partial(settings.of_mechanism, listener, _BEARER)
+        self._of = partial(settings.for_mechanism, listener, _BEARER)
 
     def __getattr__(self, attribute: str) -> Any:
         return self._of(getattr(ServerSettings, attribute).name)
@@ -209,7 +209,7 @@ class _BearerSettings:
 def _options(settings: ServerSettings, listener: str, mechanism: str) -> tuple[str, Mapping[str, str]]:
     """The name and the options of a listener's JAAS line for a mechanism."""
     line = _line(listener, mechanism)
-    text = settings.of_mechanism(listener, mechanism, ServerSettings.sasl_jaas_config.name)
+    text = settings.for_mechanism(listener, mechanism, ServerSettings.sasl_jaas_config.name)
     return line, {} if text is None else parse_jaas(line, text).options
 
 

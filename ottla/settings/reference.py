@@ -15,7 +15,7 @@ from ottla.settings.quota import AddressQuotas, ReplicationRates, UserQuotas
 from ottla.settings.schema import REQUIRED, ConfigType, Setting, Settings
 from ottla.settings.server.own import OwnSettings
 from ottla.settings.server.settings import ServerSettings
-from ottla.settings.server.unserved import STOPS
+from ottla.settings.server.unserved import UNSUPPORTED
 from ottla.settings.since import since
 from ottla.settings.topic.settings import TopicSettings
 
@@ -72,7 +72,7 @@ def _row(setting: Setting[Any], scope: str, *, modes: bool) -> tuple[str, ...]:
         f"`{setting.name}`",
         kind,
         _default(setting),
-        setting.takes,
+        setting.valid_values,
         applies,
         since(scope, setting.name),
         _here(setting),
@@ -92,6 +92,6 @@ def _default(setting: Setting[Any]) -> str:
 
 
 def _here(setting: Setting[Any]) -> str:
-    if setting.name in STOPS and not setting.broker:
-        return f"refused: {STOPS[setting.name]}"
+    if setting.name in UNSUPPORTED and not setting.broker:
+        return f"refused: {UNSUPPORTED[setting.name]}"
     return setting.differs if setting.served else "no effect"

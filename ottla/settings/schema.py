@@ -159,7 +159,7 @@ class Setting(Generic[T]):
     def __get__(self, instance: object | None, owner: type) -> Setting[T] | T:
         if instance is None:
             return self
-        # An instance's dict takes precedence over a descriptor without __set__, so this instance has no value.
+        # An instance's dict valid_values precedence over a descriptor without __set__, so this instance has no value.
         raise AttributeError(f"{owner.__name__} has no value for {self.name}")
 
     @property
@@ -173,12 +173,12 @@ class Setting(Generic[T]):
         return self.doc if self.served else f"{self.doc} This node reads it but does nothing with it yet."
 
     @property
-    def takes(self) -> str:
+    def valid_values(self) -> str:
         """The valid values, as a phrase."""
         kind = _TAKES.get(self.type, "")
         if self.check is None:
             return kind or "text"
-        return f"{kind}, {self.check.takes}" if self.type in _BITS else self.check.takes
+        return f"{kind}, {self.check.valid_values}" if self.type in _BITS else self.check.valid_values
 
     @property
     def default_text(self) -> str | None:
@@ -213,7 +213,9 @@ class Setting(Generic[T]):
     def reject(self, text: str | None) -> NoReturn:
         """Raise the error for an invalid value."""
         shown = "[hidden]" if self.sensitive else text
-        raise OttlaError(f"invalid value for {self.name}: {'' if shown is None else shown} (expected {self.takes})")
+        raise OttlaError(
+            f"invalid value for {self.name}: {'' if shown is None else shown} (expected {self.valid_values})"
+        )
 
     def write(self, value: object) -> str | None:
         """Return a typed value as Kafka writes it; `parse` reads it back."""
@@ -415,7 +417,7 @@ def _collect(cls: type[Settings]) -> Mapping[str, Setting[Any]]:
 
 def refusal(setting: Setting[Any], value: str | None) -> str:
     """Return the message for an invalid value, which begins like Kafka's."""
-    return f"Invalid value {value} for configuration {setting.name}: expected {setting.takes}"
+    return f"Invalid value {value} for configuration {setting.name}: expected {setting.valid_values}"
 
 
 def nearest(name: str, names: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.kernel.re2.pattern import InvalidExpression
-from ottla.kernel.re2.search import Found, Search
+from ottla.kernel.re2.search import RegexMatch, Search
 
 
 @st.composite
@@ -34,7 +34,7 @@ def test_it_agrees_with_pythons_engine_where_both_know_the_language(text: str, n
     assert search.matches(name) is (other.fullmatch(name) is not None)
     ours: list[list[str | None]] = []
 
-    def note(found: Found) -> str:
+    def note(found: RegexMatch) -> str:
         ours.append([found.text(number) for number in range(found.groups + 1)])
         return ""
 

@@ -94,7 +94,7 @@ class SignIns:
         return Authenticator(self._mechanisms, self._session_ms)
 
     def _session_ms(self, mechanism: str) -> int:
-        return int(self._settings.of_mechanism(self._name, mechanism, ServerSettings.connections_max_reauth_ms.name))
+        return int(self._settings.for_mechanism(self._name, mechanism, ServerSettings.connections_max_reauth_ms.name))
 
     @property
     def now_ms(self) -> int:
@@ -159,7 +159,7 @@ class SignIns:
 
 def enabled(settings: ServerSettings, listener: str) -> list[str]:
     """The mechanisms that a listener offers. OttlaError for an unsupported one."""
-    mechanisms = list(dict.fromkeys(settings.of_listener(listener, ServerSettings.sasl_enabled_mechanisms.name)))
+    mechanisms = list(dict.fromkeys(settings.for_listener(listener, ServerSettings.sasl_enabled_mechanisms.name)))
     for each in mechanisms:
         if each not in SERVED:
             raise OttlaError(
@@ -172,7 +172,7 @@ def enabled(settings: ServerSettings, listener: str) -> list[str]:
 def _check_handler(settings: ServerSettings, listener: str, mechanism: str) -> None:
     """Refuse a Java callback handler: it decides about passwords, so it must not be ignored."""
     name = ServerSettings.sasl_server_callback_handler_class.name
-    handler = settings.of_mechanism(listener, mechanism, name)
+    handler = settings.for_mechanism(listener, mechanism, name)
     if handler and mechanism != _BEARER:
         raise OttlaError(
             f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}={handler}: this node runs no Java "
@@ -183,7 +183,7 @@ def _check_handler(settings: ServerSettings, listener: str, mechanism: str) -> N
 def _jaas_line(settings: ServerSettings, listener: str, mechanism: str, example: str) -> tuple[str, str]:
     """(setting name, JAAS line) of a listener's mechanism. OttlaError for a missing line shows an example."""
     name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
-    text: str | None = settings.of_mechanism(listener, mechanism, ServerSettings.sasl_jaas_config.name)
+    text: str | None = settings.for_mechanism(listener, mechanism, ServerSettings.sasl_jaas_config.name)
     if text is None:
         raise OttlaError(
             f"{name} is missing: the listener {listener} offers {mechanism}, and this line names {example}"
@@ -204,7 +204,7 @@ def _kerberos(settings: ServerSettings, listener: str) -> Mechanism:
     example = f'its keytab ({MODULE} required useKeyTab=true keyTab="FILE" principal="kafka/HOST@REALM";)'
     name, text = _jaas_line(settings, listener, _KERBEROS, example)
     acceptor = Acceptor(name, text)
-    setting = partial(settings.of_mechanism, listener, _KERBEROS)
+    setting = partial(settings.for_mechanism, listener, _KERBEROS)
     service_name(setting(ServerSettings.sasl_kerberos_service_name.name), options_of(name, text))
     rules = setting(ServerSettings.sasl_kerberos_principal_to_local_rules.name)
     return partial(verify_gssapi, acceptor.begin, PrincipalToLocal(rules, default_realm()).user)

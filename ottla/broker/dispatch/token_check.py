@@ -138,7 +138,7 @@ class TokenCheck:
     # ---- settings
 
     def _of(self, name: str) -> Any:
-        return self._settings.of_mechanism(self._listener, _MECHANISM, name)
+        return self._settings.for_mechanism(self._listener, _MECHANISM, name)
 
     def _text(self, name: str) -> str | None:
         return (self._of(name) or "").strip() or None

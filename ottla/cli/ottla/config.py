@@ -258,7 +258,7 @@ def _about(kind: str, setting: Setting[Any]) -> dict[str, object]:
         "of": kind,
         "type": setting.type.name.lower(),
         "default": setting.default_text,
-        "takes": setting.takes,
+        "takes": setting.valid_values,
         "importance": setting.importance.lower(),
         "mode": setting.mode if kind == "broker" else "any time",
         "served": setting.served,

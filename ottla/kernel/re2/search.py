@@ -20,7 +20,7 @@ from ottla.kernel.re2.automaton import WORK_MAX, Automaton, TooLarge
 from ottla.kernel.re2.pattern import InvalidExpression, Parser
 
 
-class Found:
+class RegexMatch:
     """A match in a text."""
 
     def __init__(self, text: str, spans: list[int], numbers: dict[str, int]) -> None:
@@ -57,14 +57,14 @@ class Search:
 
     def matches(self, name: str) -> bool:
         """Return True if the whole name matches. InvalidExpression if that takes too much work."""
-        return _Walk(name, *self._for(name)).find(0, whole=True) is not None
+        return _Walk(name, *self._compiled_for(name)).find(0, whole=True) is not None
 
-    def replace(self, name: str, make: Callable[[Found], str], count: int = 0) -> str:
+    def replace(self, name: str, make: Callable[[RegexMatch], str], count: int = 0) -> str:
         """Replace each match, or the first `count` matches, by the result of `make`.
 
         InvalidExpression if that takes too much work.
         """
-        walk = _Walk(name, *self._for(name))
+        walk = _Walk(name, *self._compiled_for(name))
         parts, at, last, matches = [], 0, 0, 0
         while at <= len(name) and (not count or matches < count):
             match = walk.find(at, whole=False)
@@ -76,7 +76,7 @@ class Search:
             at = match.end + (match.end == match.start)
         return "".join((*parts, name[last:]))
 
-    def _for(self, name: str) -> tuple[Automaton, Parser]:
+    def _compiled_for(self, name: str) -> tuple[Automaton, Parser]:
         return self._ascii if name.isascii() else self._compiled(name)
 
 
@@ -87,16 +87,16 @@ class _Walk:
         self._name, self._automaton, self._parser = name, automaton, parser
         self._work_left = WORK_MAX
 
-    def find(self, at: int, *, whole: bool) -> Found | None:
+    def find(self, at: int, *, whole: bool) -> RegexMatch | None:
         """Return the first match that starts at `at` or, unless `whole`, after it."""
         tried: set[tuple[int, int]] = set()
         for start in (at,) if whole else range(at, len(self._name) + 1):
-            spans = self._from(start, tried, whole=whole)
+            spans = self._match_from(start, tried, whole=whole)
             if spans is not None:
-                return Found(self._name, spans, self._parser.numbers)
+                return RegexMatch(self._name, spans, self._parser.numbers)
         return None
 
-    def _from(self, start: int, tried: set[tuple[int, int]], *, whole: bool) -> list[int] | None:
+    def _match_from(self, start: int, tried: set[tuple[int, int]], *, whole: bool) -> list[int] | None:
         """Return the spans of the match and its groups. States tried from an earlier start lead to no match."""
         automaton, name = self._automaton, self._name
         spans = [start, -1] + [-1, -1] * len(self._parser.groups)

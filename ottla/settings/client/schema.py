@@ -51,7 +51,7 @@ class ClientSetting(Setting[Any]):
         self.read = reader
 
     @property
-    def takes(self) -> str:
+    def valid_values(self) -> str:
         """The valid values, as in the error for an invalid one."""
         try:
             self.read(_Nothing())

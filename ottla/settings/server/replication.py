@@ -1,11 +1,11 @@
-"""Replicas, leaders and what they cost."""
+"""Replication and leader election."""
 
 from ottla.kernel.validators import NOT_NEGATIVE, POSITIVE
 from ottla.settings.schema import CLUSTER_WIDE, HIGH, LOW, Setting, boolean, derived, integer, long, string
 
 
 class ReplicationDeclaration:
-    """Replicas, leaders and what they cost."""
+    """Replication and leader election."""
 
     num_replica_fetchers = integer(
         "num.replica.fetchers",

@@ -60,9 +60,9 @@ _MINUTE_MS = 60_000
 _HOUR_MS = 60 * _MINUTE_MS
 
 #: The beginnings of Kafka's messages.
-_FIXED = "Cannot update these configs dynamically"
-_OF_ONE_NODE = "Cannot update these configs at default cluster level, broker id must be specified"
-_OF_ONE_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
+_NOT_DYNAMIC = "Cannot update these configs dynamically"
+_PER_BROKER_ONLY = "Cannot update these configs at default cluster level, broker id must be specified"
+_PER_LISTENER_ONLY = "These security configs can be dynamically updated only per-listener using the listener prefix"
 
 #: Key stores and trust stores, which can be changed dynamically for one listener at a time only (KIP-226).
 _TLS_STORES = frozenset(
@@ -80,15 +80,15 @@ _TLS_STORES = frozenset(
     }
 )
 #: Listener settings that may be set for all nodes at once.
-_OF_ALL_NODES = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+_CLUSTER_WIDE_LISTENER_SETTINGS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 
 #: Several names for one setting; the first name that is given takes effect.
-_TOGETHER = (
+_UNIT_VARIANTS = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
 )
-_SYNONYMS = {name: names for names in _TOGETHER for name in names} | {
+_SYNONYMS = {name: names for names in _UNIT_VARIANTS for name in names} | {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 }
 
@@ -115,8 +115,8 @@ _UNDECLARED_PREFIXES = (
 )
 
 #: A listener's own setting: the setting's name follows the listener's name and possibly a SASL mechanism.
-_OF_LISTENER = re.compile(r"listener\.name\.[^.]*\.(.+)")
-_OF_MECHANISM = (
+_LISTENER_SETTING = re.compile(r"listener\.name\.[^.]*\.(.+)")
+_MECHANISM_SETTINGS = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
     "sasl.login.class",
@@ -189,7 +189,7 @@ class ServerSettings(
             if setting.default is REQUIRED and setting.name not in texts:
                 if _ZOOKEEPER in texts:
                     raise OttlaError(f"{_ZOOKEEPER}: removed in Kafka 4; {REMOVED[_ZOOKEEPER]}")
-                raise OttlaError(f"{setting.name} is missing: {_HOW_TO_GIVE[setting.name]}")
+                raise OttlaError(f"{setting.name} is missing: {_HOW_TO_SET[setting.name]}")
         return cls((Layer(SettingSource.STATIC_BROKER, dict(texts)),))
 
     def __init__(self, layers: tuple[Layer, ...]) -> None:
@@ -210,32 +210,34 @@ class ServerSettings(
     def check(cls, name: str, value: str | None, *, per_broker: bool) -> None:
         """Raise KafkaError(INVALID_REQUEST or INVALID_CONFIG) unless this may be set dynamically."""
         setting = cls.known(name) or ReplicationRates.declared().get(name)
-        own = _OF_LISTENER.fullmatch(name)
+        own = _LISTENER_SETTING.fullmatch(name)
         if setting is not None:  # An unknown name may belong to a plug-in.
             if setting.name == name and setting.mode == READ_ONLY:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_FIXED}: [{name}]; set it in the nodes' files")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_NOT_DYNAMIC}: [{name}]; set it in the nodes' files")
             if name in _TLS_STORES:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_OF_ONE_LISTENER}: [{name}]")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_PER_LISTENER_ONLY}: [{name}]")
             try:
                 setting.parse(value)
             except OttlaError as error:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, refusal(setting, value)) from error
-        of_one_node = own[1] not in _OF_ALL_NODES if own else setting is not None and setting.mode == PER_BROKER
+        of_one_node = (
+            own[1] not in _CLUSTER_WIDE_LISTENER_SETTINGS if own else setting is not None and setting.mode == PER_BROKER
+        )
         if of_one_node and not per_broker:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_OF_ONE_NODE}: [{name}]")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_PER_BROKER_ONLY}: [{name}]")
 
     @classmethod
-    def behind(cls, name: str) -> Setting[Any] | None:
+    def base_setting(cls, name: str) -> Setting[Any] | None:
         """Return the declared setting of this name, or the one that a listener's own setting overrides."""
         declared = cls.declared()
-        if name in declared or not (own := _OF_LISTENER.fullmatch(name)):
+        if name in declared or not (own := _LISTENER_SETTING.fullmatch(name)):
             return declared.get(name)
-        return declared.get(next((suffix for suffix in _OF_MECHANISM if own[1].endswith(suffix)), own[1]))
+        return declared.get(next((suffix for suffix in _MECHANISM_SETTINGS if own[1].endswith(suffix)), own[1]))
 
     @classmethod
     def known(cls, name: str) -> Setting[Any] | None:
-        """Return `behind(name)` or Ottla's own setting of this name; None if it may be a plug-in's."""
-        return cls.behind(name) or OwnSettings.declared().get(name)
+        """Return `base_setting(name)` or Ottla's own setting of this name; None if it may be a plug-in's."""
+        return cls.base_setting(name) or OwnSettings.declared().get(name)
 
     def undeclared(self) -> list[str]:
         """Return the given but undeclared names: those of listeners and plug-ins."""
@@ -250,23 +252,23 @@ class ServerSettings(
         given = [name for name in self.undeclared() if name not in _UNDECLARED and self.known(name) is None]
         return [name for name in given if not name.startswith(_UNDECLARED_PREFIXES) or nearest(name, self.declared())]
 
-    def of_listener(self, listener: str, name: str) -> Any:
+    def for_listener(self, listener: str, name: str) -> Any:
         """Return a setting's value for one listener: its own, whatever the source, takes precedence over the node's."""
         own = f"listener.name.{listener.lower()}.{name}"
         setting = self.declared()[name]
         text = next((layer.texts[own] for layer in self._layers if own in layer.texts), None)
         return self._given.get(name, setting.default) if text is None else setting.parse(text)
 
-    def has_own(self, listener: str, name: str) -> bool:
+    def has_listener_value(self, listener: str, name: str) -> bool:
         """Return True if the setting was given for this listener."""
         own = f"listener.name.{listener.lower()}.{name}"
         return any(own in layer.texts for layer in self._layers)
 
-    def of_mechanism(self, listener: str, mechanism: str, name: str) -> Any:
+    def for_mechanism(self, listener: str, mechanism: str, name: str) -> Any:
         """Return a setting's value for a SASL mechanism of a listener: `listener.name.X.plain.NAME` wins."""
         own = f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"
         text = next((layer.texts[own] for layer in self._layers if own in layer.texts), None)
-        return self.of_listener(listener, name) if text is None else self.declared()[name].parse(text)
+        return self.for_listener(listener, name) if text is None else self.declared()[name].parse(text)
 
     def synonyms(self, name: str) -> list[Synonym]:
         """Return all sources with a value, including synonymous names, the one in effect first.
@@ -289,15 +291,16 @@ class ServerSettings(
         start = next((index for index, synonym in enumerate(sources) if synonym.name == name), len(sources))
         return sources[start:]
 
-    def between(self) -> set[str]:
+    def outbound_listeners(self) -> set[str]:
         """Return the listeners on which this node connects to other nodes."""
         own = {self.inter_broker_listener_name} if self.is_broker else set()
         return own | set(self.controller_listener_names[:1])
 
-    def in_use(self) -> dict[str, str]:
+    def protocols_in_use(self) -> dict[str, str]:
         """Return the protocol of each listener that this node serves or connects to."""
         return {
-            name: self.protocols[name] for name in [*(listener.name for listener in self.listeners), *self.between()]
+            name: self.protocols[name]
+            for name in [*(listener.name for listener in self.listeners), *self.outbound_listeners()]
         }
 
     @property
@@ -315,7 +318,7 @@ class ServerSettings(
 CONNECTION_LIMITS = ("max.connections", "max.connection.creation.rate")
 
 _ZOOKEEPER = "zookeeper.connect"
-_HOW_TO_GIVE = {
+_HOW_TO_SET = {
     "process.roles": "set process.roles=broker,controller for a node that is both",
     "node.id": "set node.id=1, a different number for each node",
     "controller.listener.names": "set controller.listener.names=CONTROLLER and add a CONTROLLER:// entry to listeners",
@@ -365,7 +368,7 @@ def _derive(settings: ServerSettings) -> dict[str, Any]:
 def _connection_limits(settings: ServerSettings, listeners: list[str]) -> dict[str, ConnectionLimits]:
     """Check all listener settings and return the limits of each listener."""
     for name in settings.undeclared():
-        setting = settings.behind(name)
+        setting = settings.base_setting(name)
         for layer in settings._layers:
             if setting is not None and name in layer.texts:
                 try:
@@ -373,7 +376,7 @@ def _connection_limits(settings: ServerSettings, listeners: list[str]) -> dict[s
                 except OttlaError as error:
                     raise OttlaError(str(error).replace(setting.name, name, 1)) from error
     return {
-        listener: ConnectionLimits(*(settings.of_listener(listener, name) for name in CONNECTION_LIMITS))
+        listener: ConnectionLimits(*(settings.for_listener(listener, name) for name in CONNECTION_LIMITS))
         for listener in listeners
     }
 

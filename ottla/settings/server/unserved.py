@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 #: Setting -> the consequence of ignoring it.
-STOPS = {
+UNSUPPORTED = {
     "create.topic.policy.class.name": "it does not run Java policies and would create topics that the policy forbids",
     "alter.config.policy.class.name": "it does not run Java policies and would accept settings that the policy forbids",
     "client.quota.callback.class": "it does not run Java quota callbacks and would apply other limits",
@@ -30,9 +30,9 @@ STOPS = {
 }
 
 #: Authorizer settings, which Kafka accepts without declaring them.
-_OF_AUTHORIZERS = ("super.users", "allow.everyone.if.no.acl.found")
+_AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
 #: Broker-only settings: clients do not push metrics to controllers.
-_OF_BROKERS = ("client.metrics.otlp.url",)
+_BROKER_SETTINGS = ("client.metrics.otlp.url",)
 
 #: Settings that Kafka 4 removed, and what to do instead.
 REMOVED = {
@@ -55,7 +55,7 @@ def check_served(settings: ServerSettings) -> None:
             f"allow every client everything; set it to {STANDARD_AUTHORIZER}, or remove it to start anyway"
         )
     declared = settings.declared()
-    for name, why in STOPS.items():
+    for name, why in UNSUPPORTED.items():
         if settings.text(name) not in (declared[name].default_text, None):
             raise OttlaError(f"{name} is set, but this node does not support it: {why}; remove it to start anyway")
     _check_listeners(settings)
@@ -83,9 +83,9 @@ def notices(settings: ServerSettings) -> list[str]:
     if unknown:
         names = ", ".join(f"{name}{_hint(name, settings)}" for name in unknown)
         lines.append(f"unknown server settings, ignored: {names}")
-    idle = _without_effect(settings)
-    if idle:
-        lines.append(f"settings that have no effect on this node: {', '.join(idle)}")
+    ignored = _without_effect(settings)
+    if ignored:
+        lines.append(f"settings that have no effect on this node: {', '.join(ignored)}")
     return lines
 
 
@@ -114,9 +114,9 @@ def _without_effect(settings: ServerSettings) -> list[str]:
         and (setting.sensitive or settings.text(name) != setting.default_text)
     ]
     given = settings.undeclared()
-    names += [name for name in given if (setting := settings.behind(name)) is not None and not setting.served]
+    names += [name for name in given if (setting := settings.base_setting(name)) is not None and not setting.served]
     if not settings.is_broker:
-        names += [name for name in _OF_BROKERS if name in given]
+        names += [name for name in _BROKER_SETTINGS if name in given]
     if not settings.authorizer_class_name:
-        names += [name for name in _OF_AUTHORIZERS if name in given]
+        names += [name for name in _AUTHORIZER_SETTINGS if name in given]
     return sorted(names)
