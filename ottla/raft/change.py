@@ -191,7 +191,7 @@ class VoterChanges:
         else:
             role.volatile_voters = replaced(role.volatile_voters, changed)
         if role.progress.note_alive(changed.voter):
-            role.check_ms = member.now_ms + member.check_quorum_ms
+            role.check_deadline_ms = member.now_ms + member.check_quorum_ms
         return ErrorCode.NONE
 
     # ---- kraft.version
@@ -265,7 +265,7 @@ class VoterChanges:
         """Once per fetch timeout, ask the leader to update, add or remove this node if needed; return True if sent."""
         member = self._member
         peer = peer_of(role.leader_id, role.leader_endpoints, member.settings.listener)
-        if member.now_ms < role.update_ms or peer is None:
+        if member.now_ms < role.update_deadline_ms or peer is None:
             return False
         level = member.voters.last.kraft_version
         request: Any = None
@@ -277,7 +277,7 @@ class VoterChanges:
             request = self._add_request() if registered is None else self._remove_request(registered.voter)
         is_sent = request is not None and member.send(peer, lambda: request)
         if is_sent or request is None:
-            role.update_ms = member.now_ms + member.settings.fetch_timeout_ms
+            role.update_deadline_ms = member.now_ms + member.settings.fetch_timeout_ms
         return is_sent
 
     def updated(self, exchange: Exchange, response: update_raft_voter.UpdateRaftVoterResponse) -> bool:
@@ -290,7 +290,7 @@ class VoterChanges:
         if response.error_code != ErrorCode.NONE or not isinstance(role, Follower):
             return False
         role.has_updated = True
-        role.fetch_ms = member.now_ms + member.settings.fetch_timeout_ms
+        role.fetch_deadline_ms = member.now_ms + member.settings.fetch_timeout_ms
         return True
 
     def joined(self, exchange: Exchange, response: Any) -> bool:
@@ -304,7 +304,7 @@ class VoterChanges:
         role = self._member.role
         if response.error_code not in done or not isinstance(role, Follower):
             return False
-        role.update_ms = self._member.now_ms + self._member.settings.fetch_timeout_ms
+        role.update_deadline_ms = self._member.now_ms + self._member.settings.fetch_timeout_ms
         return True
 
     def _update_request(self) -> update_raft_voter.UpdateRaftVoterRequest:

@@ -70,11 +70,11 @@ class Electing:
         """Send BeginQuorumEpoch to the voters that have not fetched recently."""
         member = self._member
         interval_ms = member.settings.fetch_timeout_ms // 2
-        if member.now_ms < role.begin_ms:
+        if member.now_ms < role.announce_deadline_ms:
             return
         for voter in role.progress.silent_voters(member.now_ms - interval_ms):
             self._send(voter, partial(self._begin_request, voter))
-        role.begin_ms = member.now_ms + interval_ms
+        role.announce_deadline_ms = member.now_ms + interval_ms
 
     def resign(self, role: ResignedLeader) -> None:
         """Send EndQuorumEpoch to the voters that have not acknowledged it."""
@@ -239,7 +239,7 @@ class Electing:
         error = self._learn_from(event, partition)
         role = member.role
         if error == ErrorCode.NONE and isinstance(role, Follower) and role.leader_id == partition.leader_id:
-            role.fetch_ms = member.now_ms + self._backoff_ms(successors_of(partition))
+            role.fetch_deadline_ms = member.now_ms + self._backoff_ms(successors_of(partition))
             # The leader resigned: a pre-vote now does not disturb a live leader.
             role.has_fetched = False
         self._respond(event, error)

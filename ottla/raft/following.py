@@ -155,7 +155,7 @@ class Following:
         return True
 
     def _note_success(self, role: Follower) -> None:
-        role.fetch_ms = self._member.now_ms + self._member.settings.fetch_timeout_ms
+        role.fetch_deadline_ms = self._member.now_ms + self._member.settings.fetch_timeout_ms
         role.has_fetched = True
 
     def _commit(self, role: Follower) -> None:
@@ -206,7 +206,7 @@ class Following:
         # A bootstrap server may be the leader under another id. `has_fetched` is False until the leader answers again.
         is_leader = leader is not None and leader[1:] == peer[1:]
         if is_leader and role.has_fetched and member.may_lead:
-            role.fetch_ms = member.now_ms
+            role.fetch_deadline_ms = member.now_ms
             role.has_fetched = False
 
     # ---- FetchSnapshot

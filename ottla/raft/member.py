@@ -180,8 +180,8 @@ class QuorumMember:
         if election.leader_id == self.me.node_id and self.may_lead:
             # The other voters may not know yet that this node no longer leads.
             return self._resigned(epoch, ())
-        election_ms = self.election_timeout() if self.may_lead else None
-        self.role = Unattached(epoch, leader_id, voted, election_ms=election_ms)
+        election_deadline_ms = self.election_timeout() if self.may_lead else None
+        self.role = Unattached(epoch, leader_id, voted, election_deadline_ms=election_deadline_ms)
         if endpoints:
             self.become_follower(epoch, leader_id, endpoints)
         return self._save()
@@ -191,16 +191,18 @@ class QuorumMember:
         role = self.role
         timer_continues = isinstance(role, Unattached | Candidate | ResignedLeader)
         timer_continues = timer_continues or (isinstance(role, Prospective) and not role.votes.is_lost)
-        before_ms = role.election_ms if timer_continues else None  # type: ignore[attr-defined]
-        election_ms = None if not self.may_lead else self.election_timeout() if before_ms is None else before_ms
-        self._take(Unattached(epoch, leader_id, self._vote_in(epoch), election_ms=election_ms))
+        before_ms = role.election_deadline_ms if timer_continues else None  # type: ignore[attr-defined]
+        election_deadline_ms = (
+            None if not self.may_lead else self.election_timeout() if before_ms is None else before_ms
+        )
+        self._take(Unattached(epoch, leader_id, self._vote_in(epoch), election_deadline_ms=election_deadline_ms))
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: tuple[VoterEndpoint, ...]) -> None:
         """Follow this leader; its endpoints must be known."""
         assert endpoints and leader_id != self.me.node_id
         end_ms = self.now_ms + self.settings.fetch_timeout_ms
         voted = self._vote_in(epoch)
-        self._take(Follower(epoch, leader_id, voted, endpoints, fetch_ms=end_ms, update_ms=end_ms))
+        self._take(Follower(epoch, leader_id, voted, endpoints, fetch_deadline_ms=end_ms, update_deadline_ms=end_ms))
 
     def become_prospective(self) -> None:
         """Request pre-votes; a prospective node requests all of them again."""
@@ -213,8 +215,8 @@ class QuorumMember:
         """Start a new epoch and vote for ourselves."""
         assert self.may_lead and not isinstance(self.role, Leader)
         votes = self._own_vote()
-        election_ms = self.now_ms if votes.is_won else self.election_timeout()
-        self._take(Candidate(self.role.epoch + 1, self.me, votes, election_ms))
+        election_deadline_ms = self.now_ms if votes.is_won else self.election_timeout()
+        self._take(Candidate(self.role.epoch + 1, self.me, votes, election_deadline_ms))
         if votes.is_won:
             self.become_leader()
 
@@ -238,8 +240,8 @@ class QuorumMember:
                 self.settings.endpoints,
                 volatile_voters=Membership(0, tuple(volatile)),
                 epoch_start_offset=self.log.end_offset,
-                begin_ms=self.now_ms,
-                check_ms=self.now_ms + self.check_quorum_ms,
+                announce_deadline_ms=self.now_ms,
+                check_deadline_ms=self.now_ms + self.check_quorum_ms,
             )
         )
         voters = [node.voter for node in membership.voters]
@@ -265,7 +267,7 @@ class QuorumMember:
                 self.settings.endpoints,
                 unacknowledged=others,
                 successors=successors,
-                election_ms=self.election_timeout(),
+                election_deadline_ms=self.election_timeout(),
             )
         )
 
@@ -274,7 +276,7 @@ class QuorumMember:
         role = self.role
         assert role.voted is None and isinstance(role, Unattached | Prospective)
         role.voted = candidate
-        role.election_ms = self.election_timeout()
+        role.election_deadline_ms = self.election_timeout()
         if isinstance(role, Prospective):
             role.votes = self._own_vote()
         self._save()

@@ -108,7 +108,7 @@ class PeerProtocol:
 
     def _poll_follower(self, role: Follower) -> None:
         member = self._member
-        if member.may_lead and member.now_ms >= role.fetch_ms:
+        if member.may_lead and member.now_ms >= role.fetch_deadline_ms:
             return member.become_prospective()
         if not self.changes.request_own_change(role):
             self.following.fetch_from_leader(role)
@@ -116,15 +116,15 @@ class PeerProtocol:
 
     def _poll_unattached(self, role: Unattached) -> None:
         member = self._member
-        if member.may_lead and role.election_ms is None:
+        if member.may_lead and role.election_deadline_ms is None:
             # The log has made it a voter since.
-            role.election_ms = member.election_timeout()
-        if member.may_lead and role.election_ms is not None and member.now_ms >= role.election_ms:
+            role.election_deadline_ms = member.election_timeout()
+        if member.may_lead and role.election_deadline_ms is not None and member.now_ms >= role.election_deadline_ms:
             return member.become_prospective()
         return self.following.fetch_from_bootstrap()
 
     def _poll_nominee(self, role: Prospective | Candidate) -> None:
-        if self._member.now_ms < role.election_ms:
+        if self._member.now_ms < role.election_deadline_ms:
             self.electing.ask(role)
         elif isinstance(role, Candidate):
             self._member.become_prospective()
@@ -132,7 +132,7 @@ class PeerProtocol:
             self.electing.give_up(role)
 
     def _poll_resigned(self, role: ResignedLeader) -> None:
-        if self._member.now_ms >= role.election_ms:
+        if self._member.now_ms >= role.election_deadline_ms:
             # Leave the epoch it led: records that it may have lost must not be written twice.
             return self._member.become_unattached(role.epoch + 1)
         return self.electing.resign(role)

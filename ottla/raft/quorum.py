@@ -176,21 +176,21 @@ class Quorum:
             case Leader():
                 deadlines += self._leader_deadlines(role)
             case Follower() if member.may_lead:
-                deadlines += [role.fetch_ms, role.update_ms]
+                deadlines += [role.fetch_deadline_ms, role.update_deadline_ms]
             case Follower() if member.settings.auto_join and member.settings.can_vote:
-                deadlines.append(role.update_ms)
+                deadlines.append(role.update_deadline_ms)
             case Unattached() if not member.may_lead:
                 pass
             case Unattached() | Prospective() | Candidate() | ResignedLeader():
-                deadlines.append(role.election_ms)
+                deadlines.append(role.election_deadline_ms)
         deadlines.append(member.connections.deadline_ms(member.now_ms))
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _leader_deadlines(self, role: Leader) -> list[int | None]:
         followers = len(role.progress.voters) - role.progress.counts_leader
         return [
-            role.begin_ms if followers else None,
-            role.check_ms if followers else None,
+            role.announce_deadline_ms if followers else None,
+            role.check_deadline_ms if followers else None,
             role.change.deadline_ms if role.change is not None else None,
         ]
 
@@ -259,7 +259,7 @@ class Quorum:
     def _poll_leader(self, role: Leader) -> None:
         member = self._member
         followers = len(role.progress.voters) - role.progress.counts_leader
-        if role.must_resign or (followers and member.now_ms >= role.check_ms):
+        if role.must_resign or (followers and member.now_ms >= role.check_deadline_ms):
             return member.resign()
         if role.change is not None:
             self._peer_protocol.changes.expire(role)

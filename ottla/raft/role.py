@@ -85,38 +85,43 @@ class QuorumRole:
 class Unattached(QuorumRole):
     """Follows no leader: either the leader or its address is unknown."""
 
-    __slots__ = ("election_ms",)
+    __slots__ = ("election_deadline_ms",)
 
     def __init__(
-        self, epoch: int, leader_id: int = NO_NODE, voted: Voter | None = None, *, election_ms: int | None = None
+        self,
+        epoch: int,
+        leader_id: int = NO_NODE,
+        voted: Voter | None = None,
+        *,
+        election_deadline_ms: int | None = None,
     ) -> None:
         super().__init__(epoch, leader_id, voted)
         #: When a voter starts an election; None for an observer.
-        self.election_ms = election_ms
+        self.election_deadline_ms = election_deadline_ms
 
 
 class Prospective(QuorumRole):
     """Requests pre-votes, without raising the epoch (KIP-996)."""
 
-    __slots__ = ("election_ms", "votes")
+    __slots__ = ("election_deadline_ms", "votes")
 
-    def __init__(self, before: QuorumRole, votes: Votes, election_ms: int) -> None:
+    def __init__(self, before: QuorumRole, votes: Votes, election_deadline_ms: int) -> None:
         super().__init__(before.epoch, before.leader_id, before.voted, before.leader_endpoints)
         self.votes = votes
         #: When it gives up.
-        self.election_ms = election_ms
+        self.election_deadline_ms = election_deadline_ms
 
 
 class Candidate(QuorumRole):
     """Requests votes; its vote for itself is saved."""
 
-    __slots__ = ("election_ms", "votes")
+    __slots__ = ("election_deadline_ms", "votes")
 
-    def __init__(self, epoch: int, me: Voter, votes: Votes, election_ms: int) -> None:
+    def __init__(self, epoch: int, me: Voter, votes: Votes, election_deadline_ms: int) -> None:
         super().__init__(epoch, voted=me)
         self.votes = votes
         #: When it starts again.
-        self.election_ms = election_ms
+        self.election_deadline_ms = election_deadline_ms
 
 
 class SnapshotFetch:
@@ -134,12 +139,12 @@ class Follower(QuorumRole):
     """Fetches from the leader: a voter or an observer."""
 
     __slots__ = (
-        "fetch_ms",
+        "fetch_deadline_ms",
         "fetching",
         "has_fetched",
         "has_updated",
         "leader_high_watermark",
-        "update_ms",
+        "update_deadline_ms",
         "is_applying",
     )
 
@@ -150,14 +155,14 @@ class Follower(QuorumRole):
         voted: Voter | None,
         leader_endpoints: tuple[VoterEndpoint, ...],
         *,
-        fetch_ms: int,
-        update_ms: int,
+        fetch_deadline_ms: int,
+        update_deadline_ms: int,
     ) -> None:
         super().__init__(epoch, leader_id, voted, leader_endpoints)
         #: When a voter stops waiting for a successful fetch and starts an election.
-        self.fetch_ms = fetch_ms
+        self.fetch_deadline_ms = fetch_deadline_ms
         #: When it next checks whether the leader should add, remove or update it as a voter.
-        self.update_ms = update_ms
+        self.update_deadline_ms = update_deadline_ms
         #: A fetch from this leader succeeded: the leader is alive, so pre-votes are rejected.
         self.has_fetched = False
         #: The leader knows our endpoints and versions (kraft.version 0).
@@ -173,9 +178,9 @@ class Leader(QuorumRole):
     """Writes the log and serves its replicas."""
 
     __slots__ = (
-        "begin_ms",
+        "announce_deadline_ms",
         "change",
-        "check_ms",
+        "check_deadline_ms",
         "epoch_start_offset",
         "granted",
         "high_watermark",
@@ -194,8 +199,8 @@ class Leader(QuorumRole):
         *,
         volatile_voters: Membership,
         epoch_start_offset: int,
-        begin_ms: int,
-        check_ms: int,
+        announce_deadline_ms: int,
+        check_deadline_ms: int,
     ) -> None:
         super().__init__(epoch, me.node_id, None, leader_endpoints)
         #: The voters that elected us.
@@ -207,9 +212,9 @@ class Leader(QuorumRole):
         #: The first offset that is not committed; UNKNOWN until the epoch's first record is committed.
         self.high_watermark = UNKNOWN
         #: When BeginQuorumEpoch is next sent to the voters that do not fetch.
-        self.begin_ms = begin_ms
+        self.announce_deadline_ms = announce_deadline_ms
         #: When it must_resign unless a majority has fetched by then.
-        self.check_ms = check_ms
+        self.check_deadline_ms = check_deadline_ms
         #: True once the leader was asked to resign.
         self.must_resign = False
         #: The voter that is being added or removed.
@@ -221,7 +226,7 @@ class Leader(QuorumRole):
 class ResignedLeader(QuorumRole):
     """Led this epoch until it resigned; notifies the voters and lets another one win."""
 
-    __slots__ = ("election_ms", "successors", "unacknowledged")
+    __slots__ = ("election_deadline_ms", "successors", "unacknowledged")
 
     def __init__(
         self,
@@ -231,11 +236,11 @@ class ResignedLeader(QuorumRole):
         *,
         unacknowledged: set[int],
         successors: tuple[Voter, ...],
-        election_ms: int,
+        election_deadline_ms: int,
     ) -> None:
         super().__init__(epoch, me.node_id, None, leader_endpoints)
         #: The voters that have not acknowledged EndQuorumEpoch.
         self.unacknowledged = unacknowledged
         #: The voters, longest log first.
         self.successors = successors
-        self.election_ms = election_ms
+        self.election_deadline_ms = election_deadline_ms

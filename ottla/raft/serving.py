@@ -108,7 +108,7 @@ class Serving:
     def note_alive(self, role: Leader, key: Voter) -> None:
         """Note a request from a replica; a majority of the voters extends the leadership."""
         if role.progress.note_alive(key):
-            role.check_ms = self._member.now_ms + self._member.check_quorum_ms
+            role.check_deadline_ms = self._member.now_ms + self._member.check_quorum_ms
 
     def wake(self) -> None:
         """Answer every waiting fetch with the current state."""

@@ -24,13 +24,13 @@ def test_a_figure_is_shown_for_two_windows_after_the_last_value_of_its_window() 
 
 
 def _follower(epoch: int) -> Follower:
-    return Follower(epoch, 2, None, (), fetch_ms=0, update_ms=0)
+    return Follower(epoch, 2, None, (), fetch_deadline_ms=0, update_deadline_ms=0)
 
 
 def _leader(high_watermark: int) -> Leader:
     leader = Leader(
         3, Voter(1), frozenset(), cast(Any, None), (), volatile_voters=cast(Any, None), epoch_start_offset=10,
-        begin_ms=0, check_ms=0,
+        announce_deadline_ms=0, check_deadline_ms=0,
     )  # fmt: skip
     leader.high_watermark = high_watermark
     return leader
