@@ -62,7 +62,15 @@ def explained() -> list[Explained]:
             declared.setdefault(setting.name, setting)
             clients.setdefault(setting.name, []).append(client)
     return [
-        Explained(name, setting.attribute, setting.valid_values, _default(setting), setting.doc, tuple(clients[name]), setting)
+        Explained(
+            name,
+            setting.attribute,
+            setting.valid_values,
+            _default(setting),
+            setting.doc,
+            tuple(clients[name]),
+            setting,
+        )
         for name, setting in sorted(declared.items())
     ]
 
