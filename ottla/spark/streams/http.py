@@ -55,12 +55,12 @@ class HttpServer:
     OttlaError if `where` is invalid or the address is not available.
     """
 
-    def __init__(self, where: int | str, sources: HttpSources) -> None:
+    def __init__(self, where: int | str, http_sources: HttpSources) -> None:
         host, port = parse(where)
         turns = threading.BoundedSemaphore(REQUESTS_MAX)
 
         class Handler(_Handler):
-            sources = sources
+            sources = http_sources
 
         class Server(ThreadingHTTPServer):
             daemon_threads = True
