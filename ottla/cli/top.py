@@ -135,7 +135,7 @@ def _page(now: ClusterSample, before: ClusterSample | None, bootstrap: str, sort
     head = Text.assemble(
         (f"{bootstrap}  ", "bold"),
         f"{screen.counted(len(topics), 'topic')}, {rate:,.0f} records/s  ",
-        (time.strftime("%H:%M:%SZ", time.gmtime()) + "  Ctrl-C ends", "dim"),
+        (time.strftime("%H:%M:%SZ", time.gmtime()) + "  Ctrl-C to stop", "dim"),
     )
     left = len(topics) - room
     parts: list[RenderableType] = [head, Text(), _grid(_TOPICS, [_topic_cells(topic) for topic in topics[:room]], 1)]

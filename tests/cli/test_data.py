@@ -177,7 +177,7 @@ def test_a_topic_is_copied_whole_and_compared(run: Run, tool: Tool, topic: str) 
                 topic, None if number == 3 else b"v%d" % number, key, headers=[("h", b"\0")], partition=number % 2
             )
     copied = f"{topic}_copy"
-    assert "use --create to create it" in run("topics", "copy", topic, copied).err
+    assert "--create creates it like the source" in run("topics", "copy", topic, copied).err
     said = run("topics", "copy", topic, copied, "--create")
     assert (said.code, said.err) == (0, f"50 records copied to {copied}, partition by partition\n")
     assert "holds" not in said.err
@@ -362,4 +362,4 @@ def test_each_client_of_a_command_gets_its_own_settings(tool: Tool, topic: str, 
     assert tool("topics", "diff", topic, f"{topic}.2", *consumer).code == 0
     said = tool("consume", topic, "-e", "-X", "max.poll.record=5")
     assert (said.code, said.out) == (1, "")
-    assert "there is no client setting max.poll.record: did you mean max.poll.records?" in said.err
+    assert "there is no client setting max.poll.record; did you mean max.poll.records?" in said.err

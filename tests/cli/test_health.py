@@ -77,7 +77,7 @@ def test_top_shows_rates_once_in_json_and_live_on_a_terminal(tool: Tool, bootstr
     assert once.code == 0
     assert topic in {row["topic"] for row in once.json["topics"]}
     live = on_terminal(
-        "top", "--interval", "0.1", typed=[("Ctrl-C ends", CTRL_C)], OTTLA_BOOTSTRAP_SERVERS=bootstrap, NO_COLOR="1"
+        "top", "--interval", "0.1", typed=[("Ctrl-C to stop", CTRL_C)], OTTLA_BOOTSTRAP_SERVERS=bootstrap, NO_COLOR="1"
     )
     assert live.code == 0
     assert "records/s" in live.out

@@ -130,7 +130,7 @@ def test_a_dump_into_a_file_shows_a_bar_on_the_terminal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", ["perf produce {topic} -n 100000000", "consume {topic}"])
 def test_ctrl_c_ends_a_tool_without_a_word_of_python(bootstrap: str, tool: Tool, topic: str, words: str) -> None:
-    before = "records" if words.startswith("perf") else "Ctrl-C ends"
+    before = "records" if words.startswith("perf") else "Ctrl-C to stop"
     said = on_terminal(
         *words.format(topic=topic).split(), typed=[(before, CTRL_C)], OTTLA_BOOTSTRAP_SERVERS=bootstrap, NO_COLOR="1"
     )

@@ -294,7 +294,7 @@ def _page(last: LastRun, now: StreamsSample, before: StreamsSample | None) -> Re
     head = Text.assemble(
         (f"{last.application_id}  ", "bold"),
         f"{rate:,.0f} records/s, lag {sum(row['lag'] for row in tasks):,}  ",
-        (time.strftime("%H:%M:%SZ", time.gmtime()) + "  Ctrl-C ends", "dim"),
+        (time.strftime("%H:%M:%SZ", time.gmtime()) + "  Ctrl-C to stop", "dim"),
     )
     most_behind = sorted(tasks, key=lambda row: (-row["lag"], row["task"]))
     parts: list[RenderableType] = [head, Text(), screen.fitting(*_task_table(most_behind[:room]))]
