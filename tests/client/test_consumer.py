@@ -95,6 +95,26 @@ def test_a_worker_whose_transaction_was_aborted_goes_back_to_what_is_committed(
             alone.seek_to_committed()
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_assignment_by_hand_and_a_subscription_do_not_mix(bootstrap: str, one: TopicPartition, protocol: str) -> None:
+    with Consumer(
+        bootstrap,
+        group_id=f"by-hand-{protocol}",
+        group_protocol=protocol,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        consumer.assign([one])
+        with pytest.raises(OttlaError, match="unsubscribe first"):
+            consumer.subscribe([one.topic])
+        assert following(consumer) == 0, "the assignment goes on"
+        consumer.unsubscribe()
+        consumer.subscribe([one.topic])
+        with pytest.raises(OttlaError, match="unsubscribe first"):
+            consumer.assign([one])
+        assert following(consumer) >= 0
+
+
 def test_offsets_are_found_by_time(consumer: Consumer, one: TopicPartition) -> None:
     found = consumer.offsets_for_times({one: START_MS + 41_500})
     assert found == {one: (42, START_MS + 42_000)}

@@ -50,6 +50,8 @@ class SubscriptionCalls(ABC):
     #: The topics that the pattern matched when the group was last told; None before that.
     _known_topics: frozenset[str] | None
     _listener: RebalanceListener | None
+    #: Did `assign` choose the partitions? The group then only takes commits.
+    _is_manual = False
     #: Calls a listener's method; the synchronous consumer replaces it to call in the program's thread.
     _call: Callable[[Callable[..., Any], list[TopicPartition]], Awaitable[None]]
 
@@ -74,7 +76,7 @@ class SubscriptionCalls(ABC):
             raise TypeError(f"invalid listener: {shown(listener)} (expected a RebalanceListener)")
         if self.settings.group_id is None:
             raise OttlaError("subscribe needs group.id; without a group, use assign")
-        if self._positions and self._group is None:
+        if self._is_manual:
             raise OttlaError("this consumer has partitions assigned by hand: unsubscribe first")
         self._listener = listener
         if isinstance(topics, re.Pattern) or (isinstance(topics, str) and topics.startswith("^")):
@@ -99,6 +101,7 @@ class SubscriptionCalls(ABC):
         wanted = partitions_of(partitions)
         for partition in wanted:
             topic_name(partition.topic)
+        self._is_manual = True
         with self._lock:
             for gone in set(self._positions) - set(wanted):
                 del self._positions[gone]
@@ -117,6 +120,7 @@ class SubscriptionCalls(ABC):
                 await self._leave(self._group, "the consumer unsubscribed")
         finally:
             self._group = None
+            self._is_manual = False
             with self._lock:
                 self._positions.clear()
             self._names, self._pattern, self._listener = frozenset(), None, None
