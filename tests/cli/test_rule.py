@@ -25,7 +25,7 @@ def test_acls_say_that_there_is_no_authorizer(tool: Tool) -> None:
 
 
 def test_acls_name_the_operations_there_are(tool: Tool) -> None:
-    assert "these are all, read, write" in tool("acls", "allow", "ann", "rule", "topic", "t").err
+    assert "(expected all, read, write" in tool("acls", "allow", "ann", "rule", "topic", "t").err
 
 
 def test_features_show_the_release(tool: Tool) -> None:

@@ -170,7 +170,7 @@ def test_json_of_a_list_is_one_document_for_every_tool(tool: Tool) -> None:
 
 def test_the_table_of_jobs_names_commands_that_are_there_and_all_of_them() -> None:
     page = (Path(__file__).parents[2] / "docs/internals/tools.md").read_text()
-    table = page.partition("## Jobs")[2].partition("These have no command")[0]
+    table = page.partition("## Tasks and their commands")[2].partition("\n## ")[0]
     named = set(re.findall(r"`ottla ([a-z -]+)`", table))
     # What belongs to a command that the table names, or to no job.
     beside = {"storage info", "storage random-uuid", "completion"}

@@ -84,7 +84,7 @@ def test_an_unknown_number_is_no_member(kind: type) -> None:
 
 
 def test_an_unknown_error_code_of_a_connection_is_an_error_of_the_broker() -> None:
-    with pytest.raises(KafkaError, match="unknown code 9999") as raised:
+    with pytest.raises(KafkaError, match="unknown error code 9999") as raised:
         retry_version(ApiVersionsResponse(error_code=9999), 0)
     assert raised.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
 
