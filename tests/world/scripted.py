@@ -38,6 +38,7 @@ class ScriptedNode(BrokerNode):
     script: Controller
 
     def _begin(self) -> None:
+        self._make_parts()
         image = self.script.register(self)
         self._take_settings(image)
         with self._new_loading_pool() as pool:
