@@ -1,7 +1,7 @@
 """Client quotas: measures clients and decides how long they must wait. Callers pass the time.
 
 Rules:
-- Of eight entities that can hold a quota for a user and a client id, the most specific one applies (`_order`). Clients
+- Eight entities can hold a quota for a user and a client id; the most specific one applies (`_order`). Clients
   are measured together if they share what that entity names: a user, a client id, or both. A default applies to each
   user or client id separately.
 - The response leaves at once and tells the client its throttle time; its connection is not read meanwhile.
