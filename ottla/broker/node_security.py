@@ -22,6 +22,7 @@ from typing import Any
 from ottla.kernel.error import OttlaError
 from ottla.net.handshake import Handshakes
 from ottla.net.inbound import Connection, PeerError
+from ottla.net.listener import TLS_ACCEPTS_AT_ONCE
 from ottla.net.outbound import Outbound
 from ottla.net.secured_outbound import SecuredOutbound
 from ottla.net.tls_inbound import TlsAcceptor
@@ -61,7 +62,7 @@ class NodeSecurity:
     # ---- the listeners
 
     def connection_of(self, listener: str) -> dict[str, Any]:
-        """The connection factory of a TLS listener, as an argument of `ListeningSocket`; empty without TLS."""
+        """The arguments of `ListeningSocket` that a TLS listener has; empty without TLS."""
         if listener not in self._tls:
             return {}
         tls = self._tls
@@ -72,7 +73,7 @@ class NodeSecurity:
 
         side = TlsAcceptor(self._loop, lambda: self._handshakes, lambda: tls[listener].server, secured)
         self.sides[listener] = side
-        return {"connection": side.connection}
+        return {"connection": side.connection, "accepts_at_once": TLS_ACCEPTS_AT_ONCE}
 
     @cached_property
     def _pool(self) -> Executor:

@@ -24,6 +24,8 @@ from ottla.net.turns import Turns
 _BACKLOG = 1024
 #: Connections accepted in one turn of the loop: one takes 20 to 40 us, and the next turn may be milliseconds away.
 ACCEPTS_AT_ONCE = 8
+#: The same with TLS, where one takes some 100 us.
+TLS_ACCEPTS_AT_ONCE = 1
 #: Until the next try when no descriptor is left: the listening socket would stay readable all the time.
 _PAUSE_SECONDS = 0.1
 _SWEEPS_PER_IDLE_TIME = 4
@@ -97,6 +99,7 @@ class ListeningSocket:
         idle_ms_max: int,
         gate: Gate | None = None,
         connection: Callable[..., Connection] | None = None,
+        accepts_at_once: int = ACCEPTS_AT_ONCE,
         new_socket: Callable[..., socket.socket] = socket.socket,
         now: Callable[[], float] = monotonic,
     ) -> None:
@@ -106,6 +109,7 @@ class ListeningSocket:
         self._new_socket = new_socket
         #: Creates the connection of an accepted socket; a TLS listener passes its own.
         self._connection = connection
+        self._accepts_at_once = accepts_at_once
         self._on_frame = on_frame
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
@@ -143,7 +147,7 @@ class ListeningSocket:
     def _accept(self) -> None:
         """Accept a few connections; those that exist are served before the next few."""
         assert self._sock is not None
-        for _ in range(ACCEPTS_AT_ONCE):
+        for _ in range(self._accepts_at_once):
             try:
                 sock, peer = self._sock.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

@@ -9,8 +9,10 @@ import socket
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
+import pytest
+
 from ottla.host.loop import new_loop
-from ottla.net.listener import ACCEPTS_AT_ONCE, ListeningSocket
+from ottla.net.listener import ACCEPTS_AT_ONCE, TLS_ACCEPTS_AT_ONCE, ListeningSocket
 from tests.net.turning import turn_until
 
 
@@ -30,7 +32,7 @@ class Poor(socket.socket):
 
 @contextlib.contextmanager
 def served(
-    new_socket: Callable[..., socket.socket] = socket.socket,
+    new_socket: Callable[..., socket.socket] = socket.socket, accepts_at_once: int = ACCEPTS_AT_ONCE
 ) -> Iterator[tuple[asyncio.AbstractEventLoop, ListeningSocket, contextlib.ExitStack]]:
     loop = new_loop()
     listener = ListeningSocket(
@@ -40,6 +42,7 @@ def served(
         lambda connection, why: None,
         frame_bytes_max=1 << 20,
         idle_ms_max=0,
+        accepts_at_once=accepts_at_once,
         new_socket=new_socket,
     )
     listener.bind("127.0.0.1", 0)
@@ -55,8 +58,9 @@ def arrive(listener: ListeningSocket, count: int, stack: contextlib.ExitStack) -
         stack.enter_context(socket.create_connection(("127.0.0.1", listener.port), timeout=5))
 
 
-def test_a_storm_of_connections_leaves_the_others_their_turns() -> None:
-    with served() as (loop, listener, stack):
+@pytest.mark.parametrize("at_once", [ACCEPTS_AT_ONCE, TLS_ACCEPTS_AT_ONCE])
+def test_a_storm_of_connections_leaves_the_others_their_turns(at_once: int) -> None:
+    with served(accepts_at_once=at_once) as (loop, listener, stack):
         arrive(listener, 60, stack)
         turns: list[int] = []
 
@@ -67,7 +71,7 @@ def test_a_storm_of_connections_leaves_the_others_their_turns() -> None:
 
         loop.call_soon(count)
         turn_until(loop, lambda: len(listener.connections) == 60)
-        assert all(later - earlier <= ACCEPTS_AT_ONCE for earlier, later in pairwise(turns)), turns
+        assert all(later - earlier <= at_once for earlier, later in pairwise(turns)), turns
 
 
 def test_the_system_asks_whether_a_silent_client_is_still_there() -> None:

@@ -7,6 +7,7 @@ import random
 import socket
 import ssl
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -344,6 +345,52 @@ def test_many_handshakes_at_once_go_on_one_at_a_time(certificates: Certificates)
         silent.close()
         served.until(lambda: len(served.closed) == 1)
         served.client().shake()
+
+
+class Stepless:
+    """A handshake that has nothing to do when its turn comes."""
+
+    def has_work(self) -> bool:
+        return False
+
+
+class Clockwork:
+    """A loop that notes the pauses and makes none."""
+
+    def __init__(self) -> None:
+        self.due: deque[Callable[[], None]] = deque()
+        self.pauses: list[float] = []
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        self.due.append(work)
+
+    def call_later(self, seconds: float, work: Callable[[], None]) -> None:
+        self.pauses.append(seconds)
+        self.due.append(work)
+
+
+@pytest.mark.parametrize(("count", "longest", "altogether"), [(1, 0, 0), (2, 0.002, 0.002), (200, 0.002, 0.398)])
+def test_handshakes_pause_only_while_others_wait(count: int, longest: float, altogether: float) -> None:
+    pauses = pauses_of(count)
+    assert max(pauses, default=0) == longest
+    assert sum(pauses) == pytest.approx(altogether)
+
+
+def test_the_pauses_hardly_delay_a_storm() -> None:
+    pauses = pauses_of(5_000)
+    # Without the bound they would be ten seconds.
+    assert sum(pauses) < 3.5
+    assert min(pauses) < 0.00021
+
+
+def pauses_of(count: int) -> list[float]:
+    loop = Clockwork()
+    turns = Handshakes(cast(Any, loop), None)
+    for _ in range(count):
+        turns.wait(cast(Any, Stepless()))
+    while loop.due:
+        loop.due.popleft()()
+    return loop.pauses
 
 
 def test_a_record_that_was_changed_on_the_way_ends_the_connection(served: Served) -> None:
