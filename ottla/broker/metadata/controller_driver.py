@@ -72,6 +72,8 @@ class ControllerDriver:
         try:
             self._check_active()
             decision = self._decide(request, version, charge)
+            # The machine may have resigned while it took the records: a later commit at their offsets is not theirs.
+            self._check_active()
         except KafkaError as error:
             return done(error)
         raft.sync.later()
@@ -110,6 +112,8 @@ class ControllerDriver:
         records = decision.records
         at_once = len(records) if decision.atomic else _BATCH_RECORDS_MAX
         for start in range(0, len(records), max(1, at_once)):
+            # The machine may have resigned with what was submitted before.
+            self._check_active()
             self._raft.submit(records[start : start + at_once])
 
     # ---- time
