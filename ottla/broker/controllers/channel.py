@@ -159,7 +159,7 @@ class ControllerChannel:
             if lost and not self.closed:
                 if question.timer is None:
                     self._start_timer(question, timeout_ms)
-                self._queue.appendleft(question)
+                self._retry(question, "no controller says that it is the active one")
                 return self._wait()
             return self._end(question, response)
 
