@@ -41,6 +41,8 @@ from ottla.raft.state import decode_state, encode_state
 from ottla.wire.record.metadata import pack, parse
 
 PARTITION = f"{METADATA_TOPIC}-0"
+#: What the names of snapshots begin with while they are fetched.
+_FETCHED = "fetched-"
 #: Enough for the first batch of a snapshot: its header and the voters.
 _HEAD_BYTES = 64 * 1024
 
@@ -116,6 +118,7 @@ class MetadataFiles:
         if log.end_offset < newest.end_offset or (log.size and log.epochs.latest < newest.epoch):
             # The snapshot came from the leader, and a crash came before the log was restarted behind it.
             log.restart_at(newest.end_offset, now_ms)
+        self.forget_below(log.start_offset)
         return log
 
     # ---- writing
@@ -136,7 +139,10 @@ class MetadataFiles:
 
     def write_piece(self, snapshot: SnapshotId, position: int, data: Buffer) -> None:
         """Write a piece of another node's snapshot; position 0 starts a new file."""
-        file = self._disk.open(self._part_path(snapshot), create=True)
+        path = self._part_path(snapshot)
+        if position == 0:
+            self._remove_fetched_parts(path)
+        file = self._disk.open(path, create=True)
         try:
             if position == 0:
                 file.truncate(0)
@@ -171,18 +177,40 @@ class MetadataFiles:
 
     def _part_path(self, snapshot: SnapshotId) -> str:
         # A different name from the one that `write_image` writes under.
-        return f"{self._path}/fetched-{checkpoint_name(snapshot).removesuffix(SUFFIX)}{PART_SUFFIX}"
+        return f"{self._path}/{_FETCHED}{checkpoint_name(snapshot).removesuffix(SUFFIX)}{PART_SUFFIX}"
+
+    def _remove_fetched_parts(self, kept: str) -> None:
+        """Remove what fetches that broke off have left."""
+        for name in self._disk.list(self._path):
+            path = f"{self._path}/{name}"
+            if name.startswith(_FETCHED) and path != kept:
+                self._disk.remove(path)
+
+    def forget_below(self, start_offset: int) -> None:
+        """Delete the snapshots that end below the start of the log, but not the newest.
+
+        The oldest snapshot tells the epoch before the start of the log: with one of another place, a leader would send
+        a follower that ends right there back to the snapshot that it has.
+        """
+        for snapshot in self.snapshots[:-1]:
+            if snapshot.end_offset < start_offset:
+                self._disk.remove(f"{self._path}/{checkpoint_name(snapshot)}")
+        self._list_snapshots()
 
     def clean(self, log: Log, now_ms: int, *, bytes_max: int, age_ms_max: int) -> None:
         """Delete snapshots past their retention (negative: no limit) and the segments that only they needed."""
-        names = [name for name in self._disk.list(self._path) if parse_checkpoint_name(name)]
-        sizes = {name: self._size(name) for name in names}
-        while len(names) > 1:
-            too_big = 0 <= bytes_max < log.size + sum(sizes[name] for name in names)
-            if not too_big and not 0 <= age_ms_max < now_ms - self._timestamp(names[0]):
-                break
-            self._disk.remove(f"{self._path}/{names.pop(0)}")
         self._list_snapshots()
+        self.forget_below(log.start_offset)
+        names = [checkpoint_name(snapshot) for snapshot in self.snapshots]
+        sizes = {name: self._size(name) for name in names}
+        try:
+            while len(names) > 1:
+                too_big = 0 <= bytes_max < log.size + sum(sizes[name] for name in names)
+                if not too_big and not 0 <= age_ms_max < now_ms - self._timestamp(names[0]):
+                    break
+                self._disk.remove(f"{self._path}/{names.pop(0)}")
+        finally:
+            self._list_snapshots()
         oldest = parse_checkpoint_name(names[0]) if names else None
         if oldest is not None and oldest.end_offset > log.start_offset:
             log.advance_start_offset(oldest.end_offset)

@@ -78,6 +78,7 @@ class FollowedLog:
             return InstallFailed()
         _log.info("restarting the metadata log at %d, behind a snapshot from the leader", snapshot.end_offset)
         self._log.restart_at(snapshot.end_offset, self._clock.now_ms())
+        self._files.forget_below(snapshot.end_offset)
         self._sync.cut()
         self._images.install(image_of(checkpoint, snapshot), snapshot.end_offset)
         return SnapshotInstalled(snapshot, checkpoint.membership)
