@@ -231,8 +231,10 @@ class RaftDriver:
                 self._carry_out(effect)
             except OSError as error:
                 if isinstance(effect, Send | Answer | AnswerFetch | AnswerSnapshot):
-                    # A reply that cannot be read or sent changes no state here, so it must not stop the node.
-                    raise
+                    # A reply that cannot be read or sent changes no state here, so it must not stop the node, nor keep
+                    # the effects after it from being carried out.
+                    _log.exception("cannot send a message of the quorum")
+                    continue
                 # A vote or an epoch of the machine may not be on disk, so its further messages could be wrong.
                 self.sync.fail(error)
             if self.sync.failure is not None:
