@@ -136,10 +136,12 @@ class Following:
     def _truncate(self, role: Follower, leader: EpochEnd) -> bool:
         member = self._member
         offset = truncation_offset(member.log, leader)
-        if offset < member.high_watermark:
+        # The high watermark may be unknown yet.
+        committed = max(member.high_watermark, member.log.start_offset)
+        if offset < committed:
             member.warn(
                 f"node {role.leader_id} asks to truncate the metadata log to {offset}, "
-                f"but everything below {member.high_watermark} is committed; the request is ignored"
+                f"but everything below {committed} is committed; the request is ignored"
             )
             return False
         role.is_applying = True
