@@ -248,7 +248,8 @@ class Delta:
         self._touched_acls[change.id] = None
 
     def _remove_acl(self, change: record.RemoveAccessControlEntryRecord) -> None:
-        del self._copy_of("acls")[change.id]
+        if self._copy_of("acls").pop(change.id, None) is None:
+            raise ValueError(f"removal of an unknown ACL: {change!r}")
         self._touched_acls[change.id] = None
 
     def _scram(self, change: record.UserScramCredentialRecord) -> None:

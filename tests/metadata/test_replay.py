@@ -139,6 +139,7 @@ def test_an_image_never_changes() -> None:
         record.UnfenceBrokerRecord(id=1, epoch=99),
         record.UnregisterBrokerRecord(broker_id=7, broker_epoch=1),
         record.ClearElrRecord(topic_name="none"),
+        record.RemoveAccessControlEntryRecord(id=Uuid(b"x" * 16)),
         "no record at all",
     ],
 )
