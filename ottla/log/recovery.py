@@ -200,7 +200,9 @@ def _recover_segment(log: "Log", segment: Segment, on_progress: RecoveryProgress
     size = segment.file.size()
     segment.size = 0
     for header, data in _whole_batches(segment, size, on_progress):
-        if header.partition_leader_epoch >= log.epochs.latest:
+        if -1 < header.partition_leader_epoch != log.epochs.epoch_of(header.base_offset):
+            # The checkpoint is older than this batch, or than a truncation before it: the batches count.
+            log.epochs.truncate_end(header.base_offset)
             log.epochs.assign(header.partition_leader_epoch, header.base_offset)
         segment.written(segment.size, header.size, header.base_offset, header.last_offset, header.max_timestamp)
         update_producers(log.producers, segment, header, data)

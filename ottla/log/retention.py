@@ -115,13 +115,19 @@ def restart_at(log: "Log", offset: int, now_ms: int) -> None:
 def _lower_checkpoints(log: "Log", offset: int) -> None:
     # Lower the checkpoints on the disk first. Otherwise records appended after the truncation would lie below the old
     # recovery point, and not be checked after a crash, or below the cleaner's old offset, and never be cleaned.
+    before = log.cleaner_offset, log.recovery_point
     cleaned = log.cleaner_offset is not None and offset < log.cleaner_offset
     if cleaned:
         log.cleaner_offset = offset
     if cleaned or offset < log.recovery_point:
         log.recovery_point = min(offset, log.recovery_point)
         if log.on_recovery_point_lowered is not None:
-            log.on_recovery_point_lowered()
+            try:
+                log.on_recovery_point_lowered()
+            except OSError:
+                # Nothing is truncated yet; the next attempt must lower them again.
+                log.cleaner_offset, log.recovery_point = before
+                raise
 
 
 def _delete(log: "Log", now_ms: int, deletable: Callable[[Segment, Segment | None], bool]) -> int:

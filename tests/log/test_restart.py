@@ -1,5 +1,6 @@
 """A log that is closed or killed and opened again: what it knew of its producers and their transactions is known."""
 
+import errno
 import random
 
 import pytest
@@ -288,3 +289,49 @@ def test_the_files_of_a_deleted_segment_stay_for_their_delay(disk: SimDisk) -> N
     assert deleted() == 4
     assert log.remove_deleted(_NOW_MS + 60) == 4
     assert deleted() == 0
+
+
+def _replicate(log: Log, epoch: int, count: int) -> None:
+    """Append what a leader of this epoch wrote."""
+    for _ in range(count):
+        data = bytearray(build([(_NOW_MS, b"k", b"v", [])]))
+        data[:8] = log.end_offset.to_bytes(8, "big")
+        data[12:16] = epoch.to_bytes(4, "big")
+        log.append(data, leader_epoch=9, now_ms=_NOW_MS, origin=Origin.REPLICA)
+
+
+def test_after_a_crash_the_epochs_are_those_of_the_batches_though_the_checkpoint_is_older(disk: SimDisk) -> None:
+    log = _open(disk)
+    _replicate(log, 4, 5)
+    _replicate(log, 5, 3)
+    log.flush(_NOW_MS)
+    # The leader of epoch 6 did not have what the one of epoch 5 wrote, but more of epoch 4.
+    log.truncate(5, _NOW_MS)
+    _replicate(log, 4, 2)
+    assert log.epochs.entries() == [(4, 0)]
+    point = log.recovery_point
+    log.discard()
+    again = _open(disk, recovery_point=point)
+    assert again.end_offset == 7
+    assert again.epochs.entries() == [(4, 0)]
+    _replicate(again, 6, 2)
+    again.discard()
+    assert _open(disk, recovery_point=point).epochs.entries() == [(4, 0), (6, 7)]
+
+
+def test_a_truncation_that_could_not_lower_the_recovery_point_does_so_the_next_time(disk: SimDisk) -> None:
+    log, lowered = _open(disk), []
+    _put(log, 3)
+    _put(log, 3)
+    log.flush(_NOW_MS)
+    log.cleaner_offset = 5
+
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    log.on_recovery_point_lowered = full
+    with pytest.raises(OSError, match="no space"):
+        log.truncate(3, _NOW_MS)
+    log.on_recovery_point_lowered = lambda: lowered.append((log.recovery_point, log.cleaner_offset))
+    assert log.truncate(3, _NOW_MS)
+    assert lowered == [(3, 3)]
