@@ -3,10 +3,12 @@
 from typing import TYPE_CHECKING
 
 from ottla.kernel.frozen import mutable
-from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.kernel.ports import Disk
+from ottla.log.checkpoint import read_topic_id
 from ottla.log.directory.directory import Directory
 from ottla.log.log import Log
+from ottla.log.path import STRAY_DIRECTORY
 from ottla.log.setting import LogSettings
 
 if TYPE_CHECKING:
@@ -34,6 +36,10 @@ class NewLog:
     def begin(self) -> "NewLog":
         """Create the directory and the files. Raises OSError if the disk fails; the call may be repeated."""
         path = f"{self._directory.path}/{self.tp}"
+        found = read_topic_id(self._disk, path)
+        if NO_UUID not in (found, self.topic_id) and found != self.topic_id:
+            # Left over from a deleted topic of the same name whose directory could not be renamed.
+            self._disk.rename(path, self._store.aside_path(path, STRAY_DIRECTORY, self._now_ms))
         self._log = Log.open(self._disk, path, self._settings, now_ms=self._now_ms, clean=True, topic_id=self.topic_id)
         return self
 

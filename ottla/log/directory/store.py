@@ -184,17 +184,18 @@ class Store(Directories):
         log = self._logs.pop(tp, None)
         if log is None:
             return
-        self.cancel_move(tp)
         home = self._home.pop(tp)
         for points in (home.points, home.starts, home.watermarks):
             points.pop(tp, None)
-        if home.cleaner_offsets.pop(tp, log.cleaner_offset) is not None:
-            self._write_cleaner_offsets(home)
         now_ms = self._now_ms if now_ms is None else now_ms
-        target = self._aside_path(log.path, DELETE_DIRECTORY, now_ms)
+        target = self.aside_path(log.path, DELETE_DIRECTORY, now_ms)
         log.discard()
+        # First of all, and without writing anything: a topic is often deleted because its disk is full.
         self._disk.rename(log.path, target)
         self._pending_removals.append((now_ms + log.settings.file_delete_delay_ms, target))
+        self.cancel_move(tp)
+        if home.cleaner_offsets.pop(tp, log.cleaner_offset) is not None:
+            self._write_cleaner_offsets(home)
 
     def fail(self, path: str, error: OSError) -> list[TopicPartition]:
         """Take a directory offline until the next start; the partitions whose logs are lost with it."""
@@ -220,7 +221,7 @@ class Store(Directories):
     def begin_move(self, tp: TopicPartition, path: str, now_ms: int) -> Log:
         """Create an empty log in another directory, to be filled like a follower's."""
         source, directory = self._logs[tp], self._directory(path)
-        log_path = self._aside_path(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
+        log_path = self.aside_path(f"{path}/{tp}", FUTURE_DIRECTORY, now_ms)
         log = Log.open(self._disk, log_path, source.settings, now_ms=now_ms, clean=True, topic_id=source.topic_id)
         # The directory must survive a crash, so that the next start begins the move again.
         self._disk.sync_directory(path)
@@ -294,7 +295,7 @@ class Store(Directories):
         log = self._logs.pop(tp)
         self._home.pop(tp)
         log.close()
-        self._disk.rename(log.path, self._aside_path(log.path, STRAY_DIRECTORY, self._now_ms))
+        self._disk.rename(log.path, self.aside_path(log.path, STRAY_DIRECTORY, self._now_ms))
 
     def remove_deleted(self, now_ms: int) -> None:
         """Remove the files of deleted logs and segments whose delay has passed."""
@@ -448,7 +449,7 @@ class Store(Directories):
         self.adopt(tp, log, directory)
         for other, home in copies:
             other.discard()
-            aside = self._aside_path(other.path, STRAY_DIRECTORY, self._now_ms)
+            aside = self.aside_path(other.path, STRAY_DIRECTORY, self._now_ms)
             try:
                 self._disk.rename(other.path, aside)
                 self._disk.sync_directory(home.path)
@@ -457,7 +458,7 @@ class Store(Directories):
             else:
                 _log.warning("%s has logs in two directories: using %s, moved the other to %s", tp, log.path, aside)
 
-    def _aside_path(self, path: str, suffix: str, now_ms: int) -> str:
+    def aside_path(self, path: str, suffix: str, now_ms: int) -> str:
         """A free path to move a log's directory to."""
         parent, _, name = path.rpartition("/")
         number = 0
