@@ -9,10 +9,10 @@ A coordinator is a state machine for one partition of an internal topic. Its dri
    records are replayed at once. An `Answer`, or a request to another component, is sent when everything appended so far
    is committed; the component's reply comes back as an event;
 4. answers all open requests with NOT_COORDINATOR and drops the machine when an append fails or the node no longer leads
-   the partition.
+   the partition. A request whose records are too large for the log fails alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from ottla.kernel.error import ErrorCode
@@ -87,6 +87,28 @@ class Continue:
     """Send this event when the effects before it are carried out."""
 
     event: Any
+
+
+#: The most bytes of independent records in a batch: well below the default of max.message.bytes.
+_BATCH_BYTES = 256 << 10
+_RECORD_OVERHEAD_BYTES = 16
+
+
+def independent(entries: Iterable[Entry]) -> list[Append]:
+    """Append records that do not depend on each other, such as tombstones, in as many batches as they need.
+
+    Their number has no bound, and a log refuses a batch that is too large for it.
+    """
+    batches: list[list[Entry]] = []
+    size = _BATCH_BYTES
+    for key, value in entries:
+        record_bytes = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+        size += record_bytes
+        if size > _BATCH_BYTES:
+            batches.append([])
+            size = record_bytes
+        batches[-1].append((key, value))
+    return [Append(batch) for batch in batches]
 
 
 #: Error of the log -> error for a client of the coordinator.

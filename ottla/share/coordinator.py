@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ottla.coordinator.contract import Answer, Append, Called, Entry, Loaded, TimePassed
+from ottla.coordinator.contract import Answer, Append, Called, Entry, Loaded, TimePassed, independent
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.kernel.now import Now
@@ -187,9 +187,7 @@ class ShareCoordinator:
         effects: list[Effect] = []
         if self._cold_ms is not None and now.monotonic_ms >= self._cold_ms:
             self._cold_ms = now.monotonic_ms + self.settings.cold_partition_snapshot_interval_ms
-            entries = self._cold_snapshots(now.wall_ms)
-            if entries:
-                effects.append(Append(entries))
+            effects += independent(self._cold_snapshots(now.wall_ms))
         if self._prune_ms is not None and now.monotonic_ms >= self._prune_ms:
             self._prune_ms = now.monotonic_ms + self.settings.state_topic_prune_interval_ms
             needed = min(self.snapshots.values(), default=self._end_offset)
@@ -212,8 +210,7 @@ class ShareCoordinator:
     def _forget(self, deleted: frozenset[Uuid]) -> list[Effect]:
         if not deleted:
             return []
-        entries = [self._tombstone(key) for key in self.states if key.topic_id in deleted]
-        return [Append(entries)] if entries else []
+        return [*independent(self._tombstone(key) for key in self.states if key.topic_id in deleted)]
 
     # -- records
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.coordinator.contract import Answer, Append, Called, Entry, Loaded
+from ottla.coordinator.contract import Answer, Append, Called, Entry, Loaded, independent
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition
@@ -286,8 +286,7 @@ class TransactionCoordinator:
                 for transaction in self.transactions.values()
                 if transaction.state in (State.EMPTY, *COMPLETED) and transaction.update_ms <= oldest_ms
             ]
-            if tombstones:
-                effects.append(Append(tombstones))
+            effects += independent(tombstones)
         return effects
 
 

@@ -1,13 +1,15 @@
 """How offsets and groups go: DeleteGroups, OffsetDelete, deleted topics, expiry."""
 
+from ottla.coordinator.contract import Answer, Append, Called
 from ottla.group.setting import CoordinatorSettings
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import Uuid
+from ottla.kernel.now import Now
 from ottla.wire.api.delete_groups import DeleteGroupsRequest
 from ottla.wire.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
 from ottla.wire.api.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from tests.group.client import commit, commit_request, fetched, stable_group, transactional
-from tests.group.host import Host
+from tests.group.host import Host, Topics
 
 DAY_MS = 24 * 3600 * 1000
 NONE = ErrorCode.NONE
@@ -149,3 +151,14 @@ def test_an_offset_that_a_transaction_holds_back_does_not_expire() -> None:
     assert fetched(host, "g", {"orders": [0]}) == {("orders", 0): (1, NONE)}
     host.pass_ms(DAY_MS)
     assert host.group() is None
+
+
+def test_a_group_with_many_offsets_goes_in_batches_that_a_log_accepts() -> None:
+    host, group_id = Host(topics=Topics({"orders": 60})), "x" * 16_000
+    host.call(commit_request(group_id, {"orders": dict.fromkeys(range(60), 1)}), 8)
+    request = DeleteGroupsRequest(groups_names=[group_id])
+    effects = host.coordinator.step(Called(10_000, request, 2), Now(host.now_ms, host.now_ms))
+    batches = [effect.entries for effect in effects if isinstance(effect, Append)]
+    assert len(batches) > 1 and sum(len(entries) for entries in batches) == 61
+    assert all(sum(len(key) for key, _ in entries) < 300_000 for entries in batches)
+    assert isinstance(effects[-1], Answer)

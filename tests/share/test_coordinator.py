@@ -258,3 +258,24 @@ def test_an_update_whose_snapshot_is_gone_says_nothing() -> None:
     host.coordinator.replay(key, value, offset=9)
     host.coordinator.validate()
     assert SharePartitionKey("g", TOPIC, 0) not in host.coordinator.states
+
+
+def test_many_snapshots_and_tombstones_go_in_batches_that_a_log_accepts() -> None:
+    host = Host()
+    for number in range(60):
+        partition = initialize.PartitionData(partition=0, state_epoch=1, start_offset=0)
+        topic = initialize.InitializeStateData(topic_id=TOPIC, partitions=[partition])
+        group_id = f"{number:04d}" + "x" * 16_000
+        host.ask(initialize.InitializeShareGroupStateRequest(group_id=group_id, topics=[topic]))
+
+    def batches(event: Event) -> list[int]:
+        effects = host.coordinator.step(event, Now(host.now_ms, host.now_ms))
+        found = [effect.entries for effect in effects if isinstance(effect, Append)]
+        assert all(sum(len(key) + len(value or b"") for key, value in entries) < 300_000 for entries in found)
+        return [len(entries) for entries in found]
+
+    host.now_ms += host.settings.cold_partition_snapshot_interval_ms + 1
+    cold = batches(TimePassed())
+    assert sum(cold) == 60 and len(cold) > 1
+    gone = batches(TopicsChanged(Topics(), [TOPIC]))
+    assert sum(gone) == 60 and len(gone) > 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.coordinator.contract import TimePassed
+from ottla.coordinator.contract import Append, TimePassed
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
@@ -201,3 +201,18 @@ def test_a_coordinator_that_is_loaded_knows_every_field_of_its_transactions() ->
     before = scene.machine.transactions["t"]
     assert (before.start_ms, before.update_ms, before.client_version) == (1_010_000, 1_012_000, 2)
     assert replace(scene.loaded().transactions["t"], last_epoch=before.last_epoch) == before
+
+
+def test_many_expired_ids_go_in_batches_that_a_log_accepts() -> None:
+    scene = Scene()
+    names = [f"{number:04d}" + "x" * 16_000 for number in range(60)]
+    for name in names:
+        request = InitProducerIdRequest(transactional_id=name, transaction_timeout_ms=60_000)
+        assert scene.ask(request).error_code == 0
+    scene.now_ms += scene.machine._settings.transactional_id_expiration_ms + 1
+    effects = scene.machine.step(TimePassed(), Now(scene.now_ms, scene.now_ms))
+    batches = [effect.entries for effect in effects if isinstance(effect, Append)]
+    assert 1 < len(batches) < len(names)
+    assert all(sum(len(key) for key, _ in entries) < 300_000 for entries in batches)
+    scene.carry_out(effects)
+    assert scene.machine.transactions == {}

@@ -23,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import count
+from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from ottla.coordinator.contract import (
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("ottla.broker")
 #: Below min.insync.replicas: when to retry `TimePassed` (Apache Kafka's backoff of a timer's write).
 _TIMER_RETRY_SECONDS = 0.5
+_BASE_OFFSET = Struct(">q")
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 #: Size of a piece of a log being loaded: some hundred records, a few milliseconds.
 LOAD_BYTES = 32 << 10
 
@@ -169,11 +172,14 @@ class Driver(ABC, Generic[M]):
         try:
             self.partition.check_in_sync()
         except KafkaError as error:
-            return KafkaError(append_error(error.code), error.message)
+            return _client_error(error)
         return None
 
     def _carry_out(self, effects: Sequence[Any], now_ms: int) -> None:
-        """Carry out effects in order. Requests that wait for an append that the log refused get its error."""
+        """Carry out effects in order. Requests that wait for an append that the log refused get its error.
+
+        Records that are too large for the log concern only the client that sent them; any other error ends the machine.
+        """
         failed: KafkaError | None = None
         for effect in effects:
             ticket = getattr(effect, "ticket", None)
@@ -181,11 +187,20 @@ class Driver(ABC, Generic[M]):
                 # A failed append may have taken the partition offline; `give_up` has then answered its requests.
                 answer = self._waiting.pop(ticket, None)
                 if answer is not None:
-                    self._answer(answer, failed or effect.response)
+                    self._answer(answer, effect.response if failed is None else _client_error(failed))
             elif failed is None:
                 failed = self._attempt(effect, now_ms)
-        if failed is not None:
+        if failed is not None and not self._concerns_one_request(failed):
             self._fail()
+
+    def _concerns_one_request(self, error: KafkaError) -> bool:
+        """Whether the log refused only because the records of one client's request are too large for it."""
+        event = self._steps[0]
+        return error.code in _TOO_LARGE and isinstance(event, Called) and self.fails_alone(event.request)
+
+    def fails_alone(self, request: Any) -> bool:
+        """Whether the machine is unchanged after the log has refused the records of this request."""
+        return True
 
     def _answer(self, answer: Callable[[Any], None], response: Any) -> None:
         """Answer once the whole log is committed, or with an error when that takes too long."""
@@ -199,7 +214,7 @@ class Driver(ABC, Generic[M]):
                 timer.cancel()
             if _is_committed(error) and not self.answers_want_min_isr:
                 error = None
-            answer(response if error is None else KafkaError(append_error(error.code), error.message))
+            answer(response if error is None else _client_error(error))
 
         def timed_out() -> None:
             assert waiter is not None
@@ -247,10 +262,10 @@ class Driver(ABC, Generic[M]):
                 case _:
                     self._after_commit(partial(self.ask_others, effect))
         except KafkaError as error:
-            failed = KafkaError(append_error(error.code), error.message)
+            failed = error
         except OSError as error:
             self._log_dirs.check(self.partition.log, error)
-            failed = KafkaError(append_error(ErrorCode.KAFKA_STORAGE_ERROR), str(error))
+            failed = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
         else:
             return None
         _log.error("cannot append to %s: %s", self.partition.tp, failed.message)
@@ -261,8 +276,10 @@ class Driver(ABC, Generic[M]):
         entries, producer_id, epoch = effect.entries, effect.producer_id, effect.producer_epoch
         records = [(now_ms, key, value, ()) for key, value in entries]
         data = bytearray(build(records, producer_id=producer_id, producer_epoch=epoch, transactional=producer_id >= 0))
-        self.partition.append(data, now_ms, Origin.COORDINATOR)
+        appended = self.partition.append(data, now_ms, Origin.COORDINATOR)
         self._flusher.flush_now(self.partition)
+        # The topic's settings (LogAppendTime, a codec) may have had the log write a copy, which alone has the offset.
+        _BASE_OFFSET.pack_into(data, 0, appended.base_offset)
         for batch in read(data):
             self.replay_batch(batch)
 
@@ -290,6 +307,11 @@ class Driver(ABC, Generic[M]):
             return
         self._timer_ms = None
         self.step(TimePassed())
+
+
+def _client_error(error: KafkaError) -> KafkaError:
+    """The error for a client whose records could not be appended or committed."""
+    return KafkaError(append_error(error.code), error.message)
 
 
 def _is_committed(error: KafkaError | None) -> bool:

@@ -20,12 +20,16 @@ from ottla.group.event import (
 )
 from ottla.group.setting import CoordinatorSettings as CoordinatorSettings
 from ottla.group.setting import GroupOverride
+from ottla.group.state.classic import ClassicGroup
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.log.producer.marker import read_marker
 from ottla.metadata.image import GROUP
 from ottla.replica.partition import Partition
 from ottla.settings.group.settings import GroupSettings
+from ottla.wire.api.offset_commit import OffsetCommitRequest
+from ottla.wire.api.sync_group import SyncGroupRequest
+from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.batch import Batch
 
 if TYPE_CHECKING:
@@ -33,6 +37,8 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
 
 _log = logging.getLogger("ottla.group")
+#: Requests that change nothing in memory besides deadlines of their own group.
+_ALONE = (OffsetCommitRequest, TxnOffsetCommitRequest, SyncGroupRequest)
 #: (topic id, partition) -> error
 ShareErrors = dict[tuple[Uuid, int], KafkaError]
 
@@ -104,6 +110,15 @@ class GroupDriver(Driver[GroupCoordinator]):
             for name in image.config_names(GROUP)
         }
         return SettingsChanged(CoordinatorSettings.of(self.runtime.settings), overrides)
+
+    def fails_alone(self, request: Any) -> bool:
+        """As `Driver.fails_alone`: timers and waiting members are changed before the records are appended."""
+        if isinstance(request, _ALONE):
+            return True
+        # A member that leaves, and one that converts a classic group, concern the other members.
+        groups = self.machine.shard.groups
+        stays = getattr(request, "member_epoch", -1) >= 0
+        return stays and not isinstance(groups.get(request.group_id), ClassicGroup)
 
     def replay_control(self, batch: Batch) -> None:
         """Replay a transaction marker."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.coordinator.contract import Answer, Append, Called, Entry
+from ottla.coordinator.contract import Answer, Append, Called, Entry, independent
 from ottla.group.event import Effect, HeldHeartbeat
 from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.state.classic import ClassicGroup
@@ -104,7 +104,9 @@ class CommandContext:
 
     def effects(self) -> list[Effect]:
         effects: list[Effect] = []
-        if self.entries:
+        if self.producer_id == -1 and all(value is None for _, value in self.entries):
+            effects.extend(independent(self.entries))
+        else:
             effects.append(Append(self.entries, self.producer_id, self.producer_epoch))
         effects.extend(self.answers)
         effects.extend(self.actions)
