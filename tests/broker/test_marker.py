@@ -315,3 +315,23 @@ def test_one_partitions_disk_error_fails_that_partition_alone(
     codes = {each.partition_index: ErrorCode(each.error_code) for each in found.topics[0].partitions}
     assert codes == {scene.lost: ErrorCode.KAFKA_STORAGE_ERROR, scene.kept: ErrorCode.NONE}
     assert list(scene.node.store.failed_directories) == ["/b"]
+
+
+def test_a_marker_whose_sync_fails_fails_its_own_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = TransactionScene()
+    scene.transact()
+    driver = scene.node.transactions.driver_of(NAME)
+    broken, flush = scene.node.partitions[TOPIC, scene.lost].log, Log.flush
+
+    def fails(log: Log, now_ms: int | None = None) -> None:
+        if log is broken:
+            raise OSError(errno.EIO, "the disk says no")
+        flush(log, now_ms)
+
+    monkeypatch.setattr(Log, "flush", fails)
+    assert scene.end() == "NONE"
+    scene.machine.settle()
+    assert scene.machine.failure is None
+    assert list(scene.node.store.failed_directories) == ["/b"]
+    assert scene.node.transactions.driver_of(NAME) is driver
+    assert scene.state == "PREPARE_COMMIT"

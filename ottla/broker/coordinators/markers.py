@@ -265,7 +265,7 @@ class MarkerWriter:
         )
         with self._log_dirs.guarding(partition.log):
             partition.append(bytearray(data), now_ms, Origin.COORDINATOR, transaction_version)
-        self._flusher.flush_now(partition)
+            self._flusher.flush_now(partition)
         group = self._groups.find(partition.tp.partition) if partition.tp.topic == OFFSETS_TOPIC else None
         if group is not None:
             # A coordinator that is still loading reads the marker from the log.
