@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
 from ottla.net.peer import Disconnected
 from ottla.wire.api import fetch, list_offsets
 from ottla.wire.batch import build
@@ -43,12 +43,21 @@ class Leader:
         self.node.quorum.append(
             [
                 PartitionChangeRecord(
-                    topic_id=self.topic_id, partition_id=index, replicas=[_LEADER, 1], isr=[_LEADER], leader=_LEADER
+                    topic_id=self.topic_id,
+                    partition_id=index,
+                    replicas=[_LEADER, 1],
+                    isr=[_LEADER],
+                    leader=_LEADER,
+                    directories=[NO_UUID, self.node.log_dirs._id_of(self.directory(index))],
                 )
                 for index in range(_PARTITIONS)
             ]
         )
         self.scene.machine.settle()
+
+    def directory(self, index: int) -> str:
+        path: str = self.node.store.directory_of(TopicPartition(TOPIC, index))
+        return path
 
     def log(self, index: int) -> Any:
         return self.node.store.get(TopicPartition(TOPIC, index))
@@ -206,19 +215,24 @@ def test_an_answer_of_an_earlier_epoch_is_dropped() -> None:
     assert leader.positions()[0] == (0, -1, 2)
 
 
-def test_what_is_out_of_range_begins_where_the_leaders_log_begins() -> None:
-    leader = Leader()
-    leader.answer(part(0, error=ErrorCode.OFFSET_OUT_OF_RANGE), part(1))
+def offsets_answered(leader: Leader, index: int, earliest: int, latest: int) -> None:
+    """The leader's answers to the questions about the start and the end of its log."""
     questions = [each for each in leader.asked if isinstance(each[0], list_offsets.ListOffsetsRequest)]
     assert [each[0].topics[0].partitions[0].timestamp for each in questions] == [-2, -1]
-    for question, offset in zip(questions, (7, 9), strict=True):
-        answered = list_offsets.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
+    for question, offset in zip(questions, (earliest, latest), strict=True):
+        answered = list_offsets.ListOffsetsPartitionResponse(partition_index=index, offset=offset)
         question[1](
             list_offsets.ListOffsetsResponse(
                 topics=[list_offsets.ListOffsetsTopicResponse(name=TOPIC, partitions=[answered])]
             )
         )
         leader.asked.remove(question)
+
+
+def test_what_is_out_of_range_begins_where_the_leaders_log_begins() -> None:
+    leader = Leader()
+    leader.answer(part(0, error=ErrorCode.OFFSET_OUT_OF_RANGE), part(1))
+    offsets_answered(leader, 0, 7, 9)
     leader.answer(part(1))
     assert leader.positions()[0] == (7, -1, 1)
 
@@ -293,3 +307,38 @@ def test_a_fetcher_ends_with_its_last_replica_and_no_sooner() -> None:
         leader.scene.machine.settle()
         assert fetchers == left
     assert fetcher.closed
+
+
+def test_a_disk_that_fails_at_a_cut_ends_its_own_partitions_alone() -> None:
+    leader = Leader(log_dirs="/a,/b")
+    node = leader.node
+    [lost] = [index for index in range(_PARTITIONS) if leader.directory(index) == "/b"]
+    kept = 1 - lost
+    leader.answer(part(lost, records(0, 3)), part(kept))
+    leader.answer(part(lost, error=ErrorCode.OFFSET_OUT_OF_RANGE))
+    leader.scene.machine.disk.break_directory("/b")
+    # The leader's log ends before this one.
+    offsets_answered(leader, lost, 0, 1)
+    assert list(node.failed_directories) == ["/b"]
+    leader.answer()
+    leader.answer(part(kept, records(0), high=1))
+    assert leader.log(kept).end_offset == 1
+    assert leader.positions() == {kept: (1, 1, 1)}
+
+
+def test_a_connection_that_ends_while_a_response_is_applied_ends_no_partition() -> None:
+    leader = Leader(log_segment_bytes="10485760")
+    _, done = leader.asked.pop(0)
+    response = fetch.FetchResponse(session_id=5)
+    batch = bytearray(build([(1, None, b"x" * (1 << 20), ())]))
+    batch[12:16] = (1).to_bytes(4, "big")
+    parts = [part(0, bytes(batch)), part(1, error=ErrorCode.OFFSET_OUT_OF_RANGE)]
+    response.responses.append(fetch.FetchableTopicResponse(topic_id=leader.topic_id, partitions=parts))
+    done(response)
+    # The first part took this turn of the loop; then the metadata has another address for the leader.
+    leader.node.replication.fetchers[_LEADER]._disconnect()
+    leader.scene.machine.settle()
+    assert leader.positions() == {0: (1, 1, 1)}
+    leader.pass_ms(2000)
+    leader.answer()
+    assert leader.positions() == {1: (0, -1, 1)}

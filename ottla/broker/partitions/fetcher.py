@@ -142,6 +142,9 @@ class ReplicaFetcher:
                 self._forgotten[key] = None
 
     def _change(self, key: _Key) -> None:
+        if key not in self._followed:
+            # A disk that failed meanwhile has ended the replica.
+            return
         self._changed[key] = None
         if not self._busy and self._backoff is None:
             # All changes within this turn of the loop go in one request.
@@ -408,7 +411,11 @@ class ReplicaFetcher:
     def _ask_offsets(self, key: _Key, followed: _Followed) -> None:
         """Ask with two requests, because a ListOffsets request may name a partition only once."""
         offsets: dict[int, int] = {}
-        epoch = followed.replica.leader_epoch
+        replica, outbound = followed.replica, self._outbound
+        epoch = replica.leader_epoch
+        if outbound is None:
+            # The leader's address changed while its response was being applied.
+            return self._change_log(key, followed, lambda now_ms: replica.answered_offsets(None, now_ms))
 
         def on_answer(timestamp: int, response: Any) -> None:
             if self._followed.get(key) is not followed:
@@ -417,7 +424,6 @@ class ReplicaFetcher:
             if len(offsets) == 2:
                 known = min(offsets.values()) >= 0
                 event = OffsetsAnswered(epoch, offsets[_EARLIEST], offsets[_LATEST]) if known else None
-                replica = followed.replica
                 self._change_log(key, followed, lambda now_ms: replica.answered_offsets(event, now_ms))
                 self._change(key)
 
@@ -425,13 +431,12 @@ class ReplicaFetcher:
             wanted = ListOffsetsPartition(partition_index=key[1], current_leader_epoch=epoch, timestamp=timestamp)
             request = ListOffsetsRequest(
                 replica_id=self._runtime.node_id,
-                topics=[ListOffsetsTopic(name=followed.replica.tp.topic, partitions=[wanted])],
+                topics=[ListOffsetsTopic(name=replica.tp.topic, partitions=[wanted])],
             )
-            outbound = self._outbound
-            assert outbound is not None, "responses are applied only while a connection is open"
             outbound.ask(
                 request, partial(on_answer, timestamp), timeout_ms=self._runtime.settings.replica_socket_timeout_ms
             )
+        return None
 
 
 def _offset_of(response: Any) -> int:
