@@ -110,7 +110,8 @@ class Leadership:
         image = self._runtime.image.topics.get(topic)
         if image is not None and 0 <= index < len(image.partitions):
             known, node_id = image.partitions[index], self._runtime.node_id
-            if not self.is_offline(topic, index, known) and (topic in self._creations or known.leader != node_id):
+            if not self.is_offline(topic, index, known) and (topic not in self.without_log or known.leader != node_id):
+                # Another broker leads it, its log is being created, or it is between two leader epochs.
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             # Its directory has failed, or its log cannot be created (a full disk).
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -156,8 +157,7 @@ class Leadership:
                 if replica is None:
                     continue
                 replica.log.settings = self._log_settings.of(replica.tp)
-                if isinstance(replica, Partition):
-                    self._flusher.flush_now(replica)
+                if isinstance(replica, Partition) and self._flush(replica):
                     self._adjust(replica, new.topics[name].partitions[index])
 
     def configure_all(self) -> None:
@@ -225,7 +225,7 @@ class Leadership:
             tp = TopicPartition(topic.name, index)
             log = self._store.get(tp)
             if log is not None and log.topic_id in (NO_UUID, topic.topic_id):
-                self._store.delete(tp)
+                self._delete_log(tp, log)
             self._offline.discard(tp)
             self.resign(tp)
         self._log_settings.forget(topic.name)
@@ -241,7 +241,15 @@ class Leadership:
         """Delete the log of a replica that was moved off this node; strays found at startup are set aside later."""
         log = self._store.get(tp)
         if log is not None and log.topic_id == topic.topic_id and not self._is_starting:
+            self._delete_log(tp, log)
+
+    def _delete_log(self, tp: TopicPartition, log: Log) -> None:
+        """Delete a log. A disk that fails at it may take its directory offline, but not the node."""
+        try:
             self._store.delete(tp)
+        except OSError as error:
+            _log.error("cannot delete %s: %s", log.path, error)
+            self._log_dirs.suspect(log.path.rpartition("/")[0], error)
 
     def _may_create(self, tp: TopicPartition, known: PartitionImage) -> bool:
         """Whether a missing log may be created; False when it may exist where this node cannot read it."""
@@ -272,7 +280,10 @@ class Leadership:
             # aside and
             # not deleted, because the disk may have corrupted the topic id.
             _log.warning("%s belongs to another topic (%s); set aside", log.path, uuid_text(log.topic_id))
-            self._store.set_aside(tp)
+            try:
+                self._store.set_aside(tp)
+            except OSError as error:
+                self._log_dirs.suspect(log.path.rpartition("/")[0], error)
             return None
         if log is not None and log.topic_id == NO_UUID and not log.end_offset:
             # A crash interrupted its creation.
@@ -288,8 +299,9 @@ class Leadership:
         elif before is None:
             checkpoint = self._store.checkpointed_high_watermark(tp) or 0
             log.high_watermark = min(max(checkpoint, log.start_offset), log.end_offset)
-        elif isinstance(before, Partition) and before.machine is None:
-            log.high_watermark = log.visible_end_offset
+        else:
+            # From here on other replicas count, also where this one was alone before.
+            log.high_watermark = min(log.high_watermark, log.end_offset)
         self._log_dirs.assign_later(tp)
         if known.leader == self._runtime.node_id:
             self._lead(tp, topic, log)
@@ -304,9 +316,22 @@ class Leadership:
         partition = self.hosted[tp] = self.partitions[tp] = Partition(tp, topic.topic_id, log, known.leader_epoch)
         partition.on_readable = self._on_readable
         # Records that a killed process left in the page cache take effect from now on, so flush them first.
-        self._flusher.flush_now(partition)
+        if not self._flush(partition):
+            return
         self._adjust(partition, known)
         self._on_led(partition)
+
+    def _flush(self, partition: Partition) -> bool:
+        """Flush if `flush.messages` requires it; False if that failed, and the partition is offline with its directory.
+
+        A disk that fails here must not keep the other changes of the metadata from being followed.
+        """
+        try:
+            self._flusher.flush_now(partition)
+        except OSError:
+            self.resign(partition.tp, ErrorCode.KAFKA_STORAGE_ERROR)
+            return False
+        return True
 
     def _adjust(self, partition: Partition, known: PartitionImage) -> None:
         """Apply a change of the partition's registration within the same leader epoch to a partition led here."""

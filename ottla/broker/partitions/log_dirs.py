@@ -27,6 +27,7 @@ from ottla.controller.placement import directory_of
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid, parse_uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
+from ottla.log.epoch import UNDEFINED_EPOCH
 from ottla.log.log import Log, Origin
 from ottla.metadata.feature import CORDONED_DIRECTORIES_FROM, DIRECTORIES_FROM
 from ottla.metadata.image import Image
@@ -269,6 +270,7 @@ class LogDirs:
                     self._preferred[tp] = path
                 return error.code
         if future is None and store.directory_of(tp) != path:
+            self._synced_bytes.pop(tp, None)
             try:
                 log = store.begin_move(tp, path, runtime.clock.now_ms())
             except OSError as error:
@@ -318,8 +320,9 @@ class LogDirs:
     def _copy_piece(self, replica: HostedReplica, future: Log) -> None:
         """Copy up to `_PIECE_BYTES` from the end of the future log."""
         source, now_ms = replica.log, self._runtime.clock.now_ms()
-        if not source.start_offset <= future.end_offset <= source.end_offset:
-            # The move has just begun, or retention has deleted the records that were next.
+        if not source.start_offset <= future.end_offset <= source.end_offset or _has_diverged(source, future):
+            # The move has just begun, retention has deleted the records that were next, or the log was truncated, even
+            # if it has grown again since.
             future.restart_at(source.start_offset, now_ms)
         bytes_max = min(_PIECE_BYTES, source.settings.segment_bytes, self._throttle.bytes_max)
         data = source.read(future.end_offset, bytes_max, end_offset=source.end_offset).bytes()
@@ -327,7 +330,8 @@ class LogDirs:
             future.append(data, leader_epoch=replica.leader_epoch, now_ms=now_ms, origin=Origin.REPLICA)
         elif future.end_offset < source.end_offset:
             # The cleaner has left no records up to the end.
-            future.restart_at(source.end_offset, now_ms)
+            future.roll(now_ms, source.end_offset)
+            future.end_offset = source.end_offset
         self._throttle.record(len(data), self._runtime.clock.monotonic_ms())
 
     def _copy_failed(self, tp: TopicPartition, future: Log, error: OSError) -> None:
@@ -395,6 +399,15 @@ class LogDirs:
         records = directories_left(quorum.decided, node_id, self.online_ids())
         if records:
             quorum.append(records)
+
+
+def _has_diverged(source: Log, future: Log) -> bool:
+    """Whether the copy has records that the log has replaced after a truncation, according to their leader epochs."""
+    latest = future.epochs.latest
+    if latest == UNDEFINED_EPOCH:
+        return False
+    epoch, end_offset = source.end_offset_for_epoch(latest)
+    return epoch != latest or end_offset < future.end_offset
 
 
 def _parent(path: str) -> str:
