@@ -14,7 +14,6 @@ from collections.abc import Callable
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.kernel.named import NamedTuple
-from ottla.log.epoch import UNDEFINED_EPOCH
 from ottla.log.log import Log
 from ottla.log.segment.segment import Slice
 
@@ -80,18 +79,8 @@ class HostedReplica:
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(the greatest known epoch that is at most `epoch`, its end offset); (-1, -1) if unknown.
 
-        Our own epoch is known before its first batch is written. It ends at the log's end, not the high watermark, as
-        in Apache Kafka: a follower may have records above the high watermark.
+        A follower does not know an epoch before it has a batch of it: its log may end long before that epoch began.
         """
-        if epoch == self.leader_epoch:
-            return epoch, self.log.end_offset
-        latest = self.log.epochs.latest
-        if latest < self.leader_epoch and epoch != UNDEFINED_EPOCH:
-            # Our epoch has no batch yet and begins at the end of the log.
-            if latest < 0 and epoch < self.leader_epoch:
-                return epoch, self.log.end_offset
-            if latest <= epoch < self.leader_epoch:
-                return latest, self.log.end_offset
         return self.log.end_offset_for_epoch(epoch)
 
     def epoch_at(self, offset: int) -> int:

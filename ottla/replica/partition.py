@@ -16,6 +16,7 @@ from typing import Protocol
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.kernel.ports import Buffer
+from ottla.log.epoch import UNDEFINED_EPOCH
 from ottla.log.log import Appended, Log, Origin
 from ottla.replica import leader
 from ottla.replica.commit_queue import CommitQueue, CommitWaiter, Done
@@ -40,13 +41,15 @@ class ReplicationHost(Protocol):
 class Partition(HostedReplica):
     """The leader's replica in one leader epoch. The node creates it, and drops it with the epoch or the topic."""
 
-    __slots__ = ("_host", "commits", "deletions", "machine", "sessions")
+    __slots__ = ("_ended", "_host", "commits", "deletions", "machine", "sessions")
 
     def __init__(self, tp: TopicPartition, topic_id: Uuid, log: Log, leader_epoch: int) -> None:
         super().__init__(tp, topic_id, log, leader_epoch)
         #: None while this replica is the only one.
         self.machine: LeaderReplica | None = None
         self._host: ReplicationHost
+        #: Why the node no longer leads the partition in this epoch.
+        self._ended: KafkaError | None = None
         self.commits = CommitQueue()
         #: Waits until every replica has deleted the records below an offset (DeleteRecords).
         self.deletions = CommitQueue()
@@ -103,12 +106,42 @@ class Partition(HostedReplica):
     def when_committed(self, offset: int, done: Done) -> CommitWaiter | None:
         """Call `done` when everything below `offset` is committed; if it is already, call it now and return None.
 
-        A sole replica calls `done` at once even if a flush is still due: its caller makes that flush.
+        A sole replica calls `done` at once even if a flush is still due: its caller makes that flush. After `end` the
+        log belongs to another epoch, which may have replaced the records.
         """
+        if self._ended is not None:
+            done(self._ended)
+            return None
         if self.machine is None or self.log.high_watermark >= offset:
             done(None)
             return None
         return self.commits.add(offset, done)
+
+    @property
+    def is_catching_up(self) -> bool:
+        """Is the high watermark below the start of this epoch? The leader before may have committed more (KIP-207)."""
+        return self.machine is not None and self.log.high_watermark < self.machine.epoch_start_offset
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """As `HostedReplica.end_offset_for_epoch`.
+
+        Our own epoch is known before its first batch is written. It ends at the log's end, not the high watermark, as
+        in Apache Kafka: a follower may have records above the high watermark.
+        """
+        if epoch == self.leader_epoch:
+            return epoch, self.log.end_offset
+        latest = self.log.epochs.latest
+        if latest < self.leader_epoch and epoch != UNDEFINED_EPOCH:
+            # Our epoch has no batch yet and begins at the end of the log.
+            if latest < 0 and epoch < self.leader_epoch:
+                return epoch, self.log.end_offset
+            if latest <= epoch < self.leader_epoch:
+                return latest, self.log.end_offset
+        return self.log.end_offset_for_epoch(epoch)
+
+    def when_caught_up(self, done: Done) -> None:
+        """Call `done` once the high watermark has reached the start of this epoch, perhaps at once."""
+        self.when_committed(0 if self.machine is None else self.machine.epoch_start_offset, done)
 
     def check_in_sync(self) -> None:
         """Raise NOT_ENOUGH_REPLICAS if too few replicas are in sync for acks=all."""
@@ -198,8 +231,8 @@ class Partition(HostedReplica):
 
     def when_deleted(self, offset: int, done: Done) -> CommitWaiter | None:
         """Call `done` when no live replica has anything below `offset`; if so already, call it now and return None."""
-        if self.low_watermark >= offset:
-            done(None)
+        if self._ended is not None or self.low_watermark >= offset:
+            done(self._ended)
             return None
         return self.deletions.add(offset, done)
 
@@ -212,6 +245,7 @@ class Partition(HostedReplica):
 
     def end(self, error: KafkaError) -> None:
         """Stop leading in this epoch and call all waiters."""
+        self._ended = error
         sessions, self.sessions = self.sessions, {}
         for session, watched in sessions.items():
             session.mark(watched)

@@ -8,9 +8,10 @@ import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import OFFSETS_TOPIC, TopicPartition
+from ottla.log.log import Origin
 from ottla.replica.leader import MetadataFollowed, PartitionState, Progress
 from ottla.replica.partition import Partition
-from ottla.wire.api import API, delete_records, metadata, offset_commit, offset_fetch, produce
+from ottla.wire.api import API, delete_records, fetch, list_offsets, metadata, offset_commit, offset_fetch, produce
 from ottla.wire.batch import build
 from ottla.wire.compile import decode, encode
 from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
@@ -290,3 +291,79 @@ def test_the_high_watermark_of_a_follower_never_goes_back_nor_beyond_its_log() -
     assert followed.high_watermark == 2
     followed.follow_leader(9, 0)
     assert followed.high_watermark == followed.log.end_offset == 3
+
+
+def listed(pair: Pair, timestamp: int, version: int = 7, replica_id: int = -1) -> tuple[str, int]:
+    wanted = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topics = [list_offsets.ListOffsetsTopic(name=TOPIC, partitions=[wanted])]
+    [answer] = pair.send(list_offsets.ListOffsetsRequest(replica_id=replica_id, topics=topics), version)
+    part = answer.topics[0].partitions[0]
+    return ErrorCode(part.error_code).name, part.offset
+
+
+def test_a_new_leaders_offsets_are_not_available_until_it_knows_what_was_committed() -> None:
+    """KIP-207: the end of the log must not go back for a consumer when the leader changes."""
+    pair = Pair()
+    pair.produce(acks=1)
+    assert listed(pair, -1) == ("NONE", 0)
+    pair.change(leader=_FOLLOWER)
+    # The leader in between committed the record; this replica was not told before it led again.
+    pair.change(leader=1)
+    assert listed(pair, -1) == ("OFFSET_NOT_AVAILABLE", -1)
+    assert listed(pair, -1, version=4) == ("LEADER_NOT_AVAILABLE", -1)
+    assert listed(pair, 0) == listed(pair, -3) == ("OFFSET_NOT_AVAILABLE", -1)
+    assert listed(pair, 1 << 60) == ("NONE", -1), "there is no such record, whatever is committed"
+    assert listed(pair, -2) == ("NONE", 0)
+    assert listed(pair, -1, replica_id=_FOLLOWER) == ("NONE", 1)
+    pair.follower_has(1)
+    assert listed(pair, -1) == ("NONE", 1)
+    assert listed(pair, 0) == ("NONE", 0)
+
+
+def test_nothing_waits_at_an_epoch_that_is_over() -> None:
+    pair = Pair()
+    pair.produce(acks=1)
+    before = pair.partition
+    pair.change(leader=_FOLLOWER)
+    told: list[Any] = []
+    assert before.when_committed(1, told.append) is None
+    assert before.when_deleted(1, told.append) is None
+    # What is committed in a later epoch need not be what this one wrote.
+    before.log.high_watermark = 1
+    assert before.when_committed(1, told.append) is None
+    assert [each.code for each in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3
+
+
+def test_a_consumer_that_waits_while_its_leader_gets_a_new_epoch_is_told_to_look_again() -> None:
+    pair = Pair()
+    part = fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = [fetch.FetchTopic(topic=TOPIC, partitions=[part])]
+    waits = pair.send(fetch.FetchRequest(max_wait_ms=5000, min_bytes=1, max_bytes=1 << 20, topics=topics), 12)
+    assert not waits
+    pair.change(leader=1)
+    assert ErrorCode(waits[0].responses[0].partitions[0].error_code) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_replica_that_was_alone_counts_nothing_more_as_committed_once_it_follows() -> None:
+    pair = Pair()
+    pair.produce(acks=1)
+    pair.change(replicas=[1], isr=[1])
+    # Fenced, it leads nothing; then the partition gets another replica, which is elected.
+    pair.change(leader=-1)
+    assert pair.scene.node.hosted[TOPIC, 0].log.high_watermark == 1
+    pair.change(replicas=[1, _FOLLOWER], isr=[_FOLLOWER], leader=_FOLLOWER)
+    log = pair.scene.node.hosted[TOPIC, 0].log
+    data = bytearray(build([(1, None, b"of the leader", ())]))
+    data[:8] = (1).to_bytes(8, "big")
+    log.append(data, leader_epoch=9, now_ms=1, origin=Origin.REPLICA)
+    assert (log.end_offset, log.high_watermark) == (2, 1)
+
+
+def test_a_follower_knows_no_epoch_of_which_it_has_nothing() -> None:
+    """A consumer that was sent here from the leader would otherwise take the end of this log for lost records."""
+    pair = Pair()
+    pair.produce(acks=1)
+    pair.change(leader=_FOLLOWER)
+    replica = pair.scene.node.hosted[TOPIC, 0]
+    assert replica.end_offset_for_epoch(0) == (0, 1)
+    assert replica.end_offset_for_epoch(replica.leader_epoch) == (-1, -1)

@@ -4,7 +4,11 @@ Rules:
 - -2 earliest, -1 latest, -3 the record with the greatest timestamp (KIP-734), -4 earliest local, -5 last tiered,
   -6 earliest pending upload. Without tiered storage -4 equals -2, and -5 and -6 have no offset (-1).
 - Latest is the high watermark, or the last stable offset with read_committed.
+- A new leader may not know yet how far its predecessor had committed. Until its high watermark has reached the start of
+  its epoch, a consumer gets OFFSET_NOT_AVAILABLE for every offset that it cannot read yet: offsets must not go back.
 - A partition named twice in one request fails as INVALID_REQUEST.
+
+KIPs: 207 (a new leader's offsets), 734.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ _CONSUMER = -1
 _PARTITIONS_PER_STEP = 200
 _NAMED_PER_STEP = 2000
 _EPOCH_FROM = 4
+#: Before this version clients know LEADER_NOT_AVAILABLE instead of OFFSET_NOT_AVAILABLE.
+_NOT_AVAILABLE_FROM = 5
 _LATEST = -1
 _EARLIEST = -2
 _MAX_TIMESTAMP = -3
@@ -100,7 +106,10 @@ def _find(
     log = partition.log
     answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=-1)
     epoch = -1
+    lags = isolation_level != LOG_END and partition.is_catching_up
     if timestamp == _LATEST:
+        if lags:
+            raise _not_available(call)
         answer.offset = partition.read_bound(isolation_level)
         epoch = partition.leader_epoch
     elif timestamp in (_EARLIEST, _EARLIEST_LOCAL):
@@ -109,13 +118,22 @@ def _find(
     elif timestamp not in (_LAST_TIERED, _EARLIEST_PENDING_UPLOAD):
         bound = partition.read_bound(isolation_level)
         with call.node.log_dirs.guarding(log):
-            look = max_timestamp(log) if timestamp == _MAX_TIMESTAMP else offset_for_timestamp(log, timestamp, bound)
+            # Where the high watermark lags, a record beyond it must be told from none.
+            end = log.end_offset if lags else bound
+            look = max_timestamp(log) if timestamp == _MAX_TIMESTAMP else offset_for_timestamp(log, timestamp, end)
             position = yield from call.node.look_ups.steps(look)
         if position is not None and position[1] < bound:
             answer.timestamp, answer.offset, epoch = position
+        elif position is not None and lags:
+            raise _not_available(call)
     if call.version >= _EPOCH_FROM:
         answer.leader_epoch = epoch
     return answer
+
+
+def _not_available(call: Call) -> KafkaError:
+    known = call.version >= _NOT_AVAILABLE_FROM
+    return KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _failed(index: int, code: ErrorCode) -> ListOffsetsPartitionResponse:

@@ -72,7 +72,7 @@ class ShareLeader:
             return
         if isinstance(result, KafkaError):
             self.error = _member_error(result)
-            self._shares.drop(self.key)
+            self._drop()
             return
         self._state_epoch = result.state_epoch
         if result.start_offset == UNSET_OFFSET:
@@ -97,11 +97,24 @@ class ShareLeader:
             self.wake()
 
     def _find_start(self, on_start: Callable[[int], None]) -> None:
-        """Call `found` with the start offset of a new group: at once, unless it is looked up by a timestamp."""
+        """Call `on_start` with the start offset of a new group.
+
+        A new leader first waits until it knows what its predecessor had committed: the end of the log is not known yet.
+        """
         reset = self._shares.settings_of(self.key.group_id).share_auto_offset_reset.lower()
-        log, end = self.partition.log, self.partition.high_watermark
         if reset == "earliest":
-            return on_start(log.start_offset)
+            return on_start(self.partition.log.start_offset)
+
+        def caught_up(_: KafkaError | None) -> None:
+            # At the partition's end this object has been closed before.
+            if not self._closed:
+                self._find_start_by(reset, on_start)
+
+        return self.partition.when_caught_up(caught_up)
+
+    def _find_start_by(self, reset: str, on_start: Callable[[int], None]) -> None:
+        """Call `on_start` with the end of the log, or with the first record that is not older than a duration."""
+        log, end = self.partition.log, self.partition.high_watermark
         if reset == "latest":
             return on_start(end)
         since_ms = self._runtime.clock.now_ms() - duration_ms(reset.partition(":")[2])
@@ -109,7 +122,7 @@ class ShareLeader:
         def looked(record: LookupResult | KafkaError) -> None:
             if isinstance(record, KafkaError):
                 self.error = record
-                self._shares.drop(self.key)
+                self._drop()
             else:
                 on_start(end if record is None else record[1])
 
@@ -132,6 +145,11 @@ class ShareLeader:
             settings.share_partition_max_record_locks,
             settings.share_renew_acknowledge_enable,
         )
+
+    def _drop(self) -> None:
+        """Drop this object, but not its successor in a later epoch."""
+        if self._shares.find(self.key) is self:
+            self._shares.drop(self.key)
 
     def close(self) -> None:
         """Mark it closed and wake all waiters."""
@@ -181,7 +199,7 @@ class ShareLeader:
                 ErrorCode.GROUP_ID_NOT_FOUND,
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ):
-                self._shares.drop(self.key)
+                self._drop()
             self.plan()
             done(error)
             self.wake()
