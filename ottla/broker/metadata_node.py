@@ -46,6 +46,7 @@ from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.unserved import check_served, is_of_many, notices
 
 if TYPE_CHECKING:
+    from ottla.broker.dispatch.principals import Principals
     from ottla.broker.guard.authorizer import Authorizer
     from ottla.broker.metadata.registration import LogDirectories
     from ottla.broker.node import BrokerNode
@@ -236,10 +237,13 @@ class MetadataNode(Runtime, ABC):
     def _listen(self, at: Listener, dispatch: Dispatch, gate: Gate) -> ListeningSocket:
         on_frame: Callable[[Connection, memoryview, Slot], None] = dispatch.on_frame
         frame_bytes_max = self.settings.socket_request_max_bytes
+        principals = self._principals(at, dispatch)
+        if principals is not None:
+            on_frame = principals.on_frame
         if at.security_protocol.startswith("SASL"):
             from ottla.broker.dispatch.sign_in import SignIns
 
-            sign_ins = SignIns(self, lambda: self.quorum.image, self.token_keys, dispatch, at)
+            sign_ins = SignIns(self, lambda: self.quorum.image, self.token_keys, dispatch, at, principals)
             self._undo.callback(sign_ins.close)
             on_frame = sign_ins.on_frame
             frame_bytes_max = min(frame_bytes_max, self.settings.sasl_server_max_receive_size)
@@ -257,6 +261,18 @@ class MetadataNode(Runtime, ABC):
         listener.bind(at.host, at.port)
         self._undo.callback(listener.close)
         return listener
+
+    def _principals(self, at: Listener, dispatch: Dispatch) -> Principals | None:
+        """The listener's principals by a plug-in; None: Kafka's own. OttlaError if there is no such plug-in."""
+        setting = ServerSettings.principal_builder_class
+        name = self.settings.for_listener(at.name, setting.name)
+        if name == setting.default:
+            return None
+        from ottla.broker.dispatch.principals import Principals
+        from ottla.security.plugin import PRINCIPAL_BUILDERS, load
+
+        plugin = load(PRINCIPAL_BUILDERS, setting.name, name, self.settings.file_texts())
+        return Principals(plugin, dispatch, at)
 
     def _observe(self, where: str) -> None:
         """Serve metrics, health and readiness from now on, and count requests."""

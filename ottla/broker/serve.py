@@ -6,6 +6,7 @@ Rules:
   needs them. The garbage collector is off until then: its passes over the start's objects cost as much as thirty
   imports.
 - SIGTERM and SIGINT stop the node cleanly, so that the next start has nothing to recover.
+- A crash leaves no core file, which would contain the node's secrets.
 - SIGUSR2 makes it write the stacks of its threads (`ottla.host.stacks`).
 """
 
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.metadata_node import MetadataNode
 from ottla.broker.node import BrokerNode
-from ottla.host.descriptor import allow_many
+from ottla.host.descriptor import allow_many, write_no_core
 from ottla.host.loop import new_loop
 from ottla.host.stacks import tell_on_signal
 from ottla.kernel.error import OttlaError
@@ -45,6 +46,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
     """
     started_at = time.monotonic() if started_at is None else started_at
     allow_many()
+    write_no_core()
     tell_on_signal()
     loop = new_loop()
     asyncio.set_event_loop(loop)

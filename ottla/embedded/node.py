@@ -30,11 +30,11 @@ from ottla.broker.coordinators.topic_spec import new_topic
 from ottla.broker.metadata.format import format_if_empty
 from ottla.broker.node import BrokerNode as BrokerNode
 from ottla.broker.node import Ports
+from ottla.host.config_providers import server_settings
 from ottla.host.descriptor import allow_many
 from ottla.host.disk import HostDisk, HostFile
 from ottla.host.shift import ShiftedClock, new_shifted_loop
 from ottla.kernel.error import KafkaError, OttlaError
-from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.single_node import single_node
 from ottla.settings.text import text_of_value
 
@@ -185,7 +185,7 @@ class Node:
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> BrokerNode:
         texts = single_node(self.data, self._host, self._port) | self._overrides
-        settings = ServerSettings.parse(texts)
+        settings = server_settings(texts)
         disk = _TemporaryDisk() if self._data is None else HostDisk()
         format_if_empty(disk, settings)
         node = BrokerNode(settings, loop, Ports(disk, self.clock.shifted))

@@ -1,4 +1,4 @@
-"""File descriptors: raises the limit, and keeps the low numbers free for other code.
+"""Limits of the process: many file descriptors, whose low numbers stay free for other code, and no core file.
 
 A partition holds a descriptor or two. Other code in the process that uses `select()` (such as PySpark's thread for
 query progress) only works with descriptors below 1,024, and would hang forever if our files took all of them.
@@ -64,3 +64,9 @@ def out_of_the_way(fd: int) -> int:
         return fd
     os.close(fd)
     return high
+
+
+def write_no_core() -> None:
+    """Have a crash of this process leave no core file: it would contain passwords and keys."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))

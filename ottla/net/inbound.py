@@ -287,6 +287,10 @@ class Connection:
         self._slots.append(slot)
         self._on_frame(self, frame, slot)
 
+    def peer_certificate(self) -> bytes | None:
+        """The client's certificate (DER), if it has shown one."""
+        return None
+
     def replace_handler(
         self, on_frame: Callable[[Connection, memoryview, Slot], None], frame_bytes_max: int | None = None
     ) -> None:

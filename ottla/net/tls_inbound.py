@@ -76,6 +76,10 @@ class TlsConnection(Connection):
         self._tls.has_more = True
         return self._schedule_read()
 
+    def peer_certificate(self) -> bytes | None:
+        """The client's certificate (DER), if it has shown one."""
+        return self._tls.tls.getpeercert(binary_form=True)
+
     # ---- in
 
     def _readable(self) -> None:

@@ -448,7 +448,7 @@ def test_an_envelope_of_a_stranger_is_not_opened() -> None:
     [
         ({"super.users": "root"}, r"super\.users: root is not TYPE:NAME"),
         ({"allow.everyone.if.no.acl.found": "maybe"}, "expected true or false"),
-        ({"authorizer.class.name": "com.example.Mine"}, "runs no Java authorizer"),
+        ({"authorizer.class.name": "com.example.Mine"}, "this node runs no Java class"),
     ],
 )
 def test_settings_that_cannot_be_kept_stop_the_start(change: dict[str, str], words: str) -> None:

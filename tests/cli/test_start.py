@@ -54,6 +54,12 @@ def server_properties(directory: Path, **changes: str) -> str:
     return str(path)
 
 
+def test_a_node_that_crashes_leaves_no_core_file_with_its_secrets(tmp_path: Path) -> None:
+    with running("start", "--port", "0", "--data", str(tmp_path / "data")) as (process, _):
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+    assert re.search(r"^Max core file size +0 ", limits, re.MULTILINE), limits
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_node_says_one_line_when_it_serves_and_one_when_it_stops(tmp_path: Path, number: signal.Signals) -> None:
     with running("start", "--port", "0", "--data", str(tmp_path / "data")) as (process, port):
@@ -153,9 +159,7 @@ def test_an_authorizer_in_java_stops_the_start_in_one_line(tmp_path: Path) -> No
     authorizer = "authorizer.class.name=com.example.OwnAuthorizer"
     said = in_process("start", "--data", str(tmp_path / "data"), "--port", "0", "--set", authorizer)
     assert (said.code, said.out) == (1, "")
-    assert said.err.startswith(
-        "ottla: authorizer.class.name=com.example.OwnAuthorizer: this node runs no Java authorizer"
-    )
+    assert said.err.startswith("ottla: authorizer.class.name=com.example.OwnAuthorizer: this node runs no Java class")
     assert said.err.count("\n") == 1
 
 

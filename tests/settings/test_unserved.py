@@ -22,8 +22,6 @@ def settings(**texts: str) -> ServerSettings:
         ("create.topic.policy.class.name", "a.Policy", "create topics that the policy forbids"),
         ("alter.config.policy.class.name", "a.Policy", "accept settings that the policy forbids"),
         ("client.quota.callback.class", "a.Quota", "other limits"),
-        ("principal.builder.class", "a.Builder", "ANONYMOUS"),
-        ("config.providers", "file", "the values themselves"),
         ("remote.log.storage.system.enable", "true", "tiered storage"),
     ],
 )
@@ -34,7 +32,7 @@ def test_what_would_leave_a_node_less_safe_or_lose_something_stops_its_start(nam
         pass
 
 
-@pytest.mark.parametrize("name", ["authorizer.class.name", "remote.log.storage.system.enable", "config.providers"])
+@pytest.mark.parametrize("name", ["authorizer.class.name", "remote.log.storage.system.enable"])
 def test_the_default_written_down_stops_nothing(name: str) -> None:
     check_served(ServerSettings.parse(COMBINED | {name: ServerSettings.declared()[name].default_text or ""}))
 

@@ -33,6 +33,7 @@ from ottla.wire.header import RequestHeader, ResponseHeader, request_header_vers
 from ottla.wire.type import Malformed
 
 if TYPE_CHECKING:
+    from ottla.broker.dispatch.principals import Principals
     from ottla.broker.dispatch.token_check import TokenCheck
     from ottla.broker.runtime import Runtime
     from ottla.metadata.image import Image
@@ -64,12 +65,15 @@ class SignIns:
         token_keys: TokenKeys | None,
         dispatch: Dispatch,
         listener: Listener,
+        principals: Principals | None = None,
     ) -> None:
         self._runtime = runtime
         #: Credentials and delegation tokens count once they are committed, before the node has applied them.
         self._committed_image = committed_image
         self._token_keys = token_keys
         self.dispatch = dispatch
+        #: Replaces the principals of those who have signed in; None keeps them.
+        self.principals = principals
         self._name = listener.name
         self._settings = self._file_settings = runtime.settings
         self._token_check: TokenCheck | None = None
@@ -297,6 +301,8 @@ class _SignIn:
         connection, authenticator = self._connection, self._authenticator
         assert authenticator.principal is not None
         connection.principal, connection.signed_in_by_token = authenticator.principal, authenticator.by_token
+        if self._sign_ins.principals is not None:
+            self._sign_ins.principals.build(connection)
         whole = self._sign_ins.dispatch.on_frame if authenticator.ends_at_ms is None else self._in_session
         connection.replace_handler(whole, self._sign_ins.frame_bytes_max)
 

@@ -1,4 +1,4 @@
-"""The node's authorizer: Kafka's StandardAuthorizer, with the ACLs from the metadata.
+"""The node's authorizer: Kafka's StandardAuthorizer with the ACLs from the metadata, or a plug-in.
 
 Rules:
 - The authorizer follows the committed metadata: an ACL takes effect when this node has replayed it.
@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.metadata.image import Image
 from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource, Rules
 from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.unserved import STANDARD_AUTHORIZER
+
+if TYPE_CHECKING:
+    from ottla.security.plugin import PluggedRules
 
 _log = logging.getLogger("ottla.authorizer")
 
@@ -33,7 +38,8 @@ class Authorizer:
     """Answers whether a client may perform an operation. The node creates it if authorizer.class.name is set."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self.rules = _rules(settings)
+        self.has_acls = settings.authorizer_class_name == STANDARD_AUTHORIZER
+        self.rules = _rules(settings) if self.has_acls else _plugged(settings)
         self._image = Image.empty()
         #: The request of the last question, and its number of log lines.
         self._call: Call | None = None
@@ -42,7 +48,7 @@ class Authorizer:
     def follow(self, image: Image) -> None:
         """Apply the changes of the ACLs up to this image."""
         old, self._image = self._image, image
-        if image.acls is old.acls:
+        if image.acls is old.acls or not isinstance(self.rules, Rules):
             return
         step = image.touched_acls(old)
         for acl_id in step:
@@ -106,12 +112,25 @@ def java_host(address: str) -> str:
     return ":".join(f"{int(each, 16):x}" for each in packed.exploded.split(":"))
 
 
-def _rules(settings: ServerSettings) -> Rules:
+def _plugged(settings: ServerSettings) -> PluggedRules:
+    from ottla.security.plugin import AUTHORIZERS, PluggedRules, load
+
+    setting = ServerSettings.authorizer_class_name.name
+    plugin = load(AUTHORIZERS, setting, settings.authorizer_class_name, settings.file_texts())
+    return PluggedRules(plugin, frozenset(_super_users(settings)))
+
+
+def _super_users(settings: ServerSettings) -> list[str]:
     users = [each.strip() for each in (settings.plain_text("super.users") or "").split(";") if each.strip()]
     for each in users:
         kind, colon, name = each.partition(":")
         if not (kind and colon and name):
             raise OttlaError(f"super.users: {each} is not TYPE:NAME (such as User:admin); separate users with ;")
+    return users
+
+
+def _rules(settings: ServerSettings) -> Rules:
+    users = _super_users(settings)
     otherwise = (settings.plain_text("allow.everyone.if.no.acl.found") or "false").strip().lower()
     if otherwise not in ("true", "false"):
         raise OttlaError(f"invalid value for allow.everyone.if.no.acl.found: {otherwise} (expected true or false)")

@@ -64,10 +64,8 @@ def sasl_authenticate(call: Call, request: SaslAuthenticateRequest) -> SaslAuthe
 def describe_acls(call: Call, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """The ACLs that match a filter; SECURITY_DISABLED without an authorizer."""
     _check(request.resource_type_filter, request.pattern_type_filter, request.operation, request.permission_type)
-    if call.node.authorizer is None:
-        return DescribeAclsResponse(
-            error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
-        )
+    if (missing := _no_acls(call, "No Authorizer is configured on the broker")) is not None:
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=missing)
     return acl.describe_acls(call.node.image.acls.values(), acl.filter_of(request))
 
 
@@ -98,9 +96,9 @@ def delete_acls_here(call: Call, request: deletion.DeleteAclsRequest) -> Reply:
 def _not_created(call: Call, request: creation.CreateAclsRequest) -> creation.CreateAclsResponse | None:
     for each in request.creations:
         _check(each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
-    if call.node.authorizer is not None:
+    if (missing := _no_acls(call, _NO_AUTHORIZER)) is None:
         return None
-    refused = creation.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
+    refused = creation.AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=missing)
     return creation.CreateAclsResponse(results=[refused] * len(request.creations))
 
 
@@ -112,10 +110,17 @@ def _not_deleted(call: Call, request: deletion.DeleteAclsRequest) -> deletion.De
             acl_filter.operation,
             acl_filter.permission_type,
         )
-    if call.node.authorizer is not None:
+    if (missing := _no_acls(call, _NO_AUTHORIZER)) is None:
         return None
-    refused = deletion.DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=_NO_AUTHORIZER)
+    refused = deletion.DeleteAclsFilterResult(error_code=ErrorCode.SECURITY_DISABLED, error_message=missing)
     return deletion.DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+
+
+def _no_acls(call: Call, without_authorizer: str) -> str | None:
+    """Why this node has no ACLs; None if it has them. `without_authorizer` is Kafka's text for one of the reasons."""
+    if call.node.authorizer is None:
+        return without_authorizer
+    return None if call.node.authorizer.has_acls else "The authorizer of this node does not use ACLs"
 
 
 def _forward(call: Call, request: Any) -> Later:

@@ -18,8 +18,8 @@ import click
 
 from ottla.cli import STARTED_AT
 from ottla.cli.option import pairs
+from ottla.host.config_providers import server_settings
 from ottla.kernel.error import OttlaError
-from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.single_node import single_node
 
 DATA = "ottla-data"
@@ -104,7 +104,7 @@ def start(
             texts = single_node(directory, host or "127.0.0.1", port, port + 1 if port else 0)
         else:
             texts = read_file(file)
-        settings = ServerSettings.parse(texts | overrides)
+        settings = server_settings(texts | overrides)
     except OttlaError as error:
         raise _InvalidSettings(str(error)) from error
     # Objects made during startup stay alive, so scanning them for garbage is wasted time. `run` enables the collector.

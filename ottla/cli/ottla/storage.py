@@ -6,7 +6,7 @@ import click
 
 from ottla.cli.option import Commands, as_json, pairs
 from ottla.cli.ottla.start import read_file
-from ottla.settings.server.settings import ServerSettings
+from ottla.host.config_providers import server_settings
 
 _config = click.option(
     "-c", "--config", "file", metavar="FILE", required=True, type=click.Path(), help="The node's server.properties."
@@ -67,7 +67,7 @@ def format_(
 
     lines = format_directories(
         HostDisk(),
-        ServerSettings.parse(read_file(file)),
+        server_settings(read_file(file)),
         cluster_id,
         clock=HostClock(),
         rng=SystemRandom(),
@@ -108,7 +108,7 @@ def info(file: str, as_json: bool) -> int:
 
     disk = HostDisk()
     rows = []
-    for path in ServerSettings.parse(read_file(file)).log_dirs:
+    for path in server_settings(read_file(file)).log_dirs:
         properties = read_properties(disk, f"{path}/{META_PROPERTIES}") if disk.is_directory(path) else None
         state = "formatted" if properties else "empty" if disk.is_directory(path) else "not there"
         rows.append({"directory": path, "state": state, **(properties or {})})

@@ -20,11 +20,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from ottla.host.config_providers import server_settings
 from ottla.kernel.error import OttlaError
 from ottla.operations.bundle.archive import Bundle
 from ottla.operations.bundle.process import LocalNode, NodeFiles, find, stacks, state
 from ottla.settings.properties import read
-from ottla.settings.server.settings import ServerSettings
 
 _TAIL_BYTES = 2 << 20
 _SMALL_BYTES_MAX = 256 << 10
@@ -117,7 +117,8 @@ def _add_settings(bundle: Bundle, path: str) -> Mapping[str, str] | None:
 
 
 def _effective(bundle: Bundle, texts: Mapping[str, str]) -> list[dict[str, Any]]:
-    settings = ServerSettings.parse(texts)
+    settings = server_settings(texts)
+    bundle.mask.learn_settings(settings.file_texts())
     declared = [
         {"name": name, "value": bundle.mask.setting(name, settings.text(name)), "source": settings.source_of(name).name}
         for name in settings.declared()
@@ -128,7 +129,7 @@ def _effective(bundle: Bundle, texts: Mapping[str, str]) -> list[dict[str, Any]]
 
 def _directories(bundle: Bundle, texts: Mapping[str, str]) -> list[str]:
     try:
-        return list(ServerSettings.parse(texts).log_dirs)
+        return list(server_settings(texts).log_dirs)
     except OttlaError as error:
         bundle.fail("node/directory-0", f"the settings name no log directory: {error}")
         return []

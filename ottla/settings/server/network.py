@@ -240,7 +240,7 @@ class NetworkDeclaration:
     authorizer_class_name = string(
         "authorizer.class.name",
         "",
-        "The Java class that authorizes principals; empty allows everyone everything.",
+        "Kafka's StandardAuthorizer, or an entry point of ottla.authorizers; empty allows everyone everything.",
         NOT_NULL,
         LOW,
     )

@@ -275,11 +275,10 @@ class NodeDeclaration:
     config_providers = listing(
         "config.providers",
         (),
-        "The names of the providers for ${...} in other settings.",
+        "The names of the providers for ${...} in the other settings of the node's file.",
         LIST,
         LOW,
         CLUSTER_WIDE,
-        served=False,
     )
     metric_reporters = listing(
         "metric.reporters",

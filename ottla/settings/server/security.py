@@ -128,9 +128,8 @@ class SecurityDeclaration:
     principal_builder_class = class_name(
         "principal.builder.class",
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        "The Java class that determines the principal of a connection.",
+        "An entry point of ottla.principal_builders that gives clients their principals; by default Kafka's rules.",
         mode=PER_BROKER,
-        served=False,
     )
     delegation_token_expiry_check_interval_ms = long(
         "delegation.token.expiry.check.interval.ms",

@@ -247,6 +247,10 @@ class ServerSettings(
         """Return the text of an undeclared setting, such as an authorizer's."""
         return next((layer.texts[name] for layer in self._layers if name in layer.texts), None)
 
+    def file_texts(self) -> Mapping[str, str]:
+        """Return the texts of the file, for plug-ins: they contain secrets."""
+        return self._layers[-1].texts
+
     def unknown(self) -> list[str]:
         """Return the given names that Kafka does not know: it accepts and ignores them."""
         given = [name for name in self.undeclared() if name not in _UNDECLARED and self.known(name) is None]

@@ -24,8 +24,6 @@ UNSUPPORTED = {
     "alter.config.policy.class.name": "it does not run Java policies and would accept settings that the policy forbids",
     "client.quota.callback.class": "it does not run Java quota callbacks and would apply other limits",
     "ssl.engine.factory.class": "it does not run Java TLS engines and would protect connections differently",
-    "principal.builder.class": "it does not run Java principal builders and would treat every client as ANONYMOUS",
-    "config.providers": "it does not run config providers and would use ${...} as the values themselves",
     "remote.log.storage.system.enable": "it has no tiered storage and would keep or delete all segments locally",
 }
 
@@ -49,11 +47,6 @@ REMOVED = {
 
 def check_served(settings: ServerSettings) -> None:
     """Raise OttlaError for the first setting that this node must not ignore."""
-    if settings.authorizer_class_name not in ("", STANDARD_AUTHORIZER):
-        raise OttlaError(
-            f"authorizer.class.name={settings.authorizer_class_name}: this node runs no Java authorizer and would "
-            f"allow every client everything; set it to {STANDARD_AUTHORIZER}, or remove it to start anyway"
-        )
     declared = settings.declared()
     for name, why in UNSUPPORTED.items():
         if settings.text(name) not in (declared[name].default_text, None):

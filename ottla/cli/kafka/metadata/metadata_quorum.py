@@ -83,12 +83,12 @@ def _run(words: Words) -> int:
 
 def _add(bootstrap: str, properties: dict[str, str], *, dry_run: bool) -> None:
     from ottla.broker.metadata.registration import voter_endpoints
+    from ottla.host.config_providers import server_settings
     from ottla.host.disk import HostDisk
     from ottla.kernel.ids import parse_uuid
     from ottla.log.checkpoint import META_PROPERTIES, read_properties
-    from ottla.settings.server.settings import ServerSettings
 
-    settings = ServerSettings.parse(properties)
+    settings = server_settings(properties)
     if not settings.is_controller:
         raise Failed(
             "process.roles did not contain 'controller' in configuration file. Is this a valid controller "

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ottla.cli.kafka.program.option import Given, Option, Refused, Usage, help_text, key_values, parse
 from ottla.cli.kafka.program.tool import KAFKA_VERSION, Failed, leave, load, tell
+from ottla.host.config_providers import server_settings
 from ottla.settings.server.settings import ServerSettings
 
 OPTIONS = (Option("override", "Setting that overrides the file; may be repeated.", "name=value"),)
@@ -67,7 +68,7 @@ def properties_of(words: list[str]) -> dict[str, str]:
 
 def settings_of(words: list[str]) -> ServerSettings:
     """Return the parsed settings of the file with the overrides. OttlaError names what is wrong."""
-    return ServerSettings.parse(properties_of(words))
+    return server_settings(properties_of(words))
 
 
 def _overrides(words: list[str]) -> Given:

@@ -6,7 +6,7 @@ from ottla.cli.kafka.metadata.feature import FEATURE, RELEASE, name_and_level, p
 from ottla.cli.kafka.program.argument import Command, Words, tool
 from ottla.cli.kafka.program.option import Option
 from ottla.cli.kafka.program.tool import Failed, load
-from ottla.settings.server.settings import ServerSettings
+from ottla.host.config_providers import server_settings
 
 _CONFIG = Option("config", "The node's server.properties.", "CONFIG", short="c", required=True)
 _SHORT_RELEASE = Option(RELEASE.name, RELEASE.help, RELEASE.value, short="r")
@@ -91,7 +91,7 @@ def _info(words: Words) -> int:
     from ottla.log.checkpoint import META_PROPERTIES, read_properties
 
     disk = HostDisk()
-    settings = ServerSettings.parse(load(words["config"]))
+    settings = server_settings(load(words["config"]))
     directories: list[str] = []
     problems: list[str] = []
     first: dict[str, str] | None = None
@@ -129,7 +129,7 @@ def _format(words: Words) -> None:
     from ottla.host.clock import HostClock
     from ottla.host.disk import HostDisk
 
-    settings = ServerSettings.parse(load(words["config"]))
+    settings = server_settings(load(words["config"]))
     if not settings.process_roles:
         raise Failed(
             "The kafka configuration file appears to be for a legacy cluster. Formatting is only supported for "

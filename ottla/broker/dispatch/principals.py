@@ -1,0 +1,38 @@
+"""Principals by a plug-in (`principal.builder.class`): a client gets one before its first request is served."""
+
+from __future__ import annotations
+
+from ottla.broker.dispatch.dispatch import Dispatch
+from ottla.net.inbound import Connection, PeerError, Slot
+from ottla.security.plugin import AuthenticationContext, PrincipalBuilderPlugin, built
+from ottla.settings.listener import Listener
+
+
+class Principals:
+    """The principals of one listener's clients."""
+
+    def __init__(self, plugin: PrincipalBuilderPlugin, dispatch: Dispatch, listener: Listener) -> None:
+        self._plugin = plugin
+        self._dispatch = dispatch
+        self._listener = listener
+
+    def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
+        """Take the first frame of a connection without SASL."""
+        self.build(connection)
+        connection.replace_handler(self._dispatch.on_frame)
+        self._dispatch.on_frame(connection, frame, slot)
+
+    def build(self, connection: Connection) -> None:
+        """Replace Kafka's principal of a client by the plug-in's. PeerError if the plug-in refuses the client."""
+        listener = self._listener
+        context = AuthenticationContext(
+            listener.name,
+            listener.security_protocol,
+            connection.peer[0],
+            connection.principal,
+            connection.peer_certificate(),
+        )
+        try:
+            connection.principal = built(self._plugin, context)
+        except ValueError as error:
+            raise PeerError(str(error)) from None
