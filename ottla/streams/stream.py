@@ -214,7 +214,7 @@ class KStream(Generic[K, V]):
         less than 1.
         """
         where, options = here(), repartitioned or Repartitioned()
-        partitions = partitions or options.partitions
+        partitions = options.partitions if partitions is None else partitions
         if partitions is not None and partitions < 1:
             raise TopologyError(f"invalid number of partitions: {partitions} (expected at least 1)", where)
         prefix = name or options.name or self.builder.next_name("KSTREAM-REPARTITION-")

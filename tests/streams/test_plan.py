@@ -7,10 +7,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ottla.flow import plan
 from ottla.streams import (
     BufferConfig,
     EmitStrategy,
     Materialized,
+    Repartitioned,
     StreamsBuilder,
     Suppressed,
     TimeWindows,
@@ -103,6 +105,14 @@ def two_topics_of_a_table(builder: StreamsBuilder) -> None:
     builder.table(["a", "b"])  # type: ignore[arg-type]
 
 
+def no_partitions(builder: StreamsBuilder) -> None:
+    builder.stream("a").repartition(partitions=0)
+
+
+def less_than_no_partitions(builder: StreamsBuilder) -> None:
+    builder.stream("a").repartition(Repartitioned(partitions=-1))
+
+
 def wrong_serde(builder: StreamsBuilder) -> None:
     builder.stream("a", key_serde="text")
 
@@ -129,6 +139,8 @@ _REFUSED: list[tuple[Callable[[StreamsBuilder], None], str]] = [
     (no_function, "invalid function for filter: 'x'"),
     (wide_advance, r"invalid window advance: 11 ms \(expected at most the window size, 10 ms\)"),
     (two_topics_of_a_table, r"invalid topic for a table: \['a', 'b'\] \(expected the name of one topic\)"),
+    (no_partitions, r"invalid number of partitions: 0 \(expected at least 1\)"),
+    (less_than_no_partitions, r"invalid number of partitions: -1 \(expected at least 1\)"),
     (wrong_serde, "unknown serde: 'text'"),
 ]
 
@@ -199,3 +211,21 @@ def test_tables_of_streams_have_the_names_of_kafka_or_those_that_are_given() -> 
     described = builder.build().describe()
     assert "Processor: KSTREAM-TOTABLE-0000000001 " in described
     assert "Processor: mine " in described
+
+
+@pytest.mark.parametrize(
+    ("given", "partitions", "name"),
+    [
+        ({}, None, "KSTREAM-REPARTITION-0000000001"),
+        ({"partitions": 1}, 1, "KSTREAM-REPARTITION-0000000001"),
+        ({"repartitioned": Repartitioned(partitions=3, name="told")}, 3, "told"),
+        ({"repartitioned": Repartitioned(partitions=3, name="told"), "partitions": 2, "name": "mine"}, 2, "mine"),
+    ],
+)
+def test_a_repartition_has_the_number_and_the_name_that_stand_beside_it(
+    given: dict[str, Any], partitions: int | None, name: str
+) -> None:
+    builder = StreamsBuilder()
+    builder.stream("a").repartition(**given).to("out")
+    (node,) = (each for each in builder.plan().nodes if isinstance(each, plan.Repartition))
+    assert (node.partitions, node.explicit, node.topic) == (partitions, True, f"{name}-repartition")
