@@ -217,3 +217,23 @@ def test_answers_that_come_after_the_close_end_nothing_twice() -> None:
         assert not scene.accumulator.incomplete
 
     played(play)
+
+
+def test_an_abort_fails_what_is_not_on_its_way_and_leaves_the_rest_to_its_answers() -> None:
+    async def play(scene: Scene) -> None:
+        sent = scene.send(0)
+        _, answer = await scene.request()
+        scene.sender.on_progress.append(lambda: told.append(late.done))
+        told: list[bool] = []
+        late = scene.send(0)
+        scene.sender.abort(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "given up"))
+        assert told == [True]
+        with pytest.raises(KafkaError, match="given up"):
+            await late
+        assert scene.sender.failed == [], "the abort has told of it: a flush does not"
+        assert not sent.done
+        answer()
+        await sent
+        assert scene.accumulator.memory_used == 0
+
+    played(play)

@@ -27,7 +27,7 @@ class Sampled:
     def __init__(self, now_ms: int) -> None:
         self.total = 0.0
         self.count = 0
-        #: Count of the current window; `_before` is (count, sum, max) of the previous window.
+        #: The current window; `_previous` is (count, sum, max) of the one before.
         self._count = 0
         self._sum = 0.0
         self._max = -math.inf

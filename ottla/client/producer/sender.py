@@ -236,9 +236,8 @@ class Sender(WakeLoop):
             for partition in list(self._accumulator.active):
                 for batch in partition.waiting():
                     self._end(partition, batch, error, ended)
+        # The abort itself reports the error: `flush`, which reads `failed`, does not repeat it.
         for batch in ended:
-            # The abort itself reports the error: `flush` need not repeat it.
-            batch.seen = True
             batch.fail(error)
         self._notify_progress()
 
