@@ -169,6 +169,25 @@ def test_what_the_answer_holds_stands_beside_what_it_leaves_out() -> None:
     assert asked(lambda admin: admin.update_features({"a": 1, "b": 1})).check() == {"a": None, "b": None}
 
 
+def test_an_error_of_all_features_is_told_of_each_whatever_stands_beside_it() -> None:
+    said = UpdateFeaturesResponse(
+        error_code=ErrorCode.FEATURE_UPDATE_FAILED,
+        error_message="not now",
+        results=[UpdatableFeatureResult(feature="a")],
+    )
+    results = asked(lambda admin: admin.update_features({"a": 1, "b": 1}), said)
+    assert {name: (error.code, error.message) for name, error in results.errors.items()} == dict.fromkeys(
+        "ab", (ErrorCode.FEATURE_UPDATE_FAILED, "not now")
+    )
+    single = UpdatableFeatureResult(feature="a", error_code=ErrorCode.INVALID_UPDATE_VERSION, error_message="too high")
+    other = UpdatableFeatureResult(feature="b")
+    results = asked(
+        lambda admin: admin.update_features({"a": 1, "b": 1}), UpdateFeaturesResponse(results=[single, other])
+    )
+    assert results.succeeded == {"b": None}
+    assert (results.errors["a"].code, results.errors["a"].message) == (ErrorCode.INVALID_UPDATE_VERSION, "too high")
+
+
 def test_members_that_the_answer_leaves_out_have_not_left() -> None:
     def remove(admin: AsyncAdmin) -> Awaitable[None]:
         return admin.remove_group_members("g", ["one", "two"])

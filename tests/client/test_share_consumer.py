@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -36,6 +37,7 @@ from ottla.wire.api.share_acknowledge import (
     ShareAcknowledgeResponse,
     ShareAcknowledgeTopicResponse,
 )
+from ottla.wire.api.share_fetch import ShareFetchRequest
 from tests.client.conftest import eventually, share_from_the_start
 
 ONE = TopicPartition("t", 0)
@@ -137,9 +139,9 @@ TWO = TopicPartition("t", 1)
 
 
 @asynccontextmanager
-async def with_session(heard: Heard) -> AsyncIterator[tuple[ShareFetcher, Mock]]:
+async def with_session(heard: Heard, **settings: Any) -> AsyncIterator[tuple[ShareFetcher, Mock]]:
     """A consumer that has a session with the leader of two partitions, and its connection; `send` is for the test."""
-    async with AsyncShareConsumer("127.0.0.1:1", group_id="g") as consumer:
+    async with AsyncShareConsumer("127.0.0.1:1", group_id="g", **settings) as consumer:
         consumer.on_acknowledged = lambda *said: heard.append(said)
         parts = [MetadataResponsePartition(partition_index=number, leader_id=7) for number in (0, 1)]
         topic = MetadataResponseTopic(name="t", topic_id=ID, partitions=parts)
@@ -166,6 +168,75 @@ def test_acknowledgements_of_a_partition_that_is_gone_travel_alone() -> None:
             (request,) = connection.send.call_args.args
             assert isinstance(request, ShareAcknowledgeRequest)
             assert [part.partition_index for part in request.topics[0].partitions] == [0, 1]
+
+    asyncio.run(run())
+
+
+LIMITS = {"fetch_max_wait_ms": 300, "fetch_min_bytes": 2, "fetch_max_bytes": 9000, "max_poll_records": 17}
+
+
+@pytest.mark.parametrize(("mode", "number"), [("record_limit", 1), ("batch_optimized", 0)])
+def test_a_poll_that_waits_asks_for_records_within_its_settings(mode: str, number: int) -> None:
+    async def run() -> None:
+        async with with_session([], share_acquire_mode=mode, request_timeout_ms=2000, **LIMITS) as (
+            fetcher,
+            connection,
+        ):
+            fetcher.assigned, fetcher.poll_waits, fetcher.member_id = {ONE}, True, "me"
+            fetcher._ask(7, connection, {ONE: ID, TWO: ID})
+            (request,) = connection.send.call_args.args
+            assert isinstance(request, ShareFetchRequest)
+            assert (request.group_id, request.member_id, request.share_session_epoch) == ("g", "me", 1)
+            assert (request.max_wait_ms, request.min_bytes, request.max_bytes) == (300, 2, 9000)
+            assert (request.max_records, request.batch_size, request.share_acquire_mode) == (17, 17, number)
+            assert [part.partition_index for part in request.topics[0].partitions] == [0], "only what is assigned"
+            assert connection.send.call_args.kwargs == {"timeout_ms": 2300}, "the broker may wait before it answers"
+
+    asyncio.run(run())
+
+
+def test_a_session_that_is_opened_for_acknowledgements_does_not_wait_for_records() -> None:
+    async def run() -> None:
+        async with with_session([], **LIMITS) as (fetcher, _):
+            connection = Mock(closed=None, send=Mock(side_effect=lambda *_, **__: asyncio.Future()))
+            fetcher.assigned = {ONE}
+            said(fetcher, ONE)
+            fetcher._ask(8, connection, {ONE: ID})
+            (request,) = connection.send.call_args.args
+            assert isinstance(request, ShareFetchRequest)
+            assert (request.share_session_epoch, request.max_wait_ms) == (0, 0)
+            assert request.topics[0].partitions[0].acknowledgement_batches == [], "they come with the next request"
+            assert ONE in fetcher._acknowledgements.ready
+
+    asyncio.run(run())
+
+
+def test_nothing_is_asked_for_when_no_poll_waits_and_nothing_was_said() -> None:
+    async def run() -> None:
+        async with with_session([]) as (fetcher, connection):
+            fetcher.assigned = {ONE}
+            fetcher._ask(7, connection, {ONE: ID})
+            fetcher.poll_waits, fetcher.records = True, [record(1)]
+            fetcher._ask(7, connection, {ONE: ID})
+            assert not connection.send.called
+            assert fetcher.idle
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("renews", [True, False])
+def test_a_renewal_travels_alone_and_says_what_it_is(renews: bool) -> None:
+    async def run() -> None:
+        async with with_session([]) as (fetcher, connection):
+            fetcher.assigned, fetcher.poll_waits = {ONE}, True
+            kind = Acknowledge.RENEW if renews else Acknowledge.ACCEPT
+            fetcher._acknowledgements.acknowledge_unseen(ONE, [4], kind)
+            fetcher._ask(7, connection, {ONE: ID})
+            (request,) = connection.send.call_args.args
+            assert isinstance(request, ShareAcknowledgeRequest) == renews
+            assert request.is_renew_ack == renews
+            (batch,) = request.topics[0].partitions[0].acknowledgement_batches
+            assert (batch.first_offset, batch.last_offset, batch.acknowledge_types) == (4, 4, [int(kind)])
 
     asyncio.run(run())
 

@@ -1,10 +1,13 @@
 """What the client knows of the cluster, of its fetch sessions and positions, without a socket."""
 
+from random import Random
+
 import pytest
 
 from ottla.client.connection.metadata import Metadata
 from ottla.client.consumer.fetch_session import FetchSession, WantedPartition
 from ottla.client.consumer.position import Chunk, PartitionPosition
+from ottla.client.producer.partitioner import next_sticky
 from ottla.client.settings.consumer import ConsumerSettings
 from ottla.client.settings.producer import ProducerSettings
 from ottla.kernel.error import ErrorCode, OttlaError
@@ -111,6 +114,60 @@ def test_a_session_that_the_broker_lost_begins_anew() -> None:
     assert not session.answered(int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), 0)
     again = session.next_request({PARTITION: want(1)})
     assert (again.session_id, again.epoch, list(again.send)) == (0, 0, [PARTITION])
+
+
+@pytest.mark.parametrize(
+    ("code", "answered_id", "good", "next_id", "next_epoch"),
+    [
+        (ErrorCode.NONE, 77, True, 77, 2),
+        # The broker keeps no session.
+        (ErrorCode.NONE, 0, True, 0, 0),
+        (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0, False, 0, 0),
+        (ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, 0, False, 0, 0),
+        # It closes this one when it begins the next.
+        (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 0, False, 77, 0),
+        # Anything else is no error of the session.
+        (ErrorCode.UNKNOWN_SERVER_ERROR, 77, True, 77, 2),
+    ],
+)
+def test_an_answer_carries_a_session_on_or_ends_it(
+    code: ErrorCode, answered_id: int, good: bool, next_id: int, next_epoch: int
+) -> None:
+    session = FetchSession()
+    session.next_request({PARTITION: want(0)})
+    session.answered(0, 77)
+    session.next_request({PARTITION: want(1)})
+    assert session.answered(int(code), answered_id) is good
+    following = session.next_request({PARTITION: want(1)})
+    assert (following.session_id, following.epoch) == (next_id, next_epoch)
+    assert list(following.send) == ([PARTITION] if next_epoch == 0 else [])
+
+
+def test_a_session_forgets_a_topic_that_was_made_again() -> None:
+    session = FetchSession()
+    session.next_request({PARTITION: want(0)})
+    session.answered(0, 77)
+    again = WantedPartition(0, 0, 1000, OTHER)
+    following = session.next_request({PARTITION: again})
+    assert (following.send, following.forget) == ({PARTITION: again}, [(PARTITION, ID)])
+
+
+@pytest.mark.parametrize(
+    ("available", "current", "load", "chosen"),
+    [
+        ([3], 3, [], {3}),
+        ([1, 2], 1, [0, 9, 9], {2}),
+        ([0, 1, 2], 1, [5, 0, 6], {0, 2}),
+        ([0, 1, 2], 7, [0, 0, 0], {0, 1, 2}),
+    ],
+)
+def test_the_next_partition_without_a_key_is_another_one(
+    available: list[int], current: int, load: list[int], chosen: set[int]
+) -> None:
+    found = [next_sticky(available, load, current, Random(seed)) for seed in range(60)]
+    assert set(found) == chosen
+    if chosen == {0, 2}:
+        assert found.count(0) > found.count(2), "of two by chance the one with less to do"
 
 
 def test_a_session_goes_on_behind_its_last_epoch() -> None:

@@ -1,0 +1,183 @@
+"""What a client keeps of the brokers' answers: topics that come, go, fail and are forgotten; and when it asks again."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.client.connection.clock import Backoff
+from ottla.client.connection.metadata import ClusterNode, Metadata, PartitionState
+from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
+from ottla.wire.api.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+ID, OTHER = Uuid(b"i" * 16), Uuid(b"o" * 16)
+
+
+def topic(
+    name: str | None, *leaders: int, topic_id: Uuid = ID, code: int = 0, epoch: int = 5, internal: bool = False
+) -> MetadataResponseTopic:
+    """Its partitions stand in the answer from the last to the first."""
+    partitions = [
+        MetadataResponsePartition(
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=epoch,
+            replica_nodes=[1, 2],
+            isr_nodes=[2],
+            offline_replicas=[1],
+        )
+        for index, leader in enumerate(leaders)
+    ]
+    return MetadataResponseTopic(
+        name=name, topic_id=topic_id, error_code=code, is_internal=internal, partitions=partitions[::-1]
+    )
+
+
+def answer(*topics: MetadataResponseTopic, cluster_id: str | None = "c", racks: bool = False) -> MetadataResponse:
+    brokers = [
+        MetadataResponseBroker(node_id=number, host=f"b{number}", port=9092, rack=f"r{number}" if racks else None)
+        for number in (1, 2)
+    ]
+    return MetadataResponse(brokers=brokers, topics=list(topics), cluster_id=cluster_id, controller_id=2)
+
+
+def metadata(*topics: MetadataResponseTopic, racks: bool = False) -> Metadata:
+    made = Metadata(max_age_ms=1000, max_idle_ms=300, now_ms=0)
+    made.apply(answer(*topics, racks=racks), 0)
+    return made
+
+
+def test_an_answer_is_kept_field_by_field() -> None:
+    made = metadata(topic("t", 1, 2, internal=True))
+    assert made.nodes == {1: ClusterNode(1, "b1", 9092), 2: ClusterNode(2, "b2", 9092)}
+    assert (made.cluster_id, made.controller_id, made.version, made.moves) == ("c", 2, 1, 1)
+    known = made.topics["t"]
+    assert (known.id, known.internal, [each.partition for each in known.partitions]) == (ID, True, [0, 1])
+    assert known.partitions[1] == PartitionState(1, 2, 5, (1, 2), (2,), (1,))
+    assert made.topic_names == {ID: "t"}
+    made.apply(answer(cluster_id=None), 1)
+    assert (made.cluster_id, made.version, list(made.topics)) == ("c", 2, ["t"])
+
+
+@pytest.mark.parametrize(
+    ("leaders", "epoch", "moved"),
+    [((1, 2), 5, []), ((1, 1), 6, [0, 1]), ((1, 2), 6, [0, 1]), ((2, 2), 4, []), ((1, 2, 1), 5, [2])],
+)
+def test_what_moved_is_told(leaders: tuple[int, ...], epoch: int, moved: list[int]) -> None:
+    made = metadata(topic("t", 1, 2))
+    found = made.apply(answer(topic("t", *leaders, epoch=epoch)), 1)
+    assert sorted(found) == [TopicPartition("t", index) for index in moved]
+    assert made.moves == 1 + bool(moved)
+
+
+def test_epochs_that_cannot_be_relied_on_are_not_kept() -> None:
+    made = Metadata(max_age_ms=1000, max_idle_ms=300, now_ms=0)
+    made.apply(answer(topic("t", 1)), 0, epochs=False)
+    assert made.topics["t"].partitions[0].leader_epoch == -1
+    assert not made.epoch_seen("t", 0, 9, 0), "with no epoch known, no epoch is newer"
+
+
+def test_a_partition_has_a_leader_when_the_leader_is_known() -> None:
+    made = metadata(topic("t", 1, -1, 7))
+    assert [getattr(made.leader("t", index), "leader", None) for index in range(4)] == [1, None, None, None]
+    assert made.leader("u", 0) is None
+    made.add_nodes([ClusterNode(7, "b7", 1)])
+    assert made.leader("t", 2) == made.topics["t"].partitions[2]
+
+
+def test_a_topic_is_found_by_its_id_until_another_takes_its_name() -> None:
+    made = metadata(topic("t", 1))
+    made.apply(answer(topic(None, 2, epoch=6), topic(None, 1, topic_id=OTHER)), 1)
+    assert {name: known.partitions[0].leader for name, known in made.topics.items()} == {"t": 2}
+    made.apply(answer(topic("t", 1, topic_id=OTHER, epoch=0)), 2)
+    assert made.topic_names == {OTHER: "t"}
+    # A broker without topic ids says nothing of which topic it is.
+    made.apply(answer(topic("t", 2, topic_id=NO_UUID, epoch=1)), 3)
+    assert (made.topics["t"].partitions[0].leader, made.topic_names) == (2, {OTHER: "t"})
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "kept"),
+    [
+        (ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.LEADER_NOT_AVAILABLE, True),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED, True),
+        (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+        (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID, False),
+        (9999, ErrorCode.UNKNOWN_SERVER_ERROR, True),
+    ],
+)
+def test_a_topic_that_fails_is_kept_unless_it_is_gone(code: int, error: ErrorCode, kept: bool) -> None:
+    made = metadata(topic("t", 1))
+    made.apply(answer(topic("t", code=code)), 1)
+    assert made.errors == {"t": error}
+    assert ("t" in made.topics, ID in made.topic_names) == (kept, kept)
+    made.apply(answer(topic("t", 1)), 2)
+    assert (made.errors, "t" in made.topics) == ({}, True)
+
+
+def test_a_topic_that_a_list_of_all_lacks_is_gone() -> None:
+    made = metadata(topic("t", 1), topic("u", 1, topic_id=OTHER))
+    made.apply(answer(topic("u", 1, topic_id=OTHER)), 1)
+    assert list(made.topics) == ["t", "u"], "it was not asked for"
+    made.all_topics = True
+    made.apply(answer(topic("u", 1, topic_id=OTHER)), 2)
+    assert list(made.topics) == ["u"]
+    assert made.topics_to_ask(2) is None
+
+
+def test_a_topic_is_forgotten_when_it_was_not_used_for_long() -> None:
+    made = metadata(topic("t", 1))
+    assert not made.want(["t"], 100)
+    assert made.want(["t", "new"], 200)
+    assert made.want(["new", "t"], 200), "one of them is unknown, whichever comes last"
+    assert made.topics_to_ask(500) == ["t", "new"]
+    made.want(["new"], 400)
+    assert made.topics_to_ask(501) == ["new"]
+    assert "t" not in made.topics
+
+
+def test_the_brokers_are_asked_when_an_answer_is_old_or_something_failed() -> None:
+    made = metadata()
+    assert made.update_due_ms() == 1000
+    made.request_update(400)
+    made.request_update(700)
+    assert made.update_due_ms() == 400, "a later failure puts nothing off"
+    made.apply(answer(), 450)
+    assert made.update_due_ms() == 1450
+
+
+def test_a_newer_epoch_than_that_of_the_leader_hides_the_leader() -> None:
+    made = metadata(topic("t", 1, 2))
+    assert not made.epoch_seen("t", 0, 5, 10)
+    assert not made.epoch_seen("t", 2, 9, 10)
+    assert not made.epoch_seen("u", 0, 9, 10)
+    assert made.update_due_ms() == 1000
+    assert made.epoch_seen("t", 0, 6, 10)
+    assert (made.leader("t", 0), made.update_due_ms(), made.moves) == (None, 10, 2)
+    assert made.topics["t"].partitions[0] == PartitionState(0, -1, 6, (1, 2), (2,), (1,))
+    assert made.leader("t", 1) is not None
+
+
+def test_racks_are_those_of_the_replicas() -> None:
+    assert metadata(topic("t", 1)).racks(["t"]) == {}
+    made = metadata(topic("t", 1, 2), racks=True)
+    assert made.racks(["t", "u"]) == {TopicPartition("t", index): frozenset({"r1", "r2"}) for index in (0, 1)}
+    made.nodes[2] = ClusterNode(2, "b2", 9092)
+    assert made.racks(["t"])[TopicPartition("t", 0)] == frozenset({"r1"})
+
+
+def test_a_backoff_doubles_up_to_its_longest_with_some_jitter() -> None:
+    backoff = Backoff(100, 500)
+    pauses = [backoff.next_ms() for _ in range(6)]
+    assert all(
+        0.8 * base - 1 <= pause <= 1.2 * base
+        for pause, base in zip(pauses, (100, 200, 400, 500, 500, 500), strict=True)
+    )
+    assert backoff.attempts == 6
+    backoff.attempts = 1000
+    assert backoff.next_ms() <= 600
