@@ -1,9 +1,12 @@
 """Which brokers and leaders a client sees, by the listener that it came in by."""
 
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 
+from ottla.broker.handlers.cluster import describe_cluster
+from ottla.broker.handlers.metadata import CLUSTER_OPERATIONS
 from ottla.broker.metadata.broker_view import BrokerView
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.assign_replicas_to_dirs import (
@@ -13,6 +16,7 @@ from ottla.wire.api.assign_replicas_to_dirs import (
     RequestTopicData,
 )
 from ottla.wire.api.broker_registration import Listener
+from ottla.wire.api.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from tests.controller.fleet import Fleet
 from tests.controller.scene import directory
 
@@ -100,3 +104,28 @@ def test_a_replica_in_a_failed_directory_is_offline(fleet: Fleet) -> None:
 def test_no_broker_stands_for_the_controller_when_all_are_fenced(fleet: Fleet) -> None:
     fleet.silence(1, 2, 3)
     assert view(fleet, INSIDE).any_alive_id(Random(1)) == -1
+
+
+def described(fleet: Fleet, listener: str, *, fenced: bool, operations: bool = False) -> DescribeClusterResponse:
+    node = Mock(brokers_at=lambda name: view(fleet, name), cluster_id="c", rng=Random(1))
+    call = Mock(node=node, connection=Mock(listener_name=listener))
+    return describe_cluster(
+        call,
+        DescribeClusterRequest(include_fenced_brokers=fenced, include_cluster_authorized_operations=operations),
+    )
+
+
+def test_fenced_brokers_are_described_when_they_are_asked_for(fleet: Fleet) -> None:
+    fleet.silence(2)
+    found = described(fleet, INSIDE, fenced=False)
+    assert [(each.broker_id, each.is_fenced) for each in found.brokers] == [(1, False), (3, False)]
+    assert found.controller_id in (1, 3)
+    found = described(fleet, INSIDE, fenced=True)
+    assert [(each.broker_id, each.is_fenced) for each in found.brokers] == [(1, False), (2, True), (3, False)]
+    assert (found.endpoint_type, found.cluster_id, found.cluster_authorized_operations) == (1, "c", -(1 << 31))
+    assert described(fleet, INSIDE, fenced=True, operations=True).cluster_authorized_operations == CLUSTER_OPERATIONS
+    fleet.silence(1, 3)
+    assert (described(fleet, INSIDE, fenced=False).brokers, described(fleet, INSIDE, fenced=True).controller_id) == (
+        [],
+        -1,
+    )

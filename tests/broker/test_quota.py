@@ -11,7 +11,7 @@ import pytest
 
 import ottla
 from ottla.broker.limits.quota import Quotas
-from ottla.kernel.error import ErrorCode
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.metadata.image import Image
 from ottla.wire.api import (
     alter_client_quotas,
@@ -278,3 +278,55 @@ def test_what_a_refused_fetch_would_have_read_is_not_counted() -> None:
     assert waits == [waits[0]] * 5
     assert waits[0] > 0
     assert quotas.fetched("u", "c", 100, 5_000_000) == 0
+
+
+def _of_user(**bounds: float) -> Quotas:
+    quotas = Quotas(11, 1, 11)
+    quotas.follow(replace(Image.empty(), quotas={(("user", "u"),): bounds}))
+    return quotas
+
+
+def test_a_quota_of_addresses_alone_measures_no_requests() -> None:
+    quotas = Quotas(11, 1, 11)
+    for entity, active in (((("ip", None),), False), ((("client-id", "c"),), True)):
+        quotas.follow(replace(Image.empty(), quotas={entity: {"connection_creation_rate": 1.0}}))
+        assert quotas.active is active
+    quotas.follow(Image.empty())
+    assert not quotas.active
+
+
+def test_a_fetch_reads_no_more_than_its_quota_lets_through_in_all_windows_but_one() -> None:
+    quotas = _of_user(consumer_byte_rate=100.0)
+    assert (quotas.fetch_bytes_max("u", "c"), quotas.fetch_bytes_max("v", "c")) == (1000, None)
+    # Records that were acquired are counted in any case.
+    assert [quotas.shared("u", "c", 1000, 5_000_000) for _ in range(2)] == [0, 10_000]
+    assert quotas.fetched("u", "c", 1, 5_000_000) > 0
+
+
+def test_time_on_the_loop_holds_a_client_up_for_a_window_at_most() -> None:
+    quotas = _of_user(request_percentage=10.0)
+    assert quotas.used("u", "c", 1.0, 5_000_000) == 0
+    assert quotas.used("u", "c", 0.05, 5_000_000) == 500
+    assert quotas.used("u", "c", 60.0, 5_000_000) == 1000
+    assert quotas.used("v", "c", 60.0, 5_000_000) == 0
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_request_may_overdraw_its_mutations_once(strict: bool) -> None:
+    quotas = _of_user(controller_mutation_rate=2.0)
+    assert quotas.mutations("v", "c", 5_000_000, strict=strict) is None
+    first = quotas.mutations("u", "c", 5_000_000, strict=strict)
+    assert first is not None
+    first.charge(22)
+    assert first.throttle_ms == 0
+    first.charge(4)
+    assert first.throttle_ms == (0 if strict else 2000), "who does not refuse tells how long to wait"
+    second = quotas.mutations("u", "c", 5_000_500, strict=strict)
+    assert second is not None
+    if strict:
+        with pytest.raises(KafkaError, match="The throttling quota has been exceeded"):
+            second.charge(1)
+        assert second.throttle_ms == 1500
+    else:
+        second.charge(1)
+        assert second.throttle_ms == 2000

@@ -136,6 +136,52 @@ def test_a_full_page_ends_before_the_first_topic_that_is_not_there(client: WireC
     assert second.next_cursor is None
 
 
+def test_a_page_begins_at_its_cursor(node: ottla.Node, client: WireClient, topic: str) -> None:
+    def page(names: list[str], limit: int, *cursor: Any) -> tuple[list[tuple[str, list[int]]], Any]:
+        answer = client.ask(
+            DescribeTopicPartitionsRequest(
+                topics=[TopicRequest(name=name) for name in names],
+                response_partition_limit=limit,
+                cursor=Cursor(topic_name=cursor[0], partition_index=cursor[1]) if cursor else None,
+            ),
+            0,
+        )
+        following = answer.next_cursor
+        shown = [(each.name, [part.partition_index for part in each.partitions]) for each in answer.topics]
+        return shown, following and (following.topic_name, following.partition_index)
+
+    other = f"{topic}-page"
+    node.create_topic(other, partitions=2)
+    both = [other, topic, topic]
+    assert page(both, 0) == ([(topic, [0])], (topic, 1)), "one at least"
+    assert page(both, 3) == ([(topic, [0, 1, 2])], (other, 0))
+    assert page(both, 4) == ([(topic, [0, 1, 2]), (other, [0])], (other, 1))
+    assert page(both, 5) == ([(topic, [0, 1, 2]), (other, [0, 1])], None)
+    assert page(both, 9, topic, 2) == ([(topic, [2]), (other, [0, 1])], None)
+    assert page(both, 9, other, 1) == ([(other, [1])], None)
+    # With no topics named, all are meant, and the one of the cursor may be gone.
+    shown, _ = page([], 9, f"{topic}-gone", 7)
+    assert (other, [0, 1]) in shown
+    assert topic not in dict(shown)
+
+
+@pytest.mark.parametrize(("name", "index"), [("seldom", -1), ("seldom-other", 0)])
+def test_a_cursor_that_fits_no_page_is_refused(client: WireClient, topic: str, name: str, index: int) -> None:
+    cursor = Cursor(topic_name=name, partition_index=index)
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=topic)], cursor=cursor)
+    (found,) = client.ask(request, 0).topics
+    assert (found.error_code, found.name, found.partitions) == (ErrorCode.INVALID_REQUEST, topic, [])
+
+
+def test_a_name_that_no_topic_can_have_is_told_from_one_that_none_has(client: WireClient) -> None:
+    names = ["no such", "none"]
+    found = client.ask(DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names]), 0).topics
+    assert [each.error_code for each in found] == [
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+
+
 @pytest.mark.parametrize(
     ("endpoint_type", "code", "words"),
     [

@@ -1,0 +1,154 @@
+"""Settings of loggers, which a node changes itself, and resources that there are not: before a table of a node."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from ottla.broker.handlers.config import describe_configs, incremental_alter_configs, list_config_resources
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api import incremental_alter_configs as alter
+from ottla.wire.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.wire.api.list_config_resources import ListConfigResourcesRequest
+from tests.broker.table_node import called, done
+
+NONE, INVALID = ErrorCode.NONE, ErrorCode.INVALID_REQUEST
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
+SET, DELETE, APPEND = 0, 1, 2
+NAME = "ottla.request"
+
+
+@pytest.fixture(autouse=True)
+def _kept() -> Iterator[None]:
+    """The logger has its level of before at the end."""
+    logger = logging.getLogger(NAME)
+    before = logger.level
+    logger.setLevel(logging.NOTSET)
+    yield
+    logger.setLevel(before)
+
+
+def node_of(**more: Any) -> Any:
+    names = {METRICS: {"m2", "m1"}, GROUP: {"g"}}
+    image = Mock(topics={"u": None, "t": None}, config_names=names.get)
+    return called(**{"node_id": 1, "image": image, "security": None, **more})
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code", "words"),
+    [
+        (TOPIC, "none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+        (TOPIC, "no such", ErrorCode.INVALID_TOPIC_EXCEPTION, None),
+        (BROKER, "x", INVALID, "Broker id must be an integer, but it is: x"),
+        (BROKER, "2", INVALID, "Unexpected broker id, expected 1 or empty string, but received 2"),
+        (LOGGER, "2", INVALID, "Unexpected broker id, expected 1 but received 2"),
+        (LOGGER, "", INVALID, "Unexpected broker id, expected 1 but received "),
+        (GROUP, "", INVALID, "Group name must not be empty"),
+        (METRICS, "", INVALID, "Client metrics subscription name must not be empty"),
+        (64, "x", INVALID, "Unsupported resource type: 64"),
+    ],
+)
+def test_a_resource_that_is_not_there_is_told_in_kafkas_words(
+    kind: int, name: str, code: ErrorCode, words: str | None
+) -> None:
+    resources = [DescribeConfigsResource(resource_type=kind, resource_name=name)]
+    (found,) = describe_configs(node_of(), DescribeConfigsRequest(resources=resources)).results
+    assert (found.resource_type, found.resource_name, found.error_code) == (kind, name, code)
+    assert words is None or found.error_message == words
+    assert found.configs == []
+
+
+def levels(*keys: str) -> dict[str, str | None]:
+    resource = DescribeConfigsResource(resource_type=LOGGER, resource_name="1", configuration_keys=list(keys) or None)
+    (found,) = describe_configs(node_of(), DescribeConfigsRequest(resources=[resource])).results
+    return {each.name: each.value for each in found.configs}
+
+
+def change(*changes: tuple[str, int, str | None], name: str = "1", validate_only: bool = False) -> tuple[Any, ...]:
+    """(code, message) of one logger's changes."""
+    configs = [alter.AlterableConfig(name=key, config_operation=how, value=value) for key, how, value in changes]
+    resource = alter.AlterConfigsResource(resource_type=LOGGER, resource_name=name, configs=configs)
+    request = alter.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    call = node_of()
+    (found,) = done(incremental_alter_configs(call, request), call).responses
+    assert (found.resource_type, found.resource_name) == (LOGGER, name)
+    assert not call.node.controllers.forward.called, "a logger is the node's own"
+    assert call.node.dispatch.log.look.called
+    return found.error_code, found.error_message
+
+
+def test_a_logger_is_set_and_put_back() -> None:
+    assert change((NAME, SET, "DEBUG")) == (NONE, "")
+    assert levels(NAME) == {NAME: "DEBUG"}
+    assert change((NAME, SET, "ERROR"), validate_only=True) == (NONE, "")
+    assert levels(NAME) == {NAME: "DEBUG"}
+    assert change((NAME, DELETE, None)) == (NONE, "")
+    assert logging.getLogger(NAME).level == logging.NOTSET
+    assert len(levels()) > 2
+    assert "root" in levels()
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "code", "words"),
+    [
+        ([("none", SET, "INFO")], "1", ErrorCode.INVALID_CONFIG, "Logger none does not exist!"),
+        ([("root", DELETE, None)], "1", INVALID, "Removing the log level of the root logger is not allowed"),
+        ([(NAME, APPEND, "INFO")], "1", INVALID, "a logger's level can be set or deleted, nothing else"),
+        ([(NAME, SET, "LOUD")], "1", ErrorCode.INVALID_CONFIG, f"Cannot set the log level of {NAME} to LOUD; it takes"),
+        ([(NAME, SET, "INFO")], "2", INVALID, "Unexpected broker id, expected 1 but received 2"),
+    ],
+)
+def test_a_change_of_a_logger_that_cannot_be_is_refused(
+    changes: list[tuple[str, int, str | None]], name: str, code: ErrorCode, words: str
+) -> None:
+    found_code, found_words = change(*changes, name=name)
+    assert found_code == code
+    assert found_words.startswith(words)
+    assert logging.getLogger(NAME).level == logging.NOTSET
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_is_no_logger_is_the_controllers_and_loggers_follow(fails: bool) -> None:
+    resources = [
+        alter.AlterConfigsResource(
+            resource_type=LOGGER,
+            resource_name="1",
+            configs=[alter.AlterableConfig(name=NAME, config_operation=SET, value="DEBUG")],
+        ),
+        alter.AlterConfigsResource(resource_type=TOPIC, resource_name="t"),
+    ]
+    answered = alter.AlterConfigsResourceResponse(resource_type=TOPIC, resource_name="t")
+
+    def forward(_: Any, rest: Any, done_with: Any) -> None:
+        assert [each.resource_name for each in rest.resources] == ["t"]
+        assert rest.validate_only is False
+        whole = alter.IncrementalAlterConfigsResponse(responses=[answered])
+        done_with(KafkaError(ErrorCode.NOT_CONTROLLER) if fails else whole)
+
+    call = node_of(controllers=SimpleNamespace(forward=forward))
+    reply = done(incremental_alter_configs(call, alter.IncrementalAlterConfigsRequest(resources=resources)), call)
+    if fails:
+        assert reply.code is ErrorCode.NOT_CONTROLLER
+        assert logging.getLogger(NAME).level == logging.NOTSET
+    else:
+        assert [each.resource_type for each in reply.responses] == [TOPIC, LOGGER]
+        assert logging.getLogger(NAME).level == logging.DEBUG
+
+
+def test_resources_are_listed_in_order_and_in_version_0_those_of_metrics_alone() -> None:
+    def listed(version: int, *kinds: int) -> list[tuple[int, str]]:
+        call = node_of(version=version)
+        found = list_config_resources(call, ListConfigResourcesRequest(resource_types=list(kinds)))
+        return [(each.resource_type, each.resource_name) for each in found.config_resources]
+
+    metrics = [(METRICS, "m1"), (METRICS, "m2")]
+    assert listed(1) == [(TOPIC, "t"), (TOPIC, "u"), (BROKER, "1"), (LOGGER, "1"), *metrics, (GROUP, "g")]
+    assert listed(1, GROUP, TOPIC) == [(TOPIC, "t"), (TOPIC, "u"), (GROUP, "g")]
+    assert listed(0) == listed(0, TOPIC) == metrics
+    with pytest.raises(KafkaError, match="UNSUPPORTED_VERSION"):
+        listed(1, TOPIC, 64)

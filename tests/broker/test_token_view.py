@@ -1,0 +1,92 @@
+"""Which delegation tokens a principal is told of, and what of each."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from ottla.broker.handlers.security import describe_tokens
+from ottla.kernel.error import ErrorCode
+from ottla.security.acl import AclOperation
+from ottla.wire.api.describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
+from ottla.wire.record.security import DelegationTokenRecord
+from tests.broker.table_node import called
+
+NONE = ErrorCode.NONE
+ANN, BOB, CID = "User:ann", "User:bob", "User:cid"
+
+
+def tokens_seen(
+    principal: str, rules: Any, *, owners: list[str] | None = None, version: int = 3, by_token: bool = False
+) -> Any:
+    """What a principal is told; `rules` is what the authorizer allows, None: there is none."""
+    tokens = {
+        name: DelegationTokenRecord(
+            owner=owner,
+            requester=requester,
+            renewers=renewers,
+            token_id=name,
+            issue_timestamp=1,
+            expiration_timestamp=2,
+            max_timestamp=3,
+        )
+        for name, owner, requester, renewers in (
+            ("owned", ANN, BOB, []),
+            ("renewed", BOB, BOB, [ANN]),
+            ("requested", BOB, ANN, []),
+            ("others", CID, BOB, [BOB]),
+        )
+    }
+    authorizer = None if rules is None else Mock(allows=lambda call, operation, kind, name: (operation, name) in rules)
+    call = called(
+        version,
+        image=Mock(tokens=tokens),
+        authorizer=authorizer,
+        token_keys=Mock(hmac=lambda name: name.encode()),
+    )
+    call.principal, call.connection.signed_in_by_token = principal, by_token
+    asked = None
+    if owners is not None:
+        asked = [
+            DescribeDelegationTokenOwner(principal_type="User", principal_name=owner.partition(":")[2])
+            for owner in owners
+        ]
+    return describe_tokens(call, DescribeDelegationTokenRequest(owners=asked))
+
+
+@pytest.mark.parametrize(
+    ("rules", "owners", "seen"),
+    [
+        (None, None, "owned renewed requested others"),
+        (set(), None, "owned renewed requested"),
+        (set(), [CID], ""),
+        (None, [CID], "others"),
+        (set(), [BOB], "owned renewed requested"),
+        (set(), [], ""),
+        ({(AclOperation.DESCRIBE, "others")}, None, "owned renewed requested others"),
+        ({(AclOperation.DESCRIBE_TOKENS, CID)}, None, "owned renewed requested others"),
+        ({(AclOperation.DESCRIBE_TOKENS, BOB)}, None, "owned renewed requested"),
+    ],
+)
+def test_tokens_of_others_are_told_without_an_authorizer_or_by_its_rules(
+    rules: Any, owners: list[str] | None, seen: str
+) -> None:
+    found = tokens_seen(ANN, rules, owners=owners)
+    assert (found.error_code, [each.token_id for each in found.tokens]) == (NONE, seen.split())
+
+
+def test_a_token_is_described_field_by_field_in_the_words_of_its_version() -> None:
+    for version, requester in ((2, ("", "")), (3, ("User", "bob"))):
+        first, second, *_ = tokens_seen(ANN, None, version=version).tokens
+        assert (first.principal_type, first.principal_name, first.hmac) == ("User", "ann", b"owned")
+        assert (first.issue_timestamp, first.expiry_timestamp, first.max_timestamp) == (1, 2, 3)
+        assert (first.token_requester_principal_type, first.token_requester_principal_name) == requester
+        assert [(each.principal_type, each.principal_name) for each in second.renewers] == [("User", "ann")]
+
+
+def test_a_client_that_did_not_sign_in_or_by_a_token_alone_is_told_of_none() -> None:
+    refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    assert tokens_seen("User:ANONYMOUS", None).error_code == refused
+    assert tokens_seen(ANN, None, by_token=True).error_code == refused
