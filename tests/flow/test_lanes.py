@@ -10,6 +10,7 @@ import pytest
 from ottla.flow.engine import Settings
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.handler import Handlers, log_and_continue
+from ottla.flow.operator.emit import WINDOW_INTERVAL
 from ottla.flow.record import Input, Output
 from ottla.flow.runner import Runner
 from ottla.flow.serde import STRING
@@ -17,14 +18,17 @@ from ottla.flow.vector import region
 from ottla.streams import (
     EmitStrategy,
     KStream,
+    Materialized,
     StreamsBuilder,
     TestDriver,
     TimeWindows,
+    UnlimitedWindows,
     batch,
     col,
     key,
     lit,
     serdes,
+    stores,
     struct,
     timestamp,
     value,
@@ -210,6 +214,75 @@ def test_batch_functions_give_what_they_give_for_one_record(form: Any, cut: int)
     assert found["out"] == expected["out"]
     assert many.columns
     assert "lane  batch: " in app.explain()
+
+
+def two_readers(stream: Any) -> None:
+    table = stream.group_by_key().count()
+    table.to_stream().to("out")
+    table.map_values(lambda n: n * 10).to_stream().to("other", value_serde="long")
+
+
+def two_streams(stream: Any) -> None:
+    table = stream.group_by_key().count()
+    table.to_stream().to("out")
+    table.to_stream().to("other")
+
+
+def a_filtered_table(stream: Any) -> None:
+    stream.group_by_key().sum(value["n"]).filter(lambda key, n: n > 3).to_stream().to("out")
+
+
+def a_versioned_table(stream: Any) -> None:
+    kept = Materialized.as_(stores.versioned("kept", 100))
+    stream.group_by_key().count(materialized=kept).to_stream().to("out")
+
+
+def a_fold_of_python(stream: Any) -> None:
+    numbers = stream.map_values(value["n"].otherwise(0))
+    numbers.group_by_key(value_serde="long").reduce(lambda left, right: left * 2 + right).to_stream().to("out")
+
+
+def unlimited_windows(stream: Any) -> None:
+    stream.group_by_key().windowed_by(UnlimitedWindows.of()).count().to_stream().to("out")
+
+
+def closed_windows(stream: Any) -> None:
+    windows = stream.group_by_key().windowed_by(TimeWindows.of(10).grace(5))
+    windows.emit_strategy(EmitStrategy.on_window_close()).count().to_stream().to("out")
+
+
+def texts(stream: Any) -> None:
+    stream.group_by_key().min(value["card"]).to_stream().to("out")
+    stream.group_by_key().max(value["card"]).to_stream().to("other")
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        two_readers,
+        two_streams,
+        a_filtered_table,
+        a_versioned_table,
+        a_fold_of_python,
+        unlimited_windows,
+        closed_windows,
+        texts,
+    ],
+)
+@pytest.mark.parametrize("cut", [4, 1000])
+def test_tables_give_what_they_give_for_one_record(tables: Any, cut: int) -> None:
+    builder = StreamsBuilder()
+    tables(builder.stream("a", key_serde="string", value_serde=ORDER))
+    app = builder.build(application_id="app")
+    settings = Settings("app", handlers=HANDLERS, configs={WINDOW_INTERVAL: 0})
+    given = inputs(Random(1), "a", 60, 0)
+    one, many = Runner(app.topology, settings, drain="batch"), ColumnRunner(app.topology, settings)
+    many.cut = cut
+    expected, found = by_topic(one.run(given)), by_topic(many.run(given))
+    assert newest(found) == newest(expected)
+    assert found == expected
+    assert found["out"]
+    assert many.state() == one.state()
 
 
 def test_the_driver_runs_them_record_by_record() -> None:

@@ -3,7 +3,7 @@
 from ottla.group.state.classic import ClassicState
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.leave_group import LeaveGroupRequest, MemberIdentity
-from tests.group.client import REBALANCE_MS, SESSION_MS, Classic, settle
+from tests.group.client import REBALANCE_MS, SESSION_MS, Classic, settle, stable_group
 from tests.group.host import Host
 
 
@@ -56,6 +56,20 @@ def test_a_static_member_that_comes_back_while_it_waits_fences_its_old_self() ->
     again = Classic(host, instance_id="b").join()
     assert host.answers[second.ticket].error_code == ErrorCode.FENCED_INSTANCE_ID
     settle(host, [first, again])
+
+
+def test_a_new_static_member_that_comes_back_while_it_waits_is_waited_for() -> None:
+    """Its join waits for longer than its session lasts, and its client sends no heartbeat meanwhile."""
+    host = Host()
+    (first,) = stable_group(host, 1)
+    Classic(host, instance_id="b").join()
+    again = Classic(host, instance_id="b").join()
+    for _ in range(4):
+        host.pass_ms(SESSION_MS // 3)
+        first.heartbeat()
+    assert again.waits
+    settle(host, [first.join(), again])
+    assert len(host.group().members) == 2
 
 
 def test_static_members_that_stay_away_are_kept_in_the_next_generation() -> None:

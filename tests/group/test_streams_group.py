@@ -288,6 +288,15 @@ def test_one_member_ends_the_application() -> None:
     assert again.statuses == []
 
 
+def test_the_first_member_that_wanted_the_end_is_named() -> None:
+    host = Host(QUICK)
+    one, two, three = settled(host, "one", "two", "three")
+    for each in (two, one):
+        each.send(each.request(shutdown_application=True))
+    three.beat()
+    assert three.codes == [Status.SHUTDOWN_APPLICATION] and "member two " in three.statuses[0][1]
+
+
 def test_a_description_has_topology_members_and_both_assignments() -> None:
     host = Host(QUICK)
     one, two = settled(host, "one", "two", topology=word_count())

@@ -187,3 +187,81 @@ def test_what_the_members_of_a_consumer_group_said_is_read_and_what_cannot_be_re
     assert found[0]["subscription"]["topics"] == ["t", "u"]
     assert [each["assignment"]["assignedPartitions"][0]["partitions"] for each in found] == [[3, 1], [3, 1]]
     assert isinstance(found[1]["subscription"], str)
+
+
+@pytest.mark.parametrize(
+    ("version", "names"),
+    [
+        (0, ["topics", "userData"]),
+        (1, ["topics", "userData", "ownedPartitions"]),
+        (3, ["topics", "userData", "ownedPartitions", "generationId", "rackId"]),
+        # A newer one is read as the newest that is known.
+        (9, ["topics", "userData", "ownedPartitions", "generationId", "rackId"]),
+    ],
+)
+def test_a_subscription_is_shown_with_the_fields_of_its_version(version: int, names: list[str]) -> None:
+    sent = pack(ConsumerProtocolSubscription(topics=["t"]), min(version, 3))
+    member = MemberMetadata(member_id="m", subscription=version.to_bytes(2, "big") + sent[2:], assignment=b"")
+    group = GroupMetadataValue(protocol_type="consumer", generation=1, members=[member])
+    key = RECORDS.key_bytes(GroupMetadataKey(group="g"))
+    _, shown = DECODERS["offsets"](Record(0, 1, key, RECORDS.value_bytes(group, 3), []))
+    (found,) = json.loads(shown or "")["data"]["members"]
+    assert list(found["subscription"]) == names
+    assert found["assignment"] == "", "no assignment yet"
+
+
+def test_members_of_another_protocol_stay_bytes() -> None:
+    member = MemberMetadata(member_id="m", subscription=pack(ConsumerProtocolSubscription(topics=["t"])))
+    group = GroupMetadataValue(protocol_type="connect", generation=1, members=[member])
+    key = RECORDS.key_bytes(GroupMetadataKey(group="g"))
+    _, shown = DECODERS["offsets"](Record(0, 1, key, RECORDS.value_bytes(group, 3), []))
+    (found,) = json.loads(shown or "")["data"]["members"]
+    assert isinstance(found["subscription"], str)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "shown"),
+    [
+        (None, b"", ("Error at offset 5, skipping. The record has no key.", None)),
+        (b"\0\x63", b"", ("Unknown record type 99 at offset 5, skipping.", None)),
+        (b"\0\2\0\1g", None, ('{"type":"2","data":{"group":"g"}}', "<DELETE>")),
+    ],
+)
+def test_a_record_of_a_coordinator_without_a_value_or_a_known_key(
+    key: bytes | None, value: bytes | None, shown: tuple[str, str | None]
+) -> None:
+    assert DECODERS["offsets"](Record(5, 1, key, value, [])) == shown
+
+
+def test_a_record_that_cannot_be_read_is_named_by_its_offset() -> None:
+    key, value = DECODERS["offsets"](Record(5, 1, b"\0\2\0\7g", b"", []))
+    assert (key or "").startswith("Error at offset 5, skipping. ")
+    assert value is None
+    key, value = DECODERS["cluster-metadata"](Record(6, 1, None, b"\1", []))
+    assert key is None
+    assert (value or "").startswith("Error at 6, skipping. ")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"\xff", "\ufffd"),
+        (b"\xed\xa0\x80", "\ufffd"),
+        (b"\xed\xbf\xbf!", "\ufffd!"),
+        (b"\xed\xa0", "\ufffd"),
+        (b"\xed\xa0!", "\ufffd!"),
+        (b"\xed", "\ufffd"),
+        (b"\xed!", "\ufffd!"),
+        (b"\xed\x9f\xbf", "\ud7ff"),
+    ],
+)
+def test_text_that_is_no_utf_8_is_shown_as_java_shows_it(data: bytes, text: str) -> None:
+    assert decode_as("StringDecoder", "StringDecoder")(Record(0, 1, data, None, [])) == (text, None)
+
+
+@pytest.mark.parametrize(("decoder", "size"), [("IntegerDecoder", 4), ("LongDecoder", 8)])
+def test_a_number_needs_its_bytes(decoder: str, size: int) -> None:
+    show = decode_as(decoder, "DefaultDecoder")
+    assert show(Record(0, 1, b"\0" * (size - 1) + b"\7\xff", b"\x0a\xff", [])) == ("7", "0aff")
+    with pytest.raises(ValueError, match=f"{size - 1} bytes are too few for a number of {size}"):
+        show(Record(0, 1, bytes(size - 1), None, []))

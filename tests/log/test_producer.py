@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.cleaning.batch import empty_batch
 from ottla.log.producer.marker import read_marker
 from ottla.log.producer.producer import Producers
-from ottla.wire.batch import build, header_at
+from ottla.wire.batch import CONTROL, LOG_APPEND_TIME, build, header_at, rewrite
 
 _ME = 9
 _EPOCH_MAX = 32767
@@ -166,6 +167,28 @@ def test_a_marker_says_how_its_transaction_ends_and_who_decided() -> None:
         record = (5, bytes([0, 0, 0, kind]), b"\0\0\0\0\0\7", ())
         data = build([record], producer_id=_ME, producer_epoch=0, transactional=True, control=True)
         assert read_marker(data, header_at(data)) == (aborted, 7, 5)
+
+
+@pytest.mark.parametrize("kind", [2, 3, 4, 5, 6, 255])
+def test_a_control_record_of_another_kind_is_no_marker(kind: int) -> None:
+    """Such as a leader change or a snapshot's header: their values have another form, or none."""
+    data = build([(1, bytes([0, 0, 0, kind]), b"", ())], producer_id=_ME, producer_epoch=0, control=True)
+    assert read_marker(data, header_at(data)) is None
+
+
+def test_a_batch_that_the_cleaner_emptied_is_no_marker() -> None:
+    data = build([(1, b"\0\0\0\1", b"\0\0\0\0\0\7", ())], producer_id=_ME, producer_epoch=0, control=True)
+    empty = empty_batch(header_at(data), data)
+    assert read_marker(empty, header_at(empty)) is None
+
+
+def test_a_marker_in_a_log_with_append_times_has_that_time() -> None:
+    record = (5, b"\0\0\0\1", b"\0\0\0\0\0\7", ())
+    data = build([record], producer_id=_ME, producer_epoch=0, control=True)
+    stamped = rewrite(data, header_at(data), attributes=CONTROL | LOG_APPEND_TIME, max_timestamp=99)
+    found = read_marker(stamped, header_at(stamped))
+    assert found is not None
+    assert found.timestamp == 99
 
 
 def test_a_batch_that_waits_for_its_coordinator_is_not_let_in_behind_a_marker() -> None:
