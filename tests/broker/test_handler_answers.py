@@ -39,10 +39,12 @@ ID = Uuid(b"t" * 16)
 # ---- offsets
 
 
-def partition(*, start: int = 2, high: int = 10, low: int | None = None, policy: str = "delete") -> Mock:
+def partition(
+    *, start: int = 2, high: int = 10, low: int | None = None, policy: str = "delete", lags: bool = False
+) -> Mock:
     """A partition of these offsets; `low` is what the slowest replica has deleted up to."""
     log = Mock(start_offset=start, settings=Mock(cleanup_policy=set(policy.split())))
-    made = Mock(high_watermark=high, leader_epoch=4, log=log)
+    made = Mock(high_watermark=high, leader_epoch=4, log=log, is_catching_up=lags)
     made.read_bound = lambda isolation: {0: high, 1: high - 1}.get(isolation, high + 5)
     made.epoch_at = lambda offset: 3 if offset == start else -1
     log.advance_start_offset.side_effect = lambda offset: setattr(log, "start_offset", max(log.start_offset, offset))
@@ -131,13 +133,19 @@ LATEST, EARLIEST, MAX_TIMESTAMP, LOCAL, TIERED, PENDING = range(-1, -7, -1)
 
 
 def listed(
-    timestamp: int, version: int, *, replica_id: int = -1, isolation: int = 0, position: Any = None
+    timestamp: int,
+    version: int,
+    *,
+    replica_id: int = -1,
+    isolation: int = 0,
+    position: Any = None,
+    lags: bool = False,
 ) -> tuple[Any, ...]:
     def steps(_: Any) -> Generator[None, None, Any]:
         yield None
         return position
 
-    call = called(version, leader_of=leads(t=partition()), log_dirs=GUARD, look_ups=Mock(steps=steps))
+    call = called(version, leader_of=leads(t=partition(lags=lags)), log_dirs=GUARD, look_ups=Mock(steps=steps))
     asked = offsets.ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     request = offsets.ListOffsetsRequest(
         replica_id=replica_id,
@@ -182,6 +190,21 @@ def test_only_consumers_are_held_back_by_open_transactions(replica_id: int, isol
         found = listed(50, 9, replica_id=replica_id, isolation=isolation, position=(77, offset, 2))
         assert found == (NONE, 77 if shown >= 0 else -1, shown, 2 if shown >= 0 else -1)
     assert listed(50, 9, replica_id=replica_id, isolation=isolation) == (NONE, -1, -1, -1)
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
+)
+def test_a_new_leader_tells_no_offset_that_may_go_back(version: int, code: ErrorCode) -> None:
+    later = (code, -1, -1, -1)
+    assert listed(LATEST, version, lags=True) == later
+    assert listed(50, version, lags=True, position=(77, 10, 2)) == later
+    # What lies below its high watermark stays, as do its start and a time that nothing reaches.
+    assert listed(50, version, lags=True, position=(77, 9, 2)) == (NONE, 77, 9, 2)
+    assert listed(50, version, lags=True) == (NONE, -1, -1, -1)
+    assert listed(EARLIEST, version, lags=True) == (NONE, -1, 2, 3)
+    # Replicas may know the end of the log.
+    assert listed(LATEST, version, lags=True, replica_id=2)[:3] == (NONE, -1, 15)
 
 
 def test_offsets_of_a_partition_that_is_named_twice_are_refused() -> None:
