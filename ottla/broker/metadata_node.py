@@ -269,7 +269,7 @@ class MetadataNode(Runtime, ABC):
         if name == setting.default:
             return None
         from ottla.broker.dispatch.principals import Principals
-        from ottla.security.plugin import PRINCIPAL_BUILDERS, load
+        from ottla.broker.guard.plugin import PRINCIPAL_BUILDERS, load
 
         plugin = load(PRINCIPAL_BUILDERS, setting.name, name, self.settings.file_texts())
         return Principals(plugin, dispatch, at)

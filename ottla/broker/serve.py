@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.metadata_node import MetadataNode
 from ottla.broker.node import BrokerNode
-from ottla.host.descriptor import allow_many, write_no_core
+from ottla.host.descriptor import set_limits
 from ottla.host.loop import new_loop
 from ottla.host.stacks import tell_on_signal
 from ottla.kernel.error import OttlaError
@@ -45,8 +45,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
     `started_at` is the `time.monotonic()` from which the ready line counts its milliseconds.
     """
     started_at = time.monotonic() if started_at is None else started_at
-    allow_many()
-    write_no_core()
+    set_limits()
     tell_on_signal()
     loop = new_loop()
     asyncio.set_event_loop(loop)

@@ -38,7 +38,7 @@ def server_settings(texts: Mapping[str, str]) -> ServerSettings:
 
 def resolve(texts: Mapping[str, str]) -> Mapping[str, str]:
     """Return the settings with their references replaced. Raises OttlaError with the setting's name and the mend."""
-    names = [name.strip() for name in texts.get("config.providers", "").split(",") if name.strip()]
+    names = [name.strip() for name in texts.get(ServerSettings.config_providers.name, "").split(",") if name.strip()]
     if not names:
         return texts
     lookups = {name: _lookup(name, texts) for name in names}

@@ -66,7 +66,8 @@ def out_of_the_way(fd: int) -> int:
     return high
 
 
-def write_no_core() -> None:
-    """Have a crash of this process leave no core file: it would contain passwords and keys."""
+def set_limits() -> None:
+    """`allow_many`, and no core file after a crash: it would contain passwords and keys."""
+    allow_many()
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (0, most))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.broker.dispatch.dispatch import Dispatch
+from ottla.broker.guard.plugin import AuthenticationContext, PrincipalBuilderPlugin, built
 from ottla.net.inbound import Connection, PeerError, Slot
-from ottla.security.plugin import AuthenticationContext, PrincipalBuilderPlugin, built
 from ottla.settings.listener import Listener
 
 

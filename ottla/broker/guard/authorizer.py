@@ -20,7 +20,7 @@ from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.unserved import STANDARD_AUTHORIZER
 
 if TYPE_CHECKING:
-    from ottla.security.plugin import PluggedRules
+    from ottla.broker.guard.plugin import PluggedRules
 
 _log = logging.getLogger("ottla.authorizer")
 
@@ -113,7 +113,7 @@ def java_host(address: str) -> str:
 
 
 def _plugged(settings: ServerSettings) -> PluggedRules:
-    from ottla.security.plugin import AUTHORIZERS, PluggedRules, load
+    from ottla.broker.guard.plugin import AUTHORIZERS, PluggedRules, load
 
     setting = ServerSettings.authorizer_class_name.name
     plugin = load(AUTHORIZERS, setting, settings.authorizer_class_name, settings.file_texts())

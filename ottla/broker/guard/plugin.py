@@ -31,7 +31,7 @@ AUTHORIZERS = "ottla.authorizers"
 PRINCIPAL_BUILDERS = "ottla.principal_builders"
 
 
-class Question(NamedTuple):
+class Action(NamedTuple):
     """An operation that a client requests, in Kafka's words (`READ`, `TOPIC`)."""
 
     #: Such as `User:ann`.
@@ -46,7 +46,7 @@ class Question(NamedTuple):
 class AuthorizerPlugin(Protocol):
     """Decides about every operation, of nodes too (CLUSTER_ACTION on CLUSTER). Called with the node's settings."""
 
-    def authorize(self, question: Question) -> bool:
+    def authorize(self, action: Action) -> bool:
         """Whether the operation is allowed."""
 
 
@@ -97,7 +97,7 @@ class PluggedRules:
         if principal in self._super_users:
             return True
         try:
-            return self._plugin.authorize(Question(principal, host, operation.name, kind.name, name)) is True
+            return self._plugin.authorize(Action(principal, host, operation.name, kind.name, name)) is True
         except Exception:
             _log.exception("the authorizer failed; %s on %s is denied", operation.name, kind.name)
             return False
