@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cache
 
 from ottla.kernel.error import ErrorCode
@@ -15,6 +16,8 @@ from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from ottla.wire.api.list_transactions import ListTransactionsRequest
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.wire.api.sasl_authenticate import SaslAuthenticateRequest
+from ottla.wire.api.sasl_handshake import SaslHandshakeRequest
 from ottla.wire.batch import CHECKED, assemble, build
 from ottla.wire.codec import Codec, compress
 from tests.abuse.served import Beside, Served, drain, frame, produced, send
@@ -203,7 +206,7 @@ def bombs(served: Served, beside: Beside) -> None:
                 client.ask(produced(name, batch), 9)
 
 
-#: What takes the attacker long to make is made before: it would hold the good client up, which is in the same process.
+#: What takes the attacker long to make is made before, so that the attack is no pause.
 PREPARE: dict[Probe, Callable[[], object]] = {
     absent_topics: _absent_topics,
     many_coordinators: _many_coordinators,
@@ -239,9 +242,76 @@ def long_names(served: Served, beside: Beside) -> None:
 
 def idle_connections(served: Served, beside: Beside) -> None:
     with ExitStack() as stack:
-        for _ in range(1000):
+        for _ in range(5000):
             stack.enter_context(served.raw())
-        beside.wait_for(30)
+        beside.wait_for(60)
+
+
+def slow_writers(served: Served, beside: Beside) -> None:
+    """Requests that come byte by byte."""
+    request = frame(MetadataRequest(topics=None), 9)
+    with ExitStack() as stack:
+        socks = [stack.enter_context(served.raw()) for _ in range(200)]
+        for sock in socks:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in request:
+            for sock in socks:
+                send(sock, bytes((byte,)))
+        beside.wait_for(60)
+
+
+def reconnect_storm(served: Served, beside: Beside) -> None:
+    request = frame(MetadataRequest(topics=[]), 9)
+    for _ in range(3000):
+        with served.raw() as sock:
+            send(sock, request)
+    beside.wait_for(30)
+
+
+def guessed_passwords(served: Served, beside: Beside) -> None:
+    """A thousand sign-ins with wrong passwords; each is refused, after its delay."""
+    hello = frame(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+    for first in range(0, 1000, 100):
+        with ExitStack() as stack:
+            socks = [stack.enter_context(served.raw(served.secured[0])) for _ in range(100)]
+            for number, sock in enumerate(socks, first):
+                token = b"\0ann\0guess %d" % number
+                send(sock, hello + frame(SaslAuthenticateRequest(auth_bytes=token), 2))
+            for sock in socks:
+                sock.settimeout(60)
+                answers = b""
+                while piece := sock.recv(1 << 16):
+                    answers += piece
+                # The last answer's length, correlation id, tags, and error code.
+                second = 4 + int.from_bytes(answers[:4], "big")
+                code = int.from_bytes(answers[second + 9 : second + 11], "big", signed=True)
+                assert code == ErrorCode.SASL_AUTHENTICATION_FAILED, answers
+    beside.wait_for(30)
+
+
+def renegotiations(served: Served, beside: Beside) -> None:
+    """Handshakes by TLS 1.2 that begin again and again on their connections, and some that end half way."""
+    hello = _client_hello()
+    with ExitStack() as stack:
+        for _ in range(200):
+            sock = stack.enter_context(served.raw(served.secured[1]))
+            # The second message asks for a new handshake before the first is over.
+            send(sock, hello + hello)
+        for _ in range(200):
+            sock = stack.enter_context(served.raw(served.secured[1]))
+            send(sock, hello[:40])
+        beside.wait_for(60)
+
+
+@cache
+def _client_hello() -> bytes:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        context.wrap_bio(incoming, outgoing).do_handshake()
+    return outgoing.read()
 
 
 def drain_frame(sock: socket.socket) -> None:
@@ -265,5 +335,8 @@ def drain_frame(sock: socket.socket) -> None:
 QUICK: tuple[Probe, ...] = (claimed_lengths, odd_bytes, huge_arrays, exponential_pattern, tiny_records, fifty_floods)
 SLOW: tuple[Probe, ...] = (
     *(many_metadata_unread, absent_topics, many_coordinators, absent_offsets, wide_sessions, bombs, slow_readers),
-    *(long_names, idle_connections, refused_requests),
+    *(long_names, idle_connections, refused_requests, slow_writers, reconnect_storm),
+    *(guessed_passwords, renegotiations),
 )
+#: These need a node with SASL_PLAINTEXT and SSL.
+SECURED: frozenset[Probe] = frozenset({guessed_passwords, renegotiations})

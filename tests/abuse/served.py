@@ -10,24 +10,26 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any
 
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.wire.batch import build
 from ottla.wire.compile import encode
 from ottla.wire.header import RequestHeader, request_header_version
 from tests.broker.wire_client import WireClient, _key_of
+from tests.client import certificate
 
 #: On a machine at rest no answer to the good client takes longer, and the node has no more memory than this.
 SECONDS_MAX = 0.25
 BYTES_MAX = 150 << 20
-_PAUSE_SECONDS = 0.02
+#: The share of its rate that the good client keeps during an attack.
+KEPT_MIN = 0.8
+_RATE_ANSWERS_MIN = 30
+_ROOT = Path(__file__).parents[2]
 #: `ottla start`, which says its address and then, for each line that it reads, the most memory that it has had. What it
 #: imports a second after it serves is there from the beginning: the attack is on a node that has been up for a while.
 _PROGRAM = """
@@ -49,18 +51,22 @@ def answer():
 list(load_all())
 threading.Thread(target=answer, daemon=True).start()
 from ottla.cli import main
-sys.argv = ["ottla", "start", "--port", "0", "--data", sys.argv[1]]
+sys.argv = ["ottla", "start", "--port", "0", "--data", *sys.argv[1:]]
 main()
 """
 
 
 class Served:
-    """The node's process. A test opens and closes it."""
+    """The node's process. A test opens and closes it. `secured`: also with listeners of SASL_PLAINTEXT and SSL."""
+
+    def __init__(self, *, secured: bool = False) -> None:
+        self._is_secured = secured
 
     def __enter__(self) -> Served:
         self._data = TemporaryDirectory()
+        more = _secured(Path(self._data.name)) if self._is_secured else []
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM, f"{self._data.name}/data"],
+            [sys.executable, "-c", _PROGRAM, f"{self._data.name}/data", *more],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -68,7 +74,9 @@ class Served:
         assert self._process.stdout is not None
         ready = next((line for line in self._process.stdout if " ready on " in line), "")
         assert ready, "the node did not start"
-        self.bootstrap_servers = ready.split(" ready on ")[1].split()[0]
+        addresses = ready.split(" ready on ")[1].split(" in ")[0].split(", ")
+        #: PLAINTEXT; then SASL_PLAINTEXT and SSL.
+        self.bootstrap_servers, *self.secured = addresses
         return self
 
     def __exit__(
@@ -96,8 +104,8 @@ class Served:
     def client(self) -> WireClient:
         return WireClient(self.bootstrap_servers)
 
-    def raw(self) -> socket.socket:
-        host, port = self.bootstrap_servers.rsplit(":", 1)
+    def raw(self, address: str | None = None) -> socket.socket:
+        host, port = (address or self.bootstrap_servers).rsplit(":", 1)
         return socket.create_connection((host, int(port)), timeout=60)
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> None:
@@ -106,6 +114,22 @@ class Served:
             topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=entries)
             (answer,) = client.ask(CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7).topics
             assert answer.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+
+
+def _secured(directory: Path) -> list[str]:
+    """The options of a node with SASL_PLAINTEXT and SSL besides PLAINTEXT."""
+    files = certificate.make(directory / "certificates")
+    names = ("PLAINTEXT", "SASL_PLAINTEXT", "SSL", "CONTROLLER")
+    users = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="right";'
+    settings = {
+        "listeners": ",".join(f"{name}://127.0.0.1:0" for name in names),
+        "listener.security.protocol.map": ",".join(f"{name}:{name}" for name in names[:3]) + ",CONTROLLER:PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": users,
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(files.broker),
+    }
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 
 
 def frame(request: Any, version: int) -> bytes:
@@ -127,6 +151,7 @@ class Beside:
 
     seconds: list[float] = field(default_factory=list)
     failure: BaseException | None = None
+    began: float = field(default_factory=time.monotonic)
     _answered: threading.Condition = field(default_factory=threading.Condition)
 
     def add(self, seconds: float) -> None:
@@ -146,6 +171,12 @@ class Beside:
             done = self._answered.wait_for(lambda: len(self.seconds) >= goal or self.failure is not None, 60)
         assert done, "the good client is not answered any more"
 
+    def rate(self) -> float:
+        """Answers a second so far; an attack that is over at once is too short for a rate."""
+        if len(self.seconds) < _RATE_ANSWERS_MIN:
+            self.wait_for(_RATE_ANSWERS_MIN - len(self.seconds))
+        return len(self.seconds) / (time.monotonic() - self.began)
+
     @property
     def worst(self) -> float:
         return max(self.seconds)
@@ -153,51 +184,41 @@ class Beside:
 
 @contextmanager
 def good_client(served: Served) -> Iterator[Beside]:
-    """While the block runs, a client produces a record, reads it back and asks for metadata, again and again."""
+    """While the block runs, a client produces a record, reads it back and asks for metadata, again and again.
+
+    It is a process of its own (`tests.abuse.good_client`): the attacker's work must not slow it down.
+    """
     served.create("good")
-    beside, stop = Beside(), threading.Event()
+    command = [sys.executable, "-m", "tests.abuse.good_client", served.bootstrap_servers]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=_ROOT
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout.readline() == "ready\n"
+    beside = Beside()
 
     def run() -> None:
-        try:
-            with served.client() as client:
-                client.sock.settimeout(120)
-                while True:
-                    _round(client, beside)
-                    if stop.wait(_PAUSE_SECONDS):
-                        return
-        except BaseException as error:
-            beside.fail(error)
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for line in process.stdout:
+            beside.add(float(line))
+        failure = process.stderr.read()
+        if process.wait():
+            beside.fail(AssertionError(f"the good client failed: {failure}"))
 
     thread = threading.Thread(target=run)
     thread.start()
     try:
         yield beside
     finally:
-        stop.set()
+        process.stdin.close()
         thread.join(120)
+        process.kill()
+        process.wait()
     if beside.failure is not None:
         raise beside.failure
     assert beside.seconds
-
-
-def _round(client: WireClient, beside: Beside) -> None:
-    offset = -1
-
-    def timed(request: Any, version: int) -> Any:
-        began = time.monotonic()
-        reply = client.ask(request, version)
-        beside.add(time.monotonic() - began)
-        return reply
-
-    records = build([(int(time.time() * 1000), b"k", b"good", ())])
-    (answer,) = timed(produced("good", records), 9).responses[0].partition_responses
-    assert answer.error_code == ErrorCode.NONE, "a good request was lost"
-    offset = answer.base_offset
-    wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
-    request = FetchRequest(max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic="good", partitions=[wanted])])
-    (fetched,) = timed(request, 11).responses[0].partitions
-    assert fetched.records, "what was written was not read back"
-    assert timed(MetadataRequest(topics=[MetadataRequestTopic(name="good")]), 9).topics[0].error_code == ErrorCode.NONE
 
 
 def send(sock: socket.socket, data: bytes) -> None:
