@@ -216,6 +216,9 @@ def good_client(served: Served) -> Iterator[Beside]:
         thread.join(120)
         process.kill()
         process.wait()
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            pipe.close()
     if beside.failure is not None:
         raise beside.failure
     assert beside.seconds
