@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,11 +45,14 @@ medians of the rounds; handshakes a second beside them. {os.cpu_count()} cores, 
 """
 
 
-class _Server(servers.Server):
-    """A server with PLAINTEXT and SSL."""
+class SecuredServer(servers.Server):
+    """A server with PLAINTEXT and SSL; `files` are those of `certificate.make`."""
 
-    files: Path
     ssl_port: int
+
+    def __init__(self, kind: servers.Kind, directory: Path, settings: Mapping[str, str], files: Path) -> None:
+        super().__init__(kind, directory, settings)
+        self.files = files
 
     def _properties(self, controller_port: int) -> str:
         (self.ssl_port,) = servers.free_ports(1)
@@ -83,17 +86,17 @@ def _measure(rounds: int) -> None:
     with tempfile.TemporaryDirectory(dir=SCRATCH) as scratch:
         files = Path(scratch) / "certificates"
         certificate.make(files)
-        nodes = [_Server(kind, Path(scratch) / kind.name, servers.HELD) for kind in (servers.ottla(), servers.apache())]
+        kinds = (servers.ottla(), servers.apache())
+        nodes = [SecuredServer(kind, Path(scratch) / kind.name, servers.HELD, files) for kind in kinds]
         try:
             for node in nodes:
-                node.files = files
                 node.start()
                 # Warm both up with every request and a burst.
                 _case(node, node, files)
             for _ in range(rounds):
                 for node, other in (nodes, nodes[::-1]):
                     for case, target in zip(_CASES, (None, node, other), strict=True):
-                        with _paused(other, target is not other):
+                        with paused(other, really=target is not other):
                             figures.setdefault((node.name, case), []).append(_case(node, target, files))
         finally:
             for node in nodes:
@@ -107,7 +110,7 @@ def _measure(rounds: int) -> None:
 
 
 @contextmanager
-def _paused(node: _Server, really: bool) -> Iterator[None]:
+def paused(node: SecuredServer, *, really: bool) -> Iterator[None]:
     """Pause an unused process, so that it takes no CPU."""
     if really:
         os.kill(node.pid, signal.SIGSTOP)
@@ -117,7 +120,7 @@ def _paused(node: _Server, really: bool) -> Iterator[None]:
         os.kill(node.pid, signal.SIGCONT)
 
 
-def _case(node: _Server, target: _Server | None, files: Path) -> list[float]:
+def _case(node: SecuredServer, target: SecuredServer | None, files: Path) -> list[float]:
     """p50, p99 and p99.9 of the client's answers in ms, and handshakes per second at `target`."""
     us = [sys.executable, "-m", "bench.handshakes"]
     bursts = None

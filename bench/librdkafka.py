@@ -1,7 +1,9 @@
 """librdkafka through confluent-kafka, with its default settings.
 
-python -m bench.librdkafka produce BOOTSTRAP TOPIC RECORDS BYTES
-python -m bench.librdkafka consume BOOTSTRAP TOPIC RECORDS
+python -m bench.librdkafka produce BOOTSTRAP TOPIC RECORDS BYTES [SETTINGS]
+python -m bench.librdkafka consume BOOTSTRAP TOPIC RECORDS [SETTINGS]
+
+SETTINGS is JSON: more settings of the client.
 """
 
 import json
@@ -12,11 +14,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, Producer
 
 PATIENCE_S = 120.0
+Settings = dict[str, str]
 
 
-def produce(bootstrap: str, topic: str, records: int, record_bytes: int) -> dict[str, Any]:
+def produce(bootstrap: str, topic: str, records: int, record_bytes: int, more: Settings) -> dict[str, Any]:
     """Send all records and wait for every acknowledgement."""
-    producer = Producer({"bootstrap.servers": bootstrap})
+    producer = Producer({"bootstrap.servers": bootstrap, **more})
     value = b"x" * record_bytes
     failed = []
     acked = 0
@@ -43,7 +46,7 @@ def produce(bootstrap: str, topic: str, records: int, record_bytes: int) -> dict
     return {"records": acked, "records_per_s": acked / took}
 
 
-def consume(bootstrap: str, topic: str, records: int) -> dict[str, Any]:
+def consume(bootstrap: str, topic: str, records: int, more: Settings) -> dict[str, Any]:
     """Read from the beginning. `records_per_s` counts from the assignment, `total_per_s` from before joining."""
     consumer = Consumer(
         {
@@ -54,6 +57,7 @@ def consume(bootstrap: str, topic: str, records: int) -> dict[str, Any]:
             # With its default of a second, the client sleeps whenever its queue is full: the figure would include the
             # sleeps, and the faster server would cause more of them.
             "fetch.queue.backoff.ms": 1,
+            **more,
         }
     )
     started = assigned_at = time.perf_counter()
@@ -83,8 +87,12 @@ def consume(bootstrap: str, topic: str, records: int) -> dict[str, Any]:
 
 def main(what: str, bootstrap: str, topic: str, *numbers: str) -> None:
     """Run one work and print its figures as a line of JSON."""
+    more: Settings = {}
+    if numbers[-1].startswith("{"):
+        *numbers, settings = numbers  # type: ignore[assignment]
+        more = json.loads(settings)
     work: Any = {"produce": produce, "consume": consume}[what]
-    print(json.dumps(work(bootstrap, topic, *map(int, numbers))))
+    print(json.dumps(work(bootstrap, topic, *map(int, numbers), more)))
 
 
 if __name__ == "__main__":
