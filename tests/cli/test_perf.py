@@ -18,6 +18,22 @@ def test_what_perf_writes_it_reads_again(tool: Tool, topic: str) -> None:
     assert tool("perf", "consume", topic, "-n", "100", "-g", topic, "--json").json["records"] >= 100
 
 
+@pytest.mark.parametrize("words", ["perf produce", "perf latency", "perf consume", "consume --share workers"])
+def test_a_mistyped_topic_is_refused_and_not_created(tool: Tool, topic: str, words: str) -> None:
+    said = tool(*words.split(), f"{topic}x", "-n", "5")
+    assert said.code == 1
+    assert said.err.startswith(f"ottla: there is no topic {topic}x; did you mean {topic}?")
+    assert f"{topic}x" not in {each["topic"] for each in tool("topics", "--json").json}
+
+
+@pytest.mark.parametrize("command", ["produce", "latency"])
+def test_perf_creates_a_topic_on_request_and_none_with_wrong_settings(tool: Tool, topic: str, command: str) -> None:
+    words = ("perf", command, f"{topic}_new", "-n", "5", "--create")
+    assert "invalid value for linger.ms" in tool(*words, "-X", "linger.ms=soon").err
+    assert f"{topic}_new" not in {each["topic"] for each in tool("topics", "--json").json}
+    assert tool(*words, "--json").json["records"] == 5
+
+
 def test_latency_needs_no_topic_and_leaves_none(tool: Tool) -> None:
     before = tool("topics", "--json").json
     assert tool("perf", "latency", "-n", "5", "--json").json["records"] == 5

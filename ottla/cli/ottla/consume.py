@@ -127,9 +127,11 @@ def consume(
             raise click.UsageError(
                 "--share cannot be combined with -g, --from, -p, -e, --until, --tail, --grep or --where"
             )
-        read.read_share_group(
-            client_settings(bootstrap, client), topics, queue, options["committed"], write, options["count"]
-        )
+        with admin(bootstrap, client) as ask:
+            for topic in topics:
+                ask.describe_topic(topic)
+        settings = client_settings(bootstrap, client) | {"allow.auto.create.topics": "false"}
+        read.read_share_group(settings, topics, queue, options["committed"], write, options["count"])
         return
     _read(bootstrap, client, topics, group, write, wanted, **options)
 

@@ -13,7 +13,6 @@ import click
 from ottla.cli.client_kind import settings_of
 from ottla.cli.measure import MEBIBYTE, Latencies, MeasuredWindow, Pace
 from ottla.cli.option import Commands, F, admin, as_json, client_settings, cluster, complete_topic, pairs
-from ottla.cli.reach import reach
 from ottla.kernel.error import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ _POLL_S = 0.2
 _SHARES = (0.5, 0.95, 0.99, 0.999)
 _NAMES = ("p50", "p95", "p99", "p99.9")
 _topic = click.argument("topic", shell_complete=complete_topic)
+_create = click.option("--create", is_flag=True, help="Create the topic if it does not exist.")
 
 
 @click.group(cls=Commands)
@@ -48,6 +48,7 @@ def _count(default: int) -> Callable[[F], F]:
 @click.option(
     "--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Acknowledgements to wait for (default: all)."
 )
+@_create
 @as_json
 def produce(
     bootstrap: str,
@@ -58,30 +59,34 @@ def produce(
     rate: float,
     compression: str,
     acks: str,
+    create: bool,
     as_json: bool,
 ) -> None:
     """Measure how fast records of random letters are written to TOPIC."""
     from ottla.cli import screen
+    from ottla.cli.records.write import ensure_topic
 
     settings = client_settings(bootstrap, client)
     settings.setdefault("compression.type", compression)
     settings.setdefault("acks", acks)
-    reach(bootstrap, settings)
     from ottla.client import Producer
 
     window, latencies = MeasuredWindow(), Latencies(count)
     letters = bytes(random.Random(0).choices(range(65, 91), k=size + 65_536))
-    with Producer(settings_of("producer", settings)) as producer, screen.progress(topic, count) as bar:
-        window = MeasuredWindow()
-        pace = Pace(rate)
-        for number in range(count):
-            first = number * 17 % 65_536
-            _send(producer, topic, letters[first : first + size], window, latencies)
-            if number % _STRIDE == 0:
-                bar.update(bar.task_ids[0], completed=number, count=number, rate=f"{window.mebibytes_rate:,.1f} MiB/s")
-            pace.wait(number + 1)
-        producer.flush()
-        seconds = window.seconds
+    with Producer(settings_of("producer", settings)) as producer:
+        ensure_topic(bootstrap, client, topic, create=create)
+        with screen.progress(topic, count) as bar:
+            window = MeasuredWindow()
+            pace = Pace(rate)
+            for number in range(count):
+                first = number * 17 % 65_536
+                _send(producer, topic, letters[first : first + size], window, latencies)
+                if number % _STRIDE == 0:
+                    speed = f"{window.mebibytes_rate:,.1f} MiB/s"
+                    bar.update(bar.task_ids[0], completed=number, count=number, rate=speed)
+                pace.wait(number + 1)
+            producer.flush()
+            seconds = window.seconds
     result = {
         "records": window.count,
         "seconds": round(seconds, 3),
@@ -170,16 +175,32 @@ def consume(bootstrap: str, client: tuple[str, ...], topic: str, count: int, gro
 @click.option(
     "--acks", type=click.Choice(["all", "1"]), default="all", help="Acknowledgements to wait for (default: all)."
 )
+@_create
 @as_json
 def latency(
-    bootstrap: str, client: tuple[str, ...], topic: str | None, count: int, size: int, acks: str, as_json: bool
+    bootstrap: str,
+    client: tuple[str, ...],
+    topic: str | None,
+    count: int,
+    size: int,
+    acks: str,
+    create: bool,
+    as_json: bool,
 ) -> None:
     """Measure how long one record at a time takes from a producer to a consumer.
 
     Without TOPIC, it creates a topic with one partition and deletes it at the end.
     """
     from ottla.cli import screen
+    from ottla.cli.records.write import ensure_topic
+    from ottla.client.settings.reference import CLIENTS
 
+    settings, given = client_settings(bootstrap, client), pairs(client, "-X")
+    usual = {name: value for name, value in (("linger.ms", 0), ("acks", acks)) if name not in given}
+    reads, writes = settings_of("consumer", settings), settings_of("producer", settings | usual)
+    CLIENTS["producer"].read(writes, {})  # before --create: invalid settings leave no topic behind
+    if topic is not None:
+        ensure_topic(bootstrap, client, topic, create=create)
     with admin(bootstrap, client) as ask:
         own = topic is None
         name = topic or f"ottla-perf-{uuid4().hex[:8]}"
@@ -187,7 +208,7 @@ def latency(
             ask.create_topic(name, 1)
         try:
             with screen.progress(name, count) as bar:
-                latencies, total_ns, most_ns = _round_trips(bootstrap, client, name, count, size, acks, bar)
+                latencies, total_ns, most_ns = _round_trips(reads, writes, name, count, size, bar)
         finally:
             if own:
                 ask.delete_topic(name)
@@ -196,18 +217,13 @@ def latency(
 
 
 def _round_trips(
-    bootstrap: str, client: tuple[str, ...], topic: str, count: int, size: int, acks: str, bar: Any
+    reads: dict[str, object], writes: dict[str, object], topic: str, count: int, size: int, bar: Any
 ) -> tuple[Latencies, int, int]:
     from ottla.client import Consumer, Producer, TopicPartition
 
-    shared = client_settings(bootstrap, ())
-    more = pairs(client, "-X")
     latencies, total_ns, most_ns = Latencies(count), 0, 0
     payload = b"x" * size
-    with (
-        Consumer(settings_of("consumer", shared)) as consumer,
-        Producer(settings_of("producer", {**shared, "linger.ms": 0, "acks": acks, **more})) as producer,
-    ):
+    with Consumer(reads) as consumer, Producer(writes) as producer:
         partitions = [TopicPartition(topic, index) for index in consumer.partitions_for(topic)]
         consumer.assign(partitions)
         consumer.seek_to_end(partitions)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ottla.cli.client_kind import settings_of
-from ottla.cli.reach import reach
 from ottla.client import TopicPartition
 from ottla.operations.reading import POLL_S, polls, until_ends
 
@@ -102,7 +101,6 @@ def read_share_group(
         raise click.UsageError(f"--committed: use ottla configs set group {group} share.isolation.level=read_committed")
     from ottla.client import Acknowledge, ShareConsumer
 
-    reach(str(settings["bootstrap.servers"]), settings)
     settings |= {"group.id": group, "share.acknowledgement.mode": "explicit"}
 
     with ShareConsumer(settings_of("share", settings)) as consumer:
