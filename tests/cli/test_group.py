@@ -2,8 +2,11 @@
 
 import pytest
 
-from ottla.client import Admin, Consumer, TopicPartition
+from ottla.client import Admin, Consumer, GroupType, TopicPartition
+from ottla.client.admin.result import GroupListing
 from tests.cli.tool import Tool, in_process, on_terminal
+
+CLASSIC, UNKNOWN = GroupType.CLASSIC, GroupType.UNKNOWN
 
 
 @pytest.fixture
@@ -19,6 +22,24 @@ def test_a_group_is_listed_with_its_lag(tool: Tool, group: str) -> None:
     assert [group, "classic", "Empty", "0", "8"] in tool("groups").rows
     listed = {each["group"]: each for each in tool("groups", "--json").json}
     assert listed[group]["lag"] == 8
+
+
+def test_a_group_of_a_newer_type_is_listed_and_a_deleted_one_is_not(
+    tool: Tool, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = Admin.list_groups
+
+    def list_groups(admin: Admin) -> list[GroupListing]:
+        listed = [GroupListing(name, kind, "Pondering", "") for name, kind in (("gone", CLASSIC), ("newer", UNKNOWN))]
+        return there(admin) + listed
+
+    monkeypatch.setattr(Admin, "list_groups", list_groups)
+    rows = tool("groups").rows
+    assert ["newer", "unknown", "Pondering", "", ""] in rows
+    assert group in [row[0] for row in rows] and "gone" not in [row[0] for row in rows]
+    assert {"group": "newer", "type": "unknown", "state": "Pondering", "members": None, "lag": None} in tool(
+        "groups", "--json"
+    ).json
 
 
 def test_a_described_group_shows_every_partition(tool: Tool, topic: str, group: str) -> None:
@@ -37,6 +58,19 @@ def test_a_group_goes_where_it_is_told(tool: Tool, topic: str, group: str, targe
 def test_a_dry_run_changes_nothing(tool: Tool, topic: str, group: str) -> None:
     assert tool("groups", "reset", group, topic, "--to", "latest", "-n").code == 0
     assert tool("groups", "describe", group, "--json").json["partitions"][0]["committed"] == 2
+
+
+def test_a_mistyped_group_is_refused_and_not_created(tool: Tool, topic: str, group: str) -> None:
+    words = ("groups", "reset", f"{group}x", topic, "--to", "latest", "-y")
+    absent = f"there is no group {group}x; did you mean {group}?"
+    assert (tool(*words).code, tool(*words).err) == (
+        1,
+        f"ottla: {absent} use --create to create it with these offsets\n",
+    )
+    assert tool(*words, "-n").code == 1
+    assert f"{group}x" not in [row[0] for row in tool("groups").rows]
+    assert tool(*words, "--create", "-p", "0").rows == [[topic, "0", "", "10"]]
+    assert tool("groups", "describe", f"{group}x", "--json").json["partitions"][0]["committed"] == 10
 
 
 def test_a_deleted_group_is_gone(tool: Tool, group: str) -> None:

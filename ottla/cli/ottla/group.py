@@ -10,13 +10,17 @@ import click
 from ottla.cli.option import Commands, admin, as_json, cluster, complete_group, complete_topic, confirm, yes_option
 from ottla.cli.pattern import expand
 from ottla.cli.place import place, with_time_hint
-from ottla.kernel.error import OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.operations.group_offsets import check_empty, plan_forgetting, plan_reset
 from ottla.operations.group_view import look, type_of
+from ottla.operations.nearest import nearest
 
 if TYPE_CHECKING:
     from rich.text import Text
 
+    from ottla.client import Admin
+    from ottla.client.admin.result import GroupListing
+    from ottla.operations.group_view import GroupView
 
 _STATES = {"Stable": "green", "Empty": "dim", "Dead": "red"}
 
@@ -37,20 +41,22 @@ def groups(context: click.Context, bootstrap: str, client: tuple[str, ...], as_j
 def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     """List the groups with their type, state, members and lag."""
     from ottla.cli import screen
+    from ottla.client import GroupType
 
     with admin(bootstrap, client) as ask:
         documents: list[dict[str, Any]] = []
         for listing in sorted(ask.list_groups(), key=lambda entry: entry.id):
-            about = look(ask, listing.id, listing.type)
-            documents.append(
-                {
-                    "group": listing.id,
-                    "type": listing.type.value,
-                    "state": listing.state,
-                    "members": len(about.members),
-                    "lag": about.lag,
-                }
-            )
+            about = _look(ask, listing)
+            if about is not None or listing.type is GroupType.UNKNOWN:
+                documents.append(
+                    {
+                        "group": listing.id,
+                        "type": listing.type.value,
+                        "state": listing.state,
+                        "members": None if about is None else len(about.members),
+                        "lag": None if about is None else about.lag,
+                    }
+                )
     if as_json:
         screen.document(documents)
         return
@@ -63,6 +69,16 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
     ]
     rows = [(row["group"], row["type"], _state(row["state"]), row["members"], _lag(row["lag"])) for row in documents]
     screen.table(columns, rows, empty="there are no groups; ottla consume TOPIC -g NAME creates one")
+
+
+def _look(ask: Admin, listing: GroupListing) -> GroupView | None:
+    """Describe a listed group; None if it has been deleted since, or is of a type that this version does not know."""
+    try:
+        return look(ask, listing.id, listing.type)
+    except KafkaError as error:
+        if error.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+            raise
+        return None
 
 
 def _state(state: str) -> Text:
@@ -140,6 +156,7 @@ def _print_partitions(partitions: list[dict[str, Any]]) -> None:
     "--by", "shift", type=int, metavar="N", help="Move this many records ahead of the committed offset; -N: back."
 )
 @click.option("-p", "--partition", "only", type=int, multiple=True, help="Only this partition; may be repeated.")
+@click.option("--create", is_flag=True, help="Create the group if it does not exist.")
 @click.option("-n", "--dry-run", is_flag=True, help="Only show what would change.")
 @yes_option
 @as_json
@@ -151,6 +168,7 @@ def reset(
     target: str | None,
     shift: int | None,
     only: tuple[int, ...],
+    create: bool,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -165,6 +183,8 @@ def reset(
     if (target is None) == (shift is None):
         raise click.UsageError("expected either --to WHERE or --by N")
     with admin(bootstrap, client) as ask:
+        if not create:
+            _check_exists(ask, group)
         with with_time_hint(target):
             plan = plan_reset(
                 ask, group, None if target is None else place(target), shift=shift or 0, topics=topics, only=only
@@ -188,6 +208,16 @@ def reset(
         screen.hint("nothing was changed (--dry-run)")
     else:
         screen.done(f"{group} continues from these offsets")
+
+
+def _check_exists(ask: Admin, group: str) -> None:
+    """Raise OttlaError, with the nearest name, for a missing group: committing offsets would create it."""
+    names = [listing.id for listing in ask.list_groups()]
+    if group not in names:
+        hint = nearest(group, names, "group")
+        stop = "" if hint.endswith("?") else ";"
+        absent = OttlaError(f"there is no group {group}{hint}{stop} use --create to create it with these offsets")
+        raise absent from KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 @groups.command()
