@@ -58,18 +58,21 @@ def test_deleting_a_cluster_leaves_what_it_did_not_make(tmp_path: Path) -> None:
 
 
 class Process:
-    """Ends after so many SIGTERMs."""
+    """Ends after so many SIGTERMs, and so many looks at it after the last of them."""
 
     pid = 0
 
-    def __init__(self, needs: int) -> None:
-        self.needs, self.sent = needs, 0
+    def __init__(self, needs: int, looks: int = 0) -> None:
+        self.needs, self.looks, self.sent = needs, looks, 0
 
     def send(self, number: int) -> None:
         self.sent += number == signal.SIGTERM
 
     def wait(self, seconds: float) -> bool:
-        return self.sent >= self.needs
+        if self.sent < self.needs:
+            return False
+        self.looks -= 1
+        return self.looks < 0
 
 
 @pytest.mark.parametrize(
@@ -105,6 +108,23 @@ def test_a_node_hands_over_while_there_is_a_quorum(
             cluster.stop(stopped)
         assert told == ["waiting for node 3 to hand over its partitions and stop"]
     assert {node_id: one.sent for node_id, one in processes.items()} == sent
+
+
+def test_a_node_that_loses_the_quorum_later_does_not_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The two others hand over and end while node 1, which is waited for first, still hands over."""
+    processes = {1: Process(2), 2: Process(1, looks=2), 3: Process(1, looks=2)}
+    monkeypatch.setattr(
+        LocalCluster, "process", lambda _, node_id: None if processes[node_id].wait(0) else processes[node_id]
+    )
+    LocalCluster.create(tmp_path, 3)
+    cluster, told = LocalCluster.open(tmp_path), list[str]()
+    cluster.tell = told.append
+    for process in processes.values():
+        process.looks += 2  # `stop` looks at each of them twice before it sends anything
+    assert cluster.stop() == [1, 2, 3]
+    assert {node_id: one.sent for node_id, one in processes.items()} == {1: 2, 2: 1, 3: 1}
 
 
 def test_no_option_of_up_is_ignored_for_a_cluster_that_is_there(tmp_path: Path) -> None:

@@ -35,6 +35,9 @@ from ottla.settings.server.settings import ServerSettings
 _FILE = "cluster.json"
 _START_SECONDS = 60.0
 _STOP_SECONDS = 60.0
+#: How often a stopping node is looked at, and after how many looks the user is told what it waits for.
+_LOOK_SECONDS = 0.25
+_QUIET_LOOKS = 3
 _KILL_SECONDS = 10.0
 _PORT_MAX = 65_535
 
@@ -170,15 +173,23 @@ class LocalCluster:
                 process.send(signal.SIGCONT)
                 process.send(signal.SIGTERM)
             for node_id, process in ending:
-                if not process.wait(1.0):
-                    if all_of_them and not self._has_quorum():
-                        process.send(signal.SIGTERM)
-                    else:
-                        self.tell(f"waiting for node {node_id} to hand over its partitions and stop")
-                if not process.wait(_STOP_SECONDS):
+                if not self._ends(node_id, process, hurries=all_of_them):
                     raise OttlaError(f"node {node_id} (pid {process.pid}) did not stop within {_STOP_SECONDS:.0f} s")
                 stopped.append(node_id)
         return stopped
+
+    def _ends(self, node_id: int, process: NodeProcess, *, hurries: bool) -> bool:
+        """Wait for a node that got SIGTERM. With `hurries`, it gets another one when the quorum is lost."""
+        waits = True
+        for look in range(round(_STOP_SECONDS / _LOOK_SECONDS)):
+            if process.wait(_LOOK_SECONDS):
+                return True
+            if waits and hurries and not self._has_quorum():
+                process.send(signal.SIGTERM)
+                waits = False
+            elif waits and look == _QUIET_LOOKS:
+                self.tell(f"waiting for node {node_id} to hand over its partitions and stop")
+        return False
 
     def _has_quorum(self) -> bool:
         voters = [each.node_id for each in self.plan.nodes if each.is_controller]

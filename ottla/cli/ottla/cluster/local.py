@@ -2,7 +2,7 @@
 
 Rules:
 - The state of the cluster is in a directory (-d), where every command finds it; no process has to run in between.
-- `kill` is kill -9, `stop` and `down` are SIGTERM. Data stay until the directory is deleted.
+- `kill` is kill -9, `stop` and `down` are SIGTERM. The data stays until the directory is deleted.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def down(directory: str, delete: bool, as_json: bool) -> None:
     stopped = cluster.stop()
     if delete:
         cluster.remove()
-    kept = "its data are deleted" if delete else f"its data stay in {directory}"
+    kept = "its data is deleted" if delete else f"its data stays in {directory}"
     screen.report(as_json, {"stopped": stopped, "deleted": delete}, f"{_nodes(stopped)} down; {kept}")
 
 
