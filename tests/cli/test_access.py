@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,7 @@ from ottla.settings.server.unserved import STANDARD_AUTHORIZER
 from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.sasl_scene import PASSWORD, SETTINGS, plaintext, secured, sign_in
 from tests.broker.wire_client import WireClient
-from tests.cli.tool import Tool
+from tests.cli.tool import Tool, in_process
 
 SECURED = SETTINGS | {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 READ, WRITE, DESCRIBE, ALL = AclOperation.READ, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.ALL
@@ -45,6 +46,46 @@ def test_a_client_without_a_sign_in_is_told_at_once(node: ottla.Node, tool: Tool
     assert said.code == (2 if "health" in words else 1)
     assert f"{secured(node)} requires authentication: set security.protocol=SASL_PLAINTEXT" in said.out + said.err
     assert "ottla start" not in said.out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topics list",
+        "consume orders -e",
+        "consume orders --share workers",
+        "produce orders -f /dev/null",
+        "perf produce orders -n 1",
+        "perf latency orders -n 1",
+        "groups",
+        "cluster health",
+    ],
+)
+def test_a_wrong_password_is_told_once(node: ottla.Node, tmp_path: Path, words: str) -> None:
+    said = in_process(*words.split(), "--profile", "wrong", OTTLA_CONFIG=_wrong_password(node, tmp_path))
+    assert said.code == (2 if "health" in words else 1)
+    assert (said.out + said.err).count("refuses to let this client in") == 1
+    assert said.err.count("\n") == ("health" not in words)
+
+
+def test_a_bundle_with_a_wrong_password_says_what_is_missing(node: ottla.Node, tmp_path: Path) -> None:
+    path = tmp_path / "bundle.tar.gz"
+    words = ("debug", "bundle", "-o", str(path), "--profile", "wrong")
+    said = in_process(*words, OTTLA_CONFIG=_wrong_password(node, tmp_path))
+    assert said.code == 1
+    assert path.exists()
+    assert said.err.count("refuses to let this client in") == 1
+    assert "cluster.json" in said.err and "groups.jsonl" in said.err
+
+
+def _wrong_password(node: ottla.Node, tmp_path: Path) -> str:
+    """The path of a config file whose profile `wrong` has a wrong password."""
+    file = tmp_path / "config.toml"
+    file.touch(0o600)
+    settings = {"bootstrap.servers": secured(node), "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+    settings |= {"sasl.username": "ann", "sasl.password": "nothing"}
+    file.write_text("[profiles.wrong]\n" + "".join(f'{name} = "{value}"\n' for name, value in settings.items()))
+    return str(file)
 
 
 def test_a_producer_and_a_consumer_get_by_with_what_they_are_granted(node: ottla.Node, tool: Tool) -> None:

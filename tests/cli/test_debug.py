@@ -112,7 +112,7 @@ def test_a_cluster_that_does_not_answer_is_listed_beside_a_directory(tool: Tool,
     alone = tool("debug", "bundle", "-b", "127.0.0.1:1", "-o", str(tmp_path / "a.tar.gz"))
     assert (alone.code, (tmp_path / "a.tar.gz").exists()) == (1, False)
     told = tool("debug", "bundle", "-b", "127.0.0.1:1", "-d", str(tmp_path), "-o", str(tmp_path / "b.tar.gz"), "--json")
-    assert told.code == 0
+    assert told.code == 1
     assert "nothing listens there" in told.json["missing"]["cluster.json"]
     assert "node/directory-0/files.txt" in told.json["contents"]
 
@@ -121,5 +121,7 @@ def test_a_cluster_that_does_not_answer_is_listed_beside_a_directory(tool: Tool,
 def test_what_cannot_be_read_is_listed(tool: Tool, tmp_path: Path, name: str) -> None:
     place = str(tmp_path / "nowhere")
     option = "--directory" if name == "data" else "--node-log"
-    told = tool("debug", "bundle", option, place, "-o", str(tmp_path / "b.tar.gz"), "--json").json
+    said = tool("debug", "bundle", option, place, "-o", str(tmp_path / "b.tar.gz"), "--json")
+    told = said.json
+    assert said.code == 1
     assert any("No such file" in why for why in told["missing"].values())

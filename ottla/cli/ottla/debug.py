@@ -63,13 +63,13 @@ def bundle(
     timeout: float,
     max_bytes: int,
     as_json: bool,
-) -> None:
+) -> int:
     """Write one archive with what support needs: versions, settings, features, quorum, partitions, groups and lag, log
     directories, metrics. Secrets are masked as [hidden]; check the archive before you send it.
 
     With --directory or --server-properties, the archive also has the log, the list of files and, if it is running, the
     thread stacks of that local node. A cluster is then asked only if -b, a profile or OTTLA_BOOTSTRAP_SERVERS names it.
-    Missing parts are listed with their errors.
+    Missing parts are listed with their errors; exit code 1 when one that should be there is missing or incomplete.
     """
     from pathlib import Path
 
@@ -100,6 +100,7 @@ def bundle(
         elif refused is not None:
             archive.fail("cluster.json", refused)
     _report(archive, as_json=as_json)
+    return 1 if archive.failed else 0
 
 
 def _connect(stack: ExitStack, settings: dict[str, object], *, or_raise: bool) -> tuple[Admin | None, str | None]:
@@ -124,5 +125,9 @@ def _report(bundle: Bundle, *, as_json: bool) -> None:
         return screen.document(bundle.mask.value(about))
     files = screen.counted(len(bundle.contents), "file")
     screen.done(f"{bundle.path}: {files}, {screen.size(size)}; secrets are masked, check it before you send it")
+    names: dict[str, list[str]] = {}
     for name, why in bundle.missing.items():
-        screen.note(f"{name} is missing or incomplete: {screen.visible(why)}")
+        names.setdefault(why, []).append(name)
+    for why, missing in names.items():
+        verb = "is" if len(missing) == 1 else "are"
+        screen.note(f"{', '.join(missing)} {verb} missing or incomplete: {screen.visible(why)}")

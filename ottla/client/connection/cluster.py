@@ -5,7 +5,8 @@ Rules:
   hold up other requests.
 - After a failed connection attempt an address is not retried for a growing time (`reconnect.backoff`). When no known
   broker can be reached, the client falls back to `bootstrap.servers` (KIP-899).
-- A failure is logged once, and so is the recovery from it.
+- A failure is logged once, and so is the recovery from it. A refused authentication or TLS handshake is not logged
+  here: it is raised to the program, because a retry does not help.
 
 KIPs: 899 and 1102 (rebootstrap), 580 (exponential backoff), 699 (batched FindCoordinator).
 """
@@ -56,13 +57,14 @@ Address = tuple[str, int]
 class _AddressState:
     """The connection state of an address: one attempt at a time, and a backoff after each failure."""
 
-    __slots__ = ("backoff", "error", "lock", "retry_at_ms")
+    __slots__ = ("backoff", "error", "lock", "logged", "retry_at_ms")
 
     def __init__(self, settings: ClientSettings) -> None:
         self.lock = asyncio.Lock()
         self.backoff = Backoff(settings.reconnect_backoff_ms, settings.reconnect_backoff_max_ms)
         self.retry_at_ms = 0
         self.error: OttlaError | KafkaError | None = None
+        self.logged = False
 
 
 class Cluster:
@@ -118,15 +120,15 @@ class Cluster:
                 meter = self._meters.setdefault(address, NodeMeter(now_ms()))
                 connection = await BrokerConnection.open(*address, self.settings, self._security, meter)
             except (OttlaError, KafkaError) as error:
-                if address_state.error is None:
-                    final = isinstance(error, (AuthenticationFailed, TlsFailed))
-                    _log.warning("%s%s", error, "" if final else "; trying again")
+                if not address_state.logged and not isinstance(error, (AuthenticationFailed, TlsFailed)):
+                    _log.warning("%s; trying again", error)
+                    address_state.logged = True
                 address_state.error = error
                 address_state.retry_at_ms = now_ms() + address_state.backoff.next_ms()
                 raise
-            if address_state.error is not None:
+            if address_state.logged:
                 _log.warning("%s:%s can be reached again", *address)
-            address_state.error = None
+            address_state.error, address_state.logged = None, False
             address_state.backoff.attempts = 0
             if self._is_closed():
                 connection.close()

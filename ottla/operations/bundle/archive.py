@@ -4,6 +4,7 @@ Rules:
 - Each part is collected on its own thread and abandoned when its time is up: a part that hangs (a broker or a disk that
   does not answer) costs its own time only.
 - A part that fails or is cut is listed with its error. Rows collected before a part was abandoned are kept.
+- A part that the cluster or the node does not have (`Absent`) is listed as well, but the bundle is not partial for it.
 - Only the owner can read the file. It never overwrites an existing file, and is removed when it cannot be finished.
 """
 
@@ -21,7 +22,8 @@ from threading import Thread
 from types import TracebackType
 from typing import Any
 
-from ottla.kernel.error import OttlaError
+from ottla.kernel.client_error import Unsupported
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.operations.bundle.mask import Mask
 
 #: Seconds for one part, and bytes for one file.
@@ -29,6 +31,10 @@ _PART_SECONDS, _FILE_BYTES_MAX = 15.0, 8 << 20
 #: Bytes that are kept for the list of contents.
 _RESERVE = 64 << 10
 _ERROR_CHARACTERS_MAX = 500
+
+
+class Absent(OttlaError):
+    """A part that the cluster or the node does not have, such as the stacks of a node that is not running."""
 
 
 class Bundle:
@@ -41,6 +47,8 @@ class Bundle:
         #: File name -> what it holds, and file name -> why it is missing or incomplete.
         self.contents: dict[str, str] = {}
         self.missing: dict[str, str] = {}
+        #: The names in `missing` that should be there.
+        self.failed: set[str] = set()
         self._bytes_left = bytes_max - _RESERVE
         self._deadline = time.monotonic() + seconds
         self._root = path.name.removesuffix(".tar.gz")
@@ -105,21 +113,23 @@ class Bundle:
         for item in items:
             line = json.dumps(self.mask.value(item), ensure_ascii=False, default=str).encode(errors="replace") + b"\n"
             if size + len(line) > room:
-                self._fail(name, f"cut: {len(lines)} of {len(items)} rows fit within --max-bytes")
+                self.fail(name, f"cut: {len(lines)} of {len(items)} rows fit within --max-bytes")
                 break
             lines.append(line)
             size += len(line)
         self._add(name, what, b"".join(lines))
 
     def fail(self, name: str, why: object) -> None:
-        """List a part as missing."""
-        self._fail(name, why)
+        """List a part as missing: it failed, unless `why` is `Absent`."""
+        self.missing[name] = self.mask.text(str(why))[:_ERROR_CHARACTERS_MAX]
+        if not isinstance(why, Absent):
+            self.failed.add(name)
 
     def _made(self, name: str, make: Callable[[], Iterable[Any]]) -> list[Any] | None:
         """Return all items that `make` yields in time; None when it failed before the first."""
         seconds = min(_PART_SECONDS, self._deadline - time.monotonic())
         if seconds <= 0:
-            self._fail(name, "not collected: the time for the bundle is over (--timeout)")
+            self.fail(name, "not collected: the time for the bundle is over (--timeout)")
             return None
         items: list[Any] = []
         failure: list[BaseException] = []
@@ -135,24 +145,21 @@ class Bundle:
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
-            self._fail(name, f"took longer than {seconds:.0f} s")
+            self.fail(name, f"took longer than {seconds:.0f} s")
         elif failure:
             error = failure[0]
-            message = str(error) if isinstance(error, OttlaError | OSError) else f"{type(error).__name__}: {error}"
-            self._fail(name, message)
+            told = isinstance(error, OttlaError | KafkaError | OSError)
+            self.fail(name, _absent(error) or (error if told else f"{type(error).__name__}: {error}"))
         elif not items:
             return items
         return list(items) or None
-
-    def _fail(self, name: str, why: object) -> None:
-        self.missing[name] = self.mask.text(str(why))[:_ERROR_CHARACTERS_MAX]
 
     def _add(self, name: str, what: str, content: bytes, *, keep_end: bool = False) -> None:
         room = min(_FILE_BYTES_MAX, self._bytes_left)
         if len(content) > room:
             if not keep_end or room <= 0:
-                return self._fail(name, f"too long: {len(content)} bytes (--max-bytes, and {_FILE_BYTES_MAX} a file)")
-            self._fail(name, f"cut: only the last {room} of {len(content)} bytes")
+                return self.fail(name, f"too long: {len(content)} bytes (--max-bytes, and {_FILE_BYTES_MAX} a file)")
+            self.fail(name, f"cut: only the last {room} of {len(content)} bytes")
             content = content[-room:]
         self._bytes_left -= len(content)
         self.contents[name] = what
@@ -177,6 +184,12 @@ def _readme(contents: dict[str, str], missing: dict[str, str]) -> Iterator[str]:
     yield "Missing or incomplete:" if missing else "Nothing is missing."
     for name, why in missing.items():
         yield f"  {name}: {why}"
+
+
+def _absent(error: BaseException) -> Absent | None:
+    if isinstance(error, Unsupported):
+        return Absent(str(error))
+    return error if isinstance(error, Absent) else None
 
 
 def _json(document: Any) -> bytes:

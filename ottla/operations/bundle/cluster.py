@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import uuid_text
-from ottla.operations.bundle.archive import Bundle
+from ottla.operations.bundle.archive import Absent, Bundle
 from ottla.operations.bundle.mask import HIDDEN
 from ottla.operations.configs import own
 from ottla.operations.group_view import look
@@ -39,6 +39,8 @@ def add_cluster(bundle: Bundle, ask: Admin) -> None:
     bundle.document("cluster.json", "cluster id, nodes, fenced nodes", describe)
     bundle.document("quorum.json", "the controllers and their end offsets", lambda: plain(ask.describe_quorum()))
     bundle.document("health.json", "the verdict of `ottla cluster health`", lambda: _health(ask))
+    if not described:
+        bundle.fail("settings, features and metrics of the nodes", "the nodes are unknown: see cluster.json")
     for cluster in described:
         for node in cluster.nodes:
             if node.id not in cluster.fenced:
@@ -62,9 +64,11 @@ def _add_node(bundle: Bundle, ask: Admin, node: ClusterNode) -> None:
     bundle.document(f"settings/{name}-loggers.json", "levels of the loggers", lambda: _loggers(ask, str(node.id)))
     bundle.document(f"features/{name}.json", "features and their levels", lambda: plain(ask.describe_features(node.id)))
     setting = OwnSettings.metrics_listener.name
-    where = next((entry["value"] for entry in entries or () if entry["name"] == setting), None)
+    if entries is None:
+        return bundle.fail(f"metrics/{name}.txt", f"the node's {setting} is unknown: see settings/{name}.json")
+    where = next((entry["value"] for entry in entries if entry["name"] == setting), None)
     if where is None:
-        return bundle.fail(f"metrics/{name}.txt", f"the node does not report a {setting}")
+        return bundle.fail(f"metrics/{name}.txt", Absent(f"the node does not report a {setting}"))
     for file, path in ((f"metrics/{name}.txt", "/metrics"), (f"metrics/{name}-health.json", "/health")):
         bundle.text(file, f"{path} of the node", lambda path=path: _http_get(where, node.host, path))  # type: ignore[misc]
 
@@ -222,7 +226,7 @@ def _http_get(where: str, node_host: str, path: str) -> str:
     host, _, port = where.rpartition(":")
     host = host.strip("[]")
     if port == "0":
-        raise OttlaError(f"the node's port is random ({where}); its log has the actual port")
+        raise Absent(f"the node's port is random ({where}); its log has the actual port")
     connection = HTTPConnection(node_host if host in ("", "0.0.0.0", "::") else host, int(port), timeout=_HTTP_SECONDS)
     try:
         connection.request("GET", path)

@@ -22,7 +22,7 @@ from typing import Any
 
 from ottla.host.config_providers import server_settings
 from ottla.kernel.error import OttlaError
-from ottla.operations.bundle.archive import Bundle
+from ottla.operations.bundle.archive import Absent, Bundle
 from ottla.operations.bundle.process import LocalNode, NodeFiles, find, stacks, state
 from ottla.settings.properties import read
 
@@ -96,7 +96,7 @@ def add_node(bundle: Bundle, directories: Sequence[str], properties: str | None,
 def _process(bundle: Bundle, running_nodes: list[LocalNode], directories: Sequence[str]) -> dict[str, Any]:
     running = find(directories)
     if running is None:
-        raise OttlaError("the node is not running, or this user cannot see its process; so there are no stacks")
+        raise Absent("the node is not running, or this user cannot see its process; so there are no stacks")
     bundle.mask.learn_settings(dict(word.split("=", 1) for word in running.command if "=" in word))
     running_nodes.append(running)
     return {"pid": running.pid, "command": running.command, **running.files._asdict()}
@@ -137,7 +137,7 @@ def _directories(bundle: Bundle, texts: Mapping[str, str]) -> list[str]:
 
 def _add_log(bundle: Bundle, path: str | None) -> None:
     if path is None:
-        return bundle.fail("node/log.txt", "the node's log file is unknown; name it with --node-log")
+        return bundle.fail("node/log.txt", Absent("the node's log file is unknown; name it with --node-log"))
     tail = bundle.text("node/log.txt", f"the last lines of {path}", lambda: _tail(Path(path)))
     if tail is not None:
         slow = [line for line in tail.splitlines(keepends=True) if _SLOW in line]
