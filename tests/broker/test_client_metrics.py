@@ -69,7 +69,7 @@ class Scene:
 
 
 def pushed(*points: Point, delta: bool = True, **resource: str) -> bytes:
-    return metrics_data(resource, points, began_ns=1, now_ns=2, delta=delta)
+    return metrics_data(resource, points, now_ns=2, delta=delta)
 
 
 @pytest.fixture

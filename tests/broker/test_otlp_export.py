@@ -84,7 +84,7 @@ def push(data: bytes) -> ClientMetrics:
 
 def measured(**resource: str) -> bytes:
     points = [Point("a.rate", (("topic", "orders"),), 1.5, False)]
-    return metrics_data(resource, points, began_ns=1, now_ns=2, delta=True)
+    return metrics_data(resource, points, now_ns=2, delta=True)
 
 
 def test_a_producers_metrics_arrive_with_its_name(receiver: Receiver) -> None:

@@ -34,6 +34,8 @@ class Pushed(NamedTuple):
     value: float
     #: 1: since the last push, 2: of all time; None of a gauge.
     temporality: int | None
+    #: When a sum began, in ns since 1970; 0 of a gauge.
+    began_ns: int
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
@@ -87,9 +89,11 @@ def decode(data: bytes) -> tuple[dict[str, str], list[tuple[str, Pushed]]]:
             parts = dict(_fields(metric))
             body = dict(_fields(parts.get(5) or parts[7]))
             labels = _attributes([content for number, content in _fields(body[1]) if number == 7])
-            (value,) = struct.unpack("<d", dict(_fields(body[1]))[4])
+            point = dict(_fields(body[1]))
+            (value,) = struct.unpack("<d", point[4])
+            began_ns = int.from_bytes(point.get(2, b""), "little")
             assert 5 in parts or body[3] == 1, "a sum only rises"
-            found.append((parts[1].decode(), Pushed(labels, value, body.get(2))))
+            found.append((parts[1].decode(), Pushed(labels, value, body.get(2), began_ns)))
     return resource, found
 
 
@@ -134,14 +138,14 @@ def _subscribe(node: ottla.Node, metrics: str) -> None:
 
 
 def test_points_are_written_as_opentelemetry_has_them() -> None:
-    points = [Point("a.rate", (("node_id", "node-1"),), 1.5, False), Point("a.total", (), 300.0, True)]
+    points = [Point("a.rate", (("node_id", "node-1"),), 1.5, False), Point("a.total", (), 300.0, True, 1 << 60)]
     for delta in (True, False):
-        data = metrics_data({"group_id": "g" * 200}, points, began_ns=1 << 60, now_ns=2 << 60, delta=delta)
+        data = metrics_data({"group_id": "g" * 200}, points, now_ns=2 << 60, delta=delta)
         assert decode(data) == (
             {"group_id": "g" * 200},
             [
-                ("a.rate", Pushed({"node_id": "node-1"}, 1.5, None)),
-                ("a.total", Pushed({}, 300.0, 1 if delta else 2)),
+                ("a.rate", Pushed({"node_id": "node-1"}, 1.5, None, 0)),
+                ("a.total", Pushed({}, 300.0, 1 if delta else 2, 1 << 60)),
             ],
         )
 
@@ -228,7 +232,7 @@ def test_who_is_not_asked_or_does_not_want_to_pushes_nothing(
 class Broker:
     """A cluster of one broker that asks for every metric, and answers a push as it is told to."""
 
-    def __init__(self, *answers: ErrorCode | OttlaError | None) -> None:
+    def __init__(self, *answers: ErrorCode | OttlaError | None, **subscription: Any) -> None:
         """`answers` to the pushes in their order, None for one that never comes; any more succeed."""
         self.asked = 0
         self.settings = SimpleNamespace(request_timeout_ms=30_000)
@@ -236,6 +240,8 @@ class Broker:
         self.totals: list[float] = []
         self.pushed = asyncio.Event()
         self._answers = iter(answers)
+        usual = {"requested_metrics": ["*"], "push_interval_ms": 1, "telemetry_max_bytes": 1 << 20}
+        self._subscription = usual | {"delta_temporality": True} | subscription
 
     async def any(self) -> Broker:
         return self
@@ -243,9 +249,7 @@ class Broker:
     async def call(self, request: Any, _answer: Any, *, timeout_ms: int) -> Any:
         if isinstance(request, GetTelemetrySubscriptionsRequest):
             self.asked += 1
-            return GetTelemetrySubscriptionsResponse(
-                requested_metrics=["*"], push_interval_ms=1, delta_temporality=True, telemetry_max_bytes=1 << 20
-            )
+            return GetTelemetrySubscriptionsResponse(**self._subscription)
         assert isinstance(request, PushTelemetryRequest)
         self.totals += [point.value for _, point in decode(request.metrics)[1]]
         self.pushed.set()
@@ -318,3 +322,89 @@ def test_a_broker_that_takes_no_metrics_gets_none_at_the_close(answer: ErrorCode
         return broker.totals
 
     assert asyncio.run(run()) == [5]
+
+
+def _push_to(broker: Broker, points: Callable[[], Iterator[Point]]) -> TelemetryPush:
+    return TelemetryPush(cast(Cluster, broker), points, dict, enabled=True)
+
+
+@pytest.mark.parametrize("metrics", [[], ["*"]])
+@pytest.mark.parametrize("interval_ms", [0, -1])
+def test_an_interval_that_is_none_is_kafkas_default(metrics: list[str], interval_ms: int) -> None:
+    """Otherwise the client would ask, or push, without a pause."""
+
+    async def run() -> list[float | None]:
+        push = _push_to(Broker(push_interval_ms=interval_ms, requested_metrics=metrics), lambda: iter(()))
+        return [await push._step() for _ in range(2)]
+
+    assert all(pause_ms is not None and pause_ms >= 150_000 for pause_ms in asyncio.run(run()))
+
+
+def test_a_subscription_that_is_unknown_when_it_is_asked_for_is_not_asked_for_without_a_pause() -> None:
+    async def run() -> float | None:
+        return await _push_to(Broker(error_code=ErrorCode.UNKNOWN_SUBSCRIPTION_ID), lambda: iter(()))._step()
+
+    assert asyncio.run(run()) == 300_000
+
+
+def _pushes(delta: bool, *rounds: list[tuple[str, float]]) -> tuple[int, list[dict[str, tuple[float, int]]]]:
+    """(when the client began, each push's sums with their beginnings); push number n is at n, in ns."""
+
+    async def run() -> tuple[int, list[dict[str, tuple[float, int]]]]:
+        left = iter(rounds)
+        push = _push_to(Broker(), lambda: (Point(name, (), value, True) for name, value in next(left)))
+        wanted = GetTelemetrySubscriptionsResponse(requested_metrics=["*"], delta_temporality=delta)
+        told = []
+        for number in range(1, len(rounds) + 1):
+            data, push._pushed = push._data(wanted, number)
+            told.append({name: (each.value, each.began_ns) for name, each in decode(data)[1]})
+        return push._began_ns, told
+
+    return asyncio.run(run())
+
+
+def test_a_cumulative_sum_keeps_its_beginning() -> None:
+    """A receiver takes a new beginning for a restart, and adds the whole sum again."""
+    began, told = _pushes(False, [("a.total", 5)], [("a.total", 7)])
+    assert told == [{"a.total": (5, began)}, {"a.total": (7, began)}]
+
+
+def test_a_sum_that_is_missing_for_a_time_is_counted_once() -> None:
+    """The metrics of a broker are missing while it is out of the metadata, and its meter goes on."""
+    began, told = _pushes(True, [("a.total", 5)], [], [("a.total", 7)])
+    assert told == [{"a.total": (5, began)}, {}, {"a.total": (2, 1)}]
+
+
+def test_a_sum_that_starts_again_is_no_negative_delta() -> None:
+    began, told = _pushes(True, [("a.total", 5)], [("a.total", 3)])
+    assert told == [{"a.total": (5, began)}, {"a.total": (3, 1)}]
+
+
+def test_metrics_that_are_too_large_are_not_sent_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> list[float]:
+        broker = Broker(telemetry_max_bytes=10)
+        push = _push_to(broker, lambda: iter([Point("sent.total", (), 5.0, True)]))
+        for _ in range(3):
+            await push._step()
+        return broker.totals
+
+    assert asyncio.run(run()) == []
+    (line,) = [each.getMessage() for each in caplog.records if each.name == "ottla.client"]
+    assert "telemetry.max.bytes=10" in line
+
+
+def test_metrics_that_cannot_be_read_end_the_pushes_and_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    def broken() -> Iterator[Point]:
+        raise RuntimeError("dictionary changed size during iteration")
+
+    async def run() -> list[float]:
+        broker = Broker()
+        push = _push_to(broker, broken)
+        broker.on_update[0]()
+        assert push._task is not None
+        await asyncio.wait([push._task])
+        await push.close()
+        return broker.totals
+
+    assert asyncio.run(run()) == []
+    assert "metrics are no longer pushed" in caplog.text

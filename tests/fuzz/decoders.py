@@ -165,7 +165,7 @@ def _metadata() -> Decoders:
     )
     yield Decoder("snapshot", [whole], lambda data: decode_checkpoint(_sealed_batches(data)), (BrokenCheckpoint,))
     points = [Point("org.apache.kafka.a", (("topic", "t"),), 2.5, is_sum) for is_sum in (True, False)]
-    pushed = metrics_data({"group": "g"}, points, began_ns=1, now_ns=2, delta=True)
+    pushed = metrics_data({"group": "g"}, points, now_ns=2, delta=True)
     yield Decoder("pushed metrics", [pushed], lambda data: list(read_points(data)), (NotOtlp, struct.error))
 
 

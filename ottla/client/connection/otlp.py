@@ -26,19 +26,19 @@ class Point(NamedTuple):
     value: float
     #: True for a sum over all time or since the last push, False for a gauge.
     is_sum: bool
+    #: Start of a sum, in ns since 1970.
+    began_ns: int = 0
 
 
-def metrics_data(
-    resource: Mapping[str, str], points: Iterable[Point], *, began_ns: int, now_ns: int, delta: bool
-) -> bytes:
-    """All points as one MetricsData. Times are ns since 1970; sums start at `began_ns`."""
-    metrics = b"".join(_bytes(2, _metric(point, began_ns, now_ns, delta)) for point in points)
+def metrics_data(resource: Mapping[str, str], points: Iterable[Point], *, now_ns: int, delta: bool) -> bytes:
+    """All points as one MetricsData."""
+    metrics = b"".join(_bytes(2, _metric(point, now_ns, delta)) for point in points)
     described = b"".join(_bytes(1, _attribute(name, value)) for name, value in resource.items())
     return _bytes(1, _bytes(1, described) + _bytes(2, metrics))
 
 
-def _metric(point: Point, began_ns: int, now_ns: int, delta: bool) -> bytes:
-    data = _fixed(2, struct.pack("<Q", began_ns)) if point.is_sum else b""
+def _metric(point: Point, now_ns: int, delta: bool) -> bytes:
+    data = _fixed(2, struct.pack("<Q", point.began_ns)) if point.is_sum else b""
     data += _fixed(3, struct.pack("<Q", now_ns)) + _fixed(4, struct.pack("<d", point.value))
     data += b"".join(_bytes(7, _attribute(name, value)) for name, value in point.attributes)
     name = _bytes(1, point.name.encode())

@@ -6,7 +6,8 @@ Rules:
 - The first push comes after 0.5 to 1.5 intervals, so that clients that start together do not push together. The last
   push, marked as such, is sent when the client closes.
 - As in Kafka's client, a delta is pushed at most once: a push without an answer may have been counted, so its deltas
-  are not repeated. Those of a refused push are.
+  are not repeated. Those of a refused push are. A delta begins at the push before it that had the same metric, and a
+  cumulative sum where the client began.
 - No work per record: one task per client reads `metrics()` once per interval.
 - Names are Kafka's: `org.apache.kafka.`, the metric group without `-metrics`, and the name, with dots for dashes.
 """
@@ -47,8 +48,8 @@ _ASKS_AGAIN = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTE
 _WAITS = frozenset({ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.THROTTLING_QUOTA_EXCEEDED})
 
 Points = Callable[[], Iterator[Point]]
-#: Sums by name and attributes.
-Sums = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+#: Sums by name and attributes, each with the time at which it was pushed, in ns since 1970.
+Sums = dict[tuple[str, tuple[tuple[str, str], ...]], tuple[float, int]]
 
 
 def points_of(group: str, named: Mapping[str, Any], **attributes: str) -> Iterator[Point]:
@@ -82,9 +83,10 @@ class TelemetryPush:
         #: The broker's subscription; None while it must be requested.
         self._subscription: GetTelemetrySubscriptionsResponse | None = None
         self._instance_id = GetTelemetrySubscriptionsRequest().client_instance_id
-        #: The sums of the last push, and its time.
-        self._pushed_sums: Sums = {}
-        self._pushed_at_ns = wall_ms() * 1_000_000
+        #: The sums of the last push that had them: a metric may be missing for a time, such as those of a broker.
+        self._pushed: Sums = {}
+        self._began_ns = wall_ms() * 1_000_000
+        self._size_logged = False
         self._closed = False
         if enabled:
             cluster.on_update.append(self._begin)
@@ -96,17 +98,22 @@ class TelemetryPush:
 
     async def _run(self) -> None:
         pause_ms: float | None = 0
-        while pause_ms is not None:
-            await asyncio.sleep(pause_ms / 1000)
-            pause_ms = await self._step()
+        try:
+            while pause_ms is not None:
+                await asyncio.sleep(pause_ms / 1000)
+                pause_ms = await self._step()
+        except Exception:
+            self._subscription = None
+            _log.exception("metrics are no longer pushed")
 
     async def _step(self) -> float | None:
         """Request a subscription, or push. Returns the ms until the next step, or None to stop."""
-        interval_ms = _INTERVAL_MS if self._subscription is None else self._subscription.push_interval_ms
+        subscription = self._subscription
+        interval_ms = _INTERVAL_MS if subscription is None else _interval_ms(subscription)
         try:
-            if self._subscription is None:
+            if subscription is None:
                 return await self._ask()
-            await self._push(self._subscription, terminating=False)
+            await self._push(subscription, terminating=False)
             return interval_ms
         except Unsupported:
             return None
@@ -115,7 +122,7 @@ class TelemetryPush:
                 _log.warning("metrics are no longer pushed: the broker answered %s", error.code.name)
                 self._subscription = None
                 return None
-            if error.code in _ASKS_AGAIN:
+            if error.code in _ASKS_AGAIN and subscription is not None:
                 self._subscription = None
                 return 0
             if error.code not in _WAITS:
@@ -136,47 +143,63 @@ class TelemetryPush:
         check(answer.error_code)
         self._instance_id = answer.client_instance_id
         if not answer.requested_metrics:
-            return answer.push_interval_ms
+            return _interval_ms(answer)
         self._subscription = answer
-        return randomness().uniform(0.5, 1.5) * answer.push_interval_ms
+        return randomness().uniform(0.5, 1.5) * _interval_ms(answer)
 
     async def _push(self, wanted: GetTelemetrySubscriptionsResponse, *, terminating: bool) -> None:
-        now_ns = wall_ms() * 1_000_000
-        data, sums = self._data(wanted, now_ns)
+        data, sums = self._data(wanted, wall_ms() * 1_000_000)
         codec = next((Codec(number) for number in wanted.accepted_compression_types if number in _CODECS), Codec.NONE)
+        metrics = compress(codec, data)
+        if len(metrics) > wanted.telemetry_max_bytes > 0:
+            return self._log_size(len(metrics), wanted.telemetry_max_bytes)
         connection = await self._cluster.any()
-        before, self._pushed_sums, self._pushed_at_ns = (self._pushed_sums, self._pushed_at_ns), sums, now_ns
+        before, self._pushed = self._pushed, sums
         answer = await connection.call(
             PushTelemetryRequest(
                 client_instance_id=wanted.client_instance_id,
                 subscription_id=wanted.subscription_id,
                 terminating=terminating,
                 compression_type=codec,
-                metrics=compress(codec, data),
+                metrics=metrics,
             ),
             PushTelemetryResponse,
             timeout_ms=self._cluster.settings.request_timeout_ms,
         )
         if answer.error_code:
-            self._pushed_sums, self._pushed_at_ns = before
+            self._pushed = before
             check(answer.error_code)
 
+    def _log_size(self, size: int, size_max: int) -> None:
+        if not self._size_logged:
+            self._size_logged = True
+            _log.warning(
+                "metrics are not pushed: %d bytes are more than the brokers' telemetry.max.bytes=%d; "
+                "subscribe to fewer metrics",
+                size,
+                size_max,
+            )
+
     def _data(self, wanted: GetTelemetrySubscriptionsResponse, now_ns: int) -> tuple[bytes, Sums]:
-        """The encoded metrics of the subscription, and the sums in them (before any conversion to deltas)."""
+        """The encoded metrics of the subscription, and all sums pushed so far (before any conversion to deltas)."""
         prefixes = tuple("" if prefix == "*" else prefix for prefix in wanted.requested_metrics)
         points: list[Point] = []
-        sums: Sums = {}
+        sums = dict(self._pushed)
         for point in self._points():
             if point.name.startswith(prefixes):
                 if point.is_sum:
-                    sums[point.name, point.attributes] = point.value
-                    if wanted.delta_temporality:
-                        before = self._pushed_sums.get((point.name, point.attributes), 0.0)
-                        point = point._replace(value=point.value - before)
+                    key = point.name, point.attributes
+                    before, at_ns = self._pushed.get(key, (0.0, self._began_ns))
+                    sums[key] = point.value, now_ns
+                    if not wanted.delta_temporality:
+                        point = point._replace(began_ns=self._began_ns)
+                    else:
+                        # A smaller sum was counted from zero again.
+                        delta = point.value - before if point.value >= before else point.value
+                        point = point._replace(value=delta, began_ns=at_ns)
                 points.append(point)
         resource = {name: value for name, value in self._resource().items() if value}
-        delta = wanted.delta_temporality
-        return metrics_data(resource, points, began_ns=self._pushed_at_ns, now_ns=now_ns, delta=delta), sums
+        return metrics_data(resource, points, now_ns=now_ns, delta=wanted.delta_temporality), sums
 
     async def close(self) -> None:
         """Stop, with a last push if there is a subscription. A failed push is ignored; it takes at most a second."""
@@ -192,3 +215,8 @@ class TelemetryPush:
                     await self._push(self._subscription, terminating=True)
             except (TimeoutError, KafkaError, OttlaError):
                 _log.debug("the last metrics could not be pushed")
+
+
+def _interval_ms(answer: GetTelemetrySubscriptionsResponse) -> int:
+    """The interval of a subscription; without a valid one Kafka's default, as in Kafka's client."""
+    return answer.push_interval_ms if answer.push_interval_ms > 0 else _INTERVAL_MS
