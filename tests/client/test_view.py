@@ -221,6 +221,9 @@ def test_settings_are_read_by_both_names_and_refused_with_what_they_take() -> No
         ({"acks": 2}, "expected 0, 1 or all"),
         ({"compression_type": "rar"}, "none, gzip, snappy, lz4, zstd"),
         ({"acks": 1, "enable_idempotence": True}, "needs acks=all"),
+        ({"request_timeout_ms": 1 << 31}, "a whole number of at least 1, of 32 bits"),
+        ({"linger_ms": 1 << 63}, "a whole number of at least 0, of 64 bits"),
+        ({"linger_ms": 1000, "delivery_timeout_ms": 1000}, "must be longer than linger.ms=1000: records would time"),
     ):
         with pytest.raises(OttlaError, match=said):
             ProducerSettings.read("a:1", keywords)
@@ -228,6 +231,17 @@ def test_settings_are_read_by_both_names_and_refused_with_what_they_take() -> No
         ConsumerSettings.read(None, {})
     with pytest.raises(OttlaError, match="host:port"):
         ConsumerSettings.read("nowhere", {})
+    with pytest.raises(
+        OttlaError, match=r"heartbeat\.interval\.ms=45000 must be shorter than session\.timeout\.ms=45000"
+    ):
+        ConsumerSettings.read("a:1", {"heartbeat_interval_ms": 45_000, "group_id": "g"})
     java = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
     read = ConsumerSettings.read("a:1", {"partition.assignment.strategy": java})
     assert read.partition_assignment_strategy == ["cooperative-sticky"]
+
+
+def test_records_that_linger_long_have_time_to_be_sent() -> None:
+    """As in Kafka's producer, a default delivery.timeout.ms is at least linger.ms and request.timeout.ms."""
+    assert ProducerSettings.read("a:1", {}).delivery_timeout_ms == 120_000
+    assert ProducerSettings.read("a:1", {"linger_ms": 130_000}).delivery_timeout_ms == 160_000
+    assert ProducerSettings.read("a:1", {"request_timeout_ms": 0x7FFFFFFF}).delivery_timeout_ms == 0x7FFFFFFF

@@ -196,6 +196,11 @@ class ConsumerSettings(ClientSettings):
                     raise OttlaError(f"{name} is set on the broker with group.protocol=consumer: remove it")
         elif self.group_remote_assignor is not None:
             raise OttlaError("group.remote.assignor needs group.protocol=consumer")
+        elif self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise OttlaError(
+                f"heartbeat.interval.ms={self.heartbeat_interval_ms} must be shorter than "
+                f"session.timeout.ms={self.session_timeout_ms}: the member would be removed between two heartbeats"
+            )
         if self.dead_letter_topic is not None:
             if "on_decode_error" in given and self.on_decode_error != "dead-letter":
                 raise OttlaError(f"dead.letter.topic has no effect with on.decode.error={self.on_decode_error}")

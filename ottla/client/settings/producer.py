@@ -170,6 +170,18 @@ class ProducerSettings(ClientSettings):
             if explicit or "max_in_flight_requests_per_connection" not in given:
                 raise OttlaError("enable.idempotence needs max.in.flight.requests.per.connection of at most 5")
             object.__setattr__(self, "enable_idempotence", False)
+        self._check_delivery_timeout(given)
+
+    def _check_delivery_timeout(self, given: frozenset[str]) -> None:
+        """Raise the default delivery.timeout.ms to linger.ms and request.timeout.ms, as in Kafka; check a given one."""
+        if "delivery_timeout_ms" not in given:
+            needed = min(self.linger_ms + self.request_timeout_ms, 0x7FFFFFFF)
+            object.__setattr__(self, "delivery_timeout_ms", max(self.delivery_timeout_ms, needed))
+        elif self.linger_ms >= self.delivery_timeout_ms > 0:
+            raise OttlaError(
+                f"delivery.timeout.ms={self.delivery_timeout_ms} must be longer than linger.ms={self.linger_ms}: "
+                "records would time out before they are sent"
+            )
 
     @property
     def compression_level(self) -> int | None:

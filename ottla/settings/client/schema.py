@@ -144,15 +144,15 @@ def _unknown(attribute: str, cls: type[DeclaredSettings]) -> str:
 
 def integer(at_least: int | None = None, at_most: int | None = None) -> Reader:
     """Return a reader of 32-bit integers."""
-    return _whole(ConfigType.INT, at_least, at_most)
+    return _whole(ConfigType.INT, 32, at_least, at_most)
 
 
 def long(at_least: int | None = None, at_most: int | None = None) -> Reader:
     """Return a reader of 64-bit integers."""
-    return _whole(ConfigType.LONG, at_least, at_most)
+    return _whole(ConfigType.LONG, 64, at_least, at_most)
 
 
-def _whole(type: ConfigType, at_least: int | None, at_most: int | None) -> Reader:
+def _whole(type: ConfigType, bits: int, at_least: int | None, at_most: int | None) -> Reader:
     expected = "a whole number"
     if at_least is not None:
         expected += f" of at least {at_least}"
@@ -168,6 +168,8 @@ def _whole(type: ConfigType, at_least: int | None, at_most: int | None) -> Reade
             raise ValueError(expected) from None
         if (at_least is not None and number < at_least) or (at_most is not None and number > at_most):
             raise ValueError(expected)
+        if not -1 << (bits - 1) <= number < 1 << (bits - 1):
+            raise ValueError(f"{expected}, of {bits} bits")
         return number
 
     return Reader(type, read)
