@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.broker.metadata.registration import voter_endpoints
 from ottla.broker.metadata.voters import asks_others, first_voters
 from ottla.kernel.ids import Uuid
 from ottla.raft.role import Election, Voter
@@ -47,3 +48,29 @@ def test_the_settings_of_a_static_quorum_go_first() -> None:
 )
 def test_a_joining_controller_needs_another_to_ask(servers: str, asks: bool) -> None:
     assert asks_others(settings(controller_quorum_bootstrap_servers=servers)) is asks
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({}, ("127.0.0.1", 9093)),
+        ({"advertised_listeners": "CONTROLLER://n7.example:19093"}, ("n7.example", 19093)),
+        ({"listeners": "CONTROLLER://:9093"}, ("localhost", 9093)),
+        ({"listeners": "CONTROLLER://:9093", "controller_quorum_bootstrap_servers": "n8:9093"}, ("host7", 9093)),
+        (
+            {
+                "listeners": "CONTROLLER://0.0.0.0:9093",
+                "controller_quorum_bootstrap_servers": "",
+                "controller_quorum_voters": "7@n7:19093,8@n8:9093",
+            },
+            ("n7", 19093),
+        ),
+    ],
+)
+def test_a_controller_tells_the_others_an_address_that_they_can_reach(
+    changes: dict[str, str], told: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leader that says localhost has followers that fetch from themselves, so nothing is ever committed."""
+    monkeypatch.setattr("socket.getfqdn", lambda: "host7")
+    [endpoint] = voter_endpoints(settings(**changes))
+    assert (endpoint.host, endpoint.port) == told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -14,6 +15,8 @@ from ottla.settings.listener import PROTOCOLS, Listener
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api import broker_registration as broker
 from ottla.wire.api import controller_registration as controller
+
+_WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 
 
 class BrokerAddress(Protocol):
@@ -42,12 +45,29 @@ class LogDirectories(Protocol):
 
 
 def controller_listeners(settings: ServerSettings) -> list[Listener]:
-    """This node's controller listeners. A wildcard address is advertised as localhost."""
-    return [
-        listener if listener.host not in ("", "0.0.0.0", "::") else listener._replace(host="localhost")
-        for listener in settings.listeners
-        if listener.name in settings.controller_listener_names
-    ]
+    """This node's controller listeners, each with the address at which other nodes reach it.
+
+    The leader of the quorum sends its address to the other voters, so on several hosts it must not be localhost.
+    """
+    advertised = {listener.name: listener for listener in settings.advertised_listeners or ()}
+    found = [advertised.get(each.name, each) for each in settings.listeners]
+    return [_reachable(settings, each) for each in found if each.name in settings.controller_listener_names]
+
+
+def _reachable(settings: ServerSettings, listener: Listener) -> Listener:
+    """Replace a wildcard address: by `controller.quorum.voters`, otherwise by this host's name, as Apache Kafka does.
+
+    Where `controller.quorum.bootstrap.servers` is on this host, its name is localhost: it needs no name service.
+    """
+    if listener.host not in _WILDCARD_HOSTS:
+        return listener
+    if listener.name == settings.controller_listener_names[0]:
+        for voter in settings.controller_quorum_voters:
+            if voter.id == settings.node_id:
+                return listener._replace(host=voter.host, port=voter.port)
+    servers = settings.controller_quorum_bootstrap_servers
+    is_local = all(server.startswith(("localhost:", "127.", "[::1]:", "0.0.0.0:")) for server in servers)
+    return listener._replace(host="localhost" if is_local else socket.getfqdn())
 
 
 def voter_endpoints(settings: ServerSettings) -> tuple[VoterEndpoint, ...]:
