@@ -5,6 +5,7 @@ instant; and every error that a user can fix is one line that says how. Read `ro
 is their output, `option` their common options.
 """
 
+import os
 import time
 
 #: When the process came to us: `ottla start` counts its milliseconds from here.
@@ -13,8 +14,21 @@ STARTED_AT = time.monotonic()
 
 def main() -> None:
     """Run the console script `ottla`."""
+    if os.getpid() == 1:
+        _end_by_sigterm()
     try:
         from ottla.cli.ottla.root import run
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     run()
+
+
+def _end_by_sigterm() -> None:
+    """Let SIGTERM end this process until it installs a handler of its own.
+
+    Linux ignores a signal without a handler for the first process of a container. A container that is stopped while a
+    node still starts would otherwise run until the end of the grace period.
+    """
+    import signal
+
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))

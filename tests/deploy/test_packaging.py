@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.metadata.registration import voter_endpoints
+from ottla.raft.checkpoint import VoterEndpoint
 from ottla.settings.properties import read
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.unserved import notices
@@ -65,6 +67,9 @@ def test_every_setting_is_known_and_served(where: str) -> None:
         assert settings.node_id in voters
         ports = {each.name: each.port for each in settings.listeners}
         assert set(voters.values()) == {ports["CONTROLLER"]}
+        # A leader tells the other voters where it is: not localhost, and not this machine's name.
+        [own] = [each for each in settings.controller_quorum_voters if each.id == settings.node_id]
+        assert voter_endpoints(settings) == (VoterEndpoint("CONTROLLER", own.host, own.port),)
 
 
 def test_the_unit_starts_a_node(tmp_path: Path) -> None:
@@ -138,9 +143,32 @@ def test_the_script_of_the_image_formats_once_and_becomes_the_node(tmp_path: Pat
             finally:
                 node.kill()
     assert _ID in (tmp_path / "log" / "meta.properties").read_text()
-    del environment["OTTLA_CLUSTER_ID"]
-    without = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=30)
+    readable = [each for each in tmp_path.rglob("*") if each != base and each.stat().st_mode & 0o007]
+    assert readable == [], "they hold passwords and records"
+
+
+def test_the_script_of_the_image_needs_an_id(tmp_path: Path) -> None:
+    """The manifests set an empty one, which the operator replaces: two clusters must not share an id."""
+    [default] = re.findall(r"OTTLA_CLUSTER_ID=(\S*)", (PACKAGING / "kubernetes" / "kustomization.yaml").read_text())
+    without = subprocess.run(
+        [PACKAGING / "docker" / "ottla-node", tmp_path / "cluster.properties"],
+        env=os.environ | {"OTTLA_CLUSTER_ID": default},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
     assert (without.returncode != 0, "the same for all its nodes" in without.stderr) == (True, True)
+
+
+def test_sigterm_ends_the_script_of_the_image_before_it_becomes_the_node(tmp_path: Path) -> None:
+    """A container's first process ignores the signals that it does not handle. A file without an end holds it up."""
+    base = tmp_path / "cluster.properties"
+    os.mkfifo(base)
+    environment = os.environ | {"OTTLA_CLUSTER_ID": _ID, "OTTLA_SETTINGS": str(tmp_path / "server.properties")}
+    with subprocess.Popen([PACKAGING / "docker" / "ottla-node", base], env=environment) as script:
+        with base.open("w"):
+            script.send_signal(signal.SIGTERM)
+        assert script.wait(30) == 128 + signal.SIGTERM
 
 
 def test_files_name_files_that_are_there() -> None:
@@ -155,5 +183,7 @@ def test_files_name_files_that_are_there() -> None:
         compose = (PACKAGING / "docker" / name).read_text()
         assert (PACKAGING / "docker" / "../.." / "packaging/docker/Dockerfile").exists()
         assert "dockerfile: packaging/docker/Dockerfile" in compose
+        # A container that asks for more than its daemon may give does not start; the node uses all that it gets.
+        assert "nofile" not in compose
         for mounted in re.findall(r"\"(\.\./[^:\"]+):", compose):
             assert (PACKAGING / "docker" / mounted).exists()
