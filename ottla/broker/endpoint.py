@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+
 from ottla.kernel.named import NamedTuple
 from ottla.settings.server.settings import Listener, ServerSettings
 
-_WILDCARD_HOSTS = ("", "0.0.0.0", "::")
+WILDCARD_HOSTS = ("", "0.0.0.0", "::")
+_LOCAL_HOSTS = ("localhost", "::1", "[::1]", "0.0.0.0")
 
 
 class Endpoint(NamedTuple):
@@ -22,15 +25,25 @@ class Endpoint(NamedTuple):
 def advertise(settings: ServerSettings, listener: Listener, bound_port: int) -> Endpoint:
     """The address in `advertised.listeners` for this listener, or the listener's own.
 
-    Port 0 becomes the bound port. A listener on all addresses without an advertised one is advertised as localhost:
-    right for a laptop, while a server's file names its host, as with Kafka.
+    Port 0 becomes the bound port. A listener on all addresses without an advertised one is advertised as `own_host`.
     """
     host, port = listener.host, listener.port
     for advertised_listener in settings.advertised_listeners or ():
         if advertised_listener.name == listener.name:
             host, port = advertised_listener.host, advertised_listener.port
-    if host in _WILDCARD_HOSTS:
-        host = "localhost"
+    if host in WILDCARD_HOSTS:
+        host = own_host(settings)
     return Endpoint(
         settings.node_id, listener.name, listener.security_protocol, host, port or bound_port, settings.broker_rack
     )
+
+
+def own_host(settings: ServerSettings) -> str:
+    """The host to advertise for a listener on all addresses: this host's name, as in Apache Kafka.
+
+    While all controllers are on this host, it is localhost: right for a laptop, and it needs no name service.
+    """
+    controllers = [voter.host for voter in settings.controller_quorum_voters]
+    controllers += [server.rpartition(":")[0] for server in settings.controller_quorum_bootstrap_servers]
+    is_local = all(host in _LOCAL_HOSTS or host.startswith("127.") for host in controllers)
+    return "localhost" if is_local else socket.getfqdn()

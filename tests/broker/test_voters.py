@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.broker.endpoint import advertise
 from ottla.broker.metadata.registration import voter_endpoints
 from ottla.broker.metadata.voters import asks_others, first_voters
 from ottla.kernel.ids import Uuid
@@ -74,3 +75,20 @@ def test_a_controller_tells_the_others_an_address_that_they_can_reach(
     monkeypatch.setattr("socket.getfqdn", lambda: "host7")
     [endpoint] = voter_endpoints(settings(**changes))
     assert (endpoint.host, endpoint.port) == told
+
+
+@pytest.mark.parametrize(
+    ("controllers", "told"),
+    [("127.0.0.1:9093", "localhost"), ("n8:9093", "host7"), ("n8:9093,localhost:9093", "host7")],
+)
+def test_a_broker_on_all_addresses_tells_an_address_that_other_hosts_can_reach(
+    controllers: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise followers on other hosts would fetch from themselves."""
+    monkeypatch.setattr("socket.getfqdn", lambda: "host7")
+    both = settings(
+        process_roles="broker,controller",
+        listeners="PLAINTEXT://:9092,CONTROLLER://:9093",
+        controller_quorum_bootstrap_servers=controllers,
+    )
+    assert advertise(both, both.listeners[0], 9092).host == told

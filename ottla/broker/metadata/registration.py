@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from ottla.broker.endpoint import WILDCARD_HOSTS, own_host
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import Uuid, parse_uuid
 from ottla.kernel.ports import Rng
@@ -15,8 +15,6 @@ from ottla.settings.listener import PROTOCOLS, Listener
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api import broker_registration as broker
 from ottla.wire.api import controller_registration as controller
-
-_WILDCARD_HOSTS = ("", "0.0.0.0", "::")
 
 
 class BrokerAddress(Protocol):
@@ -55,19 +53,14 @@ def controller_listeners(settings: ServerSettings) -> list[Listener]:
 
 
 def _reachable(settings: ServerSettings, listener: Listener) -> Listener:
-    """Replace a wildcard address: by `controller.quorum.voters`, otherwise by this host's name, as Apache Kafka does.
-
-    Where `controller.quorum.bootstrap.servers` is on this host, its name is localhost: it needs no name service.
-    """
-    if listener.host not in _WILDCARD_HOSTS:
+    """Replace a wildcard address: by the one in `controller.quorum.voters`, otherwise by `own_host`."""
+    if listener.host not in WILDCARD_HOSTS:
         return listener
     if listener.name == settings.controller_listener_names[0]:
         for voter in settings.controller_quorum_voters:
             if voter.id == settings.node_id:
                 return listener._replace(host=voter.host, port=voter.port)
-    servers = settings.controller_quorum_bootstrap_servers
-    is_local = all(server.startswith(("localhost:", "127.", "[::1]:", "0.0.0.0:")) for server in servers)
-    return listener._replace(host="localhost" if is_local else socket.getfqdn())
+    return listener._replace(host=own_host(settings))
 
 
 def voter_endpoints(settings: ServerSettings) -> tuple[VoterEndpoint, ...]:
