@@ -32,7 +32,7 @@ else
 INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check
 endif
 
-.PHONY: help env demo docs test abuse fuzz fuzz-decoders mutants deploy check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim scenes world chaos broken crash interop kerberos interop-cluster suites wander fmt clean
+.PHONY: help env demo docs test abuse fuzz fuzz-decoders mutants deploy image check bench bench-client bench-streams bench-streams-state bench-cluster streams-kills sim scenes world chaos broken crash interop kerberos interop-cluster suites wander fmt clean
 
 help:
 	@echo 'make demo           a node, a real data set and a Streams program on Spark, every result checked and plotted'
@@ -48,6 +48,7 @@ help:
 	@echo 'make suites         the test suites of franz-go, sarama, librdkafka, Trogdor and confluent-kafka (an hour)'
 	@echo 'make wander         random histories beside Apache Kafka, every reply compared (SEEDS=1-100 FAMILY=admin)'
 	@echo 'make deploy         the files in packaging/, checked by hadolint, the schemas of Kubernetes and systemd'
+	@echo 'make image          the image built with podman or docker, both compose files run (ARGS=--debian-base)'
 	@echo
 	@echo 'make sim            storage and whole nodes on simulated machines that crash (SEEDS=200)'
 	@echo 'make scenes         text scenes of the quorum, controller, replicas and transactions (REWRITE=1 rewrites their'
@@ -131,6 +132,12 @@ abuse: $(VENV)/.dev
 deploy: $(VENV)/.dev
 	@$(INSTALL) -e '.[deploy]'
 	@$(PY) -m tests.deploy.check
+
+# Needs podman or docker, and the base image of packaging/docker/Dockerfile. Where no registry can be reached:
+# ARGS=--debian-base makes a stand-in for it (needs root and debootstrap).
+image: $(VENV)/.dev
+	@$(INSTALL) -e '.[deploy]'
+	@$(PY) -m tests.deploy.image $(ARGS)
 
 check: $(VENV)/.dev
 	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: run make fmt'; exit 1; }
