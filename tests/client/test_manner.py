@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 import uvloop
@@ -20,6 +21,7 @@ from ottla.client import (
     AsyncProducer,
     Consumer,
     NotReachable,
+    OffsetSpec,
     OttlaError,
     Producer,
     ShareConsumer,
@@ -163,6 +165,118 @@ def test_a_program_that_closes_nothing_ends_quietly() -> None:
         command = [sys.executable, "-c", _UNTIDY, node.bootstrap_servers]
         done = subprocess.run(command, capture_output=True, text=True, timeout=50)
     assert (done.returncode, done.stdout, done.stderr) == (0, "read\n", "")
+
+
+_ENDS = """
+import gc, sys, threading
+from ottla.client import Producer
+producer = Producer(sys.argv[1], linger_ms=60_000, **{names})
+{body}
+"""
+
+
+def _ends(bootstrap: str, body: str, **settings: object) -> subprocess.CompletedProcess[str]:
+    """A program that sends records, which linger, and ends."""
+    command = [sys.executable, "-W", "default", "-c", _ENDS.format(names=settings, body=body), bootstrap]
+    return subprocess.run(command, capture_output=True, text=True, timeout=50)
+
+
+def _stored(node: ottla.Node) -> int:
+    with Admin(node.bootstrap_servers) as admin:
+        return admin.list_offset(TopicPartition("t", 0), OffsetSpec.LATEST).offset
+
+
+_THREE = "for number in range(3): producer.send('t', b'v')"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        pytest.param("", 0, id="the end of the program"),
+        pytest.param("sys.exit(3)", 3, id="an exit"),
+        pytest.param("raise SystemError('mine')", 1, id="an exception"),
+        pytest.param(
+            "threading.Thread(target=lambda: (threading.main_thread().join(), producer.send('t', b'v'))).start()",
+            0,
+            id="a thread that outlives the main thread",
+        ),
+    ],
+)
+def test_records_are_delivered_when_the_program_ends(body: str, code: int) -> None:
+    with ottla.Node() as node:
+        node.create_topic("t", 1)
+        # By a name, which must be looked up while Python is ending.
+        bootstrap = node.bootstrap_servers.replace("127.0.0.1", "localhost")
+        done = _ends(bootstrap, f"{_THREE}\n{body}")
+        assert done.returncode == code, done.stderr
+        assert "delivered" not in done.stderr and "Warning" not in done.stderr
+        assert _stored(node) == 3 + ("Thread" in body)
+
+
+def test_a_dropped_producer_delivers_its_records_and_closes() -> None:
+    body = f"{_THREE}\ndel producer\ngc.collect()"
+    with ottla.Node() as node:
+        node.create_topic("t", 1)
+        done = _ends(node.bootstrap_servers, body)
+        assert done.returncode == 0
+        assert "ResourceWarning: a Producer was dropped before it was closed" in done.stderr
+        assert _stored(node) == 3
+
+
+def test_a_program_that_ends_without_a_broker_waits_a_little_and_counts_what_is_lost() -> None:
+    with ottla.Node() as node:
+        node.create_topic("t", 1)
+        body = f"producer.send('t', b'v'); producer.flush(); print('now', flush=True); input()\n{_THREE}"
+        command = [sys.executable, "-c", _ENDS.format(names={}, body=body), node.bootstrap_servers]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, **pipes) as program:  # type: ignore[call-overload]
+            assert program.stdout.readline() == "now\n"
+            node.stop()
+            began = time.monotonic()
+            _, said = program.communicate("\n", 50)
+    assert 4 < time.monotonic() - began < 20
+    assert "3 records were not delivered when the program ended: close or flush the producer" in said
+
+
+def test_a_transaction_that_is_open_when_the_program_ends_is_aborted() -> None:
+    body = f"producer.init_transactions()\nproducer.begin_transaction()\n{_THREE}\nproducer.flush()"
+    with ottla.Node() as node:
+        node.create_topic("t", 1)
+        done = _ends(node.bootstrap_servers, body, transactional_id="x")
+        assert done.returncode == 0
+        with Admin(node.bootstrap_servers) as admin:
+            assert [each.state for each in admin.list_transactions()] in (["PrepareAbort"], ["CompleteAbort"])
+
+
+_ENDS_ASYNC = """
+import asyncio, sys
+from ottla.client import AsyncProducer
+
+async def main():
+    producer = AsyncProducer(sys.argv[1], linger_ms=60_000)
+    for number in range(3):
+        await producer.send("t", b"v")
+
+asyncio.run(main())
+"""
+
+
+def test_an_asynchronous_producer_that_is_not_closed_counts_what_is_lost() -> None:
+    with ottla.Node() as node:
+        node.create_topic("t", 1)
+        command = [sys.executable, "-c", _ENDS_ASYNC, node.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+    assert done.returncode == 0
+    assert "3 records were not delivered" in done.stderr
+
+
+def test_an_exception_in_the_body_of_a_producer_counts_what_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+    with ottla.Node() as node:
+        node.create_topic("t", 1)
+        with suppress(RuntimeError), Producer(node.bootstrap_servers, linger_ms=60_000) as producer:
+            producer.send("t", b"v")
+            raise RuntimeError("mine")
+        assert "1 records were not sent: the producer was closed without a flush" in caplog.text
 
 
 def test_errors_say_what_to_do() -> None:

@@ -4,17 +4,20 @@ Rules:
 - One daemon loop thread per process, started at first use and shared by all clients. A forked child gets its own, and
   clients made before the fork refuse to work in the child (their sockets belong to the parent).
 - The caller waits on an interruptible lock, so Ctrl-C works at once and cancels the call.
+- Clients work until the process ends. Python stops all executors when the main thread ends, before other threads do;
+  the loop then looks up host names itself.
 - uvloop is used if it is installed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import os
 import threading
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from concurrent.futures.thread import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar
 
 from ottla.kernel.error import OttlaError
@@ -28,6 +31,7 @@ class LoopThread:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = _new_loop()
+        self.loop.set_default_executor(_HelperThreads(thread_name_prefix="ottla-client-helper"))
         self._thread = threading.Thread(target=self._run, name="ottla-client", daemon=True)
         self._thread.start()
 
@@ -35,7 +39,7 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
-    def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Start `work` on the loop."""
         if os.getpid() != self.pid:
             work.close()
@@ -53,6 +57,22 @@ class LoopThread:
         except BaseException:
             future.cancel()
             raise
+
+
+class _HelperThreads(ThreadPoolExecutor):
+    """The loop's helper threads, for calls that block, such as the lookup of a host name."""
+
+    def submit(self, call: Callable[..., T], /, *arguments: Any, **keywords: Any) -> Future[T]:
+        """Run a call on a helper, or at once when Python is ending and lets no helper work."""
+        try:
+            return super().submit(call, *arguments, **keywords)
+        except RuntimeError:
+            done: Future[T] = Future()
+            try:
+                done.set_result(call(*arguments, **keywords))
+            except Exception as error:
+                done.set_exception(error)
+            return done
 
 
 class Forkable(Protocol):

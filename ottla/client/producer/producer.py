@@ -26,6 +26,7 @@ from ottla.client.producer.accumulator import Accumulator
 from ottla.client.producer.delivery import Delivery, ProducerBatch, TableDelivery
 from ottla.client.producer.metric import ProducerMetrics, producer_points
 from ottla.client.producer.sender import Sender
+from ottla.client.producer.unclosed import forget, watch
 from ottla.client.settings.producer import ProducerSettings
 from ottla.client.transaction.api import TransactionCalls
 from ottla.client.transaction.driver import Transactor
@@ -104,6 +105,7 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
             lambda: {"client_rack": self.settings.client_rack, "transactional_id": name or ""},
             enabled=self.settings.enable_metrics_push,
         )
+        self._unclosed = watch(self, self._accumulator)
 
     async def send(
         self,
@@ -306,6 +308,8 @@ class AsyncProducer(TransactionCalls, Generic[K, V]):
                 await self.flush()
         finally:
             self._sender.close()
+            self._unclosed.detach()
+            forget(self._accumulator)
             await self._telemetry.close()
             await self._cluster.close()
 

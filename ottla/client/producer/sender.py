@@ -81,6 +81,8 @@ class Sender(WakeLoop):
         self._in_flight: dict[int, int] = {}
         self._renewing = False
         self._initialising = False
+        #: Whether `refusal` was logged: records wait silently otherwise.
+        self._refusal_logged = False
         cluster.on_update.append(self._on_metadata)
 
     def _topics(self) -> Iterable[str]:
@@ -93,9 +95,16 @@ class Sender(WakeLoop):
             self._timer.cancel()
         with self._lock:
             left = self._accumulator.close()
+        if records := sum(batch.records for batch in left if not batch.waiters):
+            _log.warning("%d records were not sent: the producer was closed without a flush", records)
         for batch in left:
             batch.fail(KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed before the record was sent"))
         self._notify_progress()
+
+    def _on_refusal(self) -> None:
+        if not self._refusal_logged:
+            self._refusal_logged = True
+            _log.warning("%s; trying again until delivery.timeout.ms", self.refusal)
 
     # ---- out
 
@@ -268,6 +277,7 @@ class Sender(WakeLoop):
                 raise error
             return self._all_failed(items, error)
         response = answer.result()
+        self.refusal, self._refusal_logged = None, False
         now = now_ms()
         self.meter.answered(now - sent_ms, now)
         metadata = self._cluster.metadata

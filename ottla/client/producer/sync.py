@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
@@ -21,6 +22,7 @@ from ottla.client.producer.delivery import Delivery, ProducerBatch, TableDeliver
 from ottla.client.producer.metric import ProducerMetrics
 from ottla.client.producer.partitioner import key_hash
 from ottla.client.producer.producer import AsyncProducer, Headers, Progress, buffer_full, convert
+from ottla.client.producer.unclosed import close_at_end
 from ottla.client.transaction.api import Reader, group_offsets, not_aborted
 from ottla.client.transaction.state import PreparedTransaction
 from ottla.kernel.argument import needs_arrow, optional_seconds, serde_of, topic_name
@@ -42,6 +44,8 @@ _now_ns = time.time_ns
 
 class Producer(Generic[K, V]):
     """A Kafka producer. Any number of threads may share it; `with` or `close` ends it.
+
+    At the end of the program, a producer that is still open delivers its records, for at most five seconds.
 
     >>> with Producer("127.0.0.1:9092") as producer:
     ...     producer.send("flights", "UA 1545", key="UA").result()
@@ -80,9 +84,12 @@ class Producer(Generic[K, V]):
         self._set_fast_path(self._transactions is None)
         self._append: Callable[..., Delivery | None] = self._async.append
         self._sender = self._async._sender
-        self._sender.on_progress.append(self._progressed)
+        # Weakly: the loop must not keep a producer alive that the program has dropped.
+        weak = weakref.ref(self)
+        self._sender.on_progress.append(lambda: None if (me := weak()) is None else me._progressed())
         self._is_child = False
         fork_aware.add(self)
+        self._unclosed = close_at_end(self, self._async, self._thread)
 
     def _in_child(self) -> None:
         """After a fork, send every record through the check in `_wait`, which refuses it."""
@@ -310,7 +317,10 @@ class Producer(Generic[K, V]):
 
     def close(self, *, flush: bool = True) -> None:
         """Deliver the queued records (with `flush=False`, fail them) and close. An open transaction is aborted."""
-        self._thread.run(self._async.close(flush=flush))
+        try:
+            self._thread.run(self._async.close(flush=flush))
+        finally:
+            self._unclosed.detach()
 
     def __enter__(self) -> Producer[K, V]:
         return self
