@@ -98,6 +98,16 @@ def test_a_file_that_cannot_be_read_leaves_no_topic(run: Run, topic: str, tmp_pa
         (("-F", "parquet"), "", "needs a file"),
         (("-p", "7"), "x\n", "would have no partition 7 (expected 0 to 0)"),
         (("-X", "linger.ms=soon"), "x\n", "invalid value for linger.ms"),
+        (
+            ("-X", "max.request.size=1000"),
+            "x" * 1001,
+            "the first record has 1,001 bytes, more than max.request.size=1000",
+        ),
+        (
+            ("-F", "csv", "--type", "a=json", "--value", "a"),
+            'a\n"""\\ud800"""\n',
+            "line 2 cannot be written as UTF-8: 'utf-8' codec can't encode",
+        ),
     ],
 )
 def test_input_that_is_wrong_from_its_beginning_leaves_no_topic(

@@ -242,7 +242,7 @@ def _write(
                 return
             selected = chosen(_records(source, path, form, shape, kinds, delimiter), skip, limit)
             if create:  # an error in the first record leaves no topic behind
-                selected = after_first_record(selected, ensure)
+                selected = after_first_record(selected, ensure, producer.settings.max_request_size)
             else:
                 ensure()
             size = None if form == "parquet" else _size(source)

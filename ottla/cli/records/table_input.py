@@ -117,12 +117,13 @@ def _text(value: Any, where: str) -> bytes | None:
     """Encode text as UTF-8, keep bytes and null, and encode anything else as JSON."""
     if value is None or isinstance(value, bytes):
         return value
-    if isinstance(value, str):
-        return value.encode()
     try:
+        if isinstance(value, str):
+            return value.encode()
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain, allow_nan=False).encode()
     except (ValueError, TypeError) as error:
-        raise BadRecord(where, f"cannot be written as JSON: {error}") from error
+        what = "UTF-8" if isinstance(value, str) else "JSON"
+        raise BadRecord(where, f"cannot be written as {what}: {error}") from error
 
 
 def _plain(value: Any) -> Any:

@@ -54,13 +54,25 @@ def _check_partition(topic: str, partition: int | None, count: int, has: str = "
         raise OttlaError(f"{topic} {has} no partition {partition} (expected 0 to {count - 1})")
 
 
-def after_first_record(records: Iterator[InputRecord], prepare: Callable[[], None]) -> Iterator[InputRecord]:
-    """Yield the records after calling `prepare` once the first is parsed, or the input has ended without one."""
+def after_first_record(
+    records: Iterator[InputRecord], prepare: Callable[[], None], bytes_max: int
+) -> Iterator[InputRecord]:
+    """Yield the records after calling `prepare` once the first is parsed, or the input has ended without one.
+
+    OttlaError, before `prepare`, for a first record of more than `bytes_max`, which the producer would refuse.
+    """
     first = next(records, None)
+    if first is not None and (size := _size(first)) > bytes_max:
+        raise OttlaError(f"the first record has {size:,} bytes, more than max.request.size={bytes_max}")
     prepare()
     if first is not None:
         yield first
         yield from records
+
+
+def _size(record: InputRecord) -> int:
+    headers = sum(len(name) + len(content or b"") for name, content in record.headers)
+    return len(record.value or b"") + len(record.key or b"") + headers
 
 
 def stream(
