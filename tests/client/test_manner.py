@@ -228,8 +228,9 @@ def test_a_program_that_ends_without_a_broker_waits_a_little_and_counts_what_is_
         node.create_topic("t", 1)
         body = f"producer.send('t', b'v'); producer.flush(); print('now', flush=True); input()\n{_THREE}"
         command = [sys.executable, "-c", _ENDS.format(names={}, body=body), node.bootstrap_servers]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        with subprocess.Popen(command, **pipes) as program:  # type: ignore[call-overload]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as program:
+            assert program.stdout is not None
             assert program.stdout.readline() == "now\n"
             node.stop()
             began = time.monotonic()

@@ -240,7 +240,7 @@ class Broker:
         self.totals: list[float] = []
         self.pushed = asyncio.Event()
         self._answers = iter(answers)
-        usual = {"requested_metrics": ["*"], "push_interval_ms": 1, "telemetry_max_bytes": 1 << 20}
+        usual: dict[str, Any] = {"requested_metrics": ["*"], "push_interval_ms": 1, "telemetry_max_bytes": 1 << 20}
         self._subscription = usual | {"delta_temporality": True} | subscription
 
     async def any(self) -> Broker:
