@@ -205,12 +205,28 @@ _THREE = "for number in range(3): producer.send('t', b'v')"
 def test_records_are_delivered_when_the_program_ends(body: str, code: int) -> None:
     with ottla.Node() as node:
         node.create_topic("t", 1)
-        # By a name, which must be looked up while Python is ending.
-        bootstrap = node.bootstrap_servers.replace("127.0.0.1", "localhost")
-        done = _ends(bootstrap, f"{_THREE}\n{body}")
+        done = _ends(node.bootstrap_servers, f"{_THREE}\n{body}")
         assert done.returncode == code, done.stderr
         assert "delivered" not in done.stderr and "Warning" not in done.stderr
         assert _stored(node) == 3 + ("Thread" in body)
+
+
+_LOOKS_UP = """
+import atexit, sys, threading
+sys.modules["uvloop"] = None  # asyncio looks up names in helper threads, which end before the program does
+from ottla.client.connection.loop_thread import loop_thread
+thread = loop_thread()
+def look_up():
+    print(thread.run(thread.loop.getaddrinfo("localhost", 9092))[0][4][1], flush=True)
+look_up()
+atexit.register(look_up)
+threading.Thread(target=lambda: (threading.main_thread().join(), look_up())).start()
+"""
+
+
+def test_names_are_looked_up_until_the_program_has_ended() -> None:
+    done = subprocess.run([sys.executable, "-c", _LOOKS_UP], capture_output=True, text=True, timeout=50)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "9092\n" * 3, "")
 
 
 def test_a_dropped_producer_delivers_its_records_and_closes() -> None:
