@@ -1,5 +1,6 @@
 """Tables in and out, topics copied, compared and looked into, patterns, and what is said of a wrong name."""
 
+import io
 import json
 import os
 import shlex
@@ -11,6 +12,8 @@ import pyarrow.parquet
 import pytest
 
 import ottla
+from ottla.cli.records.input import Shape
+from ottla.cli.records.table_input import from_csv
 from ottla.client import Admin, Consumer, ErrorCode, Producer, TopicPartition
 from ottla.wire.api import ApiKey
 from tests.cli.test_loss import values
@@ -75,6 +78,12 @@ def test_a_csv_that_is_wrong_is_told_with_its_line(
     assert said.code in (1, 2)
     assert sentence in said.err
     assert "Traceback" not in said.err
+
+
+def test_a_large_cell_of_a_csv_is_read() -> None:
+    cell = "x" * 200_000
+    [record] = from_csv(io.BytesIO(f"a\n{cell}\n".encode()), Shape(value_column="a"), {})
+    assert record.value == cell.encode()
 
 
 def test_a_file_that_cannot_be_read_leaves_no_topic(run: Run, topic: str, tmp_path: Path) -> None:

@@ -23,6 +23,9 @@ from ottla.cli.records.input import BadRecord, Shape
 from ottla.kernel.error import OttlaError
 from ottla.operations.writing import Headers, InputRecord
 
+#: The most characters of a CSV's cell, instead of Python's 131,072; without a limit, a quote that is never closed would
+#: take the rest of the file into memory.
+_CELL_MAX = 64 << 20
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 
@@ -43,6 +46,7 @@ TYPES: dict[str, Callable[[str], Any]] = {
 def from_csv(stream: BinaryIO, shape: Shape, types: Mapping[str, str], delimiter: str = ",") -> Iterator[InputRecord]:
     """Yield the rows of a CSV with a header row. `types`: column -> a name in `TYPES`."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    csv.field_size_limit(_CELL_MAX)
     rows = csv.reader(text, delimiter=delimiter, strict=True)
     try:
         heading = next(rows, None)
