@@ -50,6 +50,7 @@ class QuorumSettings:
     """The settings of the quorum. Defaults are those of the server settings."""
 
     snapshot_bytes: int = NodeDeclaration.metadata_log_max_record_bytes_between_snapshots.default
+    #: 0: no snapshot is due by time.
     snapshot_interval_ms: int = NodeDeclaration.metadata_log_max_snapshot_interval_ms.default
     #: The time without a record after which a NoOp is written; 0 writes none (docs/decisions/0420).
     idle_interval_ms: int = 0

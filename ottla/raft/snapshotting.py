@@ -53,7 +53,7 @@ class SnapshotSchedule:
         """
         member, settings = self._member, self._member.settings
         age_ms = member.now_ms - self._budget_start_ms
-        is_due = self._bytes >= settings.snapshot_bytes or age_ms >= settings.snapshot_interval_ms
+        is_due = self._bytes >= settings.snapshot_bytes or 0 < settings.snapshot_interval_ms <= age_ms
         if not is_due or not self._has_moved or self._is_writing:
             self._has_moved = self._has_moved and is_due
         elif member.synced_offset >= member.high_watermark:

@@ -370,6 +370,15 @@ def test_an_hour_makes_a_snapshot_due(place: Place) -> None:
         assert without_place(log.image).topics == before.topics
 
 
+def test_without_an_interval_no_time_makes_a_snapshot_due(place: Place) -> None:
+    small = Place(place.disk, metadata_log_max_snapshot_interval_ms="0")
+    with small.node() as log:
+        create(log, "a")
+        small.clock.advance(100 * 3_600_000)
+        create(log, "b")
+    assert len(snapshots(place)) == 1
+
+
 def test_what_an_interrupted_writer_left_is_removed(place: Place) -> None:
     place.disk.open(f"{PARTITION}/00000000000000000009-0000000001.checkpoint.part", create=True)
     with place.node():
