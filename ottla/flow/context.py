@@ -12,7 +12,7 @@ from ottla.flow.processor import PunctuationType
 from ottla.flow.record import FixedKeyRecord, Headers, Output, Record, RecordContext
 from ottla.flow.serde import Serde, SessionWindowedSerde, TimeWindowedSerde
 from ottla.flow.store.changelog import Cell
-from ottla.flow.task.punctuation import Schedule
+from ottla.flow.task.punctuation import CANCELLED, Schedule
 from ottla.flow.task.push import Fused, Push, at, call_all
 from ottla.flow.topology import Sink
 from ottla.flow.window import ms
@@ -37,6 +37,7 @@ class NodeContext:
         self._stores = stores
         self._children: list[tuple[str, Any]] = []
         self._scheduled = 0
+        self._starting = False
 
     def adopt(self, children: dict[str, Any]) -> None:
         """Set the children, in the order in which they were added."""
@@ -50,8 +51,10 @@ class NodeContext:
             self._children.append((name, node))
 
     def start(self) -> None:
+        self._starting = True
         if hasattr(self.processor, "init"):
             self.processor.init(self)
+        self._starting = False
 
     def link(self) -> None:
         """Make the functions of this node. Those of its children must exist."""
@@ -106,12 +109,25 @@ class NodeContext:
         if every < 1:
             raise TopologyError(f"invalid punctuation interval: {interval} (expected at least 1 ms)")
         wall_clock = kind is PunctuationType.WALL_CLOCK_TIME
-        first = start if start is not None else self.task.now + every if wall_clock else 0
-        due = self.cell(f"punctuator/{self._scheduled}", first)
-        self._scheduled += 1
-        schedule = Schedule(self.name, due, every, punctuator)
+        now = self.task.now if wall_clock else self.task.stream_time
+        first = start if start is not None else now + every if wall_clock else 0
+        schedule = Schedule(self.name, self._due(first, max(first, now + every)), every, punctuator)
         self.task.schedule(schedule, wall_clock=wall_clock)
         return schedule
+
+    def _due(self, first: int, latest: int) -> Cell:
+        """The due time of a new schedule. It outlives the task if the schedule is made in `init`, which makes the same
+        ones after a restart.
+
+        A stored due time that was cancelled, or is after `latest` (another clock or interval), begins again.
+        """
+        if not self._starting:
+            return Cell(first)
+        due = self.cell(f"punctuator/{self._scheduled}", first)
+        self._scheduled += 1
+        if due.value == CANCELLED or due.value > latest:
+            due.value = first
+        return due
 
     def commit(self) -> None:
         """Do nothing: every step of a task ends with a commit."""

@@ -62,8 +62,9 @@ class Context(Protocol):
     ) -> Cancellable:
         """Call `punctuator(time in ms)` every `interval` (a timedelta or ms), first at `start` (ms since 1970).
 
-        A punctuator that has missed several intervals is called once for them. TopologyError if the interval is less
-        than 1 ms.
+        A punctuator that has missed several intervals is called once for them. One that is scheduled in `init` keeps
+        its due times over a restart; one that is scheduled later ends with the task. TopologyError if the interval is
+        less than 1 ms.
         """
 
     def commit(self) -> None:

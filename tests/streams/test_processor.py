@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from ottla.flow.engine import Task
 from ottla.flow.plan import Plan
+from ottla.flow.record import Input
 from ottla.flow.serde import STRING
 from ottla.streams import (
     BufferConfig,
@@ -283,3 +285,72 @@ def test_a_punctuator_belongs_to_no_record() -> None:
     assert driver.output_topic("out", value_serde="long").read_key_values() == [("a", 1), ("b", 1)]
     (name,) = (name for name in driver.produced_topics() if name.endswith("-last-changelog"))
     assert [each.timestamp for each in driver.take_produced()[name]] == [1000]
+
+
+class Later(Processor):
+    """Forwards each record when the wall clock has gone on by ten milliseconds."""
+
+    def process(self, record: Record) -> None:
+        def forward(time: int) -> None:
+            self.context.forward(record)
+            timer.cancel()
+
+        timer = self.context.schedule(10, WALL, forward)
+
+
+def restarted(task: Task, now: int) -> Task:
+    """The task as it is after a restart."""
+    return Task(task.topology, task.subtopology, task.partition, task.settings, state=task.snapshot(), now=now)
+
+
+def task_of(supplier: Any) -> Task:
+    builder = StreamsBuilder()
+    builder.stream("in").process(supplier).to("out")
+    application = builder.build(key_serde="string", value_serde="string")
+    return Task(application.topology, 0, 0, application.settings)
+
+
+def values(outputs: list[Any]) -> list[bytes]:
+    return [output.value for output in outputs]
+
+
+def record(offset: int, timestamp: int, value: bytes = b"v") -> Input:
+    return Input("in", 0, offset, timestamp, b"k", value)
+
+
+def test_timers_that_a_processor_sets_for_its_records_work_after_a_restart() -> None:
+    task = task_of(Later)
+    cells = set(task.snapshot().cells)
+    for number in range(5):
+        assert values(task.run([record(number, 0, b"%d" % number)], number * 10)) == (
+            [b"%d" % (number - 1)] if number else []
+        )
+    task.run([], 1_000)
+    assert set(task.snapshot().cells) == cells, "a timer of a record leaves nothing in the task's state"
+    again = restarted(task, 1_000)
+    assert again.run([record(5, 0, b"5")], 1_000) == []
+    assert values(again.run([], 1_010)) == [b"5"]
+
+
+def test_a_punctuator_keeps_its_grid_over_a_restart() -> None:
+    task = task_of(lambda: Ticker(("S", 10, STREAM, None), ("W", 10, WALL, None)))
+    assert values(task.run([record(0, 12)], 12)) == [b"12", b"12"]
+    again = restarted(task, 15)
+    assert again.run([record(1, 15)], 15) == []
+    assert values(again.run([record(2, 20)], 20)) == [b"20", b"20"]
+
+
+def test_a_punctuator_that_was_cancelled_begins_again_with_its_processor() -> None:
+    """Kafka Streams keeps no due times: `init` schedules a punctuator, whatever an earlier instance has done."""
+    task = task_of(lambda: Ticker(("S", 10, STREAM, None)))
+    assert values(task.run([record(0, 12)])) == [b"12"]
+    assert task.run([record(1, 13, b"cancel"), record(2, 30)]) == []
+    assert values(restarted(task, 0).run([record(3, 31)])) == [b"31"]
+
+
+def test_a_due_time_of_another_interval_or_of_a_clock_that_was_ahead_does_not_hold_a_punctuator_up() -> None:
+    task = task_of(lambda: Ticker(("W", 3_600_000, WALL, None), ("S", 3_600_000, STREAM, None)))
+    assert values(task.run([record(0, 5)], 5_000_000)) == [b"5", b"5000000"]
+    shorter = task_of(lambda: Ticker(("W", 10, WALL, None), ("S", 10, STREAM, None)))
+    changed = Task(shorter.topology, 0, 0, shorter.settings, state=task.snapshot(), now=1_000)
+    assert values(changed.run([record(1, 6)], 1_010)) == [b"6", b"1010"]

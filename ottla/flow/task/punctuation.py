@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ottla.flow.store.changelog import Cell
 
 #: The due time of a cancelled punctuator.
-_CANCELLED = -2
+CANCELLED = -2
 
 
 class Schedule:
@@ -29,7 +29,7 @@ class Schedule:
         self.call = call
 
     def cancel(self) -> None:
-        self.due.value = _CANCELLED
+        self.due.value = CANCELLED
 
 
 class Punctuators:
@@ -46,14 +46,12 @@ class Punctuators:
 
     def next_due(self) -> int | None:
         """The earliest due time, or None."""
-        return min(
-            (schedule.due.value for schedule in self.schedules if schedule.due.value != _CANCELLED), default=None
-        )
+        return min((schedule.due.value for schedule in self.schedules if schedule.due.value != CANCELLED), default=None)
 
     def run(self, time: int, call: Callable[[Schedule, int], None]) -> None:
         """Call each punctuator that is due at `time`, once."""
         while True:
-            due = [schedule for schedule in self.schedules if _CANCELLED != schedule.due.value <= time]
+            due = [schedule for schedule in self.schedules if CANCELLED != schedule.due.value <= time]
             if not due:
                 break
             first = min(due, key=lambda schedule: schedule.due.value)
@@ -61,4 +59,4 @@ class Punctuators:
             missed = max(0, (time - last) // first.interval)
             first.due.value = last + (missed + 1) * first.interval
             call(first, time)
-        self.schedules = [schedule for schedule in self.schedules if schedule.due.value != _CANCELLED]
+        self.schedules = [schedule for schedule in self.schedules if schedule.due.value != CANCELLED]
