@@ -263,6 +263,11 @@ class Task:
             self._cells[name] = Cell(self._state.cells.get(name, initial))
         return self._cells[name]
 
+    def uses_cell(self, name: str) -> bool:
+        """Whether a cell belongs to a node or store of this task; a changed program may have others."""
+        owners = tuple(f"{owner}/" for owner in (*self.subtopology.nodes, *self._stores))
+        return name in self._cells or name.startswith(owners)
+
     # ---- for contexts
 
     def schedule(self, schedule: Schedule, *, wall_clock: bool) -> None:

@@ -10,7 +10,7 @@ from ottla.flow.record import Input, Output
 from ottla.flow.runner import Runner
 from ottla.flow.serde import STRING
 from ottla.flow.topology import Topology
-from ottla.streams import Processor, StreamsBuilder, TimeWindows, stores
+from ottla.streams import EmitStrategy, JoinWindows, Processor, StreamsBuilder, TimeWindows, stores
 from tests.streams.generate import inputs, program
 from tests.streams.program import UNTHROTTLED, build
 
@@ -230,3 +230,60 @@ def test_windowed_results_that_are_grouped_again_are_counted_once() -> None:
     totals = [int(each.value or b"0") for each in made if each.topic == "out"]
     # Three records of one window and two of the next. A change of a count is taken back, then added.
     assert totals[-1] == max(totals) == 5
+
+
+def closing(*, more: bool) -> Topology:
+    """Counts of windows of 10 ms that are emitted when they close. `more`: a step before them moves their numbers."""
+    builder = StreamsBuilder()
+    stream = builder.stream("a")
+    if more:
+        stream = stream.peek(lambda key, value: None)
+    windowed = stream.group_by_key().windowed_by(TimeWindows.of(10)).emit_strategy(EmitStrategy.on_window_close())
+    windowed.count(materialized="counts").to_stream(lambda window, count: window.key).to("out", value_serde="long")
+    return builder.build("app", key_serde="string", value_serde="string").topology
+
+
+def at(offset: int, timestamp: int) -> Input:
+    return Input("a", 0, offset, timestamp, b"k", b"v")
+
+
+def test_windows_that_were_emitted_are_not_emitted_again_by_a_program_with_one_more_step() -> None:
+    """Kafka Streams keeps the time up to which it has emitted by the store's name (processorMetadataForKey)."""
+    task = Task(closing(more=False), 0, 0, settings())
+    emitted = task.run([at(0, 1), at(1, 12)])
+    assert [output.timestamp for output in emitted] == [1]
+    changed = Task(closing(more=True), 0, 0, settings(), state=task.snapshot())
+    assert [output.timestamp for output in changed.run([at(2, 13), at(3, 25)])] == [13]
+
+
+def test_a_clock_that_was_ahead_does_not_hold_results_back() -> None:
+    throttled = Settings("app", STRING, STRING)
+    task = Task(closing(more=False), 0, 0, throttled)
+    task.run([at(0, 1)], 9_000_000)
+    assert len(task.run([at(1, 12)], 9_001_000)) == 1
+    after = Task(closing(more=False), 0, 0, throttled, state=task.snapshot(), now=1_000)
+    assert len(after.run([at(2, 25)], 1_000)) == 1
+    assert after.run([at(3, 35)], 1_999) == [], "within a second nothing is emitted"
+    assert len(after.run([at(4, 36)], 2_000)) == 1
+
+
+def test_unmatched_records_are_not_held_back_by_a_clock_that_was_ahead() -> None:
+    builder = StreamsBuilder()
+    left, right = builder.stream("a"), builder.stream("b")
+    left.left_join(
+        right, lambda one, other: f"{one}{other}", windows=JoinWindows.of_time_difference_with_no_grace(5)
+    ).to("out")
+    topology = builder.build("app", key_serde="string", value_serde="string").topology
+    throttled = Settings("app", STRING, STRING)
+    task = Task(topology, 0, 0, throttled)
+    task.run([at(0, 1)], 9_000_000)
+    assert len(task.run([at(1, 20)], 9_001_000)) == 1
+    after = Task(topology, 0, 0, throttled, state=task.snapshot(), now=1_000)
+    assert len(after.run([at(2, 40)], 1_000)) == 1
+
+
+def test_a_task_knows_the_cells_of_its_own_steps() -> None:
+    task = Task(closing(more=False), 0, 0, settings())
+    task.run([at(0, 1)])
+    assert all(task.uses_cell(name) for name in task.snapshot().cells)
+    assert task.uses_cell("counts/of its own") and not task.uses_cell("KSTREAM-AGGREGATE-0000000099/stream_time")

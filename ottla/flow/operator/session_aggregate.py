@@ -43,7 +43,7 @@ class _SessionAggregate(Processor):
         self.context = context
         self._store = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
-        self._clock = EmitThrottle(context) if self._table.on_close else None
+        self._clock = EmitThrottle(context, self._table.store) if self._table.on_close else None
 
     def process(self, record: Record) -> None:
         key, timestamp, gap = record.key, record.timestamp, self._windows.gap_ms

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.flow.failure import Failed
-from ottla.flow.operator.emit import JOIN_INTERVAL, interval_ms
+from ottla.flow.operator.emit import JOIN_INTERVAL, interval_ms, is_early
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import TIME_MAX, Headers, Record
 from ottla.flow.store.changelog import Cell
@@ -138,7 +138,7 @@ class StreamJoin(Fused):
         # Without a candidate the sum overflows in Java and turns negative, so the interval starts; do the same.
         if (due if due <= TIME_MAX else due - (1 << 64)) >= clock.stream_time.value:
             return
-        if now < clock.next_emit.value:
+        if is_early(now, clock.next_emit.value, clock.interval):
             return
         clock.next_emit.value = now + clock.interval
         clock.oldest.value = TIME_MAX

@@ -37,7 +37,7 @@ class _WindowAggregate(Fused):
     def init(self, context: Context) -> None:
         self._store = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
-        self._clock = EmitThrottle(context) if self._table.on_close else None
+        self._clock = EmitThrottle(context, self._table.store) if self._table.on_close else None
 
     def fused(self, node: Node) -> Push:
         time, clock, grace, on_error = self._time, self._clock, self._windows.grace_ms, node.on_error
