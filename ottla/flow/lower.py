@@ -51,8 +51,9 @@ def lower(plan: Plan) -> Topology:
     for node in plan:
         if node not in lowering.aliases:
             (STREAM_NODES.get(type(node)) or TABLE_NODES[type(node)])(lowering, node)
+    aliases = {node.name: first for node, first in lowering.aliases.items()}
     for sources, where in plan.copartitioned:
-        lowering.topology.copartition(sources, where)
+        lowering.topology.copartition({aliases.get(source, source) for source in sources}, where)
     return lowering.topology
 
 

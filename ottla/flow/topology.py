@@ -312,14 +312,19 @@ class Topology:
 
         return describe(self)
 
-    def check_partitions(self, partitions: Mapping[str, int]) -> None:
-        """TopologyError if topics that must be co-partitioned are not. `partitions`: the number by topic name."""
+    def check_partitions(
+        self, partitions: Mapping[str, int], topics: Callable[[Source], Iterable[str]] = lambda source: source.topics
+    ) -> None:
+        """TopologyError if topics that must be co-partitioned are not. `partitions`: the number by topic name.
+
+        `topics` returns the topics of a source, also of one with a pattern.
+        """
         for names, where in self.copartitioned:
             sizes = {
                 topic: partitions[topic]
                 for name in sorted(names)
                 if name in self.sources
-                for topic in self.sources[name].topics
+                for topic in topics(self.sources[name])
                 if topic in partitions
             }
             if len(set(sizes.values())) > 1:

@@ -108,7 +108,8 @@ def _table(
     streams: dict[KGroupedStream[Any, Any], KStream[Any, Any]] = {}
     for grouped, _ in pairs:
         streams[grouped] = grouped.source(store, where)
-    builder.copartition(frozenset().union(*(stream.sources for stream in streams.values())), where)
+    sources: frozenset[str] = frozenset().union(*(stream.sources for stream in streams.values()))
+    builder.copartition(sources, where)
     schema = plan.Schema("table", table_key, value, windows=windows, versioned=spec.versioned)
     nodes = []
     for number, (grouped, aggregator) in enumerate(pairs):
@@ -132,4 +133,4 @@ def _table(
         )
     merged = builder.named(name, "COGROUPKSTREAM-MERGE-", "-cogroup-merge")
     node = builder.add(plan.CogroupMerge(merged, tuple(nodes), schema, where, spec))
-    return KTable(builder, node, frozenset({merged}), store if store_options.store_name is not None else None)
+    return KTable(builder, node, sources, store if store_options.store_name is not None else None)

@@ -196,8 +196,8 @@ class Layout:
             for topic in source.topics:
                 if topic not in self.topology.internal_topics and topic not in self.sizes:
                     raise TopologyError(f"source topic {topic} does not exist: create it first", source.where)
-        named = [topic for source in self.topology.sources.values() for topic in source.topics]
-        self.topology.check_partitions({topic: self.count(topic) for topic in named})
+        read = [topic for source in self.topology.sources.values() for topic in self.topics(source)]
+        self.topology.check_partitions({topic: self.count(topic) for topic in read}, self.topics)
 
     def topics(self, source: Source) -> list[str]:
         """The topics of a source, by their names in the plan; for a pattern, those that exist now."""
@@ -300,7 +300,7 @@ class Layout:
         """Whether all topics to co-partition are internal and without a set number; then the largest counts."""
         groups = [names for names, _ in self.topology.copartitioned if mine & names]
         topics = [topic for names in groups for name in names if name in self.topology.sources
-                  for topic in self.topology.sources[name].topics]  # fmt: skip
+                  for topic in self.topics(self.topology.sources[name])]  # fmt: skip
         internal = self.topology.internal_topics
         return all(topic in internal and internal[topic].partitions is None for topic in topics)
 
