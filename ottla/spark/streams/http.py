@@ -13,8 +13,12 @@ Query responses are JSON with `staleness`. At most `REQUESTS_MAX` requests are s
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import logging
+import socket
+import sys
 import threading
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -27,6 +31,7 @@ from ottla.kernel.error import OttlaError
 from ottla.kernel.exposition import CONTENT_TYPE
 from ottla.spark.streams.query import NotReadable, StoreView
 
+log = logging.getLogger(__name__)
 REQUESTS_MAX = 16
 PATIENCE_S = 10
 LIMIT, LIMIT_MAX = 100, 10_000
@@ -66,14 +71,24 @@ class HttpServer:
             daemon_threads = True
 
             def process_request(self, request: Any, client_address: Any) -> None:
-                turns.acquire()
-                super().process_request(request, client_address)
+                if turns.acquire(timeout=PATIENCE_S):
+                    super().process_request(request, client_address)
+                else:
+                    self.shutdown_request(request)
 
             def process_request_thread(self, request: Any, client_address: Any) -> None:
+                # A client that sends its request byte by byte must not keep its turn.
+                deadline = threading.Timer(PATIENCE_S, _end_reading, (request,))
+                deadline.daemon = True
+                deadline.start()
                 try:
                     super().process_request_thread(request, client_address)
                 finally:
+                    deadline.cancel()
                     turns.release()
+
+            def handle_error(self, request: Any, client_address: Any) -> None:
+                log.debug("the HTTP client at %s is gone: %s", client_address, sys.exception())
 
         try:
             self._server = Server((host, port), Handler)
@@ -86,6 +101,11 @@ class HttpServer:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
+
+
+def _end_reading(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RD)
 
 
 def parse(where: int | str) -> tuple[str, int]:
@@ -103,19 +123,19 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.close_connection = True
-        parts = urlsplit(self.path)
-        path = [unquote(part) for part in parts.path.split("/")[1:]]
+        kind = "application/json"
         try:
+            parts = urlsplit(self.path)
+            path = [unquote(part) for part in parts.path.split("/")[1:]]
             status, body = self._answer(path, {name: values[-1] for name, values in parse_qs(parts.query).items()})
-        except OttlaError as error:
-            is_temporary = isinstance(error, NotReadable)
-            status, body = 503 if is_temporary else 400, {"error": str(error)}
-        except ValueError as error:
-            status, body = 400, {"error": str(error)}
-        if isinstance(body, str):
-            self._send(status, CONTENT_TYPE, body)
-        else:
-            self._send(status, "application/json", json.dumps(body, default=_plain) + "\n")
+            kind, text = (CONTENT_TYPE, body) if isinstance(body, str) else (kind, _json(body))
+        except NotReadable as error:
+            status, text = 503, _json({"error": str(error)})
+        except (OttlaError, ValueError) as error:
+            status, text = 400, _json({"error": str(error)})
+        except Exception as error:
+            status, text = 500, _json({"error": f"{type(error).__name__}: {error}"})
+        self._send(status, kind, text)
 
     def _answer(self, path: list[str], given: dict[str, str]) -> tuple[int, Any]:
         match path:
@@ -157,6 +177,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing for each request."""
 
 
+def _json(body: Any) -> str:
+    return json.dumps(body, default=_plain) + "\n"
+
+
 def _entries(store: StoreView, results: Iterable[tuple[Any, Any]], given: dict[str, str]) -> dict[str, Any]:
     limit = int(given.get("limit", LIMIT))
     if not 1 <= limit <= LIMIT_MAX:
@@ -182,7 +206,7 @@ def _key(serde: Serde, text: str) -> Any:
         case "json":
             try:
                 return json.loads(text)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return text
         case _:
             return text

@@ -1,0 +1,115 @@
+"""The HTTP server of a program under requests that are wrong, hostile or slow."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+import pytest
+
+from ottla.flow.serde import JSON
+from ottla.spark.streams import http
+from ottla.spark.streams.http import REQUESTS_MAX, HttpServer, HttpSources
+from ottla.spark.streams.query import StoreView
+
+
+class View:
+    """A store whose keys are objects of JSON."""
+
+    key_serde = JSON
+    staleness = None
+
+    def get(self, key: Any) -> Any:
+        if key == "odd":
+            return {(1, 2): "no key of JSON"}
+        return key
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpServer]:
+    monkeypatch.setattr(http, "PATIENCE_S", 0.3)
+    sources = HttpSources(lambda: "", dict, list, lambda name: cast(StoreView, View()))
+    made = HttpServer(0, sources)
+    yield made
+    made.close()
+
+
+def connect(server: HttpServer) -> socket.socket:
+    host, _, port = server.address.rpartition(":")
+    return socket.create_connection((host, int(port)), 5)
+
+
+def get(server: HttpServer, target: str) -> tuple[int, Any]:
+    with connect(server) as line:
+        line.sendall(f"GET {target} HTTP/1.1\r\n\r\n".encode())
+        with line.makefile("rb") as answer:
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "told"),
+    [
+        ("/stores/s/key/" + "[" * 60_000, 200, None),
+        ("/stores/s/key/odd", 500, "TypeError: keys must be str, int, float, bool or None, not tuple"),
+        ("http://[/stores", 400, "Invalid IPv6 URL"),
+    ],
+)
+def test_a_request_that_is_wrong_gets_an_answer(server: HttpServer, target: str, status: int, told: str | None) -> None:
+    found, body = get(server, target)
+    assert found == status
+    if told is not None:
+        assert body == {"error": told}
+
+
+def test_clients_that_send_byte_by_byte_keep_no_turn(server: HttpServer) -> None:
+    slow = [connect(server) for _ in range(REQUESTS_MAX)]
+    ended = threading.Event()
+
+    def trickle() -> None:
+        while not ended.wait(0.05):
+            for line in slow:
+                with contextlib.suppress(OSError):
+                    line.sendall(b"G")
+
+    thread = threading.Thread(target=trickle, daemon=True)
+    thread.start()
+    try:
+        began = time.monotonic()
+        assert get(server, "/state") == (200, {})
+        assert time.monotonic() - began < 4
+    finally:
+        ended.set()
+        thread.join()
+        for line in slow:
+            line.close()
+
+
+def test_a_server_whose_turns_are_all_taken_can_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "PATIENCE_S", 0.3)
+    asked, go_on = threading.Event(), threading.Event()
+
+    def state() -> dict[str, Any]:
+        asked.set()
+        go_on.wait(30)
+        return {}
+
+    server = HttpServer(0, HttpSources(lambda: "", state, list, lambda name: cast(StoreView, View())))
+    lines = [connect(server) for _ in range(REQUESTS_MAX + 2)]
+    try:
+        for line in lines:
+            line.sendall(b"GET /state HTTP/1.1\r\n\r\n")
+        assert asked.wait(5)
+        closing = threading.Thread(target=server.close, daemon=True)
+        closing.start()
+        closing.join(5)
+        assert not closing.is_alive()
+    finally:
+        go_on.set()
+        for line in lines:
+            line.close()
