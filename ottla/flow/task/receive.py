@@ -63,6 +63,11 @@ def wallclock_timestamp(record: Received, partition_time: int) -> int:
     return record.timestamp
 
 
+def partition_time(topic: str, partition: int) -> str:
+    """The name of the cell that holds a partition's newest timestamp, for extractors. The first record makes it."""
+    return f"partition_time/{topic}/{partition}"
+
+
 class Receiver:
     """Deserializes the records of one source topic. `rank` breaks ties between topics."""
 
@@ -109,7 +114,7 @@ class Receiver:
         task, extractor = self._task, self._extractor or fail_on_invalid_timestamp
         if extractor is wallclock_timestamp:
             return task.now
-        newest = self._times(f"partition_time/{received.topic}/{received.partition}")
+        newest = self._times(partition_time(received.topic, received.partition))
         seen = Received(
             received.topic, received.partition, received.offset, received.timestamp, key, value, received.headers
         )

@@ -1,9 +1,9 @@
 """The connection between the driver and its workers: JSON messages over TCP, one per line.
 
 A worker first identifies itself (the driver's secret, its slot), then sends reports, answers and errors. The driver
-sends requests (pause, resume, reopen, queries) and stops a worker by closing the connection. A lost connection stops
-the worker too, so workers end with their driver. A slot that Spark starts again replaces its predecessor, whose later
-messages are ignored.
+sends requests (pause, resume, reopen, stop, queries). A lost connection ends the worker too, so workers end with their
+driver; if the driver is still there, Spark starts the worker again. A slot that Spark starts again replaces its
+predecessor, whose later messages are ignored.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.kernel.error import OttlaError
+from ottla.net.keepalive import keep_alive_soon
 
 Message = dict[str, Any]
 CONNECT_TIMEOUT_S = 30
@@ -85,8 +86,9 @@ class Workers:
         """Stop all workers, including those that connect later."""
         with self._lock:
             self._stopped = True
-            lines = list(self._lines.values())
-        for line in lines:
+            lines = dict(self._lines)
+        for slot, line in lines.items():
+            self._send(slot, {"stop": True})
             _end(line)
 
     def close(self) -> None:
@@ -112,6 +114,7 @@ class Workers:
         slot = -1
         with line, line.makefile("rb") as lines:
             try:
+                keep_alive_soon(line)
                 hello = json.loads(lines.readline(4096) or b"{}")
                 if not secrets.compare_digest(str(hello.get("secret")), self.secret):
                     return
@@ -125,6 +128,7 @@ class Workers:
                 if paused:
                     self._send(slot, {"paused": True})
                 if stopped:
+                    self._send(slot, {"stop": True})
                     _end(line)
                 for text in lines:
                     if self._lines.get(slot) is line:
@@ -159,12 +163,16 @@ class DriverLine:
         self.stopped = threading.Event()
         self.paused = threading.Event()
         self._reopen = threading.Event()
+        self._told_to_stop = False
         self.answer: Callable[[Message], Message] | None = None
         self._sending = threading.Lock()
         self._line = socket.create_connection(address, CONNECT_TIMEOUT_S)
         self._line.settimeout(None)
+        # A worker that is cut off must end soon: Spark starts its slot elsewhere.
+        keep_alive_soon(self._line)
         self.send({"secret": secret, "slot": slot})
-        threading.Thread(target=self._listen, daemon=True, name="ottla-streams-driver").start()
+        self._listener = threading.Thread(target=self._listen, daemon=True, name="ottla-streams-driver")
+        self._listener.start()
 
     def send(self, message: Message) -> None:
         """Send a message. If the driver is gone, set `stopped` instead."""
@@ -174,33 +182,51 @@ class DriverLine:
         except OSError:
             self.stopped.set()
 
-    def wait_for_reopen(self) -> bool:
-        """After an error, wait until the driver says to reopen the tasks (True) or to stop (False)."""
+    def wait_for_reopen(self) -> None:
+        """After an error, wait until the driver says to reopen the tasks or to stop."""
         while not self.stopped.is_set():
             if self._reopen.wait(0.1):
                 self._reopen.clear()
-                return True
-        return False
+                return
+
+    @property
+    def is_lost(self) -> bool:
+        """After `stopped`: whether the connection ended although the driver did not stop this worker."""
+        self._listener.join(1)
+        return not self._told_to_stop
 
     def close(self) -> None:
         _end(self._line)
         self._line.close()
 
     def _listen(self) -> None:
-        with contextlib.suppress(OSError, ValueError), self._line.makefile("rb") as lines:
-            for text in lines:
-                message = json.loads(text)
-                if message.get("paused"):
-                    self.paused.set()
-                elif "paused" in message:
-                    self.paused.clear()
-                elif "again" in message:
-                    self._reopen.set()
-                elif "ask" in message:
-                    answer = self.answer
-                    reply = {"error": "its tasks are being opened"} if answer is None else answer(message)
-                    self.send({"answer": message["ask"]} | reply)
-        self.stopped.set()
+        try:
+            with contextlib.suppress(OSError, ValueError), self._line.makefile("rb") as lines:
+                for text in lines:
+                    self._take(json.loads(text))
+        finally:
+            self.stopped.set()
+
+    def _take(self, message: Message) -> None:
+        if "stop" in message:
+            self._told_to_stop = True
+        elif message.get("paused"):
+            self.paused.set()
+        elif "paused" in message:
+            self.paused.clear()
+        elif "again" in message:
+            self._reopen.set()
+        elif "ask" in message:
+            self.send({"answer": message["ask"]} | self._reply(message))
+
+    def _reply(self, question: Message) -> Message:
+        answer = self.answer
+        if answer is None:
+            return {"error": "its tasks are being opened"}
+        try:
+            return answer(question)
+        except Exception as error:  # a query must not end the connection, by which the driver stops this worker
+            return {"error": f"{type(error).__name__}: {error}"}
 
 
 def _end(line: socket.socket) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,8 +74,8 @@ class LastRun:
     tasks: list[dict[str, Any]]
     stores: dict[str, dict[str, Any]]
     repartitions: list[str]
-    #: The name of the run; empty once a reset has begun, when nothing may run.
-    run: str = ""
+    #: The name of the run; empty once a reset has begun, when nothing may run. None: written by an older version.
+    run: str | None = None
 
     @property
     def transactional_ids(self) -> list[str]:
@@ -139,6 +139,11 @@ def check(old: LastRun | None, new: LastRun, *, accept_changes: bool) -> None:
     """OttlaError if the program cannot continue from the application's last run. It names the changes."""
     if old is None:
         return
+    if old.run == "":
+        raise OttlaError(
+            f"a reset of application {new.application_id} has not finished: run `ottla streams reset "
+            f"{new.application_id}` again"
+        )
     wrong, lost = changes(old, new)
     if wrong:
         raise OttlaError(
@@ -150,6 +155,33 @@ def check(old: LastRun | None, new: LastRun, *, accept_changes: bool) -> None:
             f"application {new.application_id} would lose state with this plan: {'; '.join(lost)}; name stores "
             "explicitly so that they keep their names, or accept the loss with accept_changes=True (--accept-changes)"
         )
+
+
+def check_topics(old: LastRun, new: LastRun, existing: Container[str]) -> None:
+    """OttlaError if an internal topic of the last run that the program still needs has been deleted since."""
+    application = new.application_id
+    topics = {
+        f"{application}-{name}-changelog": f"the state of store {name}" for name in old.stores if name in new.stores
+    }
+    topics |= {name: "its unprocessed records" for name in old.repartitions if name in new.repartitions}
+    for topic, lost in topics.items():
+        if topic not in existing:
+            raise OttlaError(
+                f"internal topic {topic} of application {application} was deleted, and with it {lost}: run `ottla "
+                f"streams reset {application}` to process the input again, or accept the loss with accept_changes=True "
+                "(--accept-changes)"
+            )
+
+
+def to_fence(old: LastRun, new: LastRun) -> list[str]:
+    """The transactional ids with which a worker of the last run could still commit to what the new run has read.
+
+    A task that is unchanged fences its own id before it reads its offsets and state (exactly_once_v2).
+    """
+    if old.guarantee != "exactly_once_v2":
+        return []
+    unchanged = new.tasks if new.guarantee == old.guarantee else []
+    return [f"{old.application_id}-{task['id']}" for task in old.tasks if task not in unchanged]
 
 
 def read(
@@ -208,16 +240,16 @@ def plan_partition(program: Program) -> TopicPartition:
 def check_run(admin: Admin, program: Program) -> None:
     """Raise Replaced if the application has been started again or reset since this run began."""
     plan, _ = read(admin, program.connection(), program.application_id)
-    _check(program, "" if plan is None else plan.run)
+    _check(program, None if plan is None else plan.run)
 
 
 def check_record(program: Program, key: bytes | None, value: bytes | None) -> None:
     """Raise Replaced if a new record of the plan's topic names another run."""
     if key == _KEY:
-        _check(program, json.loads(value).get("run", "") if value else "")
+        _check(program, json.loads(value).get("run") if value else None)
 
 
-def _check(program: Program, run: str) -> None:
+def _check(program: Program, run: str | None) -> None:
     if run == program.run:
         return
     application = program.application_id

@@ -19,7 +19,7 @@ from ottla.flow.engine import Settings
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.handler import ErrorResponse, State
 from ottla.flow.topology import Topology
-from ottla.kernel.error import OttlaError
+from ottla.kernel.error import KafkaError, OttlaError
 from ottla.spark import driver
 from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
@@ -43,6 +43,8 @@ RESETS = ("earliest", "latest", "none")
 WAITING_S = 30
 #: Seconds that a query waits for the workers.
 ANSWER_S = 30
+#: Seconds that `stop` waits for the workers before it cancels the Spark job.
+STOP_S = 30
 # Serdes hold compiled structs, and programs are sent to the workers by cloudpickle.
 copyreg.pickle(struct.Struct, lambda compiled: (struct.Struct, (compiled.format,)))
 
@@ -72,6 +74,8 @@ class Running:
         self._on_state_change = on_state_change
         self._on_error = on_error
         self._lock = threading.RLock()
+        #: The thread that is calling a listener.
+        self._caller: int | None = None
         self._open: set[int] = set()
         self._warned: set[str] = set()
         self._given_up: str | None = None
@@ -96,10 +100,24 @@ class Running:
             self.await_termination(0)
 
     def stop(self) -> None:
-        """Finish the open transactions, end the program, and wait until all workers have ended."""
+        """Finish the open transactions, end the program, and wait until all workers have ended. A listener may call
+        `stop`; it then does not wait.
+
+        The Spark job is cancelled if no worker has started (no core was free), or if workers need more than `STOP_S`.
+        """
         self._set_state(State.PENDING_SHUTDOWN)
+        started = self._workers.connected
         self._workers.stop()
-        self._thread.join()
+        if self._caller == threading.get_ident():
+            return
+        if started:
+            self._thread.join(STOP_S)
+            if self._thread.is_alive():
+                application = self.program.application_id
+                log.warning("the workers of %s need more than %d s to end: they are cancelled", application, STOP_S)
+        while self._thread.is_alive():
+            self._spark.interruptTag(self.program.run)
+            self._thread.join(1)
 
     def pause(self) -> None:
         """Stop processing until `resume`. Tasks stay open."""
@@ -134,6 +152,7 @@ class Running:
         waiting = threading.Timer(WAITING_S, self._warn_missing_workers)
         waiting.daemon = True
         waiting.start()
+        self._spark.addTag(self.program.run)
         try:
             again = True
             while again:
@@ -173,7 +192,10 @@ class Running:
         if self.state is not State.RUNNING:
             application = self.program.application_id
             raise NotReadable(f"application {application} is {self.state.value}, not RUNNING; try again")
-        return self._workers.ask(question, ANSWER_S)
+        answers = self._workers.ask(question, ANSWER_S)
+        if len(answers) < self.slots:
+            raise NotReadable(f"{self.slots - len(answers)} of {self.slots} workers are starting; try again")
+        return answers
 
     def _heartbeat_fields(self) -> dict[str, Any]:
         http = None if self.http is None else self.http.address
@@ -203,9 +225,13 @@ class Running:
             return False
 
     def _on_message(self, slot: int, message: Message) -> None:
+        if message.get("kind") == "fenced" and not self._is_replaced():
+            # The transaction timed out, or an earlier worker of this run that is cut off has opened the task again.
+            message = {"trouble": message["error"], "over": False}
+            self._workers.reopen(slot)
         with self._lock:
             if "tasks" in message:
-                self._progressed |= any(report["processed"] for report in message["tasks"].values())
+                self._progressed |= message["progressed"]
                 self.tasks |= message["tasks"]
                 self._warn_dropped(message["tasks"].values())
             if "open" in message:
@@ -219,6 +245,17 @@ class Running:
                 self._on_trouble(message["trouble"], over=message["over"])
             if "error" in message:
                 self._on_worker_error(slot, message)
+
+    def _is_replaced(self) -> bool:
+        """Whether another run has taken over. False if the brokers cannot tell: workers check it after opening."""
+        try:
+            with Admin(self.program.connection()) as admin:
+                last_run.check_run(admin, self.program)
+        except last_run.Replaced:
+            return True
+        except (KafkaError, OttlaError) as error:
+            log.debug("cannot read the plan of %s: %s", self.program.application_id, error)
+        return False
 
     def _warn_dropped(self, tasks: Iterable[Mapping[str, Any]]) -> None:
         """Warn once about each step that drops records."""
@@ -248,7 +285,15 @@ class Running:
             text = f"another instance of application {self.program.application_id} has taken over: {text}"
         error = StreamsError(text)
         error.add_note(message["traceback"])
-        response = self._on_error(error) if self._on_error is not None and message["kind"] == "failed" else None
+        response = None
+        if self._on_error is not None and message["kind"] == "failed":
+            self._caller = threading.get_ident()
+            try:
+                response = self._on_error(error)
+            except Exception:
+                log.exception("the error handler of %s failed", self.program.application_id)
+            finally:
+                self._caller = None
         if response is ErrorResponse.REPLACE_THREAD:
             self._workers.reopen(slot)
             return
@@ -265,11 +310,15 @@ class Running:
                 return
             self.state = new
             self._heartbeat.wake()
-            for listener in self._on_state_change:
-                try:
-                    listener(new, old)
-                except Exception:
-                    log.exception("a state listener of %s failed", self.program.application_id)
+            before, self._caller = self._caller, threading.get_ident()
+            try:
+                for listener in self._on_state_change:
+                    try:
+                        listener(new, old)
+                    except Exception:
+                        log.exception("a state listener of %s failed", self.program.application_id)
+            finally:
+                self._caller = before
 
     def _warn_missing_workers(self) -> None:
         running = len(self._workers.connected)
@@ -329,7 +378,7 @@ def prepare(
 ) -> Program:
     """Check the program against the cluster and the application's last run, and create its topics.
 
-    Fences the tasks that the program no longer has, so that an instance with the older plan ends.
+    Fences the tasks of the last run that this one does not fence itself before it reads their partitions.
     """
     guarantee(settings)
     purge_interval_ms(settings.configs)
@@ -344,9 +393,13 @@ def prepare(
         new, (old, _) = last_run.of_program(program), last_run.read(admin, reach, settings.application_id)
         last_run.check(old, new, accept_changes=accept_changes)
         check_internal(admin, layout, ran=old is not None)
+        if old is not None and not accept_changes:
+            last_run.check_topics(old, new, layout.sizes)
         check_outputs(layout, settings, reach)
-        gone = set(old.transactional_ids) - set(new.transactional_ids) if old is not None else set()
-        admin.fence_producers(sorted(gone)).check()
-        last_run.write(admin, reach, new, replicas)
+        # Topics before the plan: a topic of the plan that is missing at the next start has been deleted.
         create_topics(admin, layout)
+        last_run.write(admin, reach, new, replicas)
+        # The plan before fencing: a worker of the last run that opens its tasks again after this reads it and ends.
+        if old is not None:
+            admin.fence_producers(last_run.to_fence(old, new)).check()
     return program

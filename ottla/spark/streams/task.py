@@ -17,6 +17,7 @@ from ottla.client.admin.client import Admin
 from ottla.client.membership.commit import CommittedOffset
 from ottla.flow.engine import GlobalTask, Task
 from ottla.flow.store.ordered import MemoryBytes
+from ottla.flow.task.receive import partition_time
 from ottla.flow.vector.columns import Batch
 from ottla.flow.vector.region import vectorize
 from ottla.kernel.ids import TopicPartition
@@ -56,6 +57,11 @@ class HostedTask:
                 now=now,
             )
             vectorize(self.task)
+            # Cells of steps that the program no longer has would fill the metadata of commits.
+            times = {partition_time(*partition) for partition in plan.sources}
+            self._cells = {
+                name: value for name, value in self._cells.items() if name in times or self.task.uses_cell(name)
+            }
         except BaseException:
             self.committer.close()
             raise

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ottla.client.admin.client import Admin
@@ -36,8 +37,10 @@ from ottla.spark.streams.last_run import Replaced
 from ottla.spark.streams.layout import Program
 from ottla.spark.streams.purge import Purge
 from ottla.spark.streams.query import QUERYABLE, answer
+from ottla.spark.streams.restore import read_to
 from ottla.spark.streams.task import HostedTask
 
+log = logging.getLogger(__name__)
 POLL_S = 0.1
 POLL_RECORDS = 20_000
 #: A partition with more queued records than this is paused.
@@ -48,7 +51,10 @@ REPORT_S = 1.0
 
 
 def work(program: Program, slot: int, slots: int, address: tuple[str, int], secret: str) -> None:
-    """Run the slot's tasks until the driver stops them. Reports errors of the program to the driver, raises others."""
+    """Run the slot's tasks until the driver stops them. Reports errors of the program to the driver, raises others.
+
+    OttlaError if the connection to the driver is lost, so that Spark starts the worker again.
+    """
     driver = DriverLine(address, secret, slot)
     patience = time.monotonic() + PATIENCE_S
     before = gc.get_threshold()
@@ -64,8 +70,7 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
                 kind = "fenced" if isinstance(error, Fenced) else "over" if isinstance(error, Replaced) else "failed"
                 text = "".join(traceback.format_exception(error))
                 driver.send({"error": str(error), "kind": kind, "traceback": text})
-                if not driver.wait_for_reopen():
-                    return
+                driver.wait_for_reopen()
             except (KafkaError, OttlaError) as error:
                 if share.progressed:
                     patience = time.monotonic() + PATIENCE_S
@@ -74,6 +79,8 @@ def work(program: Program, slot: int, slots: int, address: tuple[str, int], secr
                 if over:
                     raise
                 driver.stopped.wait(1)
+        if driver.is_lost:
+            raise OttlaError("the connection to the driver was lost; Spark starts this worker again if the driver runs")
     finally:
         gc.set_threshold(*before)
         driver.close()
@@ -95,6 +102,7 @@ class TaskShare:
         self._ends: dict[TopicPartition, int] = {}
         #: Held while the state has changes that are not committed, so that queries wait.
         self._stepping = threading.Lock()
+        #: Whether records were processed, or all input was.
         self.progressed = False
 
     def __enter__(self) -> TaskShare:
@@ -134,7 +142,8 @@ class TaskShare:
                 self._report()
                 continue
             if self._globals is not None:
-                self._globals.read(0)
+                with self._stepping:
+                    self._globals.read()
             for batch in read(self._consumer, POLL_S):
                 partition = TopicPartition(batch.topic, batch.partition)
                 if partition == self._plan_partition:
@@ -153,15 +162,15 @@ class TaskShare:
 
     def _run(self, task: HostedTask, positions: dict[TopicPartition, CommittedOffset]) -> None:
         due = task.task.next_wall_clock()
-        if task.idle and (due is None or due > _now()):
+        is_due = due is not None and due <= _now()
+        if task.idle and not is_due:
             return
         lagging = []
         if not task.idle and len(task.plan.sources) > 1:
-            empty = task.empty()
             ends = self._consumer.end_offsets(task.plan.sources)
-            if any(positions[partition].offset < ends[partition] for partition in empty):
-                return
             lagging = [partition for partition, end in ends.items() if positions[partition].offset < end]
+            if not is_due and not set(lagging).isdisjoint(task.empty()):
+                return
         task.run(positions, lagging, _now())
         self.progressed = True
 
@@ -171,19 +180,30 @@ class TaskShare:
         consumer.assign([*self._readers, plan])
         consumer.seek(plan, consumer.end_offsets([plan])[plan])
         by_reset: dict[str, list[TopicPartition]] = {}
+        committed = {partition: at for task in self._tasks for partition, at in task.committed.items()}
+        begins = consumer.beginning_offsets(committed)
         for partition, task in self._readers.items():
-            if partition in task.committed:
-                consumer.seek(partition, task.committed[partition])
-            else:
-                by_reset.setdefault(task.plan.sources[partition], []).append(partition)
+            at = committed.get(partition)
+            if at is not None and at.offset >= begins[partition]:
+                consumer.seek(partition, at)
+                continue
+            by_reset.setdefault(task.plan.sources[partition], []).append(partition)
+            if at is not None:
+                log.warning(
+                    "%s-%d: records from offset %d to %d were deleted before they were processed",
+                    *(*partition, at.offset, begins[partition] - 1),
+                )
         starts = consumer.beginning_offsets(by_reset.get("earliest", ())) | consumer.end_offsets(
             by_reset.get("latest", ())
         )
         for partition, offset in starts.items():
             consumer.seek(partition, offset)
         if none := by_reset.get("none"):
+            why = "no offset is committed for"
+            if none[0] in committed:
+                why = f"records were deleted behind the committed offset {committed[none[0]].offset} of"
             raise TopologyError(
-                f"no offset is committed for {none[0].topic}-{none[0].partition}, and offset_reset is none; commit an "
+                f"{why} {none[0].topic}-{none[0].partition}, and offset_reset is none; commit an "
                 "offset, or set offset_reset to earliest or latest"
             )
 
@@ -209,7 +229,10 @@ class TaskShare:
             committed = {partition: at.offset for task in self._tasks for partition, at in task.committed.items()}
             self._purge.purge_if_due(committed, _now())
             self._look_up_ends()
-            self._driver.send({"tasks": {task.plan.id: self._metrics_of(task) for task in self._tasks}})
+            # A program without input makes no other progress.
+            self.progressed |= not any(self._lag(task) for task in self._tasks)
+            tasks = {task.plan.id: self._metrics_of(task) for task in self._tasks}
+            self._driver.send({"tasks": tasks, "progressed": self.progressed})
 
     def _settle(self) -> None:
         """Commit the positions of idle tasks, which are past transaction markers, so that their lag is 0. Repeat old
@@ -232,11 +255,13 @@ class TaskShare:
             "lag": self._lag(hosted),
             "stream_time_s": seen / 1000 if seen >= 0 else None,
             "latency_s": hosted.latency_ms / 1000 if hosted.latency_ms is not None else None,
-            "stores": {name: len(task.store(name).entries) for name in task.store_names if _is_readable(task, name)},
+            "stores": {name: _size(task, name) for name in task.store_names if _is_readable(task, name)},
         }
 
     def _look_up_ends(self) -> None:
         self._ends = self._consumer.end_offsets([*self._readers, self._plan_partition])
+        if self._globals is not None:
+            self._globals.count_lag()
         self._reported = time.monotonic()
 
     def _lag(self, task: HostedTask) -> int:
@@ -248,12 +273,20 @@ class TaskShare:
         with self._stepping:
             if self._driver.answer is None:
                 return {"error": "its tasks are being opened"}
-            tasks = {task.plan.id: (task.task, self._lag(task), self._reported) for task in self._tasks}
+            is_global = question["store"] in self._program.topology.global_stores
+            lags = {task: self._globals.lag if is_global and self._globals else self._lag(task) for task in self._tasks}
+            tasks = {task.plan.id: (task.task, lag, self._reported) for task, lag in lags.items()}
             return answer(tasks, question)
 
 
 def _is_readable(task: Task, name: str) -> bool:
     return task.topology.stores[name].kind in QUERYABLE
+
+
+def _size(task: Task, name: str) -> int:
+    """The number of entries of a store. A session store also orders its sessions by time."""
+    store = task.store(name)
+    return len(store.entries) // (2 if store.spec.kind == "session" else 1)
 
 
 class Globals:
@@ -262,22 +295,39 @@ class Globals:
     def __init__(self, program: Program) -> None:
         self.task = GlobalTask(program.topology, program.settings)
         settings = program.connection(isolation_level="read_committed", auto_offset_reset="none")
+        self._partitions = program.globals_
         self._consumer: Consumer[Any, Any] = Consumer(settings)
-        self._consumer.assign(program.globals_)
-        ends = self._consumer.end_offsets(program.globals_)
-        for partition, begin in self._consumer.beginning_offsets(program.globals_).items():
-            self._consumer.seek(partition, begin)
-        while any(self._consumer.position(partition) < end for partition, end in ends.items()):
-            self.read(POLL_S)
+        #: The number of records that the stores do not reflect, as of the last `count_lag`.
+        self.lag = 0
 
     def __enter__(self) -> Globals:
+        """Read everything that the topics have now."""
+        try:
+            self._consumer.assign(self._partitions)
+            ends = self._consumer.end_offsets(self._partitions)
+            for partition, begin in self._consumer.beginning_offsets(self._partitions).items():
+                self._consumer.seek(partition, begin)
+            for batch in read_to(self._consumer, ends):
+                self._apply([batch])
+        except BaseException:
+            self._consumer.close()
+            raise
         return self
 
     def __exit__(self, *error: object) -> None:
         self._consumer.close()
 
-    def read(self, timeout: float) -> None:
-        for batch in read(self._consumer, timeout):
+    def read(self) -> None:
+        """Apply the records that have arrived."""
+        self._apply(read(self._consumer, 0))
+
+    def count_lag(self) -> None:
+        """Look up the ends of the topics."""
+        ends = self._consumer.end_offsets(self._partitions)
+        self.lag = sum(max(0, end - self._consumer.position(partition)) for partition, end in ends.items())
+
+    def _apply(self, batches: Iterable[Batch]) -> None:
+        for batch in batches:
             self.task.add_columns(batch)
         self.task.run((), _now())
         self.task.take_changes()
