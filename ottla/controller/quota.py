@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ottla.controller.decision import Decision, message_or_none
+from ottla.kernel.address import canonical_address
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.validators import INT_MAX, LONG_MAX
@@ -110,10 +111,8 @@ def _keys(entity: QuotaEntity) -> Mapping[str, Setting[Any]]:
 
 
 def _is_address(name: str) -> bool:
-    from ipaddress import ip_address
-
     try:
-        ip_address(name)
+        canonical_address(name)
     except ValueError:
         return False
     return True

@@ -20,6 +20,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from ottla.kernel.address import plain_address
 from ottla.net.memory import RECEIVE_BUFFER_BYTES, ReceiveMemory
 from ottla.net.part import FileRange, Part
 from ottla.net.sent import SentMarks
@@ -104,8 +105,10 @@ class Connection:
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
         self.listener_name = listener_name
-        #: Host and port; an IPv6 peer's tuple has two more parts.
-        self.peer: tuple[str, int] = sock.getpeername()[:2]
+        # An IPv6 peer's tuple has two more parts.
+        host, port = sock.getpeername()[:2]
+        #: Host and port.
+        self.peer: tuple[str, int] = plain_address(host), port
         self.closed = False
         #: The client's software name and version, from ApiVersions (KIP-511).
         self.client_software = ("", "")

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
+from ottla.kernel.address import plain_address
 from ottla.kernel.error import OttlaError
 from ottla.net.inbound import Connection, Slot
 from ottla.net.keepalive import keep_alive
@@ -159,8 +160,8 @@ class ListeningSocket:
                 raise
             seconds = self._gate.arrive()
             if seconds > 0 or not self._gate.has_room():
-                return self._hold(sock, peer[0], seconds)
-            self._take(sock, peer[0])
+                return self._hold(sock, plain_address(peer[0]), seconds)
+            self._take(sock, plain_address(peer[0]))
         return None
 
     def _pause(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ottla.broker.limits.admission import Admission, ListenerGate
+from ottla.kernel.rate import Rate
 from ottla.metadata.image import Image
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.single_node import single_node
@@ -121,3 +122,35 @@ def test_what_is_too_much_closes_the_connections_that_were_silent_for_longest(ga
         assert clients._admission.take("address")
     clients._admission.close_excess()
     assert sorted(each.heard_at for each in connections if each.why) == [1.0, 3.0]
+
+
+def test_a_limit_of_an_address_holds_however_the_address_is_written(gates: Gates) -> None:
+    _, clients = gates({"max.connections.per.ip.overrides": "0:0:0:0:0:0:0:1:1, 2001:DB8::A:1, ::ffff:10.0.0.7:1"})
+    for address in ("::1", "2001:db8::a", "10.0.0.7"):
+        assert clients.enter(address) is None
+        assert clients.enter(address) == 0
+    for written, address in (
+        ("0:0:0:0:0:0:0:2", "::2"),
+        ("2001:DB8::B", "2001:db8::b"),
+        ("::ffff:10.0.0.8", "10.0.0.8"),
+    ):
+        clients._admission.follow(
+            replace(Image.empty(), quotas={(("ip", written),): {"connection_creation_rate": 1.0}})
+        )
+        assert [clients.enter(address) for _ in range(11)] == [None] * 10 + [1]
+
+
+def test_addresses_without_end_cost_no_more_each(gates: Gates, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[None] = []
+    is_idle = Rate.is_idle
+
+    def counted(self: Rate, now_ms: int) -> bool:
+        looked.append(None)
+        return is_idle(self, now_ms)
+
+    monkeypatch.setattr(Rate, "is_idle", counted)
+    _, clients = gates({})
+    clients._admission.follow(replace(Image.empty(), quotas={(("ip", None),): {"connection_creation_rate": 1.0}}))
+    for number in range(2500):
+        assert clients.enter(f"10.0.{number // 256}.{number % 256}") is None
+    assert len(looked) < 2 * 2500

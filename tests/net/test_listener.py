@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 
 from ottla.host.loop import new_loop
-from ottla.net.listener import ACCEPTS_AT_ONCE, TLS_ACCEPTS_AT_ONCE, ListeningSocket
+from ottla.net.listener import ACCEPTS_AT_ONCE, TLS_ACCEPTS_AT_ONCE, Gate, ListeningSocket, OpenGate
 from tests.net.turning import turn_until
 
 
@@ -32,7 +32,9 @@ class Poor(socket.socket):
 
 @contextlib.contextmanager
 def served(
-    new_socket: Callable[..., socket.socket] = socket.socket, accepts_at_once: int = ACCEPTS_AT_ONCE
+    new_socket: Callable[..., socket.socket] = socket.socket,
+    accepts_at_once: int = ACCEPTS_AT_ONCE,
+    gate: Gate | None = None,
 ) -> Iterator[tuple[asyncio.AbstractEventLoop, ListeningSocket, contextlib.ExitStack]]:
     loop = new_loop()
     listener = ListeningSocket(
@@ -43,6 +45,7 @@ def served(
         frame_bytes_max=1 << 20,
         idle_ms_max=0,
         accepts_at_once=accepts_at_once,
+        gate=gate,
         new_socket=new_socket,
     )
     listener.bind("127.0.0.1", 0)
@@ -98,3 +101,37 @@ def test_without_a_descriptor_the_listener_waits_and_does_not_spin() -> None:
         # One failed, one took the client, one found nobody.
         assert Poor.tries == 3
         assert turns > 20, "it tried in every turn"
+
+
+class OfBothKinds(socket.socket):
+    """A socket as of an IPv6 listener that serves IPv4 clients, too."""
+
+    def accept(self) -> tuple[socket.socket, object]:
+        sock, (host, port) = super().accept()
+        return OfBothKinds(fileno=sock.detach()), (f"::ffff:{host}", port, 0, 0)
+
+    def getpeername(self) -> object:
+        host, port = super().getpeername()
+        return f"::ffff:{host}", port, 0, 0
+
+
+class Noting(OpenGate):
+    def __init__(self) -> None:
+        self.addresses: list[str] = []
+
+    def enter(self, address: str) -> None:
+        self.addresses.append(address)
+
+    def leave(self, address: str) -> None:
+        self.addresses.append(address)
+
+
+def test_an_ipv4_client_of_an_ipv6_listener_is_known_by_its_ipv4_address() -> None:
+    gate = Noting()
+    with served(OfBothKinds, gate=gate) as (loop, listener, stack):
+        arrive(listener, 1, stack)
+        turn_until(loop, lambda: len(listener.connections) == 1)
+        [connection] = listener.connections
+        assert connection.peer[0] == "127.0.0.1"
+        connection.close("")
+    assert gate.addresses == ["127.0.0.1"] * 2

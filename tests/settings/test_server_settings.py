@@ -162,6 +162,8 @@ def test_roles_say_what_a_node_is() -> None:
         ({"cordoned.log.dirs": "/elsewhere"}, "cordoned.log.dirs: /elsewhere is not one of log.dirs"),
         ({"log.cleaner.dedupe.buffer.size": "1024"}, "invalid value for log.cleaner.dedupe.buffer.size: 1024"),
         ({"replica.fetch.wait.max.ms": "40000"}, "replica.fetch.wait.max.ms=40000 is more than replica.socket"),
+        ({"max.connections.per.ip.overrides": "::1:5,localhost:5"}, "max.connections.per.ip.overrides: localhost:5 is"),
+        ({"max.connections.per.ip.overrides": "10.0.0.7:many"}, "max.connections.per.ip.overrides: 10.0.0.7:many is"),
         ({"group.coordinator.rebalance.protocols": "consumer"}, "group.coordinator.rebalance.protocols: classic"),
     ],
 )

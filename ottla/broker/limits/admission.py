@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ottla.controller.quota import CONNECTION_CREATION_RATE, IP
+from ottla.kernel.address import canonical_address
 from ottla.kernel.rate import Rate
 from ottla.metadata.image import Image
 from ottla.settings.server.settings import ConnectionLimits
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ottla.net.listener import ListeningSocket
     from ottla.settings.server.settings import ServerSettings
 
+#: Beyond this many addresses the idle ones are dropped.
 _ADDRESSES_SWEPT = 1000
 
 
@@ -44,6 +47,7 @@ class Admission:
         self._counts: Counter[str] = Counter()
         self._rate = self.new_rate()
         self._ip_rates: dict[str, Rate] = {}
+        self._swept_at = _ADDRESSES_SWEPT
         #: Address (None: the default) -> rate limit.
         self._ip_bounds: dict[str | None, float] = {}
 
@@ -58,7 +62,8 @@ class Admission:
         for entity, quotas in image.quotas.items():
             name = dict(entity).get(IP, "")
             if name != "" and CONNECTION_CREATION_RATE in quotas:
-                self._ip_bounds[name] = quotas[CONNECTION_CREATION_RATE]
+                bound = None if name is None else canonical_address(name)
+                self._ip_bounds[bound] = quotas[CONNECTION_CREATION_RATE]
 
     def settings_changed(self) -> None:
         """Apply a change of the limits: close excess connections, and admit waiting ones."""
@@ -88,13 +93,14 @@ class Admission:
             return 0
         rate = self._ip_rates.get(address)
         if rate is None:
-            if len(self._ip_rates) >= _ADDRESSES_SWEPT:
+            if len(self._ip_rates) >= self._swept_at:
                 now_ms = self.now_ms()
                 self._ip_rates = {
                     known_address: known_rate
                     for known_address, known_rate in self._ip_rates.items()
                     if not known_rate.is_idle(now_ms)
                 }
+                self._swept_at = max(_ADDRESSES_SWEPT, 2 * len(self._ip_rates))
             rate = self._ip_rates[address] = self.new_rate()
         wait_ms = self.throttle_ms(rate, bound)
         if wait_ms:
@@ -104,7 +110,8 @@ class Admission:
     def take(self, address: str) -> bool:
         """Count a connection; False if its address has reached its limit."""
         settings = self.settings()
-        if self._counts[address] >= _overrides(settings).get(address, settings.max_connections_per_ip):
+        overrides = _overrides(settings.max_connections_per_ip_overrides)
+        if self._counts[address] >= overrides.get(address, settings.max_connections_per_ip):
             return False
         self._counts[address] += 1
         self.total += 1
@@ -201,8 +208,8 @@ class ListenerGate:
             self.listener.admit_held()
 
 
-def _overrides(settings: ServerSettings) -> Mapping[str, int]:
+@lru_cache(maxsize=4)
+def _overrides(text: str) -> Mapping[str, int]:
     """Address -> count, from `max.connections.per.ip.overrides`."""
-    text = settings.max_connections_per_ip_overrides
     pairs = (pair.strip().rpartition(":") for pair in text.split(",") if pair.strip())
-    return {address.strip(): int(count) for address, _, count in pairs}
+    return {canonical_address(address.strip().strip("[]")): int(count) for address, _, count in pairs}
