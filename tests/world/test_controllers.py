@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from ottla.broker.controllers.controllers import Controllers
+from ottla.broker.controllers.envelope import seal, unwrap
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import Connection, Slot
 from ottla.net.listener import ListeningSocket
@@ -19,12 +21,17 @@ from ottla.sim.world import World
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.wire.api.api_versions import ApiVersion, ApiVersionsResponse
-from ottla.wire.compile import decode, encode
+from ottla.wire.api.envelope import EnvelopeRequest
+from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.wire.compile import decode, decoder, encode
 from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
 
 PORT = 9093
+FRAME_BYTES_MAX = 1 << 20
 VERSIONS = ApiVersionsResponse(
-    api_keys=[ApiVersion(api_key=ApiKey.ALLOCATE_PRODUCER_IDS, min_version=0, max_version=0)]
+    api_keys=[
+        ApiVersion(api_key=key, min_version=0, max_version=0) for key in (ApiKey.ALLOCATE_PRODUCER_IDS, ApiKey.ENVELOPE)
+    ]
 )
 
 
@@ -65,6 +72,10 @@ class Scene:
         done(self.decide(0, request))
 
     def decide(self, number: int, request: Any) -> Any:
+        if isinstance(request, EnvelopeRequest):
+            api, origin, position = unwrap(request)
+            inner, _ = decoder(api.request, origin.version)(memoryview(request.request_data), position)
+            return seal(api, origin, RenewDelegationTokenResponse(expiry_timestamp_ms=len(inner.hmac)))
         if number != self.active:
             error = ErrorCode.NOT_CONTROLLER
             return KafkaError(error) if number == 0 else AllocateProducerIdsResponse(error_code=error)
@@ -92,6 +103,23 @@ class Scene:
         self.host.loop.call_soon(lambda: self.way.ask(request, done, timeout_ms=timeout_ms))
         return number
 
+    def forward(self, number: int, hmac: bytes) -> None:
+        """A client's request, which the controller answers with the length of `hmac`."""
+        connection = SimpleNamespace(close=lambda why: None)
+        call: Any = SimpleNamespace(
+            principal="User:ann",
+            client_address="10.0.0.7",
+            client_id="c",
+            version=2,
+            correlation_id=number,
+            connection=connection,
+        )
+        assert self.host.loop is not None
+        request = RenewDelegationTokenRequest(hmac=hmac)
+        self.host.loop.call_soon(
+            lambda: self.way.forward(call, request, lambda value: self.told.update({number: value}))
+        )
+
     def answer(self, number: int, limit_ms: int = 120_000) -> Any:
         assert self.world.run_until(lambda: number in self.told, limit_ms=limit_ms), "not told"
         return self.told[number]
@@ -112,7 +140,7 @@ class _Controller:
             cast(asyncio.AbstractEventLoop, loop),
             self._on_frame,
             lambda *_: None,
-            frame_bytes_max=1 << 20,
+            frame_bytes_max=FRAME_BYTES_MAX,
             idle_ms_max=-1,
             new_socket=self.host.socket,
             now=loop.time,
@@ -281,3 +309,17 @@ def test_a_heartbeat_waits_half_a_session(session_ms: int, said_after_ms: int) -
     assert not scene.told
     answer = scene.answer(1, 200)
     assert isinstance(answer, KafkaError) and answer.code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_clients_request_that_no_controller_would_read_holds_up_no_other() -> None:
+    """With its envelope it is longer than what controllers take: they would close the connection again and again."""
+    scene = Scene(socket_request_max_bytes=str(FRAME_BYTES_MAX))
+    scene.hear(1)
+    scene.forward(1, b"x" * (FRAME_BYTES_MAX - 40))
+    scene.forward(2, b"short")
+    scene.forward(3, b"x" * (FRAME_BYTES_MAX - 1000))
+    refused = scene.answer(1, 100)
+    assert isinstance(refused, KafkaError) and refused.code is ErrorCode.INVALID_REQUEST
+    assert "socket.request.max.bytes=1048576" in refused.message
+    assert scene.answer(2, 1_000).expiry_timestamp_ms == 5
+    assert scene.answer(3, 10_000).expiry_timestamp_ms == FRAME_BYTES_MAX - 1000

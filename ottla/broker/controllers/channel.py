@@ -59,7 +59,7 @@ class Question:
         #: The version for this node's own controller.
         self.version = version
         self.charge = charge
-        #: Build the request for another node, and interpret its response.
+        #: Build the request for another node (KafkaError if that is impossible), and interpret its response.
         self.wrap = wrap
         self.unwrap = unwrap
         self.timer: asyncio.TimerHandle | None = None
@@ -170,8 +170,12 @@ class ControllerChannel:
             if self._outbound is not None:
                 self._outbound.close()
             self._peer, self._outbound = leader, self._dial(leader)
+        try:
+            request = question.request if question.wrap is None else question.wrap()
+        except KafkaError as error:
+            # It cannot be sent, and the others must not wait for it.
+            return self._end(question, error)
         self._sent = question
-        request = question.request if question.wrap is None else question.wrap()
 
         def answered(answer: Any) -> None:
             if self._sent is not question:

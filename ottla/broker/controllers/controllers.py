@@ -58,6 +58,8 @@ class Controllers:
             in_flight_max=1,
         )
         node_id = settings.node_id
+        #: The longest request that a controller takes, if its setting is the same as this node's.
+        self._bytes_max = settings.socket_request_max_bytes
 
         def dial(peer: Peer) -> Outbound:
             return outbound(loop, peer.host, peer.port, client_id=str(node_id), rng=rng, options=options)
@@ -107,7 +109,7 @@ class Controllers:
         """
 
         def wrap() -> Any:
-            return envelope.wrap(api_of(request), request, envelope.origin_of(call))
+            return envelope.wrap(api_of(request), request, envelope.origin_of(call), self._bytes_max)
 
         def unwrap(answer: Any) -> Any:
             response = envelope.opened(answer, api_of(request), envelope.origin_of(call))

@@ -18,6 +18,7 @@ from typing import Any
 from ottla.broker.call.handler import Call
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.named import NamedTuple
+from ottla.net.answer_frames import FRAME_BYTES_MAX
 from ottla.net.request import decoded, encoded
 from ottla.wire.api import API, Api, ApiKey
 from ottla.wire.api.envelope import EnvelopeRequest, EnvelopeResponse
@@ -53,6 +54,8 @@ FORWARDABLE = frozenset(
     }
 )
 _LENGTH_BYTES = 4
+#: More than an envelope adds to the request and its principal.
+_ENVELOPE_BYTES = 128
 _PRINCIPAL_VERSION = 0
 
 
@@ -73,12 +76,22 @@ def origin_of(call: Call) -> Requester:
     return Requester(call.principal, call.client_address, call.client_id, call.version, call.correlation_id)
 
 
-def wrap(api: Api, request: Any, origin: Requester) -> EnvelopeRequest:
-    """The envelope of a client's request. OttlaError if the request cannot be encoded in its version."""
+def wrap(api: Api, request: Any, origin: Requester, bytes_max: int = FRAME_BYTES_MAX) -> EnvelopeRequest:
+    """The envelope of a client's request. OttlaError if the request cannot be encoded in its version.
+
+    KafkaError if a controller that takes requests of `bytes_max` would close the connection instead of reading it.
+    """
     frame = b"".join(encoded(request, api, origin.version, origin.correlation_id, origin.client_id))
+    principal = _principal_bytes(origin.principal)
+    if len(frame) + len(principal) + _ENVELOPE_BYTES > bytes_max:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"a request of {len(frame)} bytes cannot be forwarded to the controller: with its envelope it is longer "
+            f"than socket.request.max.bytes={bytes_max}; send a shorter one",
+        )
     return EnvelopeRequest(
         request_data=frame[_LENGTH_BYTES:],
-        request_principal=_principal_bytes(origin.principal),
+        request_principal=principal,
         client_host_address=ipaddress.ip_address(origin.address.partition("%")[0]).packed,
     )
 
