@@ -174,7 +174,7 @@ class MetadataNode(Runtime, ABC):
             self._undo.callback(self.quorum.close)
             if self.authorizer is not None:
                 authorizer = self.authorizer
-                authorizer.follow(self.quorum.image)
+                authorizer.begin(self.quorum.decided)
                 self.quorum.subscribe(lambda old, new: authorizer.follow(new))
             if self.observation is not None:
                 self.observation.latency.watch(self.quorum, self.clock)

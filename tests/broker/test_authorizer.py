@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import ottla
 from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS, HANDLERS
-from ottla.broker.guard.authorizer import java_host
+from ottla.broker.guard.authorizer import Authorizer
 from ottla.broker.guard.guards import GUARDS
 from ottla.broker.guard.parts import divided
 from ottla.client import Admin, Producer
 from ottla.client.admin.acl import Acl
 from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.kernel.ids import Uuid
+from ottla.metadata.image import Image, Step
+from ottla.security.acl import AclOperation, AclResource
+from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.single_node import single_node
 from ottla.settings.server.unserved import STANDARD_AUTHORIZER
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.alter_share_group_offsets import (
@@ -38,6 +44,7 @@ from ottla.wire.api.metadata import MetadataRequest, MetadataRequestTopic
 from ottla.wire.api.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from ottla.wire.compile import decoder
 from ottla.wire.header import ResponseHeader, response_header_version
+from ottla.wire.record.security import AccessControlEntryRecord
 from ottla.wire.schema import fields
 from tests.broker.sasl_scene import PASSWORD, SETTINGS, plaintext, secured, sign_in
 from tests.broker.wire_client import WireClient
@@ -456,8 +463,35 @@ def test_settings_that_cannot_be_kept_stop_the_start(change: dict[str, str], wor
         pass
 
 
-def test_addresses_are_written_as_java_does() -> None:
-    assert java_host("10.0.0.1") == "10.0.0.1"
-    assert java_host("::1") == "0:0:0:0:0:0:0:1"
-    assert java_host("::ffff:10.0.0.1") == "10.0.0.1"
-    assert java_host("fe80::1%eth0") == "fe80:0:0:0:0:0:0:1"
+def _image(offset: int, *rules: AccessControlEntryRecord) -> Image:
+    return replace(Image.empty(), offset=offset, acls={rule.id: rule for rule in rules})
+
+
+def test_rules_of_a_start_that_the_quorum_did_not_commit_go() -> None:
+    def rule(number: int, principal: str) -> AccessControlEntryRecord:
+        return AccessControlEntryRecord(
+            id=Uuid(bytes([number] * 16)),
+            resource_type=2,
+            resource_name="t",
+            pattern_type=3,
+            principal=principal,
+            host="*",
+            operation=3,
+            permission_type=3,
+        )
+
+    def readers() -> list[str]:
+        may, names = authorizer.rules.allows, ("User:ann", "User:bob", "User:cid")
+        return [each for each in names if may(each, "::1", AclOperation.READ, AclResource.TOPIC, "t")]
+
+    ann, bob, cid = rule(1, "User:ann"), rule(2, "User:bob"), rule(3, "User:cid")
+    authorizer = Authorizer(
+        ServerSettings.parse(single_node("/x", "h", 1, 3) | {"authorizer.class.name": STANDARD_AUTHORIZER})
+    )
+    authorizer.begin(_image(7, ann, bob))
+    assert readers() == ["User:ann", "User:bob"]
+    # Another leader wrote another record at the same offset.
+    authorizer.follow(replace(_image(8, ann, cid), step=Step(7, (), (), (cid.id,))))
+    assert readers() == ["User:ann", "User:cid"]
+    authorizer.follow(replace(_image(9, cid), step=Step(8, (), (), (ann.id,))))
+    assert readers() == ["User:cid"]

@@ -10,7 +10,9 @@ from ottla.broker.dispatch.dispatch import CONTROLLER_HANDLERS
 from ottla.broker.metadata.format import format_directories
 from ottla.broker.metadata_node import Ports
 from ottla.kernel.error import ErrorCode, OttlaError
+from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource
 from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.unserved import STANDARD_AUTHORIZER
 from ottla.sim.clock import SimClock
 from ottla.sim.disk import SimDisk
 from ottla.sim.loop import SimLoop, SimPool
@@ -19,6 +21,7 @@ from ottla.sim.net import new_listener
 from ottla.wire.api import API, ApiKey
 from ottla.wire.api.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from ottla.wire.api.api_versions import ApiVersionsRequest
+from ottla.wire.api.create_acls import AclCreation, CreateAclsRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.compile import decoder, encoder
 from ottla.wire.header import RequestHeader, request_header_version, response_header_version
@@ -36,14 +39,19 @@ SETTINGS = {
 class ControllerScene:
     """A controller-only node on a simulated disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: dict[str, str] = SETTINGS) -> None:
         self.rng, self.clock = Random(1), SimClock()
         self.disk = SimDisk(self.rng)
-        self.settings = ServerSettings.parse(SETTINGS)
+        self.settings = ServerSettings.parse(settings)
         self.disk.make_directory("/data")
         self.disk.sync_directory("/")
         format_directories(
-            self.disk, self.settings, "MkU3OEVBNTcwNTJENDM2Qg", clock=self.clock, rng=self.rng, standalone=True
+            self.disk,
+            self.settings,
+            "MkU3OEVBNTcwNTJENDM2Qg",
+            clock=self.clock,
+            rng=self.rng,
+            standalone="controller.quorum.voters" not in settings,
         )
 
     def start(self) -> ControllerNode:
@@ -143,3 +151,35 @@ def test_its_directories_are_its_own_while_it_runs() -> None:
         scene.start()
     node.close()
     scene.start().close()
+
+
+def test_a_controller_that_waits_for_the_others_has_the_rules_of_its_log() -> None:
+    alone = SETTINGS | {
+        "controller.quorum.bootstrap.servers": "",
+        "controller.quorum.voters": "7@127.0.0.1:9093",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
+    }
+    scene = ControllerScene(alone)
+    scene.start()
+    rule = AclCreation(
+        resource_type=4,
+        resource_name="kafka-cluster",
+        resource_pattern_type=3,
+        principal="User:node",
+        host="*",
+        operation=9,
+        permission_type=3,
+    )
+    assert not scene.ask(CreateAclsRequest(creations=[rule]), ApiKey.CREATE_ACLS, 3).results[0].error_code
+    scene.node.close()
+    scene.settings = ServerSettings.parse(
+        alone | {"controller.quorum.voters": "7@127.0.0.1:9093,8@127.0.0.1:9094,9@127.0.0.1:9095"}
+    )
+    node = scene.start()
+    assert not node.quorum.image.acls, "it knows of a commit"
+    assert node.authorizer is not None
+    assert node.authorizer.rules.allows(
+        "User:node", "10.0.0.7", AclOperation.CLUSTER_ACTION, AclResource.CLUSTER, CLUSTER_NAME
+    )
+    node.close()

@@ -1,19 +1,22 @@
 """The node's authorizer: Kafka's StandardAuthorizer with the ACLs from the metadata, or a plug-in.
 
 Rules:
-- The authorizer follows the committed metadata: an ACL takes effect when this node has replayed it.
+- The authorizer follows the committed metadata: an ACL takes effect when this node has replayed it. At a start it takes
+  the rules of the whole log: until the quorum has a leader, a restarted controller knows no commit after its snapshot.
 - `ottla.authorizer` logs denials at INFO and permissions at DEBUG, except for questions that only filter a list. One
   request gets at most `_LINES_MAX` lines, because it may name as many resources as its sender likes.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import logging
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call
+from ottla.kernel.address import java_address
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import Uuid
 from ottla.metadata.image import Image
 from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource, Rules
 from ottla.settings.server.settings import ServerSettings
@@ -41,27 +44,44 @@ class Authorizer:
         self.has_acls = settings.authorizer_class_name == STANDARD_AUTHORIZER
         self.rules = _rules(settings) if self.has_acls else _plugged(settings)
         self._image = Image.empty()
+        #: Whether the rules are those of `begin`.
+        self._is_provisional = False
         #: The request of the last question, and its number of log lines.
         self._call: Call | None = None
         self._lines = 0
 
+    def begin(self, image: Image) -> None:
+        """Apply the ACLs of the log at the start, of which the end may not be committed: better than older ones."""
+        self._change(self._image, image, image.acls)
+        self._image = image
+        self._is_provisional = True
+
     def follow(self, image: Image) -> None:
-        """Apply the changes of the ACLs up to this image."""
+        """Apply the changes of the ACLs up to this committed image."""
         old, self._image = self._image, image
-        if image.acls is old.acls or not isinstance(self.rules, Rules):
+        if image.acls is old.acls:
             return
-        step = image.touched_acls(old)
-        for acl_id in step:
-            if acl_id in old.acls:
-                self.rules.remove(old.acls[acl_id])
-            if acl_id in image.acls:
-                self.rules.add(image.acls[acl_id])
+        # An uncommitted image is not the one before this one, even if it ends at the same offset.
+        step = dict.fromkeys([*image.acls, *old.acls]) if self._is_provisional else image.touched_acls(old)
+        self._is_provisional = False
+        self._change(old, image, step)
+
+    def _change(self, old: Image, image: Image, touched: Iterable[Uuid]) -> None:
+        if not isinstance(self.rules, Rules):
+            # A plug-in has rules of its own.
+            return
+        for acl_id in touched:
+            before, after = old.acls.get(acl_id), image.acls.get(acl_id)
+            if before is not None and before != after:
+                self.rules.remove(before)
+            if after is not None and after != before:
+                self.rules.add(after)
 
     def allows(
         self, call: Call, operation: AclOperation, kind: AclResource, name: str = CLUSTER_NAME, *, logged: bool = True
     ) -> bool:
         """Whether the client may perform the operation. `logged`: log the answer."""
-        principal, host = call.principal, java_host(call.client_address)
+        principal, host = call.principal, java_address(call.client_address)
         allowed = self.rules.allows(principal, host, operation, kind, name)
         level = logging.DEBUG if allowed else logging.INFO
         if logged and _log.isEnabledFor(level):
@@ -95,21 +115,11 @@ class Authorizer:
 
     def allows_any(self, call: Call, operation: AclOperation, kind: AclResource) -> bool:
         """Whether the client may perform the operation on at least one resource of this type."""
-        return self.rules.allows_any(call.principal, java_host(call.client_address), operation, kind)
+        return self.rules.allows_any(call.principal, java_address(call.client_address), operation, kind)
 
     def operations(self, call: Call, kind: AclResource, name: str = CLUSTER_NAME) -> int:
         """The authorized operations on a resource, one bit each (KIP-430)."""
-        return self.rules.operations(call.principal, java_host(call.client_address), kind, name)
-
-
-def java_host(address: str) -> str:
-    """An address in the form of Java's getHostAddress, which ACLs use: 0:0:0:0:0:0:0:1."""
-    if ":" not in address:
-        return address
-    packed = ipaddress.IPv6Address(address.partition("%")[0])
-    if packed.ipv4_mapped is not None:
-        return str(packed.ipv4_mapped)
-    return ":".join(f"{int(each, 16):x}" for each in packed.exploded.split(":"))
+        return self.rules.operations(call.principal, java_address(call.client_address), kind, name)
 
 
 def _plugged(settings: ServerSettings) -> PluggedRules:
