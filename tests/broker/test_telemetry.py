@@ -75,6 +75,14 @@ def test_a_client_is_matched_by_its_instance_id(scene: Scene) -> None:
     assert scene.ask().metrics == ("m.one",)
 
 
+def test_a_connection_has_one_instance_whatever_ids_its_client_invents(scene: Scene) -> None:
+    for number in range(20):
+        scene.ask(instance_id=Uuid(number.to_bytes(16, "big")) if number > 1 else NO_UUID)
+    assert len(scene.telemetry._instances) == 1
+    scene.telemetry.forget(CONNECTION)
+    assert not scene.telemetry._instances
+
+
 def test_a_star_is_all_metrics(scene: Scene) -> None:
     scene.subscribe("a", metrics="m.one")
     scene.subscribe("b", metrics="*", match="client_software_name=apache.*,client_source_port=5")

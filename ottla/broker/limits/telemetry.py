@@ -8,7 +8,8 @@ Rules:
 - Decompressed metrics go to `exporter`. Without an exporter the two APIs are not offered, as in Apache Kafka without a
   receiver plug-in, but a client that uses them anyway is served.
 
-An instance lives as long as its connection. At most `_INSTANCES_MAX` are kept; beyond that the oldest is dropped.
+An instance lives as long as its connection, which has one. At most `_INSTANCES_MAX` are kept; beyond that the oldest is
+dropped.
 """
 
 from __future__ import annotations
@@ -244,6 +245,8 @@ class Telemetry:
         if instance is None:
             instance = self._instances[instance_id] = Instance(instance_id, client)
             instance.subscribe(self._subscriptions)
+            # A connection has one instance: a client that invents ids would fill the memory.
+            self.forget(connection)
             self._by_connection[connection] = instance_id
             if len(self._instances) > _INSTANCES_MAX:
                 del self._instances[next(iter(self._instances))]
