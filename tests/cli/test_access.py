@@ -130,6 +130,18 @@ def test_revoke_takes_only_what_was_granted(tool: Tool) -> None:
     assert {(each["host"], each["permission"]) for each in left} == {("10.0.0.1", "allow"), ("*", "deny")}
 
 
+def test_an_address_is_written_as_brokers_compare_it(tool: Tool) -> None:
+    """A denial for ::1 would deny nothing: brokers call that address 0:0:0:0:0:0:0:1."""
+    tool("acls", "deny", "ann", "read", "topic", "orders", "--host", "::1")
+    tool("acls", "grant", "ann", "--produce", "orders", "--host", "::ffff:10.0.0.1")
+    there = tool("acls", "list", "-p", "ann", "--json").json
+    assert {each["host"] for each in there} == {"0:0:0:0:0:0:0:1", "10.0.0.1"}
+    assert "may not read topic orders" in tool("acls", "explain", "ann", "read", "orders", "--host", "0::1").out
+    for words in (("deny", "ann", "read", "topic", "orders"), ("explain", "ann", "read", "orders")):
+        said = tool("acls", *words, "--host", "example.com")
+        assert said.code and "invalid value for --host: example.com (expected an IP address" in said.err
+
+
 def test_an_administrator_may_do_everything() -> None:
     acls = granted("User:ann", administer=True)
     assert {each.resource for each in acls} == set(AclResource) - {AclResource.ANY}

@@ -8,7 +8,17 @@ import click
 
 from ottla.cli.option import Commands, F, admin, as_json, check_terminal, cluster, confirm, yes_option
 from ottla.cli.ottla.acls.role import explain, grant, revoke
-from ottla.cli.ottla.acls.shown import RESOURCES, about, constant, counted, operation_of, principal_of, sentence, show
+from ottla.cli.ottla.acls.shown import (
+    RESOURCES,
+    about,
+    constant,
+    counted,
+    host_of,
+    operation_of,
+    principal_of,
+    sentence,
+    show,
+)
 
 if TYPE_CHECKING:
     from ottla.client.admin.acl import Acl, AclFilter
@@ -65,7 +75,7 @@ def _acl(
         operation_of(operation),
         AclPermission.ALLOW if allow else AclPermission.DENY,
         PatternType.PREFIXED if prefixed else PatternType.LITERAL,
-        host or "*",
+        host_of(host),
     )
 
 

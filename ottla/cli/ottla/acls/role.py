@@ -12,6 +12,7 @@ from ottla.cli.ottla.acls.shown import (
     about,
     constant,
     counted,
+    host_of,
     operation_of,
     principal_of,
     sentence,
@@ -74,7 +75,7 @@ def _granted(
         groups=groups,
         administer=administer,
         pattern=PatternType.PREFIXED if prefixed else PatternType.LITERAL,
-        host=host or "*",
+        host=host_of(host),
     )
 
 
@@ -151,7 +152,7 @@ def explain(
     who, what = principal_of(principal), operation_of(operation)
     with admin(bootstrap, client) as ask:
         acls = ask.describe_acls(speaking_of(AclResource[constant(kind)], name))
-    explanation = explained(acls, who, what, AclResource[constant(kind)], name, host)
+    explanation = explained(acls, who, what, AclResource[constant(kind)], name, host and host_of(host))
     thing = "the cluster" if kind == "cluster" else f"{kind} {name}"
     lines = [f"{who} {'may' if explanation.is_allowed else 'may not'} {word(what.name)} {thing}: {explanation.reason}"]
     if explanation.rule is not None:

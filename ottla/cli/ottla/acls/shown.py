@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ottla.kernel.address import canonical_address, java_address
 from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
@@ -38,6 +39,18 @@ def operation_of(text: str) -> AclOperation:
         names = ", ".join(word(member) for member in AclOperation.__members__ if member != "ANY")
         raise OttlaError(f"unknown operation: {text} (expected {names})")
     return AclOperation[name]
+
+
+def host_of(text: str | None) -> str:
+    """Return an address as brokers write it, because they compare it as text. OttlaError if it is none."""
+    if text in (None, "", "*"):
+        return "*"
+    try:
+        return java_address(canonical_address(str(text)))
+    except ValueError:
+        raise OttlaError(
+            f"invalid value for --host: {text} (expected an IP address, or *; brokers do not resolve names)"
+        ) from None
 
 
 def about(acl: Acl) -> dict[str, Any]:
