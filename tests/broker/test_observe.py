@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import socket
 from collections.abc import Iterator
@@ -253,6 +254,17 @@ def test_an_address_that_is_none_stops_the_start(text: str) -> None:
         ottla.Node(settings={"metrics.listener": text}),
     ):
         pass
+
+
+@pytest.mark.parametrize(("host", "open_to_all"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_a_node_says_that_others_can_read_its_metrics(
+    host: str, open_to_all: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "ottla.broker")
+    with ottla.Node(settings={"metrics.listener": f"{host}:0"}):
+        pass
+    [line] = [each for each in caplog.messages if each.startswith("metrics, health")]
+    assert ("without TLS and passwords" in line) is open_to_all
 
 
 def test_an_address_that_is_taken_stops_the_start() -> None:

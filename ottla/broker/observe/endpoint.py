@@ -79,7 +79,9 @@ class Observation:
             self._starting = self.node.loop.create_task(self._serve())
 
     async def _serve(self) -> None:
-        _log.info("metrics, health and readiness at http://%s", self.address)
+        is_local = self.address.startswith(("127.", "::1:"))
+        to_all = "" if is_local else " (without TLS and passwords: every host that reaches this address can read them)"
+        _log.info("metrics, health and readiness at http://%s%s", self.address, to_all)
         self._server = await self.node.loop.create_server(lambda: _Peer(self), sock=self._sock)
 
     def close(self) -> None:
