@@ -36,6 +36,9 @@ class JaasEntry(NamedTuple):
     module: str
     options: dict[str, str]
 
+    def __repr__(self) -> str:
+        return f"JaasEntry({self.module}, [hidden])"
+
     @property
     def users(self) -> dict[str, str]:
         """User -> password, from the options `user_NAME` (PlainLoginModule)."""

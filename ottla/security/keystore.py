@@ -32,6 +32,9 @@ class KeyStore(NamedTuple):
     chain: str
     trusted: str
 
+    def __repr__(self) -> str:
+        return "KeyStore([hidden])"
+
 
 def read_store(path: str, password: str | None, key_password: str | None = None) -> KeyStore:
     """Read a store. OttlaError if it is not a store, or the password is wrong."""

@@ -29,6 +29,8 @@ Exchange = Generator[bytes, bytes, None]
 
 #: The fraction of a token's lifetime after which it is fetched again (as `sasl.login.refresh.window.factor`).
 _TOKEN_LIFE_USED = 0.8
+#: Characters of a broker's reason that an error repeats.
+_STATUS_MAX = 200
 
 
 class SignIn:
@@ -104,7 +106,7 @@ def bearer(token: str, extensions: Mapping[str, str]) -> Exchange:
 
 def _status(refusal: bytes) -> str:
     try:
-        said = json.loads(refusal)
-    except ValueError:
+        status = json.loads(refusal).get("status", "no reason")
+    except (ValueError, AttributeError, RecursionError):
         return "the broker refuses the token"
-    return f"the broker refuses the token ({said.get('status', 'no reason')})"
+    return f"the broker refuses the token ({str(status)[:_STATUS_MAX]})"

@@ -17,6 +17,7 @@ from ottla.security.bearer import Bearer, TokenRefused, verify_bearer
 from ottla.security.claims import ClaimRules, UnsecuredRules
 from ottla.security.key_set import KeySet, NoSuchKey
 from ottla.security.sasl import bearer
+from ottla.security.scram import ScramRefused
 from ottla.security.verify import SignInRefused, Verified
 from tests.security.token_scene import AUDIENCE, ISSUER, Provider, made_claims, part, unsecured
 
@@ -220,6 +221,12 @@ def test_a_token_without_a_key_id_is_checked_by_the_first_key_of_its_kind() -> N
     refusal(lambda: two.payload(PROVIDER.token("new", "RS256", {"kid": None})))
 
 
+def test_a_token_whose_header_demands_what_is_not_known_is_refused() -> None:
+    """RFC 7515, 4.1.11: PyJWT before 2.12 took such tokens."""
+    demanding = PROVIDER.token(header={"crit": ["x"], "x": 1})
+    assert refusal(lambda: KEYS.payload(demanding)) == "its signature is wrong"
+
+
 def test_no_public_key_serves_as_a_secret() -> None:
     """The confusion of RS256 with HS256: the attacker signs with what everyone can read."""
     for secret in (PROVIDER.key_set(), json.loads(PROVIDER.key_set())["keys"][0]["n"].encode()):
@@ -327,3 +334,13 @@ def test_an_unsecured_token_is_checked_by_the_options_of_the_line() -> None:
 )
 def test_an_unsecured_token_that_is_refused(token: str) -> None:
     refusal(lambda: UnsecuredRules.of({}).check(token, NOW_MS))
+
+
+@pytest.mark.parametrize("said", [b"[1]", b'"no"', b"[" * 100_000, b"\xff", b'{"status":' + b"9" * 5000 + b"}"])
+def test_a_broker_that_refuses_in_odd_words_refuses(said: bytes) -> None:
+    client = bearer("a.b.c", {})
+    next(client)
+    assert client.send(said) == b"\x01"
+    with pytest.raises(ScramRefused, match="the broker refuses the token") as error:
+        client.send(b"")
+    assert len(str(error.value)) < 300
