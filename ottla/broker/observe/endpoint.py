@@ -8,7 +8,7 @@ Rules:
 - The endpoint is open from the first phase of a start, so that an operator can see why the node does not serve yet.
 - There is no authentication, as with JMX exporters: bind it to an address that only trusted hosts can reach.
 - Peers cost at most `_CONNECTIONS_MAX` connections, 8 KiB of request and ten seconds each; a response is built in
-  pieces.
+  pieces. A further connection takes the place of a silent one, so that silent peers do not keep probes out.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Observation:
             cast("BrokerNode", node).telemetry.export_to(self.clients.take)
         #: Called for the metric families of other components.
         self.more_lines: list[Callable[[], list[str]]] = []
-        self._peers: set[_Peer] = set()
+        #: The oldest first.
+        self._peers: dict[_Peer, None] = {}
         self._server: asyncio.Server | None = None
         self._sock = _listen(*parse(where))
         #: The bound address as HOST:PORT.
@@ -94,16 +95,17 @@ class Observation:
         for peer in list(self._peers):
             peer.abort()
 
-    def enter(self, peer: _Peer) -> bool:
-        """Add a connection; False if there are too many."""
+    def enter(self, peer: _Peer) -> None:
+        """Add a connection. If there are too many, abort the one that has been silent longest, else the oldest."""
         if len(self._peers) >= _CONNECTIONS_MAX:
-            return False
-        self._peers.add(peer)
-        return True
+            oldest = next((each for each in self._peers if not each.is_answered), next(iter(self._peers)))
+            self.leave(oldest)
+            oldest.abort()
+        self._peers[peer] = None
 
     def leave(self, peer: _Peer) -> None:
         """Remove a closed connection."""
-        self._peers.discard(peer)
+        self._peers.pop(peer, None)
 
     def answer(self, path: str) -> tuple[int, str, Generator[list[str], None, None]]:
         """(status, content type, pieces of lines)."""
@@ -151,14 +153,14 @@ class _Peer(asyncio.Protocol):
     def __init__(self, observation: Observation) -> None:
         self._observation = observation
         self._received = b""
-        self._answered = False
+        #: Its request is complete, or will never be.
+        self.is_answered = False
         self._transport: asyncio.Transport
         self._limit: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        if not self._observation.enter(self):
-            return self.abort()
+        self._observation.enter(self)
         self._limit = self._observation.node.loop.call_later(_REQUEST_TIMEOUT_SECONDS, self.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -168,11 +170,11 @@ class _Peer(asyncio.Protocol):
 
     def abort(self) -> None:
         """Abort the connection."""
-        self._answered = True
+        self.is_answered = True
         self._transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        if self._answered:
+        if self.is_answered:
             return
         self._received += data
         if b"\r\n\r\n" in self._received or b"\n\n" in self._received:
@@ -181,7 +183,7 @@ class _Peer(asyncio.Protocol):
             self.abort()
 
     def _answer(self) -> None:
-        self._answered = True
+        self.is_answered = True
         method, _, rest = self._received.partition(b"\n")[0].decode("latin-1").partition(" ")
         path = rest.partition(" ")[0].partition("?")[0]
         if method not in ("GET", "HEAD"):
