@@ -173,7 +173,7 @@ class ControllerChannel:
         try:
             request = question.request if question.wrap is None else question.wrap()
         except KafkaError as error:
-            # It cannot be sent, and the others must not wait for it.
+            # The others must not wait for a request that cannot be sent.
             return self._end(question, error)
         self._sent = question
 
