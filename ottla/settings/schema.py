@@ -18,6 +18,7 @@ from enum import IntEnum
 from typing import Any, ClassVar, Final, Generic, Literal, NoReturn, TypeVar, cast, overload
 
 from ottla.kernel.error import OttlaError
+from ottla.kernel.java import java_double
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.validators import Check, whole_number
 
@@ -226,26 +227,11 @@ class Setting(Generic[T]):
         if isinstance(value, (tuple, list)):
             return ",".join(value)
         if isinstance(value, float):
-            return _java_double(value)
+            return java_double(value)
         return str(value)
 
     def __repr__(self) -> str:
         return f"Setting({self.name})"
-
-
-def _java_double(value: float) -> str:
-    """Return Java's `Double.toString`: 0.5, 1.0E10, 1.7976931348623157E308."""
-    if value != value or value in (float("inf"), float("-inf")):
-        return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}[repr(value)]
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    mantissa, _, exponent = repr(abs(value)).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    # The position of the point, relative to the first digit that is not 0.
-    point = len(whole) - (len(whole + fraction) - len(digits)) + int(exponent or 0)
-    digits = digits.rstrip("0")
-    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{point - 1}"
 
 
 @overload

@@ -10,10 +10,12 @@ from unittest.mock import Mock, call
 
 import pytest
 
+from ottla.cli.kafka.configs import config
 from ottla.cli.kafka.groups import consumer_group
 from ottla.cli.kafka.metadata import metadata_quorum
 from ottla.cli.kafka.topics import log_dirs, transaction
 from ottla.client import CommittedOffset, ErrorCode, GroupType, KafkaError, TopicPartition
+from ottla.client.admin.quota import QuotaEntity
 from ottla.client.admin.replica import ActiveProducer
 from ottla.client.admin.result import (
     GroupDescription,
@@ -352,3 +354,39 @@ def test_log_directories_are_shown_of_the_brokers_and_topics_that_are_named() ->
     missing = run(log_dirs, "kafka-log-dirs", client, "--describe", "--broker-list", "3,7")
     assert missing.code == 1
     assert "do not exist from --broker-list: 7. Current existent brokers: 1,3" in missing.err
+
+
+# ---- kafka-configs
+
+
+@pytest.mark.parametrize(
+    ("parts", "quotas", "shown"),
+    [
+        (
+            {"user": "alice"},
+            {"producer_byte_rate": 698874538.100759, "consumer_byte_rate": 1e7},
+            "user-principal 'alice' are consumer_byte_rate=1.0E7, producer_byte_rate=6.98874538100759E8",
+        ),
+        (
+            {"client-id": None, "user": "bob"},
+            {"request_percentage": 0.0005},
+            "user-principal 'bob', the default client-id are request_percentage=5.0E-4",
+        ),
+        ({"ip": "1.2.3.4"}, {"connection_creation_rate": 200.0}, "ip '1.2.3.4' are connection_creation_rate=200.0"),
+        (
+            {"user": None},
+            {"producer_byte_rate": float("inf")},
+            "the default user-principal are producer_byte_rate=Infinity",
+        ),
+    ],
+)
+def test_quotas_are_shown_as_java_shows_them(
+    parts: dict[str, str | None], quotas: dict[str, float], shown: str
+) -> None:
+    client = Mock()
+    client.describe_client_quotas.return_value = {QuotaEntity(tuple(sorted(parts.items()))): quotas}
+    client.describe_scram_credentials.return_value = Results({}, {})
+    kinds = {"user": "users", "client-id": "clients", "ip": "ips"}
+    words = [word for part in parts for word in ("--entity-type", kinds[part])]
+    said = run(config, "kafka-configs", client, "--describe", *words)
+    assert (said.code, said.out.splitlines()) == (0, [f"Quota configs for {shown}"])

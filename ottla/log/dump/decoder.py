@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from ottla.kernel.ids import uuid_text
+from ottla.kernel.java import java_double
 from ottla.kernel.ports import Buffer
 from ottla.wire.batch import Record
 
@@ -178,16 +179,3 @@ _ESCAPES = {
     **{code: f"\\u{code:04X}" for code in range(32)},
     **{ord(letter): short for letter, short in _SHORT_ESCAPES.items()},
 }
-
-
-def java_double(value: float) -> str:
-    """Format like Double.toString: scientific from ten million on and below a thousandth."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7 or value != value or value in (float("inf"), -float("inf")):
-        return repr(value)
-    digits, exponent = "", ""
-    # Find the shortest digits that parse to the same number.
-    for places in range(1, 18):
-        digits, _, exponent = f"{value:.{places}e}".partition("e")
-        if float(f"{digits}e{exponent}") == value:
-            break
-    return f"{digits}E{int(exponent)}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ottla.cli.kafka.configs.config_entity import QUOTA_NAMES, RESOURCES, Entities
 from ottla.cli.kafka.program.tool import Failed
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.java import java_double
 from ottla.operations.configs import own
 
 if TYPE_CHECKING:
@@ -99,17 +100,6 @@ def describe_quotas(client: Admin, entities: Entities) -> None:
                 parts.append(f"the default {words}" if names[kind] is None else f"{words} '{names[kind]}'")
         shown = ", ".join(f"{name}={java_double(value)}" for name, value in sorted(quotas.items()))
         print(f"Quota configs for {', '.join(parts)} are {shown}")
-
-
-def java_double(value: float) -> str:
-    """Format a number like Java: 1.0E9."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(float(value))
-    digits, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        digits, _, exponent = f"{value:.17e}".partition("e")
-        digits = repr(value / 10.0 ** int(exponent))
-    return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
 
 
 def quotas_of(client: Admin, entities: Entities) -> dict[QuotaEntity, dict[str, float]]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ottla.kernel.ids import NO_UUID, uuid_text
-from ottla.log.dump.decoder import java_double
+from ottla.kernel.java import java_double
 from ottla.metadata.feature import METADATA_VERSIONS
 from ottla.metadata.image import METADATA_VERSION, BrokerImage, Image, PartitionImage, QuotaEntity, TopicImage
 from ottla.settings.listener import PROTOCOLS
