@@ -151,6 +151,10 @@ def test_a_silent_leader_is_replaced_by_one_in_sync() -> None:
     assert fleet.log[-1] == BrokerRegistrationChangeRecord(
         broker_id=1, broker_epoch=fleet.image.brokers[1].epoch, fenced=1
     )
+    fleet.beat(1)
+    # 1 fences and -1 ends it; Apache's controllers refuse any other number.
+    assert [each.fenced for each in fleet.log if isinstance(each, BrokerRegistrationChangeRecord)][-1] == -1
+    assert not fleet.image.brokers[1].fenced
 
 
 def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:

@@ -280,6 +280,24 @@ def test_a_leaders_replica_that_is_assigned_to_a_directory_that_failed_leads_no_
         assert (partition.directories, partition.leader) == ((place,), leader)
 
 
+@pytest.mark.parametrize("level", [16, 17])
+def test_replicas_have_directories_from_a_level_on(level: int) -> None:
+    cluster = Cluster(features={"metadata.version": level})
+    asked = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=cluster.image.brokers[1].epoch, directories=[])
+    if level < 17:
+        with pytest.raises(KafkaError, match="Directory assignment is not supported yet"):
+            cluster.ask(asked)
+    else:
+        assert cluster.ask(asked).error_code == 0
+
+
+def test_the_end_of_a_fence_is_a_number_that_kafka_knows() -> None:
+    cluster = Cluster()
+    change, *_ = unfence(cluster.image, 1, crashed=False)
+    epoch = cluster.image.brokers[1].epoch
+    assert change == BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, fenced=-1)
+
+
 def test_an_unknown_kind_of_election_is_refused() -> None:
     with pytest.raises(KafkaError, match="Unknown election type 7"):
         Cluster().ask(ElectLeadersRequest(election_type=7, topic_partitions=None))

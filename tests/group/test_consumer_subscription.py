@@ -1,5 +1,7 @@
 """What members of consumer groups subscribe to: topics that come, grow and go, and regular expressions."""
 
+import pytest
+
 from ottla.group.state.consumer import ConsumerState
 from ottla.kernel.error import ErrorCode
 from tests.group.client import Consumer, rounds, settled
@@ -86,6 +88,23 @@ def test_an_expression_that_the_last_member_drops_is_forgotten() -> None:
     assert list(host.group().resolved) == ["cl.*"]
     other.leave()
     assert host.group().resolved == {} and host.replayed_group().resolved == {}
+
+
+@pytest.mark.parametrize(("regex", "clicks"), [("cl.*", [1]), ("", [])])
+def test_a_member_that_changes_its_expression_alone_gets_what_it_now_means(regex: str, clicks: list[int]) -> None:
+    """Nothing has to be resolved: another member has the new expression, or there is none."""
+    host = Host()
+    first = Consumer(host, "a", topics=None, regex="orders.*")
+    second = Consumer(host, "b", topics=None, regex="cl.*")
+    first.join()
+    second.join()
+    rounds([first, second])
+    assert first.partitions("orders") == [0, 1, 2, 3] and second.partitions("clicks") == [0, 1]
+    first.regex = regex
+    first.beat()
+    rounds([first, second])
+    assert first.partitions("orders") == [] and len(first.partitions("clicks")) == len(clicks)
+    assert len(first.partitions("clicks")) + len(second.partitions("clicks")) == 2
 
 
 def test_an_expression_that_is_none_is_refused() -> None:

@@ -93,3 +93,18 @@ def test_an_index_has_an_entry_when_more_bytes_than_its_interval_lie_behind_the_
     for _ in range(5):
         _append(log, _batch(size=100))
     assert [offset for offset in range(5) if log.active.offset_index.lookup(offset)[0] == offset and offset] == indexed
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_segment_that_was_begun_and_flushed_is_there_after_a_crash(seed: int) -> None:
+    disk = SimDisk(random.Random(seed))
+    disk.make_directory("/d")
+    log = _open(disk, segment_bytes=200)
+    _append(log, _batch(size=100))
+    log.flush()
+    _append(log, _batch(size=100))
+    log.flush()
+    assert len(log.bases) == 2
+    disk.sync_directory("/")
+    disk.crash()
+    assert _open(disk, segment_bytes=200).end_offset == 2
