@@ -123,6 +123,8 @@ def test_what_an_api_asks_and_what_a_refusal_takes_away(
     free.ask()
     each = [f"{question}{index}" for question in parts for index in range(2)]
     assert sorted(free.authorizer.questions) == sorted(whole + each)
+    # Whether it may create what is missing is asked twice, and the second answer counts.
+    assert free.authorizer.logged == {*whole, *each} - ({"CREATE CLUSTER"} if key == ApiKey.METADATA else set())
     assert free.passed == [free.request]
     for question in whole:
         if key == ApiKey.METADATA:
