@@ -165,8 +165,10 @@ def test_an_answer_stops_the_clock_of_its_request() -> None:
 
 
 def test_who_waits_for_room_goes_on_when_there_is_some_and_when_the_connection_ends() -> None:
+    ends: list[Callable[[BrokerConnection], None]] = [BrokerConnection.resume_writing, BrokerConnection.close]
+
     async def scene() -> None:
-        for end in (lambda connection: connection.resume_writing(), lambda connection: connection.close()):
+        for end in ends:
             connection, _ = connect()
             connection.pause_writing()
             waiting = asyncio.ensure_future(connection.writable())

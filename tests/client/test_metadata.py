@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any, cast
+
 import pytest
 
 from ottla.client.connection.clock import Backoff
+from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.metadata import ClusterNode, Metadata, PartitionState
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid
+from ottla.settings.client.client import ClientSettings
 from ottla.wire.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -181,3 +186,24 @@ def test_a_backoff_doubles_up_to_its_longest_with_some_jitter() -> None:
     assert backoff.attempts == 6
     backoff.attempts = 1000
     assert backoff.next_ms() <= 600
+
+
+def test_only_topics_that_are_not_known_are_asked_for_and_what_no_broker_knows_is_missing() -> None:
+    class Asked(Cluster):
+        async def _ask(self, topics: list[str] | None, *, create: bool | None = None) -> MetadataResponse:
+            assert (topics, create) == (["new", "gone", "no/name", "secret"], False)
+            self.metadata.errors.update(
+                {
+                    "gone": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    "no/name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+                    "secret": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                }
+            )
+            return MetadataResponse()
+
+    async def missing() -> list[str]:
+        cluster = Asked(ClientSettings.read("127.0.0.1:1", {}))
+        cluster.metadata.topics["known"] = cast(Any, None)
+        return await cluster.missing(["new", "known", "gone", "no/name", "secret"])
+
+    assert asyncio.run(missing()) == ["gone", "no/name"]
