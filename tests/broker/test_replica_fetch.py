@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.partitions import replica_fetch
 from ottla.kernel.error import ErrorCode
+from ottla.kernel.validators import LONG_MAX
 from ottla.replica.replica_session import SESSIONS_MAX
+from ottla.replica.throttle import ALL
 from ottla.wire.api import fetch
 from ottla.wire.batch import read
 from tests.broker.disk_scene import TOPIC
@@ -256,3 +259,24 @@ def test_a_follower_of_an_idle_partition_is_as_fresh_as_its_session() -> None:
     after = machine.followers[_FOLLOWER].caught_up_ms
     assert after - before >= 45_000
     assert clock.monotonic_ms() - after <= 5_000
+
+
+def test_a_fetch_of_many_partitions_that_are_all_throttled_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise leader and follower would ask and answer each other as fast as they can."""
+    monkeypatch.setattr(replica_fetch, "_STEPS_FROM", 0)
+    pair = Pair()
+    pair.change(isr=[1])
+    follower = Follower(pair)
+    assert set(follower.told(at(0))) == {0}
+    throttle = pair.scene.node.throttles.leader
+    throttle.mark(TOPIC, ALL)
+    throttle.bound = 1
+    throttle.record(1 << 30, pair.scene.machine.clock.monotonic_ms())
+    pair.produce(b"one", acks=1)
+    told = follower.told()[0]
+    assert (told.high_watermark, values(told)) == (1, [])
+    answers = follower.ask(wait_ms=5000)
+    assert not answers
+    throttle.bound = LONG_MAX
+    pair.produce(b"two", acks=1)
+    assert values(follower.of(answers)[0]) == [b"one", b"two"]

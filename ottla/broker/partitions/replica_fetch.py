@@ -105,8 +105,11 @@ class ReplicaFetch:
         for watched in list(self.session.marked.values()):
             self._note(watched)
 
-    def in_steps(self) -> Generator[None, None, FetchResponse]:
-        """Answer a fetch of many partitions without waiting for data; the loop serves others between its steps."""
+    def in_steps(self) -> Generator[None, None, Reply]:
+        """Answer a fetch of many partitions; the loop serves others between its steps.
+
+        It waits only if there is nothing at all to say, because the throttle holds back whatever is marked.
+        """
         marked = list(self.session.marked.values())
         response = FetchResponse(session_id=self.session.session_id)
         bytes_left, read_bytes = self.request.max_bytes, 0
@@ -121,6 +124,11 @@ class ReplicaFetch:
                 results.append((watched, data))
             self._add_news(response, results)
             yield
+        if self.incremental and not response.responses and self.request.max_wait_ms > 0:
+            later = self.park()
+            # Appends between the steps woke no fetch.
+            self._news()
+            return later
         self._end_alone()
         return response
 
