@@ -152,6 +152,14 @@ class ErrorCode(IntEnum):
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135
     CONTROLLER_ID_NOT_REGISTERED = 136
 
+    @classmethod
+    def of(cls, number: int) -> "ErrorCode":
+        """The code with this number; UNKNOWN_SERVER_ERROR for one of a newer release."""
+        try:
+            return cls(number)
+        except ValueError:
+            return cls.UNKNOWN_SERVER_ERROR
+
     @property
     def retriable(self) -> bool:
         """True if the same request may succeed when it is sent again."""

@@ -342,3 +342,12 @@ def test_a_connection_that_ends_while_a_response_is_applied_ends_no_partition() 
     leader.pass_ms(2000)
     leader.answer()
     assert leader.positions() == {1: (0, -1, 1)}
+
+
+def test_an_error_that_only_newer_brokers_know_pauses_its_partition_alone() -> None:
+    leader = Leader()
+    failed = part(0)
+    failed.error_code = 9999
+    leader.answer(failed, part(1, records(0), high=1))
+    assert leader.forgotten() == {0}
+    assert leader.positions() == {1: (1, 1, 1)}

@@ -128,7 +128,7 @@ class Verification:
             # A misconfiguration between brokers: the producer gets "not verified", as in Apache Kafka.
             failed = ErrorCode.INVALID_TXN_STATE
         else:
-            failed = _code(answer.error_code) if answer.error_code else None
+            failed = ErrorCode.of(answer.error_code) if answer.error_code else None
         codes = {} if failed is not None else _codes(answer)
         self._send(broker_id)
         for name, question in batch.items():
@@ -161,15 +161,10 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[AddPartitionsToTxnTopi
 
 def _codes(response: AddPartitionsToTxnResponse) -> dict[tuple[str, TopicPartition], ErrorCode]:
     return {
-        (result.transactional_id, TopicPartition(topic.name, each.partition_index)): _code(each.partition_error_code)
+        (result.transactional_id, TopicPartition(topic.name, each.partition_index)): ErrorCode.of(
+            each.partition_error_code
+        )
         for result in response.results_by_transaction
         for topic in result.topic_results
         for each in topic.results_by_partition
     }
-
-
-def _code(number: int) -> ErrorCode:
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR

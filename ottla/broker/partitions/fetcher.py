@@ -288,7 +288,7 @@ class ReplicaFetcher:
             return self._back_off()
         self._logged_reason = ""
         if response.error_code:
-            _log.info("broker %d refused a fetch: %s", self._leader_id, ErrorCode(response.error_code).name)
+            _log.info("broker %d refused a fetch: %s", self._leader_id, ErrorCode.of(response.error_code).name)
             self._reset_session()
             return self._send_next() if response.error_code in _SESSION_ERRORS else self._back_off()
         self._session_id = response.session_id
@@ -362,7 +362,7 @@ class ReplicaFetcher:
         diverging = data.diverging_epoch
         event = FetchAnswered(
             followed.sent,
-            ErrorCode(data.error_code),
+            ErrorCode.of(data.error_code),
             (diverging.epoch, diverging.end_offset) if diverging.epoch >= 0 else None,
             data.high_watermark,
             data.log_start_offset,

@@ -103,7 +103,7 @@ class IsrChanges:
         self._busy = False
         if self._closed:
             return
-        code = response.code if isinstance(response, KafkaError) else ErrorCode(response.error_code)
+        code = response.code if isinstance(response, KafkaError) else ErrorCode.of(response.error_code)
         if isinstance(response, KafkaError) or code is not ErrorCode.NONE:
             _log.warning("the controller refused ISR changes: %s; will retry", code.name)
             return self._retry(sent)
@@ -115,7 +115,7 @@ class IsrChanges:
         return self._retry(sent)
 
     def _report(self, partition: Partition, proposal: ProposeIsr, grows: bool, data: Any) -> None:
-        code = ErrorCode(data.error_code)
+        code = ErrorCode.of(data.error_code)
         if code is ErrorCode.NONE:
             self.expands += grows
             self.shrinks += not grows

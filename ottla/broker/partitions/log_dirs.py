@@ -221,7 +221,7 @@ class LogDirs:
                 topic = topics.get(tp.topic)
                 if topic is None or not codes.get((topic.topic_id, tp.partition), ErrorCode.NONE):
                     del refused[tp]
-            why = ", ".join(sorted({ErrorCode(code).name for code in codes.values() if code}))
+            why = ", ".join(sorted({ErrorCode.of(code).name for code in codes.values() if code}))
         if refused and not self._runtime.closed:
             _log.warning("the controller did not accept the directories of %d logs: %s; will retry", len(refused), why)
             self._runtime.loop.call_later(_RETRY_SECONDS, self._report_again, refused)

@@ -204,7 +204,7 @@ class Persister:
             if isinstance(answer, Unanswered):
                 return done(KafkaError(ErrorCode.NETWORK_EXCEPTION, str(answer)))
             part = answer.topics[0].partitions[0]
-            return done(KafkaError(ErrorCode(part.error_code)) if part.error_code else part.offset)
+            return done(KafkaError(ErrorCode.of(part.error_code)) if part.error_code else part.offset)
 
         wanted = ListOffsetsPartition(partition_index=tp.partition, timestamp=_LATEST)
         request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=tp.topic, partitions=[wanted])])
@@ -266,5 +266,5 @@ def _result(response: Any) -> Any:
         return response
     result = response.results[0].partitions[0]
     if result.error_code:
-        return KafkaError(ErrorCode(result.error_code), result.error_message or "")
+        return KafkaError(ErrorCode.of(result.error_code), result.error_message or "")
     return result
