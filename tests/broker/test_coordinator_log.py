@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.kernel.error import ErrorCode
+from ottla.kernel.ids import OFFSETS_TOPIC
 from ottla.wire.api import offset_commit, offset_fetch
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.api.end_txn import EndTxnRequest
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
@@ -15,6 +17,7 @@ from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from tests.broker.disk_scene import TOPIC, Scene
+from tests.broker.test_replicated_produce import Pair
 
 NAME = "g"
 
@@ -75,3 +78,22 @@ def test_records_that_are_too_large_are_their_requests_own_trouble() -> None:
     assert committed(scene, "other") == 1
     assert commit(scene, 6) == {"NONE"}
     assert committed(scene) == 6
+
+
+def test_a_member_that_joins_below_min_insync_replicas_is_refused_alone() -> None:
+    pair = Pair(OFFSETS_TOPIC, offsets_topic_num_partitions="1", min_insync_replicas="2")
+    pair.scene.machine.create_topic(TOPIC, 1)
+    pair.change(isr=[1])
+    driver = pair.scene.node.groups.find(0)
+    joining = ConsumerGroupHeartbeatRequest(
+        group_id=NAME,
+        member_id="AAAAAAAAAAAAAAAAAAAAAQ",
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=[],
+    )
+    [answer] = pair.send(joining, 1)
+    assert ErrorCode(answer.error_code) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert pair.scene.node.groups.find(0) is driver
+    assert pair.partition.log.end_offset == 0

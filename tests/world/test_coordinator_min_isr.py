@@ -138,12 +138,14 @@ def test_a_coordinator_that_has_to_write_below_min_insync_replicas_is_loaded_les
     scene = Scene(2)
     with Clients(scene.world):
         assert scene.commit(5) == ErrorCode.NONE
+        member_id = "AAAAAAAAAAAAAAAAAAAAAQ"
+        assert scene.join(member_id, 0).member_epoch > 0
         scene.other.kill()
         scene.world.run_for(15_000)
-        for number in range(120):
-            # A member that joins is a change.
+        for _ in range(120):
+            # A member that leaves is a change, and its deadlines are cancelled before it is written.
             if scene.host.node is not None and scene.host.node.groups.find(0) is not None:
-                answer = scene.join(f"AAAAAAAAAAAAAAAAAAAA{number:02}"[:22], 0)
+                answer = scene.join(member_id, -1)
                 assert isinstance(answer, KafkaError) and answer.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
             scene.world.run_for(1_000)
         # After 1, 2, 4, 8, 16, 30 and 30 seconds.

@@ -10,7 +10,8 @@ Rules:
   so enough replicas had the records when it moved; an ISR that shrinks later takes nothing back. Only a transaction
   coordinator then answers COORDINATOR_NOT_AVAILABLE, as in Apache Kafka.
 - Below min.insync.replicas nothing is appended: a request in `writing` gets COORDINATOR_NOT_AVAILABLE before the
-  machine sees it, and `TimePassed` is postponed. The machine stays, and goes on answering requests that only read.
+  machine sees it, and `TimePassed` is postponed. The machine stays, and goes on answering requests that only read. Of
+  the other requests, one whose records are refused fails alone if the machine is unchanged (`fails_alone`).
 - A step caused by the effects of another step (a transaction's markers) runs after that step is complete.
 """
 
@@ -48,7 +49,8 @@ _log = logging.getLogger("ottla.broker")
 #: Below min.insync.replicas: when to retry `TimePassed` (Apache Kafka's backoff of a timer's write).
 _TIMER_RETRY_SECONDS = 0.5
 _BASE_OFFSET = Struct(">q")
-_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+#: The log refuses these records before anything is written, and may accept others.
+_REFUSED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 #: Size of a piece of a log being loaded: some hundred records, a few milliseconds.
 LOAD_BYTES = 32 << 10
 
@@ -178,7 +180,7 @@ class Driver(ABC, Generic[M]):
     def _carry_out(self, effects: Sequence[Any], now_ms: int) -> None:
         """Carry out effects in order. Requests that wait for an append that the log refused get its error.
 
-        Records that are too large for the log concern only the client that sent them; any other error ends the machine.
+        A log that takes these records never or not now concerns only their client; any other error ends the machine.
         """
         failed: KafkaError | None = None
         for effect in effects:
@@ -194,9 +196,9 @@ class Driver(ABC, Generic[M]):
             self._fail()
 
     def _concerns_one_request(self, error: KafkaError) -> bool:
-        """Whether the log refused only because the records of one client's request are too large for it."""
+        """Whether the log refused only the records of one client's request."""
         event = self._steps[0]
-        return error.code in _TOO_LARGE and isinstance(event, Called) and self.fails_alone(event.request)
+        return error.code in _REFUSED and isinstance(event, Called) and self.fails_alone(event.request)
 
     def fails_alone(self, request: Any) -> bool:
         """Whether the machine is unchanged after the log has refused the records of this request."""

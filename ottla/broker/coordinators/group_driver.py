@@ -27,7 +27,9 @@ from ottla.log.producer.marker import read_marker
 from ottla.metadata.image import GROUP
 from ottla.replica.partition import Partition
 from ottla.settings.group.settings import GroupSettings
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.api.offset_commit import OffsetCommitRequest
+from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.wire.api.sync_group import SyncGroupRequest
 from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.batch import Batch
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
 
 _log = logging.getLogger("ottla.group")
-#: Requests that change nothing in memory besides deadlines of their own group.
+#: Requests that change nothing in memory besides deadlines of their own group; of heartbeats not every one.
 _ALONE = (OffsetCommitRequest, TxnOffsetCommitRequest, SyncGroupRequest)
+_HEARTBEATS = (ConsumerGroupHeartbeatRequest, StreamsGroupHeartbeatRequest)
 #: (topic id, partition) -> error
 ShareErrors = dict[tuple[Uuid, int], KafkaError]
 
@@ -113,12 +116,11 @@ class GroupDriver(Driver[GroupCoordinator]):
 
     def fails_alone(self, request: Any) -> bool:
         """As `Driver.fails_alone`: timers and waiting members are changed before the records are appended."""
-        if isinstance(request, _ALONE):
-            return True
+        if not isinstance(request, _HEARTBEATS):
+            return isinstance(request, _ALONE)
         # A member that leaves, and one that converts a classic group, concern the other members.
         groups = self.machine.shard.groups
-        stays = getattr(request, "member_epoch", -1) >= 0
-        return stays and not isinstance(groups.get(request.group_id), ClassicGroup)
+        return request.member_epoch >= 0 and not isinstance(groups.get(request.group_id), ClassicGroup)
 
     def replay_control(self, batch: Batch) -> None:
         """Replay a transaction marker."""
