@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from ottla.streams import JoinWindows, KStream, Materialized, StreamsBuilder, TimeWindows, value
+from ottla.streams import JoinWindows, KStream, Materialized, StreamsBuilder, TimeWindows, left, right, value
 from ottla.streams.application import Application
 
 Lane = str
@@ -47,13 +47,14 @@ def _counted(groups: Any, lane: Lane) -> Any:
 
 def stream_table(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
     """A stream joined with a table by key."""
-    builder.stream(source).join(builder.table(other), lambda left, right: left + right).to(output)
+    joiner = left + right if lane == "columns" else lambda one, other: one + other
+    builder.stream(source).join(builder.table(other), joiner).to(output)
 
 
 def stream_stream(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
     """Two streams joined within a second."""
     windows = JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=1))
-    builder.stream(source).join(builder.stream(other), lambda left, right: left + right, windows).to(output)
+    builder.stream(source).join(builder.stream(other), lambda one, two: one + two, windows).to(output)
 
 
 def table_aggregate(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
@@ -73,7 +74,7 @@ PROGRAMS: dict[str, Callable[[StreamsBuilder, Lane, str, str, str], None]] = {
     "table-aggregate": table_aggregate,
 }
 #: The programs that have a columnar form.
-IN_COLUMNS = ("stateless", "count", "windowed-count")
+IN_COLUMNS = ("stateless", "count", "windowed-count", "stream-table")
 
 
 def application(program: str, lane: Lane, application_id: str, source: str, other: str, output: str) -> Application:

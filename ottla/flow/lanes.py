@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ottla.flow import plan
-from ottla.flow.column.batch import BatchFunction
-from ottla.flow.column.function import ColumnFunction
+from ottla.flow.column.batch import BatchFunction, JoinBatch
+from ottla.flow.column.function import ColumnFunction, JoinFunction
 from ottla.flow.column.kind import Type, type_of
 from ottla.flow.error import TopologyError
 from ottla.flow.serde import Serde
@@ -19,8 +19,16 @@ def lanes(program: plan.Plan, key: Serde | None, value: Serde | None) -> dict[pl
     """
     kinds: dict[plan.Node, Kinds] = {}
     lane_of: dict[plan.Node, str] = {}
+    global_tables: dict[str, Kinds] = {}
     for node in program:
-        kinds[node] = _kinds(node, [kinds[parent] for parent in node.parents], (key, value))
+        parents = [kinds[parent] for parent in node.parents]
+        if isinstance(node, plan.StreamTableJoin):
+            table = parents[1] if node.global_store is None else global_tables[node.global_store]
+            lane_of[node], kinds[node] = _join(node, parents[0], table)
+            continue
+        kinds[node] = _kinds(node, parents, (key, value))
+        if isinstance(node, plan.GlobalSource):
+            global_tables[node.store.name] = kinds[node]
         function = getattr(node, "function", None) or getattr(node, "predicate", None)
         if function is not None and not isinstance(node, plan.Process):
             lane_of[node] = _lane(node, function, kinds[node.parents[0]])
@@ -39,14 +47,43 @@ def _lane(node: plan.Node, function: object, given: Kinds) -> str:
         return lane if None not in given else f"{lane}, for each record, because its input types are not known"
     if isinstance(function, BatchFunction):
         if None in given or not isinstance(node, plan.Stateless):
-            raise TopologyError(
-                "a batch function needs to know the types of keys and values; give the source serdes with types "
-                "(string, long, double, bytes, serdes.columns), and use no Python function between source and batch",
-                node.where,
-            )
+            raise TopologyError(_NO_TYPES, node.where)
         function.inputs = given
         return f"batch: {function.form}"
     return RECORD
+
+
+_NO_TYPES = (
+    "a batch function needs to know the types of keys and values; give the source serdes with types "
+    "(string, long, double, bytes, serdes.columns), and use no Python function between source and batch"
+)
+
+
+def _join(node: plan.StreamTableJoin, stream: Kinds, table: Kinds) -> tuple[str, Kinds]:
+    """The lane of a stream-table join, and the types that it emits. `table`: the types of the table."""
+    joiner, selector = node.joiner, node.selector
+    if not isinstance(joiner, (JoinFunction, JoinBatch)):
+        return RECORD, (stream[0], None)
+    joiner.inputs = (*stream, table[1])
+    name = stream[0]
+    if isinstance(selector, ColumnFunction):
+        name = type_of(selector.expression, *stream)
+    if name is not None and table[0] is not None and name != table[0]:
+        raise TopologyError(f"the keys of the join are of two types: {name} and {table[0]}", node.where)
+    why = None
+    if None in (*joiner.inputs, table[0], name):
+        why = "its input types are not known"
+    elif node.buffer is not None:
+        why = "records wait for the grace period"
+    elif selector is not None and not isinstance(selector, ColumnFunction):
+        why = "key_selector is a Python function"
+    if isinstance(joiner, JoinBatch):
+        if None in joiner.inputs:
+            raise TopologyError(_NO_TYPES, node.where)
+        lane = f"batch: {joiner.function.form}"
+    else:
+        lane = f"column: {joiner.expression!r}"
+    return lane + (f", for each record, because {why}" if why else ""), (stream[0], joiner.kind)
 
 
 def _kinds(node: plan.Node, parents: list[Kinds], defaults: tuple[Serde | None, Serde | None]) -> Kinds:
@@ -58,7 +95,14 @@ def _kinds(node: plan.Node, parents: list[Kinds], defaults: tuple[Serde | None, 
         return kind
 
     match node:
-        case plan.StreamSource() | plan.TableSource() | plan.GlobalSource() | plan.Repartition() | plan.ToTable():
+        case (
+            plan.StreamSource()
+            | plan.TableSource()
+            | plan.GlobalSource()
+            | plan.Repartition()
+            | plan.ToTable()
+            | plan.TableAggregate()
+        ):
             return of(node.schema.key, defaults[0]), of(node.schema.value, defaults[1])
         case plan.Stateless():
             return _stateless(node, parents)
@@ -66,7 +110,21 @@ def _kinds(node: plan.Node, parents: list[Kinds], defaults: tuple[Serde | None, 
             return parents[0]
         case plan.Aggregate() if node.windows is None:
             return parents[0][0], of(node.schema.value, None)
+        case plan.TableMap():
+            return _derived(node, parents[0], of(node.schema.value, defaults[1]))
     return None, None
+
+
+def _derived(node: plan.TableMap, parent: Kinds, stored: Type) -> Kinds:
+    """The types of a derived table. `stored`: that of its own store's values, if it has one."""
+    if None in parent or node.operation == "transform_values":
+        return parent[0], None
+    if node.store is not None:
+        return parent[0], stored
+    if node.operation != "map_values":
+        return parent
+    function = node.function
+    return parent[0], type_of(function.expression, *parent) if isinstance(function, ColumnFunction) else None
 
 
 def _stateless(node: plan.Stateless, parents: list[Kinds]) -> Kinds:

@@ -21,7 +21,7 @@ tests.
 """
 
 from ottla.flow.column.batch import batch
-from ottla.flow.column.expression import Expression, col, key, lit, struct, timestamp, value
+from ottla.flow.column.expression import Expression, col, key, left, lit, right, struct, timestamp, value
 from ottla.flow.error import SerdeError, StreamsError, TopologyError
 from ottla.flow.handler import (
     Action,
@@ -71,6 +71,8 @@ __all__ = [
     "key",
     "value",
     "timestamp",
+    "left",
+    "right",
     "lit",
     "struct",
     "batch",

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ottla.flow import plan
-from ottla.flow.column.batch import BatchFunction
+from ottla.flow.column.batch import BatchFunction, JoinBatch
 from ottla.flow.column.expression import Expression
-from ottla.flow.column.function import ColumnFunction
+from ottla.flow.column.function import ColumnFunction, JoinFunction, without_time
 from ottla.flow.column.kind import Type
 from ottla.flow.column.serde import ColumnsSerde
 from ottla.flow.error import TopologyError
@@ -57,7 +57,11 @@ def with_key(function: Function | Expression, values: int = 1) -> Function:
     """
     if isinstance(function, Expression) or lane_of(function) != "record":
         if values == 2:
-            raise TopologyError("a joiner must be a Python function, not a column expression or a batch", here())
+            raise TopologyError(
+                "the joiner of two streams or two tables must be a Python function (only joins of a stream with a "
+                "table take a column expression or a batch function)",
+                here(),
+            )
         column_function: Function = callable_of(function)
         return column_function
     if _takes(function, values) or not _takes(function, values + 1):
@@ -72,4 +76,23 @@ def with_key(function: Function | Expression, values: int = 1) -> Function:
         if values == 2:
             return lambda key, value, other_value: function(value, other_value)
         return lambda key, *rest: function(*rest)
+    return function
+
+
+def table_joiner(joiner: Any) -> Function:
+    """The joiner of a stream and a table, adapted to one of key, left and right value."""
+    if isinstance(joiner, Expression):
+        return JoinFunction(joiner)
+    return JoinBatch(joiner) if isinstance(joiner, BatchFunction) else with_key(joiner, 2)
+
+
+def table_selector(selector: Any) -> Function:
+    """The function that returns a global table's key. TopologyError if it is not one of a single record."""
+    if isinstance(selector, Expression):
+        return without_time(selector)
+    if isinstance(selector, BatchFunction) or not callable(selector):
+        raise TopologyError(
+            f"invalid key_selector: {selector!r} (expected a function of key and value, or a column expression)", here()
+        )
+    function: Function = selector
     return function

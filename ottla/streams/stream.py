@@ -20,7 +20,15 @@ from ottla.flow.store.spec import StoreSpec
 from ottla.flow.topology import Partitioner
 from ottla.flow.where import Where, here
 from ottla.flow.window import Duration, JoinWindows
-from ottla.streams.function import Function, callable_of, lane_of, serde_of, with_key
+from ottla.streams.function import (
+    Function,
+    callable_of,
+    lane_of,
+    serde_of,
+    table_joiner,
+    table_selector,
+    with_key,
+)
 from ottla.streams.option import (
     Grouped,
     Joined,
@@ -48,8 +56,8 @@ class KStream(Generic[K, V]):
 
     Functions are Python callables, called once per record. filter, map_values, select_key, group_by and branch also
     take a column expression (`col("value.amount") > 10`); filter, map_values and flat_map also take a `batch`
-    function. Functions see null keys and values as None. `name` names the operator in the topology; without it the
-    operator gets Kafka Streams' generated name.
+    function; joins with tables take both. Functions see null keys and values as None. `name` names the operator in the
+    topology; without it the operator gets Kafka Streams' generated name.
     """
 
     def __init__(self, builder: StreamsBuilder, node: plan.Node, sources: frozenset[str]) -> None:
@@ -288,18 +296,19 @@ class KStream(Generic[K, V]):
     def join(
         self,
         other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
-        joiner: Callable[..., Any],
+        joiner: Callable[..., Any] | Expression,
         windows: JoinWindows | None = None,
         joined: StreamJoined | Joined | None = None,
         *,
-        key_selector: Callable[[K, V], Any] | None = None,
+        key_selector: Callable[[K, V], Any] | Expression | None = None,
         name: str | None = None,
         grace: Duration | None = None,
     ) -> KStream[K, Any]:
         """Inner join with a stream within `windows`, with a table by key, or with a global table.
 
-        `joiner(value, other_value)` or `joiner(key, value, other_value)` returns the result's value.
-        `key_selector(key, value)` returns the global table's key. `grace` (versioned tables only) makes records wait
+        `joiner(value, other_value)` or `joiner(key, value, other_value)` returns the result's value. For a table it may
+        be a column expression of `key`, `left` and `right`, or a `batch` function. `key_selector(key, value)`, or a
+        column expression, returns the global table's key. `grace` (versioned tables only) makes records wait
         that long for late updates of the table. TopologyError if `windows` or `key_selector` is missing where it is
         needed, or `other` is of another builder.
         """
@@ -309,11 +318,11 @@ class KStream(Generic[K, V]):
     def left_join(
         self,
         other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
-        joiner: Callable[..., Any],
+        joiner: Callable[..., Any] | Expression,
         windows: JoinWindows | None = None,
         joined: StreamJoined | Joined | None = None,
         *,
-        key_selector: Callable[[K, V], Any] | None = None,
+        key_selector: Callable[[K, V], Any] | Expression | None = None,
         name: str | None = None,
         grace: Duration | None = None,
     ) -> KStream[K, Any]:
@@ -401,15 +410,16 @@ class KStream(Generic[K, V]):
 
         where = here()
         self._same_builder(other, where)
-        function = with_key(joiner, 2)
         if isinstance(other, GlobalKTable):
             if selector is None:
                 raise TopologyError("a join with a global table needs key_selector= (key, value) -> table key", where)
-            return stream_join.with_global_table(self, other, selector, function, kind == "left", name, where)
+            function, selected = table_joiner(joiner), table_selector(selector)
+            return stream_join.with_global_table(self, other, selected, function, kind == "left", name, where)
         if isinstance(other, KTable):
             options = joined or Joined()
             options = replace(options, name=name or options.name, grace=grace if grace is not None else options.grace)
-            return stream_join.with_table(self, other, function, options, kind == "left", where)
+            return stream_join.with_table(self, other, table_joiner(joiner), options, kind == "left", where)
+        function = with_key(joiner, 2)
         if not isinstance(windows, JoinWindows):
             raise TopologyError("a join of two streams needs windows= (JoinWindows)", where)
         options = joined or StreamJoined()

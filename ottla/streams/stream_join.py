@@ -6,13 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ottla.flow import plan
+from ottla.flow.column.batch import JoinBatch
+from ottla.flow.column.function import JoinFunction
 from ottla.flow.error import TopologyError
 from ottla.flow.make_store import Sides
 from ottla.flow.serde import Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import Where
 from ottla.flow.window import JoinWindows, ms
-from ottla.streams.function import Function
+from ottla.streams.function import Function, serde_of
 from ottla.streams.option import Joined, StreamJoined
 from ottla.streams.stream import KStream
 
@@ -135,7 +137,7 @@ def with_table(
         _check_grace(table, grace, where)
         stream_key, stream_value = key or this.key_serde, value or this.value_serde
         buffer = StoreSpec(f"{name}-Buffer", "join_buffer", stream_key, stream_value, grace_ms=grace)
-    schema = plan.Schema("stream", key or this.key_serde)
+    schema = plan.Schema("stream", key or this.key_serde, _result(this, table.value_serde, joiner))
     node = plan.StreamTableJoin(name, (this.node, table.node), schema, where, left, joiner, None, buffer)
     return KStream(builder, builder.add(node), sources)
 
@@ -168,6 +170,16 @@ def with_global_table(
     """Join a stream with a global table by the key that `selector(key, value)` returns."""
     builder = this.builder
     node_name = builder.named(name, "KSTREAM-LEFTJOIN-")
-    schema = replace(this.node.schema, value=None)
+    schema = replace(this.node.schema, value=_result(this, table.node.schema.value, joiner))
     node = plan.StreamTableJoin(node_name, (this.node,), schema, where, left, joiner, selector, None, table.store)
     return KStream(builder, builder.add(node), this.sources)
+
+
+def _result(this: KStream[Any, Any], table_value: Serde | None, joiner: Function) -> Serde | None:
+    """The serde of a column joiner's results, if their type is known here."""
+    if not isinstance(joiner, (JoinFunction, JoinBatch)):
+        return None
+    given = (this.key_serde, this.value_serde, table_value)
+    key, left, right = (None if each is None else each.column_type for each in given)
+    joiner.inputs = (key, left, right)
+    return serde_of(joiner.kind)

@@ -10,8 +10,9 @@ import pyarrow as pa
 from ottla.flow.engine import Task
 from ottla.flow.record import Input, Output
 from ottla.flow.runner import Runner
+from ottla.flow.task.rows import Rows
 from ottla.flow.vector.columns import Batch, OutputColumns
-from ottla.flow.vector.region import vectorize
+from ottla.flow.vector.region import Region, vectorize
 
 
 def batch(topic: str, partition: int, inputs: list[Input]) -> Batch:
@@ -28,15 +29,31 @@ def batch(topic: str, partition: int, inputs: list[Input]) -> Batch:
 
 
 class ColumnRunner(Runner):
-    """`drain="batch"` with columns; `cut` is the most records of a batch. `columns` counts what came out as such."""
+    """`drain="batch"` with columns; `cut` is the most records of a batch. `columns` counts what came out as such,
+    `failed` the batches that raised and were taken one by one.
+    """
 
     cut = 1 << 30
     columns = 0
+    failed = 0
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords, drain="batch")
         for task in self.tasks.values():
             vectorize(task)
+            for receiver in task.receivers():
+                if receiver.region is not None:
+                    self._watch(receiver.region)
+
+    def _watch(self, region: Region) -> None:
+        run = region.run
+
+        def watched(rows: Rows, start: int, end: int) -> bool:
+            done = run(rows, start, end)
+            self.failed += not done and rows.columns is not None and region.takes(end - start)
+            return done
+
+        region.run = watched  # type: ignore[method-assign]
 
     def _run_task(self, task: Task, inputs: list[Input]) -> list[Output]:
         inputs.sort(key=lambda each: (each.topic, each.partition))

@@ -5,6 +5,8 @@
 The function gets a table with the columns `key`, `timestamp` (ms) and the value: the fields of an object under their
 names, any other value as `value`. It may be called with any number of records, including one, and again for the same
 records when one of them cannot be processed. So it must treat each row independently.
+
+A joiner's table has the columns `key`, `left` and `right`, or for objects their fields, as `left.amount`.
 """
 
 from __future__ import annotations
@@ -71,6 +73,32 @@ class BatchFunction:
         return self.timed(key, value, 0)
 
 
+class JoinBatch:
+    """A batch function as a joiner. `inputs` are the types of key, left and right value, set when the program is
+    built.
+    """
+
+    def __init__(self, function: BatchFunction) -> None:
+        self.function = function
+        self.inputs: tuple[Type, Type, Type] = (None, None, None)
+
+    @property
+    def kind(self) -> Type:
+        """The type of its results."""
+        return self.function.kind
+
+    def compute(self, frame: Any, right: Any) -> Any:
+        """The result for each record of a frame, whose values are the left ones, as an Arrow array."""
+        from ottla.flow.vector.batch import joined_of
+
+        return joined_of(self.function, frame, right)
+
+    def __call__(self, key: Any, left: Any, right: Any) -> Any:
+        from ottla.flow.vector.batch import joined_one
+
+        return joined_one(self, key, left, right)
+
+
 def batch(
     function: Callable[[Any], Any],
     *,
@@ -78,10 +106,10 @@ def batch(
     key: str | None = None,
     form: Form = "arrow",
 ) -> BatchFunction:
-    """Declare a function of a table, for filter, filter_not, map_values and flat_map.
+    """Declare a function of a table, for filter, filter_not, map_values, flat_map, and joins of a stream with a table.
 
     `form` is the kind of table that the function gets: arrow, pandas or polars. `returns` is the type of its values:
-    long, double, string, boolean, bytes, or a mapping of field names to these. For filter and map_values the function
+    long, double, string, boolean, bytes, or a mapping of field names to these. Except for flat_map the function
     returns one value per row: an array, a series, a list, or a table of the fields. For flat_map it returns a table
     with the columns `row` (the index of the input row, ascending), `key` (of type `key`) and the value: its fields, or
     `value`. TopologyError if an argument is invalid.

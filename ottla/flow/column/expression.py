@@ -2,6 +2,7 @@
 
     col("value.amount") > 10                    value["amount"] * 2 + lit(1)
     value.lower().starts_with("x")              struct(card=key, cents=(value["amount"] * 100).cast("long"))
+    left["amount"] * right["rate"]              in a joiner, in place of value and timestamp
 
 Rules:
 - Types are long (64 bits), double, string, boolean and bytes; the fields of an object have these types.
@@ -28,7 +29,8 @@ LONG_MIN, LONG_MAX = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Expression:
-    """A column expression, built with operators and methods from `col`, `key`, `value`, `timestamp` and `lit`.
+    """A column expression, built with operators and methods from `col`, `key`, `value`, `timestamp` and `lit`; in a
+    joiner, from `left` and `right`.
 
     `parts` are its operands, `options` the other arguments of the operation.
     """
@@ -222,7 +224,9 @@ def struct(**fields: Any) -> Expression:
     return Expression("struct", tuple(_expression(field_value) for field_value in fields.values()), tuple(fields))
 
 
-key, value, timestamp = (Expression("root", (), (name,), Where("", 0)) for name in ("key", "value", "timestamp"))
+key, value, timestamp, left, right = (
+    Expression("root", (), (name,), Where("", 0)) for name in ("key", "value", "timestamp", "left", "right")
+)
 
 
 def _expression(given: Any) -> Expression:

@@ -1,10 +1,11 @@
-"""A column expression in place of a function of a record."""
+"""A column expression in place of a function of a record, or of a joiner."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ottla.flow.column.expression import Expression
+from ottla.flow.column.kind import Type, joined_type
 from ottla.flow.column.row import row
 from ottla.flow.error import TopologyError
 from ottla.flow.where import here
@@ -14,6 +15,7 @@ class ColumnFunction:
     """A column expression as a function. `timed` takes key, value and timestamp."""
 
     def __init__(self, expression: Expression) -> None:
+        _check(expression, "a step", ("key", "value", "timestamp"))
         self.expression = expression
         self.timed = row(expression)
 
@@ -24,13 +26,52 @@ class ColumnFunction:
         return ColumnFunction, (self.expression,)
 
 
+class JoinFunction:
+    """A column expression as a joiner. `inputs` are the types of key, left and right value, set when the program is
+    built.
+    """
+
+    def __init__(self, expression: Expression, inputs: tuple[Type, Type, Type] = (None, None, None)) -> None:
+        _check(expression, "a joiner", ("key", "left", "right"))
+        self.expression = expression
+        self.inputs = inputs
+        self._row = row(expression)
+
+    @property
+    def kind(self) -> Type:
+        """The type of its results. TopologyError if operands do not match."""
+        return joined_type(self.expression, *self.inputs)
+
+    def compute(self, frame: Any, right: Any) -> Any:
+        """The result for each record of a frame, whose values are the left ones, as an Arrow array."""
+        from ottla.flow.vector.evaluate import evaluate
+
+        return evaluate(self.expression, frame, right)
+
+    def __call__(self, key: Any, left: Any, right: Any) -> Any:
+        return self._row(key, (left, right), 0)
+
+    def __reduce__(self) -> Any:
+        return JoinFunction, (self.expression, self.inputs)
+
+
 def without_time(expression: Expression) -> ColumnFunction:
-    """The function for a table's step, which has no timestamps. TopologyError if the expression reads one."""
-    if _reads_time(expression):
+    """The function for a step that has no timestamps. TopologyError if the expression reads one."""
+    if "timestamp" in _roots(expression):
         raise TopologyError(f"{expression!r} reads the timestamp, which is not available in a table's step", here())
     return ColumnFunction(expression)
 
 
-def _reads_time(expression: Expression) -> bool:
-    is_time = expression.operation == "root" and expression.options[0] == "timestamp"
-    return is_time or any(map(_reads_time, expression.parts))
+def _roots(expression: Expression) -> set[str]:
+    """The columns that an expression reads."""
+    if expression.operation == "root":
+        return {expression.options[0]}
+    return set[str]().union(*map(_roots, expression.parts))
+
+
+def _check(expression: Expression, what: str, names: tuple[str, ...]) -> None:
+    unknown = _roots(expression).difference(names)
+    if unknown:
+        raise TopologyError(
+            f"{expression!r} reads {min(unknown)} (the expression of {what} reads {', '.join(names)})", here()
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ottla.flow.column.expression import LITERALS, Expression
 from ottla.flow.error import TopologyError
 
@@ -13,11 +15,20 @@ _NUMBERS = ("long", "double")
 
 def type_of(expression: Expression, key: Type, value: Type) -> Type:
     """The type of an expression's result; None if not known before run time. TopologyError if operands do not match."""
-    parts = [type_of(part, key, value) for part in expression.parts]
+    return _type_of(expression, {"key": key, "value": value, "timestamp": "long"})
+
+
+def joined_type(expression: Expression, key: Type, left: Type, right: Type) -> Type:
+    """As `type_of`, for the expression of a joiner."""
+    return _type_of(expression, {"key": key, "left": left, "right": right})
+
+
+def _type_of(expression: Expression, roots: Mapping[str, Type]) -> Type:
+    parts = [_type_of(part, roots) for part in expression.parts]
     operation, options = expression.operation, expression.options
     match operation:
         case "root":
-            return {"key": key, "value": value, "timestamp": "long"}[options[0]]
+            return roots[options[0]]
         case "literal":
             return LITERALS[type(options[0])]
         case "field":

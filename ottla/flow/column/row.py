@@ -8,8 +8,15 @@ from typing import Any
 
 from ottla.flow.column.expression import LITERALS, LONG_MAX, LONG_MIN, Expression
 
-#: (key, value, timestamp)
+#: (key, value, timestamp); the value of a joiner is the pair (left, right).
 Row = Callable[[Any, Any, int], Any]
+_ROOTS: dict[str, Row] = {
+    "key": lambda k, v, t: k,
+    "value": lambda k, v, t: v,
+    "timestamp": lambda k, v, t: t,
+    "left": lambda k, v, t: v[0],
+    "right": lambda k, v, t: v[1],
+}
 
 
 def row(expression: Expression) -> Row:
@@ -18,7 +25,7 @@ def row(expression: Expression) -> Row:
     parts = [row(part) for part in expression.parts]
     match operation:
         case "root":
-            return {"key": lambda k, v, t: k, "value": lambda k, v, t: v, "timestamp": lambda k, v, t: t}[options[0]]
+            return _ROOTS[options[0]]
         case "literal":
             constant = options[0]
             return lambda k, v, t: constant

@@ -33,22 +33,27 @@ class StreamTableJoin(Fused):
         buffer: str | None = None,
     ) -> None:
         self._table = table
-        self._selector = selector
-        self._joiner = joiner
-        self._left = left
+        self.selector = selector
+        self.joiner = joiner
+        self.left = left
         self._buffer_name = buffer
+
+    @property
+    def waits(self) -> bool:
+        """Whether records wait for their grace period."""
+        return self._buffer_name is not None
 
     def init(self, context: Context) -> None:
         self.context = context
-        self._values = self._table.open(context)
+        self.values = self._table.open(context)
         self._buffer: JoinBuffer | None = None
         if self._buffer_name is not None:
             self._buffer = context.get_state_store(self._buffer_name)
 
     def fused(self, node: Node) -> Push:
         join, buffer, on_error = self._joins(node.emit), self._buffer, node.on_error
-        always, on_null_key = not self._left, self._left and self._selector is not None
-        selector = self._selector
+        always, on_null_key = not self.left, self.left and self.selector is not None
+        selector = self.selector
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             try:
@@ -68,8 +73,8 @@ class StreamTableJoin(Fused):
 
     def _joins(self, emit: Push) -> Callable[[Any, Any, Any, int, Headers], None]:
         """A function that joins a record with the table's row under the key `name`."""
-        get, get_as_of, versioned = self._values.get, self._values.get_as_of, self._values.versioned
-        joiner, left = self._joiner, self._left
+        get, get_as_of, versioned = self.values.get, self.values.get_as_of, self.values.versioned
+        joiner, left = self.joiner, self.left
 
         def join(name: Any, key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             row = None
@@ -92,6 +97,6 @@ class StreamTableJoin(Fused):
             return
         for held in buffer.due():
             due = held.record
-            selected = due.key if self._selector is None else self._selector(due.key, due.value)
+            selected = due.key if self.selector is None else self.selector(due.key, due.value)
             with _HeldRecordContext(self.context, held.context):
                 join(selected, due.key, due.value, due.timestamp, due.headers)

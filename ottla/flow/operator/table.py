@@ -28,7 +28,7 @@ class SourceTable(View):
         self.materialized = materialized
 
     def __call__(self) -> Fused:
-        return _Source(self.store if self.materialized else None, self.sending_old)
+        return TableSourceProcessor(self.store if self.materialized else None, self.sending_old)
 
     def _enable_old(self, force: bool) -> bool:
         if not force and not self.materialized:
@@ -41,16 +41,18 @@ class SourceTable(View):
         return store_getter(self.store)
 
 
-class _Source(Fused):
-    def __init__(self, store: str | None, send_old: bool) -> None:
+class TableSourceProcessor(Fused):
+    """The processor of a `SourceTable`. `store` is None if it keeps none."""
+
+    def __init__(self, store: str | None, sends_old: bool) -> None:
         self._name = store
-        self._send_old = send_old
+        self.sends_old = sends_old
 
     def init(self, context: Context) -> None:
-        self._store = StoreValues(context, self._name) if self._name else None
+        self.store = StoreValues(context, self._name) if self._name else None
 
     def fused(self, node: Node) -> Push:
-        emit, on_error, drop, store, send_old = node.emit, node.on_error, node.drop, self._store, self._send_old
+        emit, on_error, drop, store, send_old = node.emit, node.on_error, node.drop, self.store, self.sends_old
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             old, code = None, IS_LATEST

@@ -125,15 +125,15 @@ class Derived:
     def __init__(
         self, parent: Values, compute: Callable[[Any, ValueAndTimestamp | None], ValueAndTimestamp | None]
     ) -> None:
-        self._parent = parent
+        self.parent = parent
         self._compute = compute
         self.versioned = parent.versioned
 
     def get(self, key: Any) -> ValueAndTimestamp | None:
-        return self._compute(key, self._parent.get(key))
+        return self._compute(key, self.parent.get(key))
 
     def get_as_of(self, key: Any, timestamp: int) -> ValueAndTimestamp | None:
-        return self._compute(key, self._parent.get_as_of(key, timestamp))
+        return self._compute(key, self.parent.get_as_of(key, timestamp))
 
 
 W = TypeVar("W")

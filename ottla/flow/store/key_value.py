@@ -180,6 +180,18 @@ class TimestampedKeyValueStore(KeyValueStore):
             if log is not None:
                 log(self.name, key_bytes, data[8:], int.from_bytes(data[:8], "big", signed=True))
 
+    def write_rows(self, keys: Sequence[bytes], entries: Sequence[bytes | None], times: Sequence[int]) -> None:
+        """Put entries, given as bytes; None deletes. `times` are the times of the records that wrote them."""
+        self._recent.clear()
+        put, delete, log = self.entries.put, self.entries.delete, self._log
+        for key_bytes, data, time in zip(keys, entries, times, strict=True):
+            if data is None:
+                delete(key_bytes)
+            else:
+                put(key_bytes, data)
+            if log is not None:
+                log(self.name, key_bytes, None if data is None else data[8:], time)
+
     def _cache(self, key: Any, key_bytes: bytes, value: ValueAndTimestamp) -> None:
         if len(self._recent) >= CACHED_MAX:
             self._recent.clear()

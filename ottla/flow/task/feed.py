@@ -42,8 +42,11 @@ def feed(task: Task, receiver: Receiver, rows: Rows, start: int, end: int) -> No
             punctuators.run(stream_time.value, task.call)
 
 
-def feed_two(task: Task, first: tuple[Receiver, Rows], second: tuple[Receiver, Rows], *, first_wins: bool) -> int:
-    """Process rows of two partitions by timestamp until one partition has no more. Returns how many.
+def feed_two(
+    task: Task, first: tuple[Receiver, Rows], second: tuple[Receiver, Rows], *, first_wins: bool, limit: int
+) -> int:
+    """Process rows of two partitions by timestamp until one partition has no more, or `limit` rows have been processed
+    and the other partition goes next. Returns how many.
 
     The first row of `first` is the next one. `first_wins`: on equal timestamps, `first` goes before `second`.
     """
@@ -64,7 +67,7 @@ def feed_two(task: Task, first: tuple[Receiver, Rows], second: tuple[Receiver, R
             row += 1
         count += row - rows.at
         rows.at = row
-        if row == end:
+        if row == end or count >= limit:
             return count
         first, second, first_wins = second, first, not first_wins
 

@@ -10,6 +10,7 @@ Rules (Kafka Streams):
 from __future__ import annotations
 
 import re
+import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 Partition = tuple[str, int]
 #: The head of a queue: (sort key, receiver, the deserialized record if it is a single one, the record or rows as read)
 _Head = tuple[tuple[Any, ...], Receiver, Record | None, Input | Rows]
+
+#: The most rows of two partitions that are processed in turns before a region gets another chance.
+TURNS = 1000
 
 
 class Waiting:
@@ -103,17 +107,23 @@ class Waiting:
 
     def _process_two(self, partition: Partition, head: _Head) -> int:
         """Process rows of two partitions until one has no more. Returns how many; 0 if other partitions have queued
-        records too, or if one of the two has a region.
+        records too, or if the next rows are enough for a region.
         """
         if len(self._heads) != 1 or self._ties_by_heap:
             return 0
         ((other, (order, second, _, others)),) = self._heads.items()
         first_order, first, _, rows = head
-        if first.region or second.region or not isinstance(rows, Rows) or not isinstance(others, Rows):
+        if not isinstance(rows, Rows) or not isinstance(others, Rows):
             return 0
+        limit = sys.maxsize
+        region = first.region or second.region
+        if region is not None and not self._task.by_stream_time:
+            if region.takes(rows.end_before(order, first_order[1:]) - rows.at):
+                return 0
+            limit = TURNS
         del self._heads[self._first.poll()]
         wins = first_order[1:] < order[1:]
-        count = feed_two(self._task, (first, rows), (second, others), first_wins=wins)
+        count = feed_two(self._task, (first, rows), (second, others), first_wins=wins, limit=limit)
         self._restore_head(partition, first, rows)
         self._restore_head(other, second, others)
         return count

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ottla.flow.column.batch import BatchFunction
+from ottla.flow.column.batch import BatchFunction, JoinBatch
 from ottla.flow.vector.encode import arrow_type
 from ottla.flow.vector.evaluate import Frame
 
@@ -21,15 +21,35 @@ def frame_of(function: BatchFunction, key: Any, value: Any, timestamp: int) -> F
 
 def values_of(function: BatchFunction, frame: Frame) -> Any:
     """Call the function for one value per record. ValueError if it returns another number of values."""
-    array = _array(function.function(_table(function, frame)), arrow_type(function.kind))
-    if len(array) != len(frame):
-        raise ValueError(f"the batch function returned {len(array)} values for {len(frame)} records")
+    return _values(function, _table(function, _columns(frame)), len(frame))
+
+
+def joined_of(function: BatchFunction, frame: Frame, right: Any) -> Any:
+    """Call the function of a joiner for one value per record. The frame's values are the left ones."""
+    columns = {"key": frame.keys, **_side("left", frame.values), **_side("right", right)}
+    return _values(function, _table(function, columns), len(frame))
+
+
+def joined_one(joiner: JoinBatch, key: Any, left: Any, right: Any) -> Any:
+    """The result of a joiner for one record."""
+    given = zip((key, left, right), joiner.inputs, strict=True)
+    arrays = [pa.array([operand], arrow_type(kind)) for operand, kind in given]
+    frame = Frame(arrays[0], arrays[1], np.zeros(1, dtype=np.int64), np.zeros(1, dtype=int))
+    return joined_of(joiner.function, frame, arrays[2])[0].as_py()
+
+
+def _values(function: BatchFunction, table: Any, count: int) -> Any:
+    if not count:
+        return pa.array([], arrow_type(function.kind))
+    array = _array(function.function(table), arrow_type(function.kind))
+    if len(array) != count:
+        raise ValueError(f"the batch function returned {len(array)} values for {count} records")
     return array
 
 
 def rows_of(function: BatchFunction, frame: Frame) -> Frame:
     """Call the function for rows of its own. Each row gets the timestamp and headers of the record it comes from."""
-    table = _arrow(function.function(_table(function, frame)))
+    table = _arrow(function.function(_table(function, _columns(frame))))
     for name in ("row", "key"):
         if name not in table.schema.names:
             raise ValueError(f"the batch function returned no column {name} (it has: {', '.join(table.schema.names)})")
@@ -47,13 +67,22 @@ def rows_of(function: BatchFunction, frame: Frame) -> Frame:
     return Frame(key, value, frame.timestamps[rows], frame.rows[rows])
 
 
-def _table(function: BatchFunction, frame: Frame) -> Any:
+def _columns(frame: Frame) -> dict[str, Any]:
     columns: dict[str, Any] = {"key": frame.keys, "timestamp": pa.array(frame.timestamps)}
     if pa.types.is_struct(frame.values.type):
         named = zip(frame.values.type, frame.values.flatten(), strict=True)
-        columns |= {field.name: column for field, column in named}
-    else:
-        columns["value"] = frame.values
+        return columns | {field.name: column for field, column in named}
+    return columns | {"value": frame.values}
+
+
+def _side(name: str, values: Any) -> dict[str, Any]:
+    """The columns of one side of a join."""
+    if not pa.types.is_struct(values.type):
+        return {name: values}
+    return {f"{name}.{field.name}": column for field, column in zip(values.type, values.flatten(), strict=True)}
+
+
+def _table(function: BatchFunction, columns: dict[str, Any]) -> Any:
     table = pa.table(columns)
     if function.form == "pandas":
         return table.to_pandas()

@@ -55,20 +55,23 @@ class Frame:
         return Frame(self.keys.take(picked), self.values.take(picked), self.timestamps[index], self.rows[index])
 
 
-def evaluate(expression: Expression, frame: Frame) -> Any:
-    """Evaluate an expression to an array as long as the frame."""
-    result = _evaluate(expression, frame)
+def evaluate(expression: Expression, frame: Frame, right: Any = None) -> Any:
+    """Evaluate an expression to an array as long as the frame. `right` are the right values of a joiner, whose left
+    ones are the frame's.
+    """
+    result = _evaluate(expression, frame, right)
     return pa.repeat(result, len(frame)) if isinstance(result, pa.Scalar) else result
 
 
-def _evaluate(expression: Expression, frame: Frame) -> Any:
+def _evaluate(expression: Expression, frame: Frame, right: Any) -> Any:
     operation, options = expression.operation, expression.options
     if operation == "root":
-        root = {"key": frame.keys, "value": frame.values, "timestamp": frame.timestamps}[options[0]]
-        return pa.array(root) if isinstance(root, np.ndarray) else root
+        if options[0] == "timestamp":
+            return pa.array(frame.timestamps)
+        return {"key": frame.keys, "value": frame.values, "left": frame.values, "right": right}[options[0]]
     if operation == "literal":
         return pa.scalar(options[0], ARROW[_LITERALS[type(options[0])]])
-    parts = [_evaluate(part, frame) for part in expression.parts]
+    parts = [_evaluate(part, frame, right) for part in expression.parts]
     if operation == "struct":
         arrays = [pa.repeat(part, len(frame)) if isinstance(part, pa.Scalar) else part for part in parts]
         return pa.StructArray.from_arrays(arrays, names=list(options))

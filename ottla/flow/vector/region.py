@@ -1,12 +1,14 @@
 """Regions: the steps downstream of a source that process many records at once, as long as they are expressions, batch
-functions or aggregates known by name.
+functions, aggregates known by name, or tables.
 
     vectorize(task)         # once; records that arrive as columns are then processed as columns
 
 Rules:
 - After the last such step, records continue one by one, in order.
-- Branches of a split stream process the records one branch after another. So they must not share a store, a topic or a
-  later step; if they do, the records of that source are processed one by one.
+- Branches of a split stream process the records one branch after another. So they must not share a store that one of
+  them writes, a topic or a later step; if they do, the records of that source are processed one by one.
+- A step processes all records before the next step does. So records continue one by one at a step that writes a store
+  which a later step reads, or reads one that a later step writes.
 - Everything is computed before stores are written and outputs are added. If a computation fails, nothing has happened;
   the same records are then processed one by one, which finds the bad record and calls the handlers.
 - Few records, and tasks with stream-time punctuators, are processed one by one as well.
@@ -21,11 +23,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.compute as pc
 
+from ottla.flow.column.batch import JoinBatch
 from ottla.flow.column.expression import Expression
+from ottla.flow.column.function import ColumnFunction, JoinFunction
 from ottla.flow.column.kind import Type, type_of
 from ottla.flow.context import SinkNode
 from ottla.flow.operator import stateless
 from ottla.flow.operator.aggregate import _Aggregate
+from ottla.flow.operator.stream_table_join import StreamTableJoin
+from ottla.flow.operator.table import TableSourceProcessor
 from ottla.flow.operator.window_aggregate import _WindowAggregate
 from ottla.flow.serde import Serde, TimeWindowedSerde
 from ottla.flow.task.feed import feed_frame
@@ -33,6 +39,7 @@ from ottla.flow.vector.aggregate import WindowedKeys, by_key, by_window
 from ottla.flow.vector.columns import OutputColumns
 from ottla.flow.vector.encode import encode, fixed
 from ottla.flow.vector.evaluate import Frame, evaluate
+from ottla.flow.vector.table import can_look_up, holds, look_up, rows_of_table
 from ottla.flow.window import TimeWindows
 from ottla.kernel.named import NamedTuple
 
@@ -42,6 +49,8 @@ if TYPE_CHECKING:
 
 #: Fewer records than this are cheaper one by one.
 ROWS_MIN = 48
+#: The types of keys by which records are grouped and rows are found.
+_KEYS = ("string", "bytes", "long")
 
 
 @dataclass(slots=True)
@@ -66,6 +75,20 @@ class Kinds(NamedTuple):
     windowed: bool = False
 
 
+class Touched(NamedTuple):
+    """The nodes, stores and topics that some nodes write, and the stores that they only read. `*`: any topic."""
+
+    written: set[str]
+    read: set[str]
+
+    def conflicts(self, other: Touched) -> bool:
+        """Whether one of them writes what the other touches."""
+        return bool(self.written & (other.written | other.read) or self.read & other.written)
+
+    def and_(self, other: Touched) -> Touched:
+        return Touched(self.written | other.written, self.read | other.read)
+
+
 class Region:
     """The column steps downstream of one source."""
 
@@ -73,9 +96,13 @@ class Region:
         self._task = task
         self._step = step
 
+    def takes(self, count: int) -> bool:
+        """Whether so many rows are worth a run."""
+        return count >= ROWS_MIN
+
     def run(self, rows: Rows, start: int, end: int) -> bool:
         """Process rows. False: nothing was done, and the caller processes them one by one."""
-        if end - start < ROWS_MIN or rows.columns is None:
+        if not self.takes(end - start) or rows.columns is None:
             return False
         keys, values = rows.columns
         stamps = np.array(rows.timestamps[start:end], dtype=np.int64)
@@ -127,33 +154,48 @@ class _Compiler:
         return (steps[0], columns) if len(steps) == 1 else (_in_turn(steps), columns)
 
     def _are_independent(self, children: Sequence[str]) -> bool:
-        """Whether these branches share nothing."""
-        seen: set[str] = set()
+        """Whether these branches share nothing but stores that they only read."""
+        seen = Touched(set(), set())
         for child in children:
             touched = self._reachable(child)
-            if seen & touched or "*" in touched:
+            if seen.conflicts(touched) or "*" in touched.written:
                 return False
-            seen |= touched
+            seen = seen.and_(touched)
         return True
 
-    def _reachable(self, name: str) -> set[str]:
-        """The nodes, stores and topics downstream of a node; `*`: any topic."""
+    def _reachable(self, name: str) -> Touched:
+        """What a node and the nodes downstream of it touch."""
         topology = self._topology
         if name in topology.sinks:
             topic = topology.sinks[name].topic
-            return {name, f"topic {topic}" if isinstance(topic, str) else "*"}
-        reached = {name, *(f"store {store}" for store in topology.processors[name].stores)}
-        for child in topology.children(name):
-            reached |= self._reachable(child)
+            return Touched({name, f"topic {topic}" if isinstance(topic, str) else "*"}, set())
+        return self._downstream(name).and_(self._stores(name)).and_(Touched({name}, set()))
+
+    def _downstream(self, name: str) -> Touched:
+        reached = Touched(set(), set())
+        for child in self._topology.children(name):
+            reached = reached.and_(self._reachable(child))
         return reached
+
+    def _stores(self, name: str) -> Touched:
+        """The stores of a node."""
+        stores = {f"store {store}" for store in self._topology.processors[name].stores}
+        processor = self._task.node(name).processor
+        reads = isinstance(processor, StreamTableJoin) and not processor.waits
+        return Touched(set(), stores) if reads else Touched(stores, set())
 
     def _node(self, name: str, kinds: Kinds) -> tuple[Step, bool] | None:
         node = self._task.node(name)
         if isinstance(node, SinkNode):
             return self._sink(node, kinds)
         processor = node.processor
-        compiled = self._stateless(processor, kinds) or self._aggregate(processor, name, kinds)
-        if compiled is None:
+        compiled = (
+            self._stateless(processor, kinds)
+            or self._aggregate(processor, name, kinds)
+            or self._table(processor, name, kinds)
+            or self._join(processor, name, kinds)
+        )
+        if compiled is None or self._stores(name).conflicts(self._downstream(name)):
             return (self._one_by_one(node), False) if not kinds.windowed else None
         apply, after = compiled
         rest = self._children(name, after)
@@ -208,11 +250,7 @@ class _Compiler:
             return None
         table = processor._table
         fold = getattr(table.aggregator, "fold", None)
-        streams = all(
-            isinstance(getattr(self._task.node(child), "processor", None), stateless.ToStream)
-            for child in self._topology.children(name)
-        )
-        if fold is None or table.sending_old or not streams or kinds.key not in ("string", "bytes", "long"):
+        if fold is None or table.sending_old or not self._only_streams(name) or kinds.key not in _KEYS:
             return None
         kind = "long" if fold == "count" else kinds.value
         if kind not in ("long", "double", "string") or (fold == "sum" and kind == "string"):
@@ -237,6 +275,71 @@ class _Compiler:
             return result.frame
 
         return aggregated, Kinds(kinds.key, kind, windowed)
+
+    def _only_streams(self, name: str) -> bool:
+        """Whether a table's changes go nowhere but to streams, which take only the new value of each."""
+        children = [self._task.node(child) for child in self._topology.children(name)]
+        return all(isinstance(getattr(child, "processor", None), stateless.ToStream) for child in children)
+
+    def _table(
+        self, processor: Any, name: str, kinds: Kinds
+    ) -> tuple[Callable[[Frame, RegionRun], Frame], Kinds] | None:
+        """A topic or stream as a table."""
+        if not isinstance(processor, TableSourceProcessor) or kinds.windowed or kinds.key not in _KEYS:
+            return None
+        store = None if processor.store is None else processor.store.store
+        if processor.sends_old or not self._only_streams(name):
+            return None
+        if store is not None and not holds(store, kinds.key, kinds.value):
+            return None
+        task = self._task
+
+        def written(frame: Frame, run: RegionRun) -> Frame:
+            kept = frame.where(pc.is_valid(frame.keys))
+            write = None if store is None else rows_of_table(store, kept)
+
+            def apply() -> None:
+                task.drop(name, len(frame) - len(kept))
+                if write is not None:
+                    write()
+
+            run.effects.append(apply)
+            return kept
+
+        return written, kinds
+
+    def _join(
+        self, processor: Any, name: str, kinds: Kinds
+    ) -> tuple[Callable[[Frame, RegionRun], Frame], Kinds] | None:
+        """A stream-table join whose joiner is an expression or a batch function."""
+        if not isinstance(processor, StreamTableJoin) or kinds.windowed or processor.waits:
+            return None
+        joiner, selector, left, table = processor.joiner, processor.selector, processor.left, processor.values
+        if not isinstance(joiner, (JoinFunction, JoinBatch)) or joiner.inputs[:2] != (kinds.key, kinds.value):
+            return None
+        if selector is not None and not isinstance(selector, ColumnFunction):
+            return None
+        by = kinds.key if selector is None else type_of(selector.expression, kinds.key, kinds.value)
+        right_kind, kind = joiner.inputs[2], joiner.kind
+        if right_kind is None or kind is None or by not in _KEYS or not can_look_up(table, by, right_kind):
+            return None
+        task = self._task
+
+        def joined(frame: Frame, run: RegionRun) -> Frame:
+            kept = frame.where(pc.is_valid(frame.values))
+            names = kept.keys if selector is None else evaluate(selector.expression, kept)
+            if not left:
+                has_name = pc.is_valid(names)
+                kept, names = kept.where(has_name), names.filter(has_name)
+            dropped = len(frame) - len(kept)
+            right = look_up(table, right_kind, names, kept.timestamps)
+            if not left:
+                has_row = pc.is_valid(right)
+                kept, right = kept.where(has_row), right.filter(has_row)
+            run.effects.append(lambda: task.drop(name, dropped))
+            return replace(kept, values=joiner.compute(kept, right))
+
+        return joined, kinds._replace(value=kind)
 
     def _sink(self, node: SinkNode, kinds: Kinds) -> tuple[Step, bool] | None:
         key, value = node.serdes
