@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from ottla.streams import JoinWindows, KStream, Materialized, StreamsBuilder, TimeWindows, left, right, value
+from ottla.streams import JoinWindows, KStream, Materialized, StreamsBuilder, TimeWindows, key, left, right, value
 from ottla.streams.application import Application
 
 Lane = str
@@ -59,9 +59,9 @@ def stream_stream(builder: StreamsBuilder, lane: Lane, source: str, other: str, 
 
 def table_aggregate(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
     """A table counted by the suffix of its keys."""
-    groups = builder.table(source).group_by(
-        lambda key, text: (key[-2:], text), key_serde="string", value_serde="string"
-    )
+    # The keys are "key-" and seven digits.
+    selector: Any = (key.substring(9, 2), value) if lane == "columns" else lambda key, text: (key[-2:], text)
+    groups = builder.table(source).group_by(selector, key_serde="string", value_serde="string")
     groups.count().to_stream().to(output, key_serde="string", value_serde="long")
 
 
@@ -74,7 +74,7 @@ PROGRAMS: dict[str, Callable[[StreamsBuilder, Lane, str, str, str], None]] = {
     "table-aggregate": table_aggregate,
 }
 #: The programs that have a columnar form.
-IN_COLUMNS = ("stateless", "count", "windowed-count", "stream-table")
+IN_COLUMNS = ("stateless", "count", "windowed-count", "stream-table", "table-aggregate")
 
 
 def application(program: str, lane: Lane, application_id: str, source: str, other: str, output: str) -> Application:

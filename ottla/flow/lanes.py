@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.flow import plan
 from ottla.flow.column.batch import BatchFunction, JoinBatch
-from ottla.flow.column.function import ColumnFunction, JoinFunction
+from ottla.flow.column.function import ColumnFunction, JoinFunction, PairFunction
 from ottla.flow.column.kind import Type, type_of
 from ottla.flow.error import TopologyError
 from ottla.flow.serde import Serde
@@ -29,6 +29,8 @@ def lanes(program: plan.Plan, key: Serde | None, value: Serde | None) -> dict[pl
         kinds[node] = _kinds(node, parents, (key, value))
         if isinstance(node, plan.GlobalSource):
             global_tables[node.store.name] = kinds[node]
+        if isinstance(node, plan.TableGroup):
+            lane_of[node] = _group(node, parents[0])
         function = getattr(node, "function", None) or getattr(node, "predicate", None)
         if function is not None and not isinstance(node, plan.Process):
             lane_of[node] = _lane(node, function, kinds[node.parents[0]])
@@ -42,7 +44,7 @@ def _lane(node: plan.Node, function: object, given: Kinds) -> str:
         if is_test and kind not in (None, "boolean"):
             raise TopologyError(f"{function.expression!r} is a {kind} (expected a boolean)", node.where)
         lane = f"column: {function.expression!r}"
-        if isinstance(node, (plan.Arm, plan.TableMap)):
+        if isinstance(node, plan.Arm) or (isinstance(node, plan.TableMap) and node.store is not None):
             return f"{lane}, for each record"
         return lane if None not in given else f"{lane}, for each record, because its input types are not known"
     if isinstance(function, BatchFunction):
@@ -57,6 +59,16 @@ _NO_TYPES = (
     "a batch function needs to know the types of keys and values; give the source serdes with types "
     "(string, long, double, bytes, serdes.columns), and use no Python function between source and batch"
 )
+
+
+def _group(node: plan.TableGroup, given: Kinds) -> str:
+    """The lane of a table's group_by."""
+    if not isinstance(node.mapper, PairFunction):
+        return RECORD
+    lane = f"column: {node.mapper.key.expression!r}, {node.mapper.value.expression!r}"
+    if None in given:
+        return f"{lane}, for each record, because its input types are not known"
+    return f"{lane}, for each record, because the table is versioned" if node.parents[0].is_versioned else lane
 
 
 def _join(node: plan.StreamTableJoin, stream: Kinds, table: Kinds) -> tuple[str, Kinds]:
@@ -101,6 +113,7 @@ def _kinds(node: plan.Node, parents: list[Kinds], defaults: tuple[Serde | None, 
             | plan.GlobalSource()
             | plan.Repartition()
             | plan.ToTable()
+            | plan.TableRepartition()
             | plan.TableAggregate()
         ):
             return of(node.schema.key, defaults[0]), of(node.schema.value, defaults[1])
@@ -110,6 +123,8 @@ def _kinds(node: plan.Node, parents: list[Kinds], defaults: tuple[Serde | None, 
             return parents[0]
         case plan.Aggregate() if node.windows is None:
             return parents[0][0], of(node.schema.value, None)
+        case plan.TableGroup() if isinstance(node.mapper, PairFunction):
+            return node.mapper.kinds(*parents[0])
         case plan.TableMap():
             return _derived(node, parents[0], of(node.schema.value, defaults[1]))
     return None, None

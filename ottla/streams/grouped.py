@@ -34,6 +34,14 @@ def count_record(key: Any, value: Any, count: int) -> int:
 count_record.fold = "count"  # type: ignore[attr-defined]
 
 
+def uncount_record(key: Any, value: Any, count: int) -> int:
+    """The subtractor of a table's count."""
+    return count - 1
+
+
+uncount_record.fold = "count"  # type: ignore[attr-defined]
+
+
 class BuiltInReducer:
     """A built-in reducer: sum, min or max. Nulls are ignored."""
 

@@ -9,7 +9,7 @@ from ottla.flow import plan
 from ottla.flow.serde import LONG, Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
-from ottla.streams.grouped import count_record, zero
+from ottla.streams.grouped import count_record, uncount_record, zero
 from ottla.streams.option import Materialized, materialized, store_of
 
 if TYPE_CHECKING:
@@ -37,11 +37,8 @@ class KGroupedTable(Generic[K, V]):
 
     def count(self, name: str | None = None, materialized: MaterializedLike = None) -> KTable[K, int]:
         """Count the rows of each key."""
-
-        def decrement(key: Any, value: Any, count: int) -> int:
-            return count - 1
-
-        return self._aggregate("count", "KTABLE-AGGREGATE-", zero, count_record, decrement, name, materialized, LONG)
+        functions = (zero, count_record, uncount_record)
+        return self._aggregate("count", "KTABLE-AGGREGATE-", *functions, name, materialized, LONG)
 
     def reduce(
         self,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from ottla.flow import plan
 from ottla.flow.column.batch import BatchFunction
 from ottla.flow.column.expression import Expression
-from ottla.flow.column.function import ColumnFunction, without_time
+from ottla.flow.column.function import ColumnFunction, PairFunction, without_time
 from ottla.flow.error import TopologyError
 from ottla.flow.processor import Supplier
 from ottla.flow.serde import Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import Where, here
 from ottla.flow.window import SessionWindows
-from ottla.streams.function import Function, with_key
+from ottla.streams.function import Function, serde_of, with_key
 from ottla.streams.option import Grouped, Materialized, Suppressed, TableJoined, materialized, store_of
 
 if TYPE_CHECKING:
@@ -115,22 +115,32 @@ class KTable(Generic[K, V]):
 
     def group_by(
         self,
-        selector: Callable[[K, V], tuple[Any, Any]],
+        selector: Callable[[K, V], tuple[Any, Any]] | tuple[Expression, Expression],
         grouped: Grouped | None = None,
         *,
         name: str | None = None,
         key_serde: Any = None,
         value_serde: Any = None,
     ) -> KGroupedTable[Any, Any]:
-        """Regroup the rows under the pair `selector(key, value) -> (key, value)`, for an aggregation."""
+        """Regroup the rows under the pair `selector(key, value) -> (key, value)`, for an aggregation. A pair of column
+        expressions does the same.
+        """
         from ottla.streams.grouped_table import KGroupedTable
 
         where, options = here(), grouped or Grouped()
         name = name or options.name
         key, value = serde(key_serde or options.key_serde, where), serde(value_serde or options.value_serde, where)
+        mapper: Any = selector
+        if isinstance(selector, tuple):
+            if len(selector) != 2 or not all(isinstance(part, Expression) for part in selector):
+                raise TopologyError(f"invalid selector: {selector!r} (expected a function or two expressions)", where)
+            mapper = PairFunction(*selector)
+            given = [None if inner is None else inner.column_type for inner in (self.key_serde, self.value_serde)]
+            kinds = mapper.kinds(*given)
+            key, value = key or serde_of(kinds[0]), value or serde_of(kinds[1])
         node_name = self.builder.named(name, "KTABLE-SELECT-")
         schema = plan.Schema("table", key, value, partitioned=False)
-        node = self.builder.add(plan.TableGroup(node_name, (self.node,), schema, where, selector))
+        node = self.builder.add(plan.TableGroup(node_name, (self.node,), schema, where, mapper))
         return KGroupedTable(self, node, name, key, value)
 
     def join(

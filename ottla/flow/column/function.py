@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ottla.flow.column.expression import Expression
-from ottla.flow.column.kind import Type, joined_type
+from ottla.flow.column.kind import Type, joined_type, type_of
 from ottla.flow.column.row import row
 from ottla.flow.error import TopologyError
 from ottla.flow.where import here
@@ -53,6 +53,21 @@ class JoinFunction:
 
     def __reduce__(self) -> Any:
         return JoinFunction, (self.expression, self.inputs)
+
+
+class PairFunction:
+    """Two column expressions as a function that returns a key and a value, for group_by of a table."""
+
+    def __init__(self, key: Expression, value: Expression) -> None:
+        self.key = without_time(key)
+        self.value = without_time(value)
+
+    def kinds(self, key: Type, value: Type) -> tuple[Type, Type]:
+        """The types of its results. TopologyError if operands do not match."""
+        return type_of(self.key.expression, key, value), type_of(self.value.expression, key, value)
+
+    def __call__(self, key: Any, value: Any) -> tuple[Any, Any]:
+        return self.key(key, value), self.value(key, value)
 
 
 def without_time(expression: Expression) -> ColumnFunction:

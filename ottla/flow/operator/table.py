@@ -130,7 +130,7 @@ class FilteredTable(_DerivedTable):
         self.send_old = parent.enable_old(False)
 
     def __call__(self) -> Processor:
-        return _Filter(self)
+        return TableFilterProcessor(self)
 
     def kept(self, key: Any, value: Any) -> Any:
         if value is not None and bool(self.predicate(key, value)) is not self.negate:
@@ -148,11 +148,11 @@ class _Stored(Processor):
     """Writes a derived table's store, if it has one, and forwards the change."""
 
     def __init__(self, table: _DerivedTable) -> None:
-        self._table = table
+        self.table = table
 
     def init(self, context: Context) -> None:
         self.context = context
-        self._store = StoreValues(context, self._table.store) if self._table.store else None
+        self._store = StoreValues(context, self.table.store) if self.table.store else None
 
     def _emit(self, record: Record, new: Any, old: Any) -> None:
         latest = record.value.latest
@@ -164,11 +164,13 @@ class _Stored(Processor):
         self.context.forward(record.with_value(Change(new, old, latest)))
 
 
-class _Filter(_Stored):
-    _table: FilteredTable
+class TableFilterProcessor(_Stored):
+    """The processor of a `FilteredTable`."""
+
+    table: FilteredTable
 
     def process(self, record: Record) -> None:
-        table, change = self._table, record.value
+        table, change = self.table, record.value
         new, old = table.kept(record.key, change.new), None
         if table.send_old:
             old = value_of(self._store.get(record.key)) if self._store else table.kept(record.key, change.old)
@@ -185,7 +187,7 @@ class MappedTable(_DerivedTable):
         self.mapper = mapper
 
     def __call__(self) -> Processor:
-        return _Map(self)
+        return TableMapProcessor(self)
 
     def mapped(self, key: Any, value: Any) -> Any:
         return None if value is None else self.mapper(key, value)
@@ -198,11 +200,13 @@ class MappedTable(_DerivedTable):
         return compute
 
 
-class _Map(_Stored):
-    _table: MappedTable
+class TableMapProcessor(_Stored):
+    """The processor of a `MappedTable`."""
+
+    table: MappedTable
 
     def process(self, record: Record) -> None:
-        table, change = self._table, record.value
+        table, change = self.table, record.value
         new, old = table.mapped(record.key, change.new), None
         if table.send_old:
             old = value_of(self._store.get(record.key)) if self._store else table.mapped(record.key, change.old)
@@ -239,14 +243,14 @@ def _opened(supplier: Supplier, context: Context) -> Any:
 
 
 class _Transform(_Stored):
-    _table: TransformedTable
+    table: TransformedTable
 
     def init(self, context: Context) -> None:
         super().init(context)
-        self._transformer = _opened(self._table.supplier, context)
+        self._transformer = _opened(self.table.supplier, context)
 
     def process(self, record: Record) -> None:
-        table, change = self._table, record.value
+        table, change = self.table, record.value
         new, old = self._transformer.transform(record.key, change.new), None
         if table.send_old:
             if self._store is not None:

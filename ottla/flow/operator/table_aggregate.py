@@ -50,7 +50,7 @@ def _write(write: Callable[[Any], bytes], change: Change) -> bytes:
         new = write(change.new)
         if change.old is None:
             return new + b"\x01"
-        return _varint(len(new)) + new + write(change.old) + b"\x02"
+        return varint(len(new)) + new + write(change.old) + b"\x02"
     if change.old is not None:
         return write(change.old) + b"\x00"
     raise SerdeError("cannot serialize a change with neither an old nor a new value")
@@ -71,7 +71,7 @@ def _read(read: Callable[[bytes], Any], data: bytes) -> Change:
 _SHORT = [bytes([number << 1]) for number in range(64)]
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
     """Kafka's zigzag varint."""
     if number < 64:
         return _SHORT[number]
@@ -100,11 +100,11 @@ class TableGroupBy(Fused):
     """
 
     def __init__(self, mapper: Callable[[Any, Any], Any], versioned: bool) -> None:
-        self._mapper = mapper
-        self._versioned = versioned
+        self.mapper = mapper
+        self.versioned = versioned
 
     def fused(self, node: Node) -> Push:
-        emit, on_error, mapped, versioned = node.emit, node.on_error, self._mapped, self._versioned
+        emit, on_error, mapped, versioned = node.emit, node.on_error, self._mapped, self.versioned
 
         def push(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
@@ -127,7 +127,7 @@ class TableGroupBy(Fused):
         return push
 
     def _mapped(self, key: Any, value: Any) -> tuple[Any, Any] | None:
-        pair = None if value is None else self._mapper(key, value)
+        pair = None if value is None else self.mapper(key, value)
         return None if pair is None or pair[0] is None or pair[1] is None else (pair[0], pair[1])
 
 
@@ -147,22 +147,24 @@ class TableAggregate(View):
         self.subtractor = subtractor
 
     def __call__(self) -> Fused:
-        return _TableAggregate(self)
+        return TableAggregateProcessor(self)
 
     def getter(self) -> Getter:
         return store_getter(self.store)
 
 
-class _TableAggregate(Fused):
+class TableAggregateProcessor(Fused):
+    """The processor of a `TableAggregate`."""
+
     def __init__(self, table: TableAggregate) -> None:
-        self._table = table
+        self.table = table
 
     def init(self, context: Context) -> None:
-        self._store = StoreValues(context, self._table.store)
+        self.values = StoreValues(context, self.table.store)
 
     def fused(self, node: Node) -> Push:
-        emit, emit_at, on_error, get, put = node.emit, node.emit_at, node.on_error, self._store.get, self._store.put
-        update, send_old, store = self._updated, self._table.sending_old, self._table.store
+        emit, emit_at, on_error, get, put = node.emit, node.emit_at, node.on_error, self.values.get, self.values.put
+        update, send_old, store = self._updated, self.table.sending_old, self.table.store
 
         def push(key: Any, change: Change, timestamp: int, headers: Headers) -> None:
             try:
@@ -184,7 +186,7 @@ class _TableAggregate(Fused):
 
     def _updated(self, key: Any, change: Change, old: Any) -> tuple[Any, bool]:
         """The new aggregate, and whether adder or subtractor made it; only then is its timestamp the newer of both."""
-        table, between, updated = self._table, old, False
+        table, between, updated = self.table, old, False
         if change.old is not None and old is not None:
             between, updated = table.subtractor(key, change.old, old), True
         if change.new is None:

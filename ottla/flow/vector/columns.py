@@ -12,11 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ottla.flow.record import Headers, Input, Output
+from ottla.flow.operator.table_aggregate import ChangeSerde
+from ottla.flow.record import Change, Headers, Input, Output
 from ottla.flow.serde import BYTES, DOUBLE, LONG, STRING, Serde
 from ottla.flow.task.receive import Receiver
 from ottla.flow.task.rows import Rows
+from ottla.flow.vector.change import decode_changes
 from ottla.flow.vector.encode import decode
+from ottla.flow.vector.evaluate import Changes
 from ottla.kernel.named import NamedTuple
 
 
@@ -58,7 +61,7 @@ class Batch:
         columns = None
         if receiver.region is not None:
             try:
-                columns = decode(receiver.key, self.keys), decode(receiver.value, self.values)
+                columns = decode(receiver.key, self.keys), _decoded(receiver.value, self.values)
             except Exception:
                 columns = None
         rows = Rows(
@@ -109,8 +112,17 @@ class OutputColumns(NamedTuple):
             yield Output(self.topic, key, value, timestamp, own, None, by)
 
 
+def _decoded(serde: Serde, values: Any) -> Any:
+    if isinstance(serde, ChangeSerde):
+        assert serde.inner is not None
+        return decode_changes(serde.inner, values)
+    return decode(serde, values)
+
+
 def objects(array: Any) -> list[Any]:
     """The values of an array as Python objects, None for nulls."""
+    if isinstance(array, Changes):
+        return [Change(new, old) for new, old in zip(objects(array.new), objects(array.old), strict=True)]
     kind = array.type
     plain = pa.types.is_binary(kind) or pa.types.is_string(kind) or not (array.null_count or pa.types.is_struct(kind))
     values: list[Any] = array.to_numpy(zero_copy_only=False).tolist() if plain else array.to_pylist()

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from ottla.flow.column.expression import Expression
 from ottla.flow.column.row import ROWS
+from ottla.kernel.named import NamedTuple
 
 #: The Arrow type of each type of column expressions.
 ARROW: dict[str, Any] = {
@@ -22,6 +23,22 @@ ARROW: dict[str, Any] = {
     "bytes": pa.binary(),
 }
 _LITERALS = {int: "long", float: "double", str: "string", bool: "boolean", bytes: "bytes"}
+
+
+class Changes(NamedTuple):
+    """The values of a table's changes: new and old values, null where there is none."""
+
+    new: Any
+    old: Any
+
+    def take(self, index: Any) -> Changes:
+        return Changes(self.new.take(index), self.old.take(index))
+
+    def filter(self, mask: Any) -> Changes:
+        return Changes(self.new.filter(mask), self.old.filter(mask))
+
+    def slice(self, start: int, size: int) -> Changes:
+        return Changes(self.new.slice(start, size), self.old.slice(start, size))
 
 
 @dataclass(frozen=True, slots=True)

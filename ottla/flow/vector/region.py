@@ -17,29 +17,29 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
 
-from ottla.flow.column.batch import JoinBatch
 from ottla.flow.column.expression import Expression
-from ottla.flow.column.function import ColumnFunction, JoinFunction
 from ottla.flow.column.kind import Type, type_of
 from ottla.flow.context import SinkNode
 from ottla.flow.operator import stateless
 from ottla.flow.operator.aggregate import _Aggregate
 from ottla.flow.operator.stream_table_join import StreamTableJoin
-from ottla.flow.operator.table import TableSourceProcessor
+from ottla.flow.operator.table_aggregate import ChangeSerde
 from ottla.flow.operator.window_aggregate import _WindowAggregate
 from ottla.flow.serde import Serde, TimeWindowedSerde
 from ottla.flow.task.feed import feed_frame
 from ottla.flow.vector.aggregate import WindowedKeys, by_key, by_window
+from ottla.flow.vector.change import encode_changes
 from ottla.flow.vector.columns import OutputColumns
 from ottla.flow.vector.encode import encode, fixed
 from ottla.flow.vector.evaluate import Frame, evaluate
-from ottla.flow.vector.table import can_look_up, holds, look_up, rows_of_table
+from ottla.flow.vector.step import KEYS, Applied, Kinds, RegionRun, Step
+from ottla.flow.vector.table_step import change_step, join_step, table_step
 from ottla.flow.window import TimeWindows
 from ottla.kernel.named import NamedTuple
 
@@ -49,30 +49,6 @@ if TYPE_CHECKING:
 
 #: Fewer records than this are cheaper one by one.
 ROWS_MIN = 48
-#: The types of keys by which records are grouped and rows are found.
-_KEYS = ("string", "bytes", "long")
-
-
-@dataclass(slots=True)
-class RegionRun:
-    """A run of a region over rows. `effects` are applied after all computations have succeeded."""
-
-    rows: Rows
-    start: int
-    #: The task's stream time at each row.
-    newest: Any
-    effects: list[Callable[[], None]] = field(default_factory=list)
-
-
-Step = Callable[[Frame, RegionRun], None]
-
-
-class Kinds(NamedTuple):
-    """The types of keys and values between two steps. `windowed`: keys are windowed, and `key` is the inner type."""
-
-    key: Type
-    value: Type
-    windowed: bool = False
 
 
 class Touched(NamedTuple):
@@ -133,7 +109,9 @@ class _Compiler:
         self._topology = task.topology
 
     def region(self, receiver: Any) -> Region | None:
-        kinds = Kinds(receiver.key.column_type, receiver.value.column_type)
+        is_change = isinstance(receiver.value, ChangeSerde)
+        value = receiver.value.inner if is_change else receiver.value
+        kinds = Kinds(receiver.key.column_type, value.column_type, changes=is_change)
         if kinds.key is None or kinds.value is None or receiver.has_extractor:
             return None
         compiled = self._children(receiver.context.name, kinds)
@@ -189,18 +167,23 @@ class _Compiler:
         if isinstance(node, SinkNode):
             return self._sink(node, kinds)
         processor = node.processor
-        compiled = (
-            self._stateless(processor, kinds)
-            or self._aggregate(processor, name, kinds)
-            or self._table(processor, name, kinds)
-            or self._join(processor, name, kinds)
-        )
+        if kinds.changes:
+            compiled = change_step(processor, kinds, self._only_streams(name))
+        else:
+            compiled = (
+                self._stateless(processor, kinds)
+                or self._aggregate(processor, name, kinds)
+                or table_step(self._task, processor, name, kinds, self._only_streams(name))
+                or join_step(self._task, processor, name, kinds)
+            )
         if compiled is None or self._stores(name).conflicts(self._downstream(name)):
             return (self._one_by_one(node), False) if not kinds.windowed else None
         apply, after = compiled
         rest = self._children(name, after)
         if rest is None:
             return (self._one_by_one(node), False) if not kinds.windowed else None
+        if after.changes and not rest[1]:
+            return self._one_by_one(node), False
         following = rest[0]
 
         def step(frame: Frame, run: RegionRun) -> None:
@@ -208,7 +191,7 @@ class _Compiler:
 
         return step, True
 
-    def _stateless(self, processor: Any, kinds: Kinds) -> tuple[Callable[[Frame, RegionRun], Frame], Kinds] | None:
+    def _stateless(self, processor: Any, kinds: Kinds) -> Applied | None:
         match processor:
             case stateless.PassThrough() | stateless.ToStream():
                 return (lambda frame, run: frame), kinds
@@ -243,14 +226,12 @@ class _Compiler:
                 return (lambda frame, run: function.flat(frame)), Kinds(*function.pair)
         return None
 
-    def _aggregate(
-        self, processor: Any, name: str, kinds: Kinds
-    ) -> tuple[Callable[[Frame, RegionRun], Frame], Kinds] | None:
+    def _aggregate(self, processor: Any, name: str, kinds: Kinds) -> Applied | None:
         if not isinstance(processor, (_Aggregate, _WindowAggregate)) or kinds.windowed:
             return None
         table = processor._table
         fold = getattr(table.aggregator, "fold", None)
-        if fold is None or table.sending_old or not self._only_streams(name) or kinds.key not in _KEYS:
+        if fold is None or table.sending_old or not self._only_streams(name) or kinds.key not in KEYS:
             return None
         kind = "long" if fold == "count" else kinds.value
         if kind not in ("long", "double", "string") or (fold == "sum" and kind == "string"):
@@ -281,79 +262,22 @@ class _Compiler:
         children = [self._task.node(child) for child in self._topology.children(name)]
         return all(isinstance(getattr(child, "processor", None), stateless.ToStream) for child in children)
 
-    def _table(
-        self, processor: Any, name: str, kinds: Kinds
-    ) -> tuple[Callable[[Frame, RegionRun], Frame], Kinds] | None:
-        """A topic or stream as a table."""
-        if not isinstance(processor, TableSourceProcessor) or kinds.windowed or kinds.key not in _KEYS:
-            return None
-        store = None if processor.store is None else processor.store.store
-        if processor.sends_old or not self._only_streams(name):
-            return None
-        if store is not None and not holds(store, kinds.key, kinds.value):
-            return None
-        task = self._task
-
-        def written(frame: Frame, run: RegionRun) -> Frame:
-            kept = frame.where(pc.is_valid(frame.keys))
-            write = None if store is None else rows_of_table(store, kept)
-
-            def apply() -> None:
-                task.drop(name, len(frame) - len(kept))
-                if write is not None:
-                    write()
-
-            run.effects.append(apply)
-            return kept
-
-        return written, kinds
-
-    def _join(
-        self, processor: Any, name: str, kinds: Kinds
-    ) -> tuple[Callable[[Frame, RegionRun], Frame], Kinds] | None:
-        """A stream-table join whose joiner is an expression or a batch function."""
-        if not isinstance(processor, StreamTableJoin) or kinds.windowed or processor.waits:
-            return None
-        joiner, selector, left, table = processor.joiner, processor.selector, processor.left, processor.values
-        if not isinstance(joiner, (JoinFunction, JoinBatch)) or joiner.inputs[:2] != (kinds.key, kinds.value):
-            return None
-        if selector is not None and not isinstance(selector, ColumnFunction):
-            return None
-        by = kinds.key if selector is None else type_of(selector.expression, kinds.key, kinds.value)
-        right_kind, kind = joiner.inputs[2], joiner.kind
-        if right_kind is None or kind is None or by not in _KEYS or not can_look_up(table, by, right_kind):
-            return None
-        task = self._task
-
-        def joined(frame: Frame, run: RegionRun) -> Frame:
-            kept = frame.where(pc.is_valid(frame.values))
-            names = kept.keys if selector is None else evaluate(selector.expression, kept)
-            if not left:
-                has_name = pc.is_valid(names)
-                kept, names = kept.where(has_name), names.filter(has_name)
-            dropped = len(frame) - len(kept)
-            right = look_up(table, right_kind, names, kept.timestamps)
-            if not left:
-                has_row = pc.is_valid(right)
-                kept, right = kept.where(has_row), right.filter(has_row)
-            run.effects.append(lambda: task.drop(name, dropped))
-            return replace(kept, values=joiner.compute(kept, right))
-
-        return joined, kinds._replace(value=kind)
-
     def _sink(self, node: SinkNode, kinds: Kinds) -> tuple[Step, bool] | None:
         key, value = node.serdes
         inner = key.inner if kinds.windowed and isinstance(key, TimeWindowedSerde) else key
-        fits = inner is not None and inner.column_type == kinds.key and value.column_type == kinds.value
+        content = value.inner if kinds.changes and isinstance(value, ChangeSerde) else value
+        fits = inner is not None and inner.column_type == kinds.key
+        fits = fits and content is not None and content.column_type == kinds.value
+        fits = fits and kinds.changes is isinstance(value, ChangeSerde)
         if not node.is_fixed or not fits or kinds.windowed is not isinstance(key, TimeWindowedSerde):
             # Windowed keys have no conversion to Python objects here.
             return (self._one_by_one(node), False) if not kinds.windowed else None
-        topic, task = node.topic, self._task
-        assert inner is not None
+        topic, task, changes = node.topic, self._task, kinds.changes
+        assert inner is not None and content is not None
 
         def step(frame: Frame, run: RegionRun) -> None:
             keys, partition_keys = _encoded_keys(inner, frame.keys)
-            values = encode(value, frame.values)
+            values = encode_changes(content, frame.values) if changes else encode(content, frame.values)
             headers = run.rows.headers
             own = None if headers is None else [headers[row] for row in frame.rows.tolist()]
             columns = OutputColumns(topic, keys, values, frame.timestamps, own, partition_keys)

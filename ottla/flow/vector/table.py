@@ -6,7 +6,7 @@ when anything here raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,10 @@ from ottla.flow.column.kind import Type
 from ottla.flow.operator.view import Derived, StoreValues, Values, value_of
 from ottla.flow.store.key_value import TimestampedKeyValueStore
 from ottla.flow.vector.aggregate import groups_of
+from ottla.flow.vector.change import stored_values
 from ottla.flow.vector.columns import objects
 from ottla.flow.vector.encode import arrow_type, decode, encode, fixed
 from ottla.flow.vector.evaluate import Frame
-
-#: An entry is 8 bytes of timestamp, then the value's bytes.
-_TIME = 8
 
 
 def rows_of_table(store: TimestampedKeyValueStore, frame: Frame) -> Callable[[], None]:
@@ -37,7 +35,7 @@ def rows_of_table(store: TimestampedKeyValueStore, frame: Frame) -> Callable[[],
     keys = encode(store.key_serde, groups.keys).to_pylist()
     times = frame.timestamps[last]
     values = encode(store.value_serde, frame.values.take(pa.array(last)))
-    stamps = fixed(np.ascontiguousarray(times, dtype=">i8").view(np.uint8), _TIME, groups.keys)
+    stamps = fixed(np.ascontiguousarray(times, dtype=">i8").view(np.uint8), 8, groups.keys)
     entries = pc.binary_join_element_wise(stamps, values, b"").to_pylist()
     return lambda: store.write_rows(keys, entries, times.tolist())
 
@@ -77,10 +75,3 @@ def look_up(values: Values, kind: Type, keys: Any, timestamps: Any) -> Any:
     else:
         found = pa.array([value_of(values.get(name)) for name in objects(names)], arrow_type(kind))
     return found.take(encoded.indices)
-
-
-def stored_values(store: TimestampedKeyValueStore, keys: Sequence[bytes]) -> Any:
-    """The bytes of the stored values of keys, as a binary array; null where there is none."""
-    # Not by pyarrow's binary_slice, which raises for many entries.
-    entries = store.read_many(keys)
-    return pa.array([None if entry is None else entry[_TIME:] for entry in entries], pa.binary())

@@ -1,0 +1,231 @@
+"""Aggregates of tables give in columns what they give record by record, however the input is cut."""
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ottla.flow.engine import Settings
+from ottla.flow.error import TopologyError
+from ottla.flow.handler import Handlers, log_and_continue
+from ottla.flow.operator.table_aggregate import ChangeSerde
+from ottla.flow.record import Change, Input
+from ottla.flow.runner import Runner
+from ottla.flow.serde import JSON, STRING
+from ottla.flow.vector import region
+from ottla.flow.vector.change import decode_changes, encode_changes
+from ottla.streams import (
+    KTable,
+    Materialized,
+    StreamsBuilder,
+    key,
+    left,
+    lit,
+    right,
+    serdes,
+    stores,
+    struct,
+    timestamp,
+    value,
+)
+from ottla.streams.application import Application
+from tests.flow.columns import ColumnRunner, by_topic
+from tests.flow.test_lanes import newest
+
+ROW = serdes.columns(card="string", n="long", x="double")
+HANDLERS = Handlers(log_and_continue, log_and_continue, log_and_continue, dead_letter_topic="dead")
+KEYS = [value["card"], value["n"].cast("string"), key, key + value["card"].otherwise("?"), lit("all"), value["n"]]
+VALUES = [value, value["n"], value["x"] / value["n"], struct(card=key, n=value["n"], x=lit(1.0))]
+
+
+def rows(rng: Random, topic: str, count: int, bad: float) -> list[Input]:
+    found, time = [], 0
+    for offset in range(count):
+        time += rng.choice((0, 1, 5, 30))
+        row = {"card": rng.choice(("a", "é", None)), "n": rng.choice((0, 1, 2, None)), "x": rng.choice((0.5, 2.0))}
+        data = json.dumps(row).encode() if rng.random() < 0.75 else None
+        if rng.random() < bad:
+            data = b"["
+        headers = (("h", b"1"),) if rng.random() < 0.1 else ()
+        name = rng.choice((b"k", b"j", b"", b"\xc3\xa9", None, b"a"))
+        found.append(Input(topic, 0, offset, max(0, time - rng.choice((0, 0, 2, 25))), name, data, headers))
+    return found
+
+
+def derived(rng: Random, table: KTable[Any, Any]) -> KTable[Any, Any]:
+    which = rng.randrange(7)
+    kept = "kept" if rng.random() < 0.3 else None
+    if which == 0:
+        return table.filter(value["n"] > 0, materialized=kept)
+    if which == 1:
+        return table.filter_not(value["card"].is_null(), materialized=kept)
+    if which == 2:
+        stored = kept and Materialized(kept, value_serde=ROW)
+        return table.map_values(struct(card=key, n=value["n"] + 1, x=value["x"]), materialized=stored)
+    if which == 3:
+        return table.filter(lambda key, row: row["n"] != 1)
+    return table
+
+
+def program(rng: Random) -> Application:
+    builder = StreamsBuilder()
+    if rng.random() < 0.3:
+        table = builder.stream("t", key_serde="string", value_serde=ROW).filter(value.is_null() | lit(True)).to_table()
+    else:
+        versions = Materialized.as_(stores.versioned("versions", 20)) if rng.random() < 0.15 else None
+        table = builder.table("t", key_serde="string", value_serde=ROW, materialized=versions)
+    final = derived(rng, derived(rng, table)) if rng.random() < 0.7 else table
+    if rng.random() < 0.2:
+        table.to_stream().to("rows")
+    if rng.random() < 0.3:
+        final.to_stream().to("final")
+    groups = final.group_by((rng.choice(KEYS), rng.choice(VALUES)))
+    which = rng.randrange(4)
+    if which == 0:
+        added = groups.aggregate(
+            list, lambda key, row, seen: [*seen, row], lambda key, row, seen: seen[1:], materialized="listed"
+        )
+    else:
+        added = groups.count(materialized="counts" if rng.random() < 0.5 else None)
+    if which == 1:
+        added.filter(value > 1).to_stream().to("large")
+    elif which == 2:
+        added.to_stream().map_values(value * 2).to("doubled")
+        added.to_stream().to("again")
+    else:
+        added.to_stream().to("out")
+    return builder.build(application_id="app", key_serde="string", value_serde="json")
+
+
+def test_random_tables_give_what_single_records_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(region, "ROWS_MIN", 1)
+    columns = records = 0
+    for seed in range(120):
+        rng = Random(seed)
+        app = program(rng)
+        told = f"seed {seed}\n{app.explain()}"
+        settings = Settings("app", STRING, JSON, HANDLERS, changelog=seed % 2 == 0)
+        given_ = rows(rng, "t", 80, rng.choice((0, 0, 0.02)))
+        cut, size = rng.choice((3, 1000)), rng.choice((9, 40, 1000))
+        one, many = Runner(app.topology, settings, drain="batch"), ColumnRunner(app.topology, settings)
+        for at in range(0, len(given_), size):
+            many.cut = cut
+            expected, found = by_topic(one.run(given_[at : at + size])), by_topic(many.run(given_[at : at + size]))
+            columns, many.columns = columns + many.columns, 0
+            records += sum(map(len, expected.values()))
+            letters = [sorted(side.pop("dead", []), key=repr) for side in (found, expected)]
+            assert letters[0] == letters[1], told
+            # Only batches with a record that fails are taken one by one.
+            assert letters[1] or not many.failed, told
+            many.failed = 0
+            assert newest(found) == newest(expected), told
+            assert found == expected, told
+            changes = [[each.take_changes() for each in side.tasks.values()] for side in (one, many)]
+            assert changes[0] == changes[1], told
+            assert many.state() == one.state(), told
+            dropped = [[(each.dropped, each.dropped_at) for each in side.tasks.values()] for side in (one, many)]
+            assert dropped[0] == dropped[1], told
+            if rng.random() < 0.2:
+                # A restart in which the lanes change.
+                states = one.state(), many.state()
+                one = Runner(app.topology, settings, drain="batch", state=states[1])
+                many = ColumnRunner(app.topology, settings, state=states[0])
+    assert columns > records // 4
+
+
+TEXT = st.one_of(st.none(), st.text(max_size=3), st.sampled_from(["x" * 63, "x" * 64, "x" * 9000]))
+
+
+@given(st.lists(st.tuples(TEXT, TEXT).filter(lambda pair: pair != (None, None)), max_size=12))
+def test_changes_in_columns_have_the_bytes_of_single_ones(pairs: list[tuple[str | None, str | None]]) -> None:
+    import pyarrow as pa
+
+    from ottla.flow.vector.evaluate import Changes
+
+    serde = ChangeSerde(STRING)
+    written = [serde.serialize("t", Change(*pair)) for pair in pairs]
+    changes = Changes(*(pa.array([pair[side] for pair in pairs], pa.string()) for side in (0, 1)))
+    assert encode_changes(STRING, changes).to_pylist() == written
+    found = decode_changes(STRING, pa.array([b"?", *written], pa.binary()).slice(1))
+    assert list(zip(found.new.to_pylist(), found.old.to_pylist(), strict=True)) == pairs
+
+
+@given(st.binary(max_size=6))
+def test_a_change_that_cannot_be_read_is_left_to_single_records(data: bytes) -> None:
+    import pyarrow as pa
+
+    try:
+        found = decode_changes(STRING, pa.array([data], pa.binary()))
+    except ValueError:
+        return
+    read = ChangeSerde(STRING).deserialize("t", data)
+    assert (found.new[0].as_py(), found.old[0].as_py()) == (read.new, read.old)
+
+
+def test_a_group_that_never_had_a_row_gets_a_tombstone() -> None:
+    """Removals of a group that is not there leave it so, and the first row counts as 1."""
+    builder = StreamsBuilder()
+    builder.table("t", key_serde="string", value_serde="string").group_by((value, value)).count().to_stream().to("out")
+    topology = builder.build(application_id="app").topology
+    second = next(stage for stage in topology.subtopologies() if "KSTREAM-SOURCE" in stage.nodes[0] and stage.number)
+    (source,) = (topology.sources[name] for name in second.nodes if name in topology.sources)
+    topic = topology.topic(source.topics[0], "app")
+    changes = [Change(None, "a"), Change(None, "a"), Change("a", "a"), Change("a", None), Change(None, "a")] * 20
+    serde = ChangeSerde(STRING)
+    given = [
+        Input(topic, 0, n, (7 * n) % 50, b"g%d" % (n % 7), serde.serialize(topic, change))
+        for n, change in enumerate(changes)
+    ]
+    settings = Settings("app", changelog=True)
+    one, many = Runner(topology, settings, drain="batch"), ColumnRunner(topology, settings)
+    expected, found = by_topic(one.run(list(given))), by_topic(many.run(given))
+    assert newest(found) == newest(expected)
+    assert found == expected
+    assert many.state() == one.state()
+    assert many.columns == 100
+
+
+def test_a_count_of_a_table_is_joined_in_columns() -> None:
+    builder = StreamsBuilder()
+    counts = builder.table("t", key_serde="string", value_serde="string").group_by((value, value)).count()
+    builder.stream("a", key_serde="string", value_serde="string").left_join(counts, left + right.cast("string")).to(
+        "out", value_serde="string"
+    )
+    topology = builder.build(application_id="app").topology
+    table = [Input("t", 0, n, 0, b"k%d" % (n % 9), b"g%d" % (n % 4)) for n in range(100)]
+    stream = [Input("a", 0, n, 10 + n, b"g%d" % (n % 5), b"v%d" % n) for n in range(100)]
+    settings = Settings("app")
+    one, many = Runner(topology, settings, drain="batch"), ColumnRunner(topology, settings)
+    for records in (table, stream):
+        assert by_topic(many.run(list(records))) == by_topic(one.run(records))
+    assert many.columns > 200
+
+
+def test_explain_names_the_lane_of_a_group_by() -> None:
+    builder = StreamsBuilder()
+    table = builder.table("t", key_serde="string", value_serde=ROW)
+    table.filter(value["n"] > 1).group_by((value["card"], value)).count().to_stream().to("out")
+    table.map_values(lambda row: row).group_by((key, value)).count().to_stream().to("two")
+    table.group_by(lambda key, row: (key, row)).count().to_stream().to("three")
+    told = builder.build(application_id="app", key_serde="string", value_serde="json").explain()
+    for lane in (
+        "column: (value.n > 1)\n",
+        "column: value.card, value\n",
+        "column: key, value, for each record, because its input types are not known\n",
+        "record: a Python call for each record\n",
+    ):
+        assert f"lane  {lane}" in told
+
+
+def test_wrong_pairs_are_refused_at_the_line_of_the_user() -> None:
+    table = StreamsBuilder().table("t", key_serde="string", value_serde=ROW)
+    for wrong in ((key,), (key, "n"), ()):
+        with pytest.raises(TopologyError, match=r"invalid selector: .*two expressions.*test_table_lanes\.py:\d+"):
+            table.group_by(wrong)  # type: ignore[arg-type]
+    with pytest.raises(TopologyError, match="reads the timestamp"):
+        table.group_by((timestamp.cast("string"), value))
+    with pytest.raises(TopologyError, match=r"string and long.*test_table_lanes\.py:\d+"):
+        table.group_by((value["card"] + value["n"], value))
