@@ -131,10 +131,10 @@ class KTable(Generic[K, V]):
         name = name or options.name
         key, value = serde(key_serde or options.key_serde, where), serde(value_serde or options.value_serde, where)
         mapper: Any = selector
-        if isinstance(selector, tuple):
-            if len(selector) != 2 or not all(isinstance(part, Expression) for part in selector):
+        if isinstance(mapper, tuple):
+            if len(mapper) != 2 or not all(isinstance(part, Expression) for part in mapper):
                 raise TopologyError(f"invalid selector: {selector!r} (expected a function or two expressions)", where)
-            mapper = PairFunction(*selector)
+            mapper = PairFunction(*mapper)
             given = [None if inner is None else inner.column_type for inner in (self.key_serde, self.value_serde)]
             kinds = mapper.kinds(*given)
             key, value = key or serde_of(kinds[0]), value or serde_of(kinds[1])

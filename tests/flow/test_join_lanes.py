@@ -1,6 +1,7 @@
 """Joins of streams with tables give in columns what they give record by record, however the input is cut."""
 
 import json
+import pickle
 from random import Random
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from ottla.flow.engine import Settings
 from ottla.flow.error import TopologyError
 from ottla.flow.handler import Handlers, log_and_continue
+from ottla.flow.plan import StreamTableJoin
 from ottla.flow.record import Input
 from ottla.flow.runner import Runner
 from ottla.flow.serde import JSON, STRING
@@ -349,3 +351,14 @@ def test_a_table_of_many_keys_is_joined_in_columns() -> None:
     rows = [Input("t", 0, n, 0, b"k%d" % n, b"a value of the table") for n in range(3000)]
     stream = [Input("a", 0, n, 1 + n, b"k%d" % (n % 3500), b"v%d" % n) for n in range(7000)]
     assert same(builder, [*rows, *stream]).columns == 6000
+
+
+def test_joiners_travel_to_workers() -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("a", key_serde="string", value_serde=ORDER)
+    stream.join(builder.table("t", key_serde="string", value_serde=RATE), left["x"] * right["rate"]).to("out")
+    builder.build(application_id="app")
+    (node,) = (each for each in builder.plan().nodes if isinstance(each, StreamTableJoin))
+    again = pickle.loads(pickle.dumps(node.joiner))
+    assert again.inputs == ("string", ORDER.column_type, RATE.column_type)
+    assert (again.kind, again("k", {"x": 2.0}, {"rate": 1.5})) == ("double", 3.0)
