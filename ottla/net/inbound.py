@@ -105,9 +105,7 @@ class Connection:
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
         self.listener_name = listener_name
-        # An IPv6 peer's tuple has two more parts.
-        host, port = sock.getpeername()[:2]
-        #: Host and port.
+        host, port = sock.getpeername()[:2]  # An IPv6 peer's tuple has two more parts.
         self.peer: tuple[str, int] = plain_address(host), port
         self.closed = False
         #: The client's software name and version, from ApiVersions (KIP-511).

@@ -10,6 +10,7 @@ from ottla.kernel.ids import Uuid
 from ottla.metadata.delta import MetadataReplayer
 from ottla.metadata.image import Image
 from ottla.security.acl import AclOperation, AclResource
+from ottla.settings.server.unserved import STANDARD_AUTHORIZER
 from ottla.wire.record.security import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 
 
@@ -29,7 +30,7 @@ def test_rules_follow_the_metadata_also_one_that_is_written_again_under_its_id()
     def gone(number: int) -> RemoveAccessControlEntryRecord:
         return RemoveAccessControlEntryRecord(id=Uuid(bytes(15) + bytes([number])))
 
-    authorizer = Authorizer(SimpleNamespace(plain_text=lambda _: None))  # type: ignore[arg-type]
+    authorizer = Authorizer(SimpleNamespace(plain_text=lambda _: None, authorizer_class_name=STANDARD_AUTHORIZER))  # type: ignore[arg-type]
     fold = MetadataReplayer(Image.empty())
     offset = 0
 
