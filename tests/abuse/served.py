@@ -27,7 +27,7 @@ from tests.client import certificate
 SECONDS_MAX = 0.25
 BYTES_MAX = 150 << 20
 #: The share of its rate that the good client keeps during an attack, on two cores that it shares with the attacker. The
-#: goal is 0.8: of 20 attacks 15 leave it 81 to 93 %, and patterns, floods, bombs, long names and unread metadata 53 to 77 %.
+#: goal is 0.8: 15 of 20 attacks leave 81 to 93 %; patterns, floods, bombs, long names and unread metadata 53 to 77 %.
 KEPT_MIN = 0.5
 _RATE_ANSWERS_MIN = 30
 _ROOT = Path(__file__).parents[2]
