@@ -17,6 +17,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,11 +104,13 @@ def export(
     settings["isolation.level"] = "read_committed" if committed else "read_uncommitted"
     begins, ends = bounds(bootstrap, client, (topic,), only, start or "earliest", until, committed=committed)
     progress = _Progress(begins)
-    records = progress.over(chosen(settings, begins, ends, wants(grep, condition), limit))
-    if path == "-":
-        _write_to_stdout(records, progress, kind, fields)
-    else:
-        _write_to_file(records, progress, path, kind, fields)
+    # Closed here if the export fails: the garbage collector could run on the client's own thread.
+    with closing(chosen(settings, begins, ends, wants(grep, condition), limit)) as read:
+        records = progress.over(read)
+        if path == "-":
+            _write_to_stdout(records, progress, kind, fields)
+        else:
+            _write_to_file(records, progress, path, kind, fields)
     screen.report(
         as_json and path != "-",
         {"topic": topic, "file": path, "format": kind, "records": progress.count, "next": progress.places()},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
@@ -244,7 +244,7 @@ def chosen(
     ends: Mapping[TopicPartition, int],
     wanted: Wanted | None,
     limit: int | None,
-) -> Iterator[ConsumerRecord]:
+) -> Generator[ConsumerRecord, None, None]:
     """Yield the wanted records from `begins` to `ends`, at most `limit`."""
     from ottla.client import Consumer
 
