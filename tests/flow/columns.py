@@ -2,15 +2,17 @@
 
 from collections.abc import Iterable
 from itertools import groupby
+from random import Random
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ottla.flow.engine import Task
+from ottla.flow.engine import Settings, Task
 from ottla.flow.record import Input, Output
 from ottla.flow.runner import Runner
 from ottla.flow.task.rows import Rows
+from ottla.flow.topology import Topology
 from ottla.flow.vector.columns import Batch, OutputColumns
 from ottla.flow.vector.region import Region, vectorize
 
@@ -78,3 +80,42 @@ def by_topic(outputs: Iterable[Output]) -> dict[str, list[Output]]:
     for output in outputs:
         found.setdefault(output.topic, []).append(output)
     return found
+
+
+def newest(outputs: dict[str, list[Output]]) -> dict[tuple[str, bytes | None], Output]:
+    """Take the changelogs out: the last entry of each key. A batch of columns logs no other."""
+    logs = [outputs.pop(topic) for topic in list(outputs) if topic.endswith("-changelog")]
+    return {(each.topic, each.key): each for log in logs for each in log}
+
+
+def compare_lanes(
+    rng: Random, topology: Topology, settings: Settings, given: list[Input], told: str
+) -> tuple[int, int]:
+    """Run a program record by record and in columns, with generated cuts and with restarts in which the lanes change:
+    both give the same. Returns how many outputs came as columns, and how many there were.
+    """
+    columns = records = 0
+    cut, size = rng.choice((3, 1000)), rng.choice((9, 40, 1000))
+    one, many = Runner(topology, settings, drain="batch"), ColumnRunner(topology, settings)
+    for at in range(0, len(given), size):
+        many.cut = cut
+        expected, found = by_topic(one.run(given[at : at + size])), by_topic(many.run(given[at : at + size]))
+        columns, many.columns = columns + many.columns, 0
+        records += sum(map(len, expected.values()))
+        letters = [sorted(side.pop("dead", []), key=repr) for side in (found, expected)]
+        assert letters[0] == letters[1], told
+        # Only batches with a record that fails are taken one by one.
+        assert letters[1] or not many.failed, told
+        many.failed = 0
+        assert newest(found) == newest(expected), told
+        assert found == expected, told
+        changes = [[each.take_changes() for each in side.tasks.values()] for side in (one, many)]
+        assert changes[0] == changes[1], told
+        assert many.state() == one.state(), told
+        dropped = [[(each.dropped, each.dropped_at) for each in side.tasks.values()] for side in (one, many)]
+        assert dropped[0] == dropped[1], told
+        if rng.random() < 0.2:
+            states = one.state(), many.state()
+            one = Runner(topology, settings, drain="batch", state=states[1])
+            many = ColumnRunner(topology, settings, state=states[0])
+    return columns, records

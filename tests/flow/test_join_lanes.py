@@ -34,8 +34,8 @@ from ottla.streams import (
     value,
 )
 from ottla.streams.application import Application
-from tests.flow.columns import ColumnRunner, by_topic
-from tests.flow.test_lanes import ORDER, inputs, newest
+from tests.flow.columns import ColumnRunner, by_topic, compare_lanes
+from tests.flow.test_lanes import ORDER, inputs
 
 RATE = serdes.columns(rate="double", name="string")
 HANDLERS = Handlers(log_and_continue, log_and_continue, log_and_continue, dead_letter_topic="dead")
@@ -156,30 +156,8 @@ def test_random_joins_give_what_single_records_give(monkeypatch: pytest.MonkeyPa
         given = [each for each in given if each.topic in topics]
         rng.shuffle(given)
         given.sort(key=lambda each: each.offset)
-        cut, size = rng.choice((3, 1000)), rng.choice((9, 40, 1000))
-        one, many = Runner(app.topology, settings, drain="batch"), ColumnRunner(app.topology, settings)
-        for at in range(0, len(given), size):
-            many.cut = cut
-            expected, found = by_topic(one.run(given[at : at + size])), by_topic(many.run(given[at : at + size]))
-            columns, many.columns = columns + many.columns, 0
-            records += sum(map(len, expected.values()))
-            letters = [sorted(side.pop("dead", []), key=repr) for side in (found, expected)]
-            assert letters[0] == letters[1], told
-            # Only batches with a record that fails are taken one by one.
-            assert letters[1] or not many.failed, told
-            many.failed = 0
-            assert newest(found) == newest(expected), told
-            assert found == expected, told
-            changes = [[each.take_changes() for each in side.tasks.values()] for side in (one, many)]
-            assert changes[0] == changes[1], told
-            assert many.state() == one.state(), told
-            dropped = [[(each.dropped, each.dropped_at) for each in side.tasks.values()] for side in (one, many)]
-            assert dropped[0] == dropped[1], told
-            if rng.random() < 0.2:
-                # A restart in which the lanes change.
-                states = one.state(), many.state()
-                one = Runner(app.topology, settings, drain="batch", state=states[1])
-                many = ColumnRunner(app.topology, settings, state=states[0])
+        found = compare_lanes(rng, app.topology, settings, given, told)
+        columns, records = columns + found[0], records + found[1]
     assert columns > records // 5
 
 

@@ -11,7 +11,7 @@ from ottla.flow.engine import Settings
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.handler import Handlers, log_and_continue
 from ottla.flow.operator.emit import WINDOW_INTERVAL
-from ottla.flow.record import Input, Output
+from ottla.flow.record import Input
 from ottla.flow.runner import Runner
 from ottla.flow.serde import STRING
 from ottla.flow.vector import region
@@ -34,7 +34,7 @@ from ottla.streams import (
     value,
 )
 from ottla.streams.application import Application
-from tests.flow.columns import ColumnRunner, by_topic
+from tests.flow.columns import ColumnRunner, by_topic, newest
 
 ORDER = serdes.columns(card="string", n="long", x="double", ok="boolean")
 HANDLERS = Handlers(log_and_continue, log_and_continue, log_and_continue, dead_letter_topic="dead")
@@ -164,12 +164,6 @@ def test_random_programs_give_what_single_records_give() -> None:
         assert [each.dropped for each in many.tasks.values()] == [each.dropped for each in one.tasks.values()]
         columns += many.columns
     assert columns > records // 5
-
-
-def newest(outputs: dict[str, list[Output]]) -> dict[tuple[str, bytes | None], Output]:
-    """Take the changelogs out: the last entry of each key. A batch of columns logs no other."""
-    logs = [outputs.pop(topic) for topic in list(outputs) if topic.endswith("-changelog")]
-    return {(each.topic, each.key): each for log in logs for each in log}
 
 
 FORMS: list[Any] = [

@@ -32,8 +32,7 @@ from ottla.streams import (
     value,
 )
 from ottla.streams.application import Application
-from tests.flow.columns import ColumnRunner, by_topic
-from tests.flow.test_lanes import newest
+from tests.flow.columns import ColumnRunner, by_topic, compare_lanes, newest
 
 ROW = serdes.columns(card="string", n="long", x="double")
 HANDLERS = Handlers(log_and_continue, log_and_continue, log_and_continue, dead_letter_topic="dead")
@@ -109,30 +108,8 @@ def test_random_tables_give_what_single_records_give(monkeypatch: pytest.MonkeyP
         told = f"seed {seed}\n{app.explain()}"
         settings = Settings("app", STRING, JSON, HANDLERS, changelog=seed % 2 == 0)
         given_ = rows(rng, "t", 80, rng.choice((0, 0, 0.02)))
-        cut, size = rng.choice((3, 1000)), rng.choice((9, 40, 1000))
-        one, many = Runner(app.topology, settings, drain="batch"), ColumnRunner(app.topology, settings)
-        for at in range(0, len(given_), size):
-            many.cut = cut
-            expected, found = by_topic(one.run(given_[at : at + size])), by_topic(many.run(given_[at : at + size]))
-            columns, many.columns = columns + many.columns, 0
-            records += sum(map(len, expected.values()))
-            letters = [sorted(side.pop("dead", []), key=repr) for side in (found, expected)]
-            assert letters[0] == letters[1], told
-            # Only batches with a record that fails are taken one by one.
-            assert letters[1] or not many.failed, told
-            many.failed = 0
-            assert newest(found) == newest(expected), told
-            assert found == expected, told
-            changes = [[each.take_changes() for each in side.tasks.values()] for side in (one, many)]
-            assert changes[0] == changes[1], told
-            assert many.state() == one.state(), told
-            dropped = [[(each.dropped, each.dropped_at) for each in side.tasks.values()] for side in (one, many)]
-            assert dropped[0] == dropped[1], told
-            if rng.random() < 0.2:
-                # A restart in which the lanes change.
-                states = one.state(), many.state()
-                one = Runner(app.topology, settings, drain="batch", state=states[1])
-                many = ColumnRunner(app.topology, settings, state=states[0])
+        found = compare_lanes(rng, app.topology, settings, given_, told)
+        columns, records = columns + found[0], records + found[1]
     assert columns > records // 4
 
 
