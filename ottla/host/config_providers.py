@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from ottla.kernel.error import OttlaError
 from ottla.settings.server.settings import ServerSettings
 
-_PREFIX = "config.providers."
+_NAMES = ServerSettings.config_providers
 _PACKAGE = "org.apache.kafka.common.config.provider."
 #: As Kafka's ConfigTransformer: the provider, an optional path, the key.
 _REFERENCE = re.compile(r"\$\{([^}]*?):(?:([^}]*?):)?([^}]*?)\}")
@@ -38,13 +38,11 @@ def server_settings(texts: Mapping[str, str]) -> ServerSettings:
 
 def resolve(texts: Mapping[str, str]) -> Mapping[str, str]:
     """Return the settings with their references replaced. Raises OttlaError with the setting's name and the mend."""
-    names = [name.strip() for name in texts.get(ServerSettings.config_providers.name, "").split(",") if name.strip()]
-    if not names:
+    lookups = {name: _lookup(name, texts) for name in _NAMES.parse(texts.get(_NAMES.name, ""))}
+    if not lookups:
         return texts
-    lookups = {name: _lookup(name, texts) for name in names}
     return {
-        name: text if name.startswith(_PREFIX[:-1]) or "${" not in text else _replaced(name, text, lookups)
-        for name, text in texts.items()
+        name: text if name.startswith(_NAMES.name) else _replaced(name, text, lookups) for name, text in texts.items()
     }
 
 
@@ -62,9 +60,9 @@ def _replaced(name: str, text: str, lookups: Mapping[str, _Lookup]) -> str:
 
 
 def _lookup(name: str, texts: Mapping[str, str]) -> _Lookup:
-    setting = f"{_PREFIX}{name}.class"
+    setting = f"{_NAMES.name}.{name}.class"
     java_class = texts.get(setting, "").strip()
-    parameter = f"{_PREFIX}{name}.param."
+    parameter = f"{_NAMES.name}.{name}.param."
     if java_class == f"{_PACKAGE}EnvVarConfigProvider":
         return _environment(parameter, texts)
     if java_class in (f"{_PACKAGE}FileConfigProvider", f"{_PACKAGE}DirectoryConfigProvider"):

@@ -20,6 +20,7 @@ KIPs: 11, 290 (prefixes). The semantics are those of Kafka's StandardAuthorizer.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
@@ -174,7 +175,28 @@ class RuleFilter(NamedTuple):
         return rule.resource_name in (name, WILDCARD)
 
 
-class Rules:
+def is_principal(text: str) -> bool:
+    """Whether a text has the form TYPE:NAME."""
+    return all(text.partition(":"))
+
+
+class Permissions(ABC):
+    """Decides what principals may do: by ACLs, or by a plug-in."""
+
+    @abstractmethod
+    def allows(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool:
+        """Whether the principal may do the operation on a resource."""
+
+    @abstractmethod
+    def allows_any(self, principal: str, host: str, operation: int, kind: int) -> bool:
+        """Whether the principal may do the operation on any resource of a kind (Authorizer.authorizeByResourceType)."""
+
+    def operations(self, principal: str, host: str, kind: AclResource, name: str) -> int:
+        """The bits of the operations that the principal may do on a resource."""
+        return sum(1 << each for each in OPERATIONS[kind] if self.allows(principal, host, each, kind, name))
+
+
+class Rules(Permissions):
     """All rules, indexed by resource and principal. The authorizer keeps it up to date."""
 
     def __init__(self, super_users: Iterable[str] = (), *, otherwise: bool = False) -> None:
@@ -272,10 +294,6 @@ class Rules:
             not any(name[:length] in denied[PatternType.PREFIXED] for length in range(1, len(name) + 1))
             for name in (*names, *allowed[PatternType.PREFIXED])
         )
-
-    def operations(self, principal: str, host: str, kind: AclResource, name: str) -> int:
-        """The bits of the operations that the principal may do on a resource."""
-        return sum(1 << each for each in OPERATIONS[kind] if self.allows(principal, host, each, kind, name))
 
 
 def _drop(pattern_rules: _RulesByPrincipal, rule: Rule) -> None:

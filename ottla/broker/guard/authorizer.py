@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ottla.broker.call.handler import Call
 from ottla.kernel.address import java_address
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import Uuid
 from ottla.metadata.image import Image
-from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource, Rules
+from ottla.security.acl import CLUSTER_NAME, AclOperation, AclResource, Permissions, Rules, is_principal
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.unserved import STANDARD_AUTHORIZER
-
-if TYPE_CHECKING:
-    from ottla.broker.guard.plugin import PluggedRules
 
 _log = logging.getLogger("ottla.authorizer")
 
@@ -41,14 +37,19 @@ class Authorizer:
     """Answers whether a client may perform an operation. The node creates it if authorizer.class.name is set."""
 
     def __init__(self, settings: ServerSettings) -> None:
-        self.has_acls = settings.authorizer_class_name == STANDARD_AUTHORIZER
-        self.rules = _rules(settings) if self.has_acls else _plugged(settings)
+        is_standard = settings.authorizer_class_name == STANDARD_AUTHORIZER
+        self.rules: Permissions = _rules(settings) if is_standard else _plugged(settings)
         self._image = Image.empty()
         #: Whether the rules are those of `begin`.
         self._is_provisional = False
         #: The request of the last question, and its number of log lines.
         self._call: Call | None = None
         self._lines = 0
+
+    @property
+    def has_acls(self) -> bool:
+        """Whether it decides by Kafka's ACLs."""
+        return isinstance(self.rules, Rules)
 
     def begin(self, image: Image) -> None:
         """Apply the ACLs of the log at the start, of which the end may not be committed: better than older ones."""
@@ -122,7 +123,7 @@ class Authorizer:
         return self.rules.operations(call.principal, java_address(call.client_address), kind, name)
 
 
-def _plugged(settings: ServerSettings) -> PluggedRules:
+def _plugged(settings: ServerSettings) -> Permissions:
     from ottla.broker.guard.plugin import AUTHORIZERS, PluggedRules, load
 
     setting = ServerSettings.authorizer_class_name.name
@@ -133,8 +134,7 @@ def _plugged(settings: ServerSettings) -> PluggedRules:
 def _super_users(settings: ServerSettings) -> list[str]:
     users = [each.strip() for each in (settings.plain_text("super.users") or "").split(";") if each.strip()]
     for each in users:
-        kind, colon, name = each.partition(":")
-        if not (kind and colon and name):
+        if not is_principal(each):
             raise OttlaError(f"super.users: {each} is not TYPE:NAME (such as User:admin); separate users with ;")
     return users
 

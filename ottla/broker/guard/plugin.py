@@ -23,7 +23,7 @@ from importlib.metadata import entry_points
 from typing import Any, NamedTuple, Protocol
 
 from ottla.kernel.error import OttlaError
-from ottla.security.acl import OPERATIONS, AclOperation, AclResource
+from ottla.security.acl import AclOperation, AclResource, Permissions, is_principal
 
 _log = logging.getLogger("ottla.security")
 
@@ -85,32 +85,27 @@ def load(group: str, setting: str, name: str, settings: Mapping[str, str]) -> An
         raise OttlaError(f"{setting}={name}: {found[name].value} failed: {type(error).__name__}: {error}") from error
 
 
-class PluggedRules:
-    """An authorizer plug-in in the place of `Rules`."""
+class PluggedRules(Permissions):
+    """The decisions of an authorizer plug-in."""
 
     def __init__(self, plugin: AuthorizerPlugin, super_users: frozenset[str]) -> None:
         self._plugin = plugin
         self._super_users = super_users
 
-    def allows(self, principal: str, host: str, operation: AclOperation, kind: AclResource, name: str) -> bool:
+    def allows(self, principal: str, host: str, operation: int, kind: int, name: str) -> bool:
         """The plug-in's answer; False if it raises."""
         if principal in self._super_users:
             return True
+        action = Action(principal, host, AclOperation(operation).name, AclResource(kind).name, name)
         try:
-            return self._plugin.authorize(Action(principal, host, operation.name, kind.name, name)) is True
+            return self._plugin.authorize(action) is True
         except Exception:
-            _log.exception("the authorizer failed; %s on %s is denied", operation.name, kind.name)
+            _log.exception("the authorizer failed; %s on %s is denied", action.operation, action.resource_type)
             return False
 
-    def allows_any(self, principal: str, host: str, operation: AclOperation, kind: AclResource) -> bool:
+    def allows_any(self, principal: str, host: str, operation: int, kind: int) -> bool:
         """Whether the operation is allowed on the resource `*`: a plug-in cannot be asked for all names."""
         return self.allows(principal, host, operation, kind, "*")
-
-    def operations(self, principal: str, host: str, kind: AclResource, name: str) -> int:
-        """The bits of the operations that the principal may do on a resource."""
-        return sum(
-            1 << each for each in map(AclOperation, OPERATIONS[kind]) if self.allows(principal, host, each, kind, name)
-        )
 
 
 def built(plugin: PrincipalBuilderPlugin, context: AuthenticationContext) -> str:
@@ -120,7 +115,7 @@ def built(plugin: PrincipalBuilderPlugin, context: AuthenticationContext) -> str
     except Exception as error:
         _log.exception("the principal builder failed; the client is refused")
         raise ValueError("the principal builder refused it") from error
-    if not isinstance(principal, str) or not all(principal.partition(":")):
+    if not isinstance(principal, str) or not is_principal(principal):
         _log.error("the principal builder returned %r, which is not TYPE:NAME; the client is refused", principal)
         raise ValueError("the principal builder returned no TYPE:NAME")
     return principal

@@ -217,10 +217,7 @@ class Metadata:
         return moved
 
     def _failed(self, name: str, code: int) -> None:
-        try:
-            self.errors[name] = ErrorCode(code)
-        except ValueError:
-            self.errors[name] = ErrorCode.UNKNOWN_SERVER_ERROR
+        self.errors[name] = ErrorCode.of(code)
         # A topic without a leader for a moment is kept; a topic that no longer exists is not.
         if code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
             self._drop(name)
