@@ -77,7 +77,7 @@ class InternalTopics:
             failed = dict.fromkeys(names, words(answer))
         else:
             failed = {
-                topic.name: topic.error_message or ErrorCode(topic.error_code).name
+                topic.name: topic.error_message or ErrorCode.of(topic.error_code).name
                 for topic in answer.topics
                 if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
             }

@@ -33,7 +33,7 @@ def internal_replicas(runtime: Runtime, name: str, value: int) -> int:
 def errors_of(response: CreateTopicsResponse) -> dict[str, KafkaError]:
     """Topic name -> the error that prevented its creation."""
     return {
-        topic.name: KafkaError(ErrorCode(topic.error_code), topic.error_message or "")
+        topic.name: KafkaError(ErrorCode.of(topic.error_code), topic.error_message or "")
         for topic in response.topics
         if topic.error_code
     }
