@@ -54,6 +54,11 @@ class SecuredServer(servers.Server):
         super().__init__(kind, directory, settings)
         self.files = files
 
+    @property
+    def ca(self) -> Path:
+        """The certificate of its CA."""
+        return self.files / "ca.pem"
+
     def _properties(self, controller_port: int) -> str:
         (self.ssl_port,) = servers.free_ports(1)
         listeners = f"PLAINTEXT://127.0.0.1:{self.port},SSL://127.0.0.1:{self.ssl_port}"
@@ -80,33 +85,41 @@ def main() -> int:
 
 
 def _measure(rounds: int) -> None:
-    toolchain.jars()
-    SCRATCH.mkdir(parents=True, exist_ok=True)
     figures: dict[tuple[str, str], list[list[float]]] = {}
-    with tempfile.TemporaryDirectory(dir=SCRATCH) as scratch:
-        files = Path(scratch) / "certificates"
-        certificate.make(files)
-        kinds = (servers.ottla(), servers.apache())
-        nodes = [SecuredServer(kind, Path(scratch) / kind.name, servers.HELD, files) for kind in kinds]
-        try:
-            for node in nodes:
-                node.start()
-                # Warm both up with every request and a burst.
-                _case(node, node, files)
-            for _ in range(rounds):
-                for node, other in (nodes, nodes[::-1]):
-                    for case, target in zip(_CASES, (None, node, other), strict=True):
-                        with paused(other, really=target is not other):
-                            figures.setdefault((node.name, case), []).append(_case(node, target, files))
-        finally:
-            for node in nodes:
-                node.stop()
+    with secured_nodes(servers.HELD) as nodes:
+        for node in nodes:
+            # Warm both up with every request and a burst.
+            _case(node, node)
+        for _ in range(rounds):
+            for node, other in (nodes, nodes[::-1]):
+                for case, target in zip(_CASES, (None, node, other), strict=True):
+                    with paused(other, really=target is not other):
+                        figures.setdefault((node.name, case), []).append(_case(node, target))
     rows = []
     for (name, case), found in figures.items():
         p50, p99, p999, rate = (statistics.median(column) for column in zip(*found, strict=True))
         rows.append(f"| {name} | {case} | {p50:.2f} | {p99:.2f} | {p999:.2f} | {f'{rate:,.0f}' if rate else ''} |\n")
     _RESULT.write_text(_HEAD + "".join(rows))
     print(_RESULT.read_text())
+
+
+@contextmanager
+def secured_nodes(settings: Mapping[str, str]) -> Iterator[list[SecuredServer]]:
+    """Ours and Apache's, running, with certificates of one CA."""
+    toolchain.jars()
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as scratch:
+        files = Path(scratch) / "certificates"
+        certificate.make(files)
+        kinds = (servers.ottla(), servers.apache())
+        nodes = [SecuredServer(kind, Path(scratch) / kind.name, settings, files) for kind in kinds]
+        try:
+            for node in nodes:
+                node.start()
+            yield nodes
+        finally:
+            for node in nodes:
+                node.stop()
 
 
 @contextmanager
@@ -120,12 +133,12 @@ def paused(node: SecuredServer, *, really: bool) -> Iterator[None]:
         os.kill(node.pid, signal.SIGCONT)
 
 
-def _case(node: SecuredServer, target: SecuredServer | None, files: Path) -> list[float]:
+def _case(node: SecuredServer, target: SecuredServer | None) -> list[float]:
     """p50, p99 and p99.9 of the client's answers in ms, and handshakes per second at `target`."""
     us = [sys.executable, "-m", "bench.handshakes"]
     bursts = None
     if target is not None:
-        command = [*us, "--burst", str(target.ssl_port), "--ca", str(files / "ca.pem")]
+        command = [*us, "--burst", str(target.ssl_port), "--ca", str(target.ca)]
         bursts = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     asked = subprocess.run([*us, "--ask", str(node.port)], stdout=subprocess.PIPE, check=True, cwd=ROOT)
     rate = float(json.loads(bursts.communicate()[0])) if bursts else 0.0

@@ -11,14 +11,10 @@ import os
 import statistics
 import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
-from bench import RESULTS, ROOT, SCRATCH
-from bench.handshakes import SecuredServer, paused
-from tests.client import certificate
+from bench import RESULTS, ROOT
+from bench.handshakes import SecuredServer, paused, secured_nodes
 from tests.interop import server as servers
-from tests.interop import toolchain
 
 _RESULT = RESULTS / "tls.md"
 _BYTES = 1024
@@ -38,27 +34,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", type=int, default=100_000)
     options = parser.parse_args()
-    toolchain.jars()
-    SCRATCH.mkdir(parents=True, exist_ok=True)
     rates: dict[tuple[str, str], dict[str, list[float]]] = {}
-    with tempfile.TemporaryDirectory(dir=SCRATCH) as scratch:
-        files = Path(scratch) / "certificates"
-        certificate.make(files)
-        kinds = (servers.ottla(), servers.apache())
-        nodes = [SecuredServer(kind, Path(scratch) / kind.name, servers.SINGLE_NODE, files) for kind in kinds]
-        try:
-            for node in nodes:
-                node.start()
-            for number in range(-1, options.rounds):
-                for node, other in (nodes, nodes[::-1]):
-                    with paused(other, really=True):
-                        for listener in ("SSL", "PLAINTEXT"):
-                            for work, rate in _measure(node, listener, files, number, options.records).items():
-                                if number >= 0:  # The first round warms up.
-                                    rates.setdefault((work, listener), {}).setdefault(node.name, []).append(rate)
-        finally:
-            for node in nodes:
-                node.stop()
+    with secured_nodes(servers.SINGLE_NODE) as nodes:
+        for number in range(-1, options.rounds):
+            for node, other in (nodes, nodes[::-1]):
+                with paused(other, really=True):
+                    for listener in ("SSL", "PLAINTEXT"):
+                        for work, rate in _measure(node, listener, number, options.records).items():
+                            if number >= 0:  # The first round warms up.
+                                rates.setdefault((work, listener), {}).setdefault(node.name, []).append(rate)
     rows = []
     for (work, listener), found in rates.items():
         ratio = statistics.median(ours / theirs for ours, theirs in zip(found["ottla"], found["apache"], strict=True))
@@ -69,11 +53,11 @@ def main() -> int:
     return 0
 
 
-def _measure(node: SecuredServer, listener: str, files: Path, number: int, records: int) -> dict[str, float]:
+def _measure(node: SecuredServer, listener: str, number: int, records: int) -> dict[str, float]:
     """MiB/s of producing and of consuming."""
     port = node.ssl_port if listener == "SSL" else node.port
     topic = f"{listener.lower()}{number}"
-    secured = {"security.protocol": "SSL", "ssl.ca.location": str(files / "ca.pem")} if listener == "SSL" else {}
+    secured = {"security.protocol": "SSL", "ssl.ca.location": str(node.ca)} if listener == "SSL" else {}
     found = {}
     for work, size in (("produce", (str(_BYTES),)), ("consume", ())):
         words = (work, f"127.0.0.1:{port}", topic, str(records), *size, json.dumps(secured))
