@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import cache
 
 from ottla.kernel.named import NamedTuple
 from ottla.settings.server.settings import Listener, ServerSettings
@@ -27,15 +28,18 @@ def advertise(settings: ServerSettings, listener: Listener, bound_port: int) -> 
 
     Port 0 becomes the bound port. A listener on all addresses without an advertised one is advertised as `own_host`.
     """
-    host, port = listener.host, listener.port
-    for advertised_listener in settings.advertised_listeners or ():
-        if advertised_listener.name == listener.name:
-            host, port = advertised_listener.host, advertised_listener.port
+    known = advertised(settings, listener)
+    host, port = known.host, known.port
     if host in WILDCARD_HOSTS:
         host = own_host(settings)
     return Endpoint(
         settings.node_id, listener.name, listener.security_protocol, host, port or bound_port, settings.broker_rack
     )
+
+
+def advertised(settings: ServerSettings, listener: Listener) -> Listener:
+    """The listener's entry in `advertised.listeners`, or the listener itself."""
+    return next((each for each in settings.advertised_listeners or () if each.name == listener.name), listener)
 
 
 def own_host(settings: ServerSettings) -> str:
@@ -46,4 +50,10 @@ def own_host(settings: ServerSettings) -> str:
     controllers = [voter.host for voter in settings.controller_quorum_voters]
     controllers += [server.rpartition(":")[0] for server in settings.controller_quorum_bootstrap_servers]
     is_local = all(host in _LOCAL_HOSTS or host.startswith("127.") for host in controllers)
-    return "localhost" if is_local else socket.getfqdn()
+    return "localhost" if is_local else host_name()
+
+
+@cache
+def host_name() -> str:
+    """This host's name. Looking it up may ask a name service, and every registration needs it."""
+    return socket.getfqdn()

@@ -9,6 +9,7 @@ Rules:
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from ottla.kernel.address import canonical_address
 from ottla.kernel.error import OttlaError
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.validators import whole_number
@@ -110,3 +111,22 @@ def parse_voters(entries: Iterable[str]) -> tuple[VoterAddress, ...]:
         host, _, port = address.rpartition(":")
         voters.append(VoterAddress(int(identity), host.strip("[]"), int(port)))
     return tuple(voters)
+
+
+def parse_connection_overrides(text: str) -> dict[str, int]:
+    """Parse `max.connections.per.ip.overrides`: address in its canonical form -> count. Raise OttlaError."""
+    overrides = {}
+    for entry in filter(None, map(str.strip, text.split(","))):
+        address, _, digits = entry.rpartition(":")
+        count = whole_number(digits.strip(), 32) if digits.strip().isdecimal() else None
+        try:
+            known = canonical_address(address.strip().strip("[]"))
+        except ValueError:
+            known = None
+        if known is None or count is None:
+            raise OttlaError(
+                f"max.connections.per.ip.overrides: {entry} is not address:count (expected a numeric address, as in "
+                "10.0.0.7:5; names are not resolved)"
+            )
+        overrides[known] = count
+    return overrides

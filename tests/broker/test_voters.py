@@ -72,7 +72,7 @@ def test_a_controller_tells_the_others_an_address_that_they_can_reach(
     changes: dict[str, str], told: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A leader that says localhost has followers that fetch from themselves, so nothing is ever committed."""
-    monkeypatch.setattr("socket.getfqdn", lambda: "host7")
+    monkeypatch.setattr("ottla.broker.endpoint.host_name", lambda: "host7")
     [endpoint] = voter_endpoints(settings(**changes))
     assert (endpoint.host, endpoint.port) == told
 
@@ -85,7 +85,7 @@ def test_a_broker_on_all_addresses_tells_an_address_that_other_hosts_can_reach(
     controllers: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise followers on other hosts would fetch from themselves."""
-    monkeypatch.setattr("socket.getfqdn", lambda: "host7")
+    monkeypatch.setattr("ottla.broker.endpoint.host_name", lambda: "host7")
     both = settings(
         process_roles="broker,controller",
         listeners="PLAINTEXT://:9092,CONTROLLER://:9093",

@@ -17,7 +17,7 @@ KIPs: 308 and 402 (limits), 612 (rates).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from ottla.controller.quota import CONNECTION_CREATION_RATE, IP
 from ottla.kernel.address import canonical_address
 from ottla.kernel.rate import Rate
 from ottla.metadata.image import Image
+from ottla.settings.listener import parse_connection_overrides
 from ottla.settings.server.settings import ConnectionLimits
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Beyond this many addresses the idle ones are dropped.
 _ADDRESSES_SWEPT = 1000
+#: Every new connection needs them.
+_overrides = lru_cache(maxsize=4)(parse_connection_overrides)
 
 
 class Admission:
@@ -206,10 +209,3 @@ class ListenerGate:
         """Look at this listener's waiting connections again."""
         if self.listener is not None:
             self.listener.admit_held()
-
-
-@lru_cache(maxsize=4)
-def _overrides(text: str) -> Mapping[str, int]:
-    """Address -> count, from `max.connections.per.ip.overrides`."""
-    pairs = (pair.strip().rpartition(":") for pair in text.split(",") if pair.strip())
-    return {canonical_address(address.strip().strip("[]")): int(count) for address, _, count in pairs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from ottla.broker.endpoint import WILDCARD_HOSTS, own_host
+from ottla.broker.endpoint import WILDCARD_HOSTS, advertised, own_host
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import Uuid, parse_uuid
 from ottla.kernel.ports import Rng
@@ -47,9 +47,11 @@ def controller_listeners(settings: ServerSettings) -> list[Listener]:
 
     The leader of the quorum sends its address to the other voters, so on several hosts it must not be localhost.
     """
-    advertised = {listener.name: listener for listener in settings.advertised_listeners or ()}
-    found = [advertised.get(each.name, each) for each in settings.listeners]
-    return [_reachable(settings, each) for each in found if each.name in settings.controller_listener_names]
+    return [
+        _reachable(settings, advertised(settings, each))
+        for each in settings.listeners
+        if each.name in settings.controller_listener_names
+    ]
 
 
 def _reachable(settings: ServerSettings, listener: Listener) -> Listener:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla.kernel.address import canonical_address
 from ottla.kernel.error import OttlaError
-from ottla.kernel.validators import whole_number
+from ottla.settings.listener import parse_connection_overrides
 
 if TYPE_CHECKING:
     from ottla.settings.server.settings import ServerSettings
@@ -158,15 +157,7 @@ def _check_limits(settings: ServerSettings) -> None:
         settings.max_connections_per_ip != 0 or bool(settings.max_connections_per_ip_overrides),
         "max.connections.per.ip=0 rejects every client; set max.connections.per.ip.overrides or a number above 0",
     )
-    for override in filter(None, map(str.strip, settings.max_connections_per_ip_overrides.split(","))):
-        address, _, count = override.rpartition(":")
-        _require(
-            _is_address(address.strip().strip("[]"))
-            and count.strip().isdecimal()
-            and whole_number(count.strip(), 32) is not None,
-            f"max.connections.per.ip.overrides: {override} is not address:count (expected a numeric address, as in "
-            "10.0.0.7:5; names are not resolved)",
-        )
+    parse_connection_overrides(settings.max_connections_per_ip_overrides)
     _require(
         "classic" in settings.group_coordinator_rebalance_protocols,
         "group.coordinator.rebalance.protocols: classic cannot be left out; add it",
@@ -176,11 +167,3 @@ def _check_limits(settings: ServerSettings) -> None:
         f"log.cleaner.min.compaction.lag.ms={settings.log_cleaner_min_compaction_lag_ms} is more than "
         f"log.cleaner.max.compaction.lag.ms={settings.log_cleaner_max_compaction_lag_ms}",
     )
-
-
-def _is_address(text: str) -> bool:
-    try:
-        canonical_address(text)
-    except ValueError:
-        return False
-    return True
