@@ -1,6 +1,5 @@
 """Snapshots that a follower fetches: what a crash, or another leader, leaves of them."""
 
-from pathlib import Path
 from random import Random
 
 import pytest
@@ -18,11 +17,8 @@ from ottla.raft.log_view import check_fetch
 from ottla.raft.voters import VoterHistory
 from ottla.sim.disk import SimDisk
 from ottla.wire.record.metadata import NoOpRecord, pack
-from tests.broker.test_metadata_log import snapshots
+from tests.broker.test_metadata_log import PARTITION, snapshots
 from tests.controller.place import Place
-
-GOLDEN = Path(__file__).parent.parent / "golden" / "log" / "__cluster_metadata-0"
-PARTITION = "/data/__cluster_metadata-0"
 
 
 @pytest.fixture

@@ -81,9 +81,7 @@ def filtered(frame: Frame, predicate: Expression, negate: bool, send_old: bool) 
 
 def _kept(frame: Frame, predicate: Expression, negate: bool) -> Any:
     passed = evaluate(predicate, frame).fill_null(False)
-    kept = pc.invert(passed) if negate else passed
-    index = np.arange(len(frame))
-    return frame.values.take(pa.array(index, mask=~np.asarray(kept)))
+    return _nulled(frame.values, passed if negate else pc.invert(passed))
 
 
 def mapped(frame: Frame, mapper: Expression, send_old: bool) -> Frame:
@@ -96,9 +94,12 @@ def mapped(frame: Frame, mapper: Expression, send_old: bool) -> Frame:
 
 def _result(mapper: Expression, frame: Frame) -> Any:
     result = evaluate(mapper, frame)
-    if not frame.values.null_count:
-        return result
-    return result.take(pa.array(np.arange(len(frame)), mask=np.asarray(frame.values.is_null())))
+    return _nulled(result, frame.values.is_null()) if frame.values.null_count else result
+
+
+def _nulled(values: Any, where: Any) -> Any:
+    """The values, null where `where` is true."""
+    return values.take(pa.array(np.arange(len(values)), mask=np.asarray(where)))
 
 
 def encode_changes(serde: Any, changes: Changes) -> Any:
