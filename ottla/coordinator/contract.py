@@ -50,6 +50,8 @@ class Called:
     principal: str = "User:ANONYMOUS"
     #: May the client describe the topic of this name? None allows every topic.
     may_describe: Callable[[str], bool] | None = None
+    #: The topics of the request's regular expression, if they were selected before (`ottla.group.selection`).
+    selected: Any = None
 
 
 @frozen

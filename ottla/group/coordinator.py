@@ -165,7 +165,7 @@ class GroupCoordinator:
         assert self.leading, "requests come after Loaded"
         assert call.ticket not in self.open, f"ticket {call.ticket} is in use"
         self.open[call.ticket] = call.version
-        context = CommandContext(self.shard, now, call.may_describe)
+        context = CommandContext(self.shard, now, call.may_describe, call.selected)
         try:
             REQUESTS[type(call.request)](context, call)
         except KafkaError as error:

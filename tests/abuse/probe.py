@@ -9,6 +9,7 @@ from contextlib import ExitStack, suppress
 from functools import cache
 
 from ottla.kernel.error import ErrorCode
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
@@ -113,11 +114,32 @@ def fifty_floods(served: Served, beside: Beside) -> None:
         beside.wait_for(180)
 
 
+_PATTERNS = ("(a+)+$", "(a|aa)+$", "[ab]*a[ab]{400}", "((a?){100}){20}a{100}")
+
+
 def exponential_pattern(served: Served, beside: Beside) -> None:
     with served.client() as client:
         begun(client, "a" * 60 + "!")
-        for pattern in ("(a+)+$", "(a|aa)+$", "[ab]*a[ab]{400}", "((a?){100}){20}a{100}"):
+        for pattern in _PATTERNS * 3:
             client.ask(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+
+
+def subscribed_patterns(served: Served, beside: Beside) -> None:
+    """Members whose expressions are as hard as the engine allows."""
+    served.create("a" * 60)
+    with served.client() as client:
+        client.ask(FindCoordinatorRequest(key="patterns"), 3)
+        for number, pattern in enumerate(_PATTERNS * 3):
+            request = ConsumerGroupHeartbeatRequest(
+                group_id="patterns",
+                member_id=f"member-{number}",
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_regex=pattern,
+                topic_partitions=[],
+            )
+            answer = client.ask(request, 1)
+            assert answer.error_code in (ErrorCode.NONE, ErrorCode.INVALID_REGULAR_EXPRESSION), answer
 
 
 @cache
@@ -332,7 +354,9 @@ def drain_frame(sock: socket.socket) -> None:
 
 
 #: Those that end in a second or two are in `make test`.
-QUICK: tuple[Probe, ...] = (claimed_lengths, odd_bytes, huge_arrays, exponential_pattern, tiny_records, fifty_floods)
+QUICK: tuple[Probe, ...] = (
+    *(claimed_lengths, odd_bytes, huge_arrays, exponential_pattern, subscribed_patterns, tiny_records, fifty_floods),
+)
 SLOW: tuple[Probe, ...] = (
     *(many_metadata_unread, absent_topics, many_coordinators, absent_offsets, wide_sessions, bombs, slow_readers),
     *(long_names, idle_connections, refused_requests, slow_writers, reconnect_storm),

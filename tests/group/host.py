@@ -19,6 +19,7 @@ from ottla.group.event import (
     TopicsChanged,
 )
 from ottla.group.failure import failure
+from ottla.group.selection import Selected
 from ottla.group.setting import CoordinatorSettings
 from ottla.group.topology.topology import InternalTopic
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -97,6 +98,7 @@ class Host:
         self._follow: list[Event] = []
         #: What clients may describe; None: every topic.
         self.may_describe: Callable[[str], bool] | None = None
+        self.selected: Selected | None = None
         self.coordinator = self._new()
         self.send(Loaded())
 
@@ -151,7 +153,15 @@ class Host:
         self._tickets += 1
         self._versions[self._tickets] = version
         self._asked[self._tickets] = request
-        called = Called(self._tickets, request, version, client_id, "/127.0.0.1", may_describe=self.may_describe)
+        called = Called(
+            self._tickets,
+            request,
+            version,
+            client_id,
+            "/127.0.0.1",
+            may_describe=self.may_describe,
+            selected=self.selected,
+        )
         self.send(called)
         return self._tickets
 

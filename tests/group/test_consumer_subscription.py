@@ -2,6 +2,7 @@
 
 import pytest
 
+from ottla.group.selection import Selected
 from ottla.group.state.consumer import ConsumerState
 from ottla.kernel.error import ErrorCode
 from tests.group.client import Consumer, rounds, settled
@@ -63,6 +64,17 @@ def test_a_regular_expression_means_no_topic_that_the_client_may_not_describe() 
     host.topics.create("orders-secret", 2)
     (member,) = settled(host, "a", topics=None, regex="orders.*")
     assert {host.topics.topic_name(topic_id) for topic_id in member.owned} == {"orders"}
+
+
+def test_topics_selected_before_the_request_count_if_they_are_of_its_expression_and_of_the_same_metadata() -> None:
+    def owned(regex: str, version_behind: int) -> set[str | None]:
+        host = Host()
+        host.selected = Selected(regex, host.topics.version - version_behind, ("clicks",))
+        (member,) = settled(host, "a", topics=None, regex="orders.*")
+        return {host.topics.topic_name(topic_id) for topic_id in member.owned}
+
+    assert owned("orders.*", 0) == {"clicks"}
+    assert owned("orders.*", 1) == owned("order.*", 0) == {"orders"}
 
 
 def test_a_new_topic_that_an_expression_matches_is_found_after_ten_seconds() -> None:

@@ -1,16 +1,20 @@
 """Regular expressions over topic names: RE2's language, and no more."""
 
+import itertools
 import re
+from collections.abc import Generator
 from contextlib import suppress
 from random import Random
+from typing import TypeVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.kernel.re2.automaton import WORK_MAX
+from ottla.kernel.re2.automaton import STATES_A_STEP, WORK_MAX
 from ottla.kernel.re2.pattern import Expression, InvalidExpression
 
+T = TypeVar("T")
 NAMES = ["", "a", "aab", "foo", "FOO", "bar", "foo.1", "y", "a.b", "ab.c", "ababc", "orders-eu-07", "orders_eu", "x-9"]
 
 
@@ -200,3 +204,24 @@ def test_a_usual_expression_costs_little_however_many_names_there_are() -> None:
     expression = Expression("(orders|payments|invoices)-(eu|us|asia)-.*")
     assert sum(expression.matches(f"orders-eu-{number:06d}") for number in range(20_000)) == 20_000
     assert expression._automaton._work_left > WORK_MAX * 0.9
+
+
+def test_a_hard_expression_is_compiled_and_matched_in_small_steps() -> None:
+    text, name = "((a?){100}){19}a{100}", "a" * 5
+    steps = Expression.in_steps(text)
+    expression, compiling = counted(steps)
+    assert compiling > len(expression._automaton) / STATES_A_STEP / 2
+    # A step ends behind the character that takes it over its bound: each has all states reachable.
+    is_match, matching = counted(expression.matches_in_steps(name))
+    assert (is_match, matching) == (False, len(name))
+    assert counted(Expression.in_steps("orders-.*"))[1] == 0
+
+
+def counted(steps: Generator[None, None, T]) -> tuple[T, int]:
+    """The result, and how often the steps were interrupted."""
+    for count in itertools.count():
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value, count
+    raise AssertionError

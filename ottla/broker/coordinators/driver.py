@@ -136,7 +136,7 @@ class Driver(ABC, Generic[M]):
         """Pass a request to the coordinator and return its ticket; `answer` is called once with the response, now or
         later.
 
-        `client`: `client_id`, `client_host`, `principal` and `may_describe`, for machines that use them.
+        `client`: `client_id`, `client_host`, `principal`, `may_describe` and `selected`, for machines that use them.
         """
         ticket = next(self._tickets)
         self._waiting[ticket] = answer

@@ -11,21 +11,23 @@ OffsetFetch, 848 the consumer protocol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from ottla.broker.call.handler import Call, handles
-from ottla.broker.call.reply import Later, Reply
+from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.broker.coordinators.coordinators import Coordinators
 from ottla.broker.coordinators.group_driver import GroupDriver
 from ottla.broker.coordinators.group_protocol import CONSUMER, SHARE, STREAMS, check_enabled
 from ottla.group.failure import failure
+from ottla.group.selection import Selected, select
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
 from ottla.share.state import SharePartitionKey
 from ottla.wire.api import ApiKey
 from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from ottla.wire.api.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from ottla.wire.api.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -130,10 +132,21 @@ def ask_coordinator(call: Call, request: Any) -> Later:
 
 
 @handles(ApiKey.CONSUMER_GROUP_HEARTBEAT, error_response=failure)
-def consumer_group_heartbeat(call: Call, request: Any) -> Later:
+def consumer_group_heartbeat(call: Call, request: ConsumerGroupHeartbeatRequest) -> Reply:
     """Pass the heartbeat to its group's coordinator (KIP-848)."""
     check_enabled(call.node, CONSUMER)
+    if request.subscribed_topic_regex:
+        return in_turns(call.connection, _select_and_ask(call, request))
     return ask_coordinator(call, request)
+
+
+def _select_and_ask(call: Call, request: ConsumerGroupHeartbeatRequest) -> Generator[None, None, Later]:
+    """Select the topics of the member's expression in steps, and then ask its coordinator, which may have moved."""
+    regex = request.subscribed_topic_regex
+    assert regex
+    driver = call.node.groups.driver_of(request.group_id)
+    selected = yield from select(regex, driver.machine.shard.topics)
+    return _ask(call, call.node.groups.driver_of(request.group_id), request, selected)
 
 
 @handles(ApiKey.SHARE_GROUP_HEARTBEAT, error_response=failure)
@@ -156,13 +169,13 @@ def ask_share_group(call: Call, request: Any) -> Later:
     return ask_coordinator(call, request)
 
 
-def _ask(call: Call, driver: GroupDriver, request: Any) -> Later:
+def _ask(call: Call, driver: GroupDriver, request: Any, selected: Selected | None = None) -> Later:
     later = Later()
-    _put(call, driver, request, later)
+    _put(call, driver, request, later, selected)
     return later
 
 
-def _put(call: Call, driver: GroupDriver, request: Any, later: Later) -> int:
+def _put(call: Call, driver: GroupDriver, request: Any, later: Later, selected: Selected | None = None) -> int:
     authorizer = call.node.authorizer
     return driver.ask(
         request,
@@ -172,6 +185,7 @@ def _put(call: Call, driver: GroupDriver, request: Any, later: Later) -> int:
         client_host=call.client_host,
         principal=call.principal,
         may_describe=None if authorizer is None else partial(authorizer.describes, call),
+        selected=selected,
     )
 
 

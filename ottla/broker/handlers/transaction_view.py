@@ -74,13 +74,13 @@ def _list(
     if request.transactional_id_pattern:
         try:
             # Unlike topic names, transactional ids may contain any characters.
-            pattern = Expression(request.transactional_id_pattern, "".join(each.transactional_id for each in known))
+            others = "".join(each.transactional_id for each in known)
+            pattern = yield from Expression.in_steps(request.transactional_id_pattern, others)
         except InvalidExpression as error:
             raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
-        yield
     passes = _filter(request, call.node.clock.now_ms())
     for number, each in enumerate(known, 1):
-        if passes(each) and (pattern is None or _matches(pattern, each.transactional_id)):
+        if passes(each) and (pattern is None or (yield from _matches(pattern, each.transactional_id))):
             response.transaction_states.append(
                 listing.TransactionState(
                     transactional_id=each.transactional_id,
@@ -108,9 +108,9 @@ def _filter(request: listing.ListTransactionsRequest, now_ms: int) -> Callable[[
     return passes
 
 
-def _matches(pattern: Expression, transactional_id: str) -> bool:
+def _matches(pattern: Expression, transactional_id: str) -> Generator[None, None, bool]:
     try:
-        return pattern.matches(transactional_id)
+        return (yield from pattern.matches_in_steps(transactional_id))
     except InvalidExpression as error:
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error
 

@@ -23,6 +23,7 @@ from ottla.group.records.encode import (
     regex_entry,
     regex_tombstone,
 )
+from ottla.group.selection import select
 from ottla.group.state.consumer import (
     ConsumerGroup,
     ConsumerMember,
@@ -35,10 +36,9 @@ from ottla.group.state.consumer import (
 from ottla.group.state.shard import CommandContext
 from ottla.group.timer import Alarm, TimerKey
 from ottla.group.topic import topic_ids
-from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid
-from ottla.kernel.re2.pattern import Expression, InvalidExpression
+from ottla.kernel.re2.automaton import drained
 
 #: Apache Kafka's numbers, not settings.
 _REGEX_REFRESH_MIN_MS = 10_000
@@ -119,15 +119,12 @@ def _is_stale(context: CommandContext, known: Resolved) -> bool:
 
 
 def _matching(context: CommandContext, regex: str) -> tuple[str, ...]:
-    try:
-        expression = Expression(regex)
-        names = sorted(name for name in context.shard.topics.names() if expression.matches(name))
-    except InvalidExpression as error:
-        raise KafkaError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
-        ) from error
-    return tuple(name for name in names if context.may_describe is None or context.may_describe(name))
+    selected = context.selected
+    if selected is None or (selected.regex, selected.version) != (regex, context.shard.topics.version):
+        selected = drained(select(regex, context.shard.topics))
+    if selected.error is not None:
+        raise selected.error
+    return tuple(name for name in selected.names if context.may_describe is None or context.may_describe(name))
 
 
 def advance(

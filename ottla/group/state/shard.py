@@ -6,6 +6,7 @@ from typing import Any
 
 from ottla.coordinator.contract import Answer, Append, Called, Entry, independent
 from ottla.group.event import Effect, HeldHeartbeat
+from ottla.group.selection import Selected
 from ottla.group.setting import CoordinatorSettings, GroupOverride
 from ottla.group.state.classic import ClassicGroup
 from ottla.group.state.consumer import ConsumerGroup
@@ -63,8 +64,16 @@ class Shard:
 class CommandContext:
     """The context of one step: it collects the records of one batch, the answers, and further effects."""
 
-    def __init__(self, shard: Shard, now: Now, may_describe: Callable[[str], bool] | None = None) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        now: Now,
+        may_describe: Callable[[str], bool] | None = None,
+        selected: Selected | None = None,
+    ) -> None:
         self.shard = shard
+        #: The topics of the client's regular expression, if they were selected before this step.
+        self.selected = selected
         #: May the client of this step describe the topic of this name? None allows every topic.
         self.may_describe = may_describe
         #: Wall time, for timestamps and durations since them.

@@ -4,20 +4,34 @@ Matching tracks the set of states and caches each step, so that later names cost
 The total work to compute steps is bounded for each expression, which also bounds the cache.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from typing import TypeVar
 
 from ottla.kernel.named import NamedTuple
+
+_T = TypeVar("_T")
 
 #: The maximum number of states; counted repetitions multiply them.
 _STATES_MAX = 20_000
 #: The maximum number of states that all steps of one expression may visit: about 40 ms and a few megabytes.
 WORK_MAX = 100_000
+#: Building or matching yields after it has made, or visited, about so many states: less than a millisecond.
+STATES_A_STEP, _WORK_A_STEP = 300, 2000
 #: The word characters; a word boundary separates them from others.
 WORD = frozenset("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz")
 
 
 class TooLarge(ValueError):
     """The automaton has too many states, or matching takes too much work."""
+
+
+def drained(steps: Generator[None, None, _T]) -> _T:
+    """Do all steps at once; return the result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value  # type: ignore[no-any-return]
 
 
 class _Edge(NamedTuple):
@@ -42,8 +56,12 @@ class Automaton:
         #: Interned character sets.
         self._sets: dict[frozenset[str], frozenset[str]] = {}
         self._work_left = WORK_MAX
+        self._step_ends = WORK_MAX - _WORK_A_STEP
 
     # -- building
+
+    def __len__(self) -> int:
+        return len(self._takes)
 
     def state(self) -> int:
         """Add a state without transitions."""
@@ -76,8 +94,8 @@ class Automaton:
 
     # -- matching
 
-    def matches(self, name: str) -> bool:
-        """Return True if the whole name matches. TooLarge if that takes too much work."""
+    def matches(self, name: str) -> Generator[None, None, bool]:
+        """Return True if the whole name matches; yields between steps. TooLarge if that takes too much work."""
         states = frozenset({self.start})
         before = ""
         for character in name:
@@ -85,6 +103,9 @@ class Automaton:
             following = self._next.get(key)
             if following is None:
                 following = self._next[key] = self._take(states, before, character)
+                if self._work_left < self._step_ends:
+                    self._step_ends = self._work_left - _WORK_A_STEP
+                    yield
             if not following:
                 return False
             states, before = following, character

@@ -12,9 +12,9 @@ Rules:
     (True, False)
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
-from ottla.kernel.re2.automaton import WORD, Automaton, TooLarge
+from ottla.kernel.re2.automaton import STATES_A_STEP, WORD, Automaton, TooLarge, drained
 from ottla.kernel.re2.unicode_class import CLASSES, others_of
 
 #: RE2's limit on a counted repetition, {n,m}.
@@ -59,15 +59,32 @@ class Expression:
         """`others` are all non-ASCII characters that names may have; names with more are not matched correctly."""
         self.text = text
         self._automaton = Automaton()
+        drained(self._compile(others))
+
+    @classmethod
+    def in_steps(cls, text: str, others: Iterable[str] = ()) -> Generator[None, None, "Expression"]:
+        """Compile the expression in steps of less than a millisecond."""
+        expression = cls.__new__(cls)
+        expression.text = text
+        expression._automaton = Automaton()
+        yield from expression._compile(others)
+        return expression
+
+    def _compile(self, others: Iterable[str]) -> Generator[None, None, None]:
+        automaton = self._automaton
         try:
-            self._automaton.start, self._automaton.accept = Parser(text, self._automaton, others).parse()
+            automaton.start, automaton.accept = yield from Parser(self.text, automaton, others).parse()
         except TooLarge as error:
             raise InvalidExpression(str(error)) from error
 
     def matches(self, name: str) -> bool:
         """Return True if the whole name matches."""
+        return drained(self.matches_in_steps(name))
+
+    def matches_in_steps(self, name: str) -> Generator[None, None, bool]:
+        """`matches` in steps of about a millisecond."""
         try:
-            return self._automaton.matches(name)
+            return (yield from self._automaton.matches(name))
         except TooLarge as error:
             raise InvalidExpression(str(error)) from error
 
@@ -100,12 +117,15 @@ class Parser:
         #: Named groups and their positions: the copies of a repetition parse the same group again.
         self.names: dict[str, int] = {}
         self.captures = captures
+        #: Parsing yields when the automaton has so many states.
+        self._step_ends = STATES_A_STEP
         #: Position of a group -> its number, and name -> number.
         self.groups: dict[int, int] = {}
         self.numbers: dict[str, int] = {}
 
-    def parse(self) -> _Piece:
-        piece = self._alternation()
+    def parse(self) -> Generator[None, None, _Piece]:
+        """Build the automaton; yields between steps."""
+        piece = yield from self._alternation()
         if self.at < len(self.text):
             raise InvalidExpression("unexpected )")
         return piece
@@ -131,14 +151,14 @@ class Parser:
         self.at += 1
         return self.text[self.at - 1]
 
-    def _alternation(self) -> _Piece:
+    def _alternation(self) -> Generator[None, None, _Piece]:
         if self.depth == _DEPTH_MAX:
             raise InvalidExpression("expression nests too deeply")
         self.depth += 1
         start, end = self.automaton.state(), self.automaton.state()
         flags = self._state()
         while True:
-            first, last = self._sequence()
+            first, last = yield from self._sequence()
             self.automaton.connect(start, first)
             self.automaton.connect(last, end)
             if not self._eat("|"):
@@ -147,21 +167,21 @@ class Parser:
                 self._restore(flags)
                 return start, end
 
-    def _sequence(self) -> _Piece:
+    def _sequence(self) -> Generator[None, None, _Piece]:
         first = last = self.automaton.state()
         while self._peek() not in ("", "|", ")"):
             begin, flags = self.at, self._state()
-            piece = self._atom()
+            piece = yield from self._operand()
             if piece is None:
                 continue
-            piece = self._repeated(piece, begin, flags)
+            piece = yield from self._repeated(piece, begin, flags)
             self.automaton.connect(last, piece[0])
             last = piece[1]
         return first, last
 
     # -- repetition
 
-    def _repeated(self, piece: _Piece, begin: int, flags: _Flags) -> _Piece:
+    def _repeated(self, piece: _Piece, begin: int, flags: _Flags) -> Generator[None, None, _Piece]:
         operand_end = self.at
         low_high = self._quantifier()
         if low_high is None:
@@ -175,7 +195,7 @@ class Parser:
         for _ in range(1, max(low, high or 0, 1)):
             self.at = begin
             self._restore(flags)
-            copy = self._atom()
+            copy = yield from self._operand()
             assert copy is not None and self.at == operand_end
             pieces.append(copy)
         self.at = after
@@ -219,11 +239,15 @@ class Parser:
 
     # -- atoms
 
+    def _operand(self) -> Generator[None, None, _Piece | None]:
+        if len(self.automaton) >= self._step_ends:
+            self._step_ends = len(self.automaton) + STATES_A_STEP
+            yield
+        return (yield from self._group()) if self._eat("(") else self._atom()
+
     def _atom(self) -> _Piece | None:
         character = self._next("expression ends too early")
         match character:
-            case "(":
-                return self._group()
             case "[":
                 return self.automaton.taking(self._class())
             case ".":
@@ -269,7 +293,7 @@ class Parser:
             cased.update(chr(code) for code in range(128) if any(chr(code) == character for character in folded))
         return frozenset(cased)
 
-    def _group(self) -> _Piece | None:
+    def _group(self) -> Generator[None, None, _Piece | None]:
         flags, begin, name, captures = self._state(), self.at, "", True
         if self._eat("?"):
             if self._eat("P<") or self._eat("<"):
@@ -286,7 +310,7 @@ class Parser:
         number = self.groups.setdefault(begin, len(self.groups) + 1) if captures else 0
         if name:
             self.numbers[name] = number
-        piece = self._alternation()
+        piece = yield from self._alternation()
         if not self._eat(")"):
             raise InvalidExpression("missing closing )")
         self._restore(flags)

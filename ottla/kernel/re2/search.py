@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.kernel.re2.automaton import WORK_MAX, Automaton, TooLarge
+from ottla.kernel.re2.automaton import WORK_MAX, Automaton, TooLarge, drained
 from ottla.kernel.re2.pattern import InvalidExpression, Parser
 
 
@@ -50,7 +50,7 @@ class Search:
         automaton = Automaton()
         parser = Parser(self._text, automaton, name, captures=True)
         try:
-            automaton.start, automaton.accept = parser.parse()
+            automaton.start, automaton.accept = drained(parser.parse())
         except TooLarge as error:
             raise InvalidExpression(str(error)) from error
         return automaton, parser
