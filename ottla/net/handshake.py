@@ -24,8 +24,8 @@ HANDSHAKE_SECONDS = 15.0
 #: A certificate chain is a few KiB; OpenSSL accepts up to 100 KiB.
 _BYTES_MAX = 1 << 18
 #: The pause between two steps: a step costs the loop some 0.2 ms, and twice as much on the thread.
-STEP_PAUSE_SECONDS = 0.002
-#: Divided by the number that wait, the longest pause: the pauses of a storm of 5,000 add up to some 3 s.
+STEP_PAUSE_SECONDS = 0.004
+#: Divided by the number that wait, the longest pause: the pauses of a storm of 5,000 add up to some 4 s.
 _PAUSES_SECONDS_MAX = 1.0
 
 

@@ -369,7 +369,7 @@ class Clockwork:
         self.due.append(work)
 
 
-@pytest.mark.parametrize(("count", "longest", "altogether"), [(1, 0, 0), (2, 0.002, 0.002), (200, 0.002, 0.398)])
+@pytest.mark.parametrize(("count", "longest", "altogether"), [(1, 0, 0), (2, 0.004, 0.004), (200, 0.004, 0.796)])
 def test_handshakes_pause_only_while_others_wait(count: int, longest: float, altogether: float) -> None:
     pauses = pauses_of(count)
     assert max(pauses, default=0) == longest
@@ -378,8 +378,8 @@ def test_handshakes_pause_only_while_others_wait(count: int, longest: float, alt
 
 def test_the_pauses_hardly_delay_a_storm() -> None:
     pauses = pauses_of(5_000)
-    # Without the bound they would be ten seconds.
-    assert sum(pauses) < 3.5
+    # Without the bound they would be twenty seconds.
+    assert sum(pauses) < 4.5
     assert min(pauses) < 0.00021
 
 
