@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from pathlib import Path
 from random import Random
@@ -301,6 +302,23 @@ def test_a_destination_that_fails_leaves_the_partition_where_it_is() -> None:
     assert scene.lies_in(moved) == "/a"
     assert scene.write(moved, b"after") == "NONE"
     assert scene.read(moved) == scene.written[moved]
+
+
+@pytest.mark.parametrize(("path", "failed"), [("/b/t-0/x.log", "/b"), (None, "/c"), ("/bb/x", "/c")])
+def test_a_copy_that_fails_takes_the_directory_offline_that_its_error_names(
+    path: str | None, failed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(log_dirs="/a,/b,/c")
+    scene.create(6)
+    moved = next(index for index in range(6) if scene.lies_in(index) == "/b")
+
+    def fails(*_: Any) -> None:
+        raise OSError(errno.EIO, "the disk says no", *([] if path is None else [path]))
+
+    monkeypatch.setattr(scene.node.log_dirs, "_copy_piece", fails)
+    assert scene.move(moved, "/c") == "NONE"
+    scene.machine.settle()
+    assert list(scene.node.failed_directories) == [failed]
 
 
 def test_a_topic_that_is_deleted_while_it_moves_leaves_nothing_behind() -> None:

@@ -331,6 +331,8 @@ def test_after_a_failed_sync_nothing_more_is_decided(place: Place) -> None:
     assert "a" not in log.image.topics
     with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
         create(log, "b")
+    with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+        log.append([NoOpRecord()])
     log.close()
     store.abandon()
 

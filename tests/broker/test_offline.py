@@ -13,7 +13,7 @@ from ottla.broker.observe.raft_latency import RaftLatency
 from ottla.broker.observe.requests import Requests
 from ottla.controller.placement import UNASSIGNED_DIRECTORY
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.ids import TopicPartition
+from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log.log import Log, LogSettings, Origin
 from ottla.wire.api import describe_topic_partitions as paged
 from ottla.wire.api import elect_leaders, fetch
@@ -255,6 +255,29 @@ def test_a_replica_that_is_taken_from_this_node_has_no_log_here() -> None:
     change(scene, 1, replicas=[2], isr=[2], leader=-1, directories=[])
     assert TopicPartition(TOPIC, 1) not in scene.node.store.logs()
     assert scene.write(1, b"two") == "NOT_LEADER_OR_FOLLOWER"
+
+
+def test_the_log_of_another_topic_of_this_name_stays_when_a_replica_is_taken_from_this_node() -> None:
+    scene = Scene()
+    scene.create()
+    scene.node.partitions[TOPIC, 1].log.topic_id = Uuid(bytes(range(16)))
+    change(scene, 1, replicas=[2], isr=[2], leader=-1, directories=[])
+    assert TopicPartition(TOPIC, 1) in scene.node.store.logs()
+
+
+def test_a_replica_that_was_taken_from_a_stopped_node_is_set_aside_and_not_deleted() -> None:
+    scene = Scene()
+    scene.create()
+    change(scene, 1, replicas=[2], isr=[2], leader=-1, directories=[])
+    topic_id = scene.node.image.topics[TOPIC].topic_id
+    scene.machine.stop()
+    place = f"/a/{TOPIC}-1"
+    Log.open(scene.machine.disk, place, LogSettings(), now_ms=1, clean=True, topic_id=topic_id).close()
+    scene.machine.start()
+    scene.machine.settle()
+    assert TopicPartition(TOPIC, 1) not in scene.node.store.logs()
+    names = [name for name in scene.machine.disk.list("/a") if name.startswith(f"{TOPIC}-1.")]
+    assert [name.endswith("-stray") for name in names] == [True]
 
 
 def fork(scene: Scene, partition: int, path: str, epoch: int, values: list[bytes]) -> None:

@@ -140,8 +140,6 @@ class Markers:
         if not runtime.image.has(tp):
             return self._finished(tp, ending)
         leader = runtime.image.topics[tp.topic].partitions[tp.partition].leader
-        if ending.sent.get(tp) == leader:
-            return None
         ending.sent.pop(tp, None)
         if leader not in (NO_LEADER, runtime.node_id):
             # Do not wait for a marker in flight to an earlier leader, which is fenced or hangs.
