@@ -29,7 +29,8 @@ class Scene:
         self.loop = SimLoop(SimClock(), Mock())
         self.led = SimpleNamespace(leader=ELSEWHERE[0])
         self.topics = {TP.topic: SimpleNamespace(partitions=[self.led])}
-        image = SimpleNamespace(has=lambda tp: tp.topic in self.topics, topics=self.topics, brokers={1: 1, 2: 2, 3: 3})
+        self.brokers = {1: 1, 2: 2, 3: 3}
+        image = SimpleNamespace(has=lambda tp: tp.topic in self.topics, topics=self.topics, brokers=self.brokers)
         runtime = SimpleNamespace(image=image, node_id=1, loop=self.loop, closed=False)
         parts: Any = SimpleNamespace(runtime=runtime, leadership=SimpleNamespace(partitions={}))
         self.peers, self.driver = Mock(), Mock()
@@ -147,7 +148,7 @@ def test_the_queue_of_a_broker_that_is_gone_goes_when_it_is_empty() -> None:
     scene.write()
     ending = scene.ending
     assert scene.asked
-    del scene.markers._runtime.image.brokers[2]
+    del scene.brokers[2]
     scene.markers.follow_brokers()
     scene.peers.follow.assert_called_once_with()
     assert list(scene.markers._queues) == [2], "its answer has not come"
