@@ -67,6 +67,21 @@ def test_a_coordinator_that_was_being_loaded_does_not_answer_after_its_end() -> 
     assert groups.find(0) is None and not groups.loading()
 
 
+def test_the_failure_of_an_ended_coordinator_does_not_end_its_successor() -> None:
+    pair = replicated(OFFSETS_TOPIC, offsets_topic_num_partitions="1")
+    groups = pair.scene.node.groups
+    ended = groups.find(0)
+    groups.resign(0)
+    groups.lead(pair.partition)
+    pair.scene.machine.settle()
+    successor = groups.find(0)
+    assert successor is not None and successor is not ended
+    groups._replace(ended)
+    assert groups.find(0) is successor
+    groups._replace(successor)
+    assert groups.find(0) is None
+
+
 def test_a_log_of_transactions_is_replayed_a_piece_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     pair = replicated(TRANSACTION_TOPIC, transaction_state_log_num_partitions="1")
     for name in ("a", "b", "c"):

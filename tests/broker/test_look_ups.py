@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from random import Random
+from typing import Any, cast
 
 import pytest
 
+from ottla.broker.partitions.look_ups import LookUps
 from ottla.kernel.error import ErrorCode
 from ottla.log.lookup import Lookup, Unpack
+from ottla.sim.clock import SimClock
+from ottla.sim.loop import SimLoop
 from ottla.wire.api import ApiKey
 from ottla.wire.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ottla.wire.api.metadata import MetadataRequest
@@ -111,3 +115,27 @@ def test_a_look_up_of_the_nodes_own_goes_in_turns(stops: bool) -> None:
     assert (steps, found) == ([0], [])
     scene.machine.settle()
     assert (steps, found) == (([0, 1], []) if stops else ([0, 1, 2], [(1, 2, 3)]))
+
+
+def test_a_look_up_that_is_stopped_takes_no_further_step_and_tells_nothing() -> None:
+    loop = SimLoop(SimClock(), Random(1))
+    looks = LookUps(cast(Any, loop), cast(Any, None))
+    stopped: list[bool] = []
+    told: list[Any] = []
+    steps: list[str] = []
+
+    def look() -> Any:
+        try:
+            for step in ("first", "second", "third"):
+                steps.append(step)
+                yield None
+        finally:
+            steps.append("closed")
+
+    looks.run(cast(Any, look()), told.append, lambda: bool(stopped))
+    loop.turn()
+    assert steps == ["first", "second"]
+    stopped.append(True)
+    while loop.turn():
+        pass
+    assert (steps, told) == (["first", "second", "closed"], [])

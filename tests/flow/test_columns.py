@@ -14,7 +14,7 @@ from ottla.flow.handler import Handlers, log_and_continue
 from ottla.flow.record import Input
 from ottla.flow.runner import Runner
 from ottla.flow.serde import _NAMED, STRING
-from ottla.streams import StreamsBuilder
+from ottla.streams import StreamsBuilder, value
 from ottla.streams.grouped import BuiltInReducer
 from tests.flow.columns import ColumnRunner, batch, by_topic
 from tests.flow.test_task import records, settings
@@ -156,3 +156,14 @@ def test_an_aggregate_takes_columns_of_the_kinds_that_it_can_fold(fold: str, ser
     assert many.run(rows) == expected
     assert many.state() == one.state()
     assert many.columns == (100 if in_columns else 0)
+
+
+def test_records_without_a_key_are_left_out_of_a_repartition_in_columns() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a", key_serde="string", value_serde="string").group_by(value).count()
+    topology = builder.build(application_id="app").topology
+    inputs = [Input("a", 0, n, n, b"k", None if n % 5 == 0 else b"g%d" % (n % 3)) for n in range(100)]
+    one, many = Runner(topology, Settings("app"), drain="batch"), ColumnRunner(topology, Settings("app"))
+    found = by_topic(many.run(list(inputs)))
+    assert found == by_topic(one.run(inputs))
+    assert many.columns == 80

@@ -152,6 +152,17 @@ def test_a_classic_member_joins_a_consumer_group_in_two_steps_and_leads_nobody()
     assert everything([classic], [new]) == [0, 1, 2, 3] and len(new.partitions()) == 2
 
 
+def test_a_classic_member_that_knows_of_no_second_step_joins_a_consumer_group_in_one() -> None:
+    host = Host()
+    Consumer(host, "new").join()
+    classic = Classic(host)
+    assert host.call(classic.join_request(), 4).error_code == ErrorCode.MEMBER_ID_REQUIRED
+    ticket = host.ask(classic.join_request(), 3)
+    host.pass_ms(1_000)
+    answer = host.answers[ticket]
+    assert (answer.error_code, bool(answer.member_id)) == (NONE, True)
+
+
 def test_what_a_classic_member_still_owns_goes_to_the_new_one_when_it_has_joined_without_it() -> None:
     """A cooperative consumer names what it owns with each join; what it must give up it owns until the next."""
     host = Host()

@@ -24,6 +24,7 @@ from ottla.raft.effect import (
 from ottla.raft.event import (
     EntriesAppended,
     LogTruncated,
+    RequestDropped,
     RequestFailed,
     RequestReceived,
     ResponseReceived,
@@ -224,3 +225,13 @@ def test_a_leader_that_became_a_follower_refuses_those_that_wait() -> None:
     (answer,) = [each for each in effects if isinstance(each, Answer)]
     partition = answer.response.responses[0].partitions[0]
     assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_fetch_that_waits_is_not_answered_once_its_sender_has_left() -> None:
+    pair = Pair()
+    pair.exchange()
+    pair.exchange()
+    pair.appended(6, 2)
+    assert pair.ask() == []
+    pair.leader.step(RequestDropped("ticket"), pair.now_ms)
+    assert not any(isinstance(effect, AnswerFetch) for effect in pair.grow(1))

@@ -47,7 +47,7 @@ class InternalTopics:
     def make(
         self, topics: Sequence[InternalTopic], response: StreamsGroupHeartbeatResponse, on_reported: Callable[[], None]
     ) -> None:
-        """Create the topics that may be tried now; call `then` once the response lists the failures."""
+        """Create the topics that may be tried now; call `on_reported` once the response lists the failures."""
         now_ms = self._clock.monotonic_ms()
         self._failures = {name: known for name, known in self._failures.items() if known[1] > now_ms}
         wanted = [topic for topic in topics if topic.name not in self._under_way and topic.name not in self._failures]

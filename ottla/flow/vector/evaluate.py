@@ -135,12 +135,13 @@ def _longs(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 
 def _nulls(a: Any) -> Any:
-    return np.atleast_1d(not a.is_valid if isinstance(a, pa.Scalar) else np.asarray(a.is_null()))
+    # A scalar comes from literals, which are not null.
+    return np.atleast_1d(False if isinstance(a, pa.Scalar) else np.asarray(a.is_null()))
 
 
 def _filled(a: Any) -> Any:
     if isinstance(a, pa.Scalar):
-        return 1 if not a.is_valid else a.as_py()
+        return a.as_py()
     return a.fill_null(1) if a.null_count else a
 
 
@@ -154,7 +155,7 @@ def _is_in(a: Any, *values: Any) -> Any:
 def _one_by_one(operation: str, kind: Any, a: Any, *options: Any) -> Any:
     function = ROWS[operation]
     if isinstance(a, pa.Scalar):
-        return pa.scalar(function(a.as_py(), *options) if a.is_valid else None, kind)
+        return pa.scalar(function(a.as_py(), *options), kind)
     return pa.array([None if operand is None else function(operand, *options) for operand in a.to_pylist()], kind)
 
 
