@@ -355,10 +355,9 @@ class BrokerNode(MetadataNode):
                 self.persister.peers.follow()
         self.leadership.configure(old, new)
         event = topics_changed(old, new)
-        for name, topic_id in event.deleted:
+        for name, _ in event.deleted:
             self.leadership.drop(old.topics[name])
             self.transactions.drop(old.topics[name])
-            self.shares.drop_topic(topic_id)
         for name in (*event.created, *event.changed, *event.adjusted):
             self.leadership.follow(name)
         self.transactions.follow((*event.created, *event.changed, *event.adjusted))

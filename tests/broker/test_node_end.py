@@ -37,7 +37,7 @@ def test_a_stopped_node_has_no_timer_left() -> None:
     assert any(not handle.cancelled() for _, _, handle in machine.loop._timers)
     machine.stop()
     machine.settle()
-    left = [handle._callback for _, _, handle in machine.loop._timers if not handle.cancelled()]
+    left = [handle for _, _, handle in machine.loop._timers if not handle.cancelled()]
     assert not left
 
 

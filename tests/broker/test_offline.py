@@ -209,6 +209,16 @@ def test_the_log_of_a_replica_that_is_not_led_here_goes_with_its_topic() -> None
     assert TopicPartition(TOPIC, 1) not in scene.node.store.logs()
 
 
+def test_share_partitions_end_with_their_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene()
+    scene.create()
+    ended: list[Any] = []
+    monkeypatch.setattr(scene.node.shares, "resign", ended.append)
+    scene.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)], timeout_ms=1000), 6)
+    scene.machine.settle()
+    assert sorted(partition.tp for partition in ended) == [TopicPartition(TOPIC, index) for index in range(4)]
+
+
 def test_logs_that_the_image_does_not_give_to_this_node_are_set_aside_at_the_start() -> None:
     scene = Scene()
     scene.create()

@@ -1,9 +1,12 @@
 """Who votes before the log says it: the settings, this node alone, or voters that this node has not heard of yet."""
 
+import uuid
+from random import Random
+
 import pytest
 
 from ottla.broker.endpoint import advertise
-from ottla.broker.metadata.registration import voter_endpoints
+from ottla.broker.metadata.registration import random_uuid, voter_endpoints
 from ottla.broker.metadata.voters import asks_others, first_voters
 from ottla.kernel.ids import Uuid
 from ottla.raft.role import Election, Voter
@@ -92,3 +95,10 @@ def test_a_broker_on_all_addresses_tells_an_address_that_other_hosts_can_reach(
         controller_quorum_bootstrap_servers=controllers,
     )
     assert advertise(both, both.listeners[0], 9092).host == told
+
+
+def test_a_random_id_is_a_uuid_of_version_4() -> None:
+    rng = Random(1)
+    for _ in range(20):
+        found = uuid.UUID(bytes=bytes(random_uuid(rng)))
+        assert (found.version, found.variant) == (4, uuid.RFC_4122)

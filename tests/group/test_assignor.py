@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.group.consumer.assignor import ASSIGNORS, Subscriber
+from ottla.group.consumer.assignor import ASSIGNORS, Subscriber, _Balance
 from ottla.group.state.consumer import Target
 from ottla.kernel.ids import Uuid, parse_uuid
 from tests.interop.toolchain import classpath
@@ -137,3 +137,11 @@ def test_uniform_keeps_no_partition_that_a_topic_made_again_has_no_more(count: i
     found = ASSIGNORS["uniform"](members, {one: count})
     assert sorted(each for target in found.values() for each in target[one]) == list(range(count))
     assert set(found["b"][one]) == {0, 1} and 2 in found["a"][one]
+
+
+def test_topics_of_one_weight_go_in_the_order_of_javas_ids() -> None:
+    """Two signed numbers, the high half first."""
+    halves = [b"\xff" * 8, b"\x00" * 8, b"\x00" * 7 + b"\x01", b"\x01" + b"\x00" * 7]
+    in_order = [Uuid(high + low) for high in halves for low in halves]
+    balance = _Balance({"m": Subscriber(tuple(in_order), {}, None)}, dict.fromkeys(in_order, 1))
+    assert sorted(set(in_order), key=balance._urgency) == in_order

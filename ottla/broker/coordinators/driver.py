@@ -302,7 +302,6 @@ class Driver(ABC, Generic[M]):
         self._timer = self._timer_ms = None
 
     def _time_passed(self) -> None:
-        self._timer = None
         if self.write_error() is not None:
             # The timer's events need an append, so they wait until one is possible.
             self._timer = self.runtime.loop.call_later(_TIMER_RETRY_SECONDS, self._time_passed)

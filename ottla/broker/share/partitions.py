@@ -11,7 +11,6 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ottla.kernel.ids import Uuid
 from ottla.kernel.lazy import LazyModule
 from ottla.metadata.image import GROUP
 from ottla.replica.partition import Partition
@@ -80,11 +79,6 @@ class Shares:
     def resign(self, partition: Partition) -> None:
         """Drop the share partitions of a partition that this node stops leading, and their locks with them."""
         for key in [key for key, leader in self._leaders.items() if leader.partition is partition]:
-            self.drop(key)
-
-    def drop_topic(self, topic_id: Uuid) -> None:
-        """Drop the share partitions of a deleted topic."""
-        for key in [key for key in self._leaders if key.topic_id == topic_id]:
             self.drop(key)
 
     def settings_changed(self) -> None:

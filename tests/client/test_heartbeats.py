@@ -1,0 +1,92 @@
+"""The heartbeats of a group's member: which failures end them, and how long it waits after the others."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+
+from ottla.client.membership.group import Group
+from ottla.kernel.client_error import NotReachable
+from ottla.kernel.error import ErrorCode, KafkaError
+
+PAUSE_MS, BACKOFF_MS, BACKOFF_MAX_MS = 7, 100, 1_000
+
+
+class Beating(Group):
+    """A group whose heartbeats end as the test says."""
+
+    def __init__(self, outcomes: list[Exception | None]) -> None:
+        self.owner, self.cluster, self.outcomes = Mock(), Mock(), outcomes
+        self.pauses: list[int] = []
+        self.reasons: list[str] = []
+        settings: Any = SimpleNamespace(
+            group_id="g",
+            max_poll_interval_ms=60_000,
+            retry_backoff_ms=BACKOFF_MS,
+            retry_backoff_max_ms=BACKOFF_MAX_MS,
+        )
+        super().__init__(self.cluster, settings, self.owner)
+
+    @property
+    def busy(self) -> bool:
+        return False
+
+    async def poll(self) -> None: ...
+    def subscription_changed(self) -> None: ...
+    def _commit_failed(self, code: int, member_id: str, generation: int) -> Any:
+        return None
+
+    async def leave(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+    async def _sleep(self, pause_ms: int) -> None:
+        self.pauses.append(pause_ms)
+        self._closed = not self.outcomes
+
+    def _pause_ms(self) -> int:
+        return PAUSE_MS
+
+    async def _beat(self) -> None:
+        outcome = self.outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+
+    def run(self) -> None:
+        asyncio.run(self._run_heartbeats())
+
+
+@pytest.mark.parametrize(
+    ("outcome", "pause_ms"),
+    [
+        (None, PAUSE_MS),
+        (KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE), BACKOFF_MS),
+        (KafkaError(ErrorCode.REQUEST_TIMED_OUT), BACKOFF_MS),
+        (NotReachable("no broker can be reached"), BACKOFF_MAX_MS),
+    ],
+)
+def test_heartbeats_go_on_after_what_may_pass(outcome: Exception | None, pause_ms: int) -> None:
+    group = Beating([outcome, None])
+    group.run()
+    assert group.pauses == [pause_ms, PAUSE_MS]
+    assert group.error is None
+    assert not group.owner.something_to_do.called
+
+
+def test_an_error_that_does_not_pass_ends_them_and_is_raised_by_the_next_poll() -> None:
+    error = KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    group = Beating([None, error, None])
+    group.run()
+    assert (group.pauses, group.error) == ([PAUSE_MS], error)
+    group.owner.something_to_do.assert_called_once_with()
+
+
+def test_a_member_that_does_not_poll_leaves() -> None:
+    group = Beating([None])
+    group.polled_at_ms -= 60_001
+    group.run()
+    assert group.reasons == ["no poll for max.poll.interval.ms"]
+    assert not group.pauses
