@@ -92,18 +92,27 @@ def truncate(log: "Log", offset: int, now_ms: int) -> bool:
 
 
 def restart_at(log: "Log", offset: int, now_ms: int) -> None:
-    """Drop everything and begin again at `offset`."""
-    _lower_checkpoints(log, offset)
-    log.truncated()
-    for segment in reversed(log.segments):
+    """Drop everything and begin again at `offset`. OSError if the disk is full; the log is then unchanged."""
+    for _, deleted in log.pending_removals:
+        if deleted.base_offset == offset:
+            # Slices still read from this file, so its name must not be used again for the new one.
+            deleted.remove()
+    # Until the old segments are gone, the new one has the suffix of a deleted one: after a crash it is not read.
+    segment = Segment.create(log.disk, log.path, offset, log.settings, now_ms, suffix=DELETED)
+    try:
+        _lower_checkpoints(log, offset)
+    except OSError:
         segment.remove()
-    log.segments.clear()
-    log.bases.clear()
+        raise
+    log.truncated()
+    for old in reversed(log.segments):
+        old.remove()
+    segment.rename("")
+    log.segments, log.bases, log.active = [segment], [offset], segment
     for snapshot in log.snapshots.offsets:
         log.snapshots.remove(snapshot)
     log.producers.clear()
     log.producers.end_offset = offset
-    log.begin_segment(offset, now_ms)
     log.epochs.clear()
     log.stage_epoch_checkpoint()
     log.start_offset = log.end_offset = log.recovery_point = offset

@@ -3,6 +3,8 @@
 Rules:
 - A higher epoch is adopted at once, from any node. A leader is followed only when its address is known.
 - An epoch has one leader: a message that names a different leader for our epoch is dropped, with a warning.
+- Epochs are int32. A message that uses up more than half of those that are left comes from a broken node and is
+  refused: with the last epoch, no voter could start an election any more (decision 0400).
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from ottla.kernel.error import ErrorCode
 from ottla.raft.member import QuorumMember
 from ottla.raft.message import LeaderSeen
-from ottla.raft.role import NO_NODE, Follower, Leader
+from ottla.raft.role import EPOCH_MAX, NO_NODE, Follower, Leader
 from ottla.raft.voters import find_node
 
 
@@ -47,6 +49,15 @@ def learn(member: QuorumMember, seen: LeaderSeen) -> bool:
     return False
 
 
+def is_plausible(member: QuorumMember, epoch: int) -> bool:
+    """Return False, with a warning, if adopting this epoch would use up the epochs of the quorum."""
+    epochs_left = EPOCH_MAX - member.epoch
+    if epoch - member.epoch <= epochs_left // 2:
+        return True
+    member.warn(f"a message has epoch {epoch}; here it is {member.epoch}, so its sender must be broken")
+    return False
+
+
 def take_common(member: QuorumMember, error: int, seen: LeaderSeen) -> bool | None:
     """Handle the error and the leader that every response carries.
 
@@ -55,6 +66,8 @@ def take_common(member: QuorumMember, error: int, seen: LeaderSeen) -> bool | No
     """
     if seen.epoch < member.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
         # The other node is behind: ask again later, when it may have caught up.
+        return False
+    if not is_plausible(member, seen.epoch):
         return False
     if seen.epoch > member.epoch or error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
         return learn(member, seen)

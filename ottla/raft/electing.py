@@ -22,7 +22,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import METADATA_TOPIC, NO_UUID
 from ottla.raft.checkpoint import VoterEndpoint
 from ottla.raft.connections import Exchange
-from ottla.raft.discovery import is_consistent, learn, take_common
+from ottla.raft.discovery import is_consistent, is_plausible, learn, take_common
 from ottla.raft.effect import Answer
 from ottla.raft.event import RequestReceived
 from ottla.raft.member import QuorumMember
@@ -276,7 +276,7 @@ class Electing:
     def _check_voter_request(self, node_id: int, epoch: int) -> ErrorCode:
         if epoch < self._member.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.INVALID_REQUEST if node_id < 0 else ErrorCode.NONE
+        return ErrorCode.INVALID_REQUEST if node_id < 0 or not is_plausible(self._member, epoch) else ErrorCode.NONE
 
     def _learn_from(self, event: RequestReceived, partition: Any) -> ErrorCode:
         error = self._check_voter_request(partition.leader_id, partition.leader_epoch)

@@ -200,6 +200,7 @@ class Following:
         if isinstance(role, Follower):
             role.is_applying = False
             role.fetching = None
+            role.fetch_deadline_ms = member.now_ms + member.settings.fetch_timeout_ms
 
     def refused(self, role: Follower, peer: QuorumPeer) -> None:
         """The leader's process is gone: react as to an EndQuorumEpoch that it could not send."""

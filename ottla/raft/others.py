@@ -108,7 +108,8 @@ class PeerProtocol:
 
     def _poll_follower(self, role: Follower) -> None:
         member = self._member
-        if member.may_lead and member.now_ms >= role.fetch_deadline_ms:
+        deadline_ms = role.election_deadline_ms
+        if member.may_lead and deadline_ms is not None and member.now_ms >= deadline_ms:
             return member.become_prospective()
         if not self.changes.request_own_change(role):
             self.following.fetch_from_leader(role)

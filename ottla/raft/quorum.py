@@ -176,7 +176,7 @@ class Quorum:
             case Leader():
                 deadlines += self._leader_deadlines(role)
             case Follower() if member.may_lead:
-                deadlines += [role.fetch_deadline_ms, role.update_deadline_ms]
+                deadlines += [role.election_deadline_ms, role.update_deadline_ms]
             case Follower() if member.settings.auto_join and member.settings.can_vote:
                 deadlines.append(role.update_deadline_ms)
             case Unattached() if not member.may_lead:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ottla.raft.votes import Votes
 
 NO_NODE = -1
+#: Epochs are int32 on the wire.
+EPOCH_MAX = 2**31 - 1
 #: An unknown high watermark, end offset or time.
 UNKNOWN = -1
 
@@ -172,6 +174,11 @@ class Follower(QuorumRole):
         self.fetching: SnapshotFetch | None = None
         #: The driver is appending, truncating or installing for the last response; no fetch until it is done.
         self.is_applying = False
+
+    @property
+    def election_deadline_ms(self) -> int | None:
+        """When a voter starts an election. None while a snapshot is installed: a later role would drop it."""
+        return None if self.is_applying else self.fetch_deadline_ms
 
 
 class Leader(QuorumRole):

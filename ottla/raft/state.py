@@ -10,7 +10,7 @@ import json
 
 from ottla.kernel.error import OttlaError
 from ottla.kernel.ids import NO_UUID, parse_uuid, uuid_text
-from ottla.raft.role import NO_NODE, Election, Voter
+from ottla.raft.role import EPOCH_MAX, NO_NODE, Election, Voter
 
 FILE = "quorum-state"
 
@@ -42,6 +42,9 @@ def decode_state(text: str, path: str) -> Election:
         voted_id = int(fields["votedId"])
         directory_id = parse_uuid(fields.get("votedDirectoryId", uuid_text(NO_UUID)))
         voted = None if voted_id == NO_NODE else Voter(voted_id, directory_id)
-        return Election(int(fields["leaderEpoch"]), int(fields["leaderId"]), voted)
+        epoch = int(fields["leaderEpoch"])
+        if not 0 <= epoch < EPOCH_MAX:
+            raise ValueError(f"leaderEpoch {epoch}")
+        return Election(epoch, int(fields["leaderId"]), voted)
     except (ValueError, KeyError, TypeError) as error:
         raise OttlaError(f"{path} is damaged ({error}); restore it from a backup") from None

@@ -1,6 +1,10 @@
 """Snapshots that a follower fetches: what a crash, or another leader, leaves of them."""
 
+from concurrent.futures import Future
+from functools import partial
 from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -10,9 +14,10 @@ from ottla.broker.metadata.followed_log import FollowedLog
 from ottla.broker.metadata.images import Images
 from ottla.broker.metadata.loader import LoadedMetadata, load
 from ottla.broker.metadata.log_view import MetadataLogView
+from ottla.broker.metadata.raft_driver import RaftDriver
 from ottla.log.log import LogSettings
 from ottla.raft.checkpoint import Membership, SnapshotId, checkpoint_name, encode_checkpoint
-from ottla.raft.effect import InstallSnapshot
+from ottla.raft.event import InstallFailed, SnapshotInstalled
 from ottla.raft.log_view import check_fetch
 from ottla.raft.voters import VoterHistory
 from ottla.sim.disk import SimDisk
@@ -40,7 +45,8 @@ def test_a_fetched_snapshot_that_is_begun_again_is_not_what_was_fetched_before()
     files.write_piece(snapshot, 0, sent + b"what another file had behind it")
     files.write_piece(snapshot, 0, sent[:50])
     files.write_piece(snapshot, 50, sent[50:])
-    assert files.install(snapshot).values == [pack(NoOpRecord(), 0)]
+    assert files.read_fetched(snapshot).values == [pack(NoOpRecord(), 0)]
+    files.install(snapshot)
     assert files.snapshot_size(snapshot) == len(sent)
 
 
@@ -66,7 +72,8 @@ def install(place: Place, files: MetadataFiles, loaded: LoadedMetadata, snapshot
     fetch_snapshot(files, snapshot)
     images, sync = Images(), MetadataSync(place.clock.now_ms, lambda _: None, lambda _: None)
     images.load(loaded)
-    FollowedLog(loaded.log, files, images, sync, place.clock).install(InstallSnapshot(snapshot))
+    log = FollowedLog(loaded.log, files, images, sync, place.clock)
+    log.install(snapshot, partial(log.read, snapshot))
 
 
 def names_of(*ids: SnapshotId) -> list[str]:
@@ -109,3 +116,67 @@ def test_of_snapshots_whose_fetch_broke_off_only_the_last_takes_room(place: Plac
     for end_offset in (4, 9, 12):
         fetch_snapshot(files, SnapshotId(end_offset, 1))
     assert len([name for name in place.disk.list(PARTITION) if name.endswith(".part")]) == 1
+
+
+class _Driver:
+    """A raft driver that has fetched a snapshot; its thread runs when the test says so."""
+
+    def __init__(self, place: Place) -> None:
+        files, loaded = MetadataFiles(place.disk, "/data"), loaded_at(place, MetadataFiles(place.disk, "/data"))
+        images = Images()
+        images.load(loaded)
+        self.sync = MetadataSync(place.clock.now_ms, lambda _: None, lambda _: None)
+        self.log, self.files, self.snapshot = loaded.log, files, SnapshotId(40, 3)
+        self.events: list[object] = []
+        self.quorum = SimpleNamespace(role="follower")
+        self._followed = FollowedLog(loaded.log, files, images, self.sync, place.clock)
+        self._beside = self, self
+        self._jobs: list[tuple[Any, Future[Any]]] = []
+        self._follow, self._snapshot_read = self._take, partial(RaftDriver._snapshot_read, self)  # type: ignore[arg-type]
+        fetch_snapshot(files, self.snapshot)
+
+    def submit(self, job: Any) -> Future[Any]:
+        self._jobs.append((job, Future()))
+        return self._jobs[-1][1]
+
+    def call_soon_threadsafe(self, call: Any, *arguments: object) -> None:
+        call(*arguments)
+
+    def _take(self, change: Any) -> None:
+        self.events.append(change())
+
+    def install(self) -> None:
+        RaftDriver._install(self, self.snapshot)  # type: ignore[arg-type]
+
+    def run_thread(self) -> None:
+        for job, future in self._jobs:
+            try:
+                future.set_result(job())
+            except ValueError as error:
+                future.set_exception(error)
+
+
+def test_a_fetched_snapshot_is_read_on_a_thread(place: Place) -> None:
+    driver = _Driver(place)
+    driver.install()
+    assert driver.events == [] and driver.log.end_offset == 0
+    driver.run_thread()
+    assert driver.events == [SnapshotInstalled(driver.snapshot, Membership(0))]
+    assert (driver.log.start_offset, driver.files.snapshots) == (40, (driver.snapshot,))
+
+
+def test_a_fetched_snapshot_is_not_installed_for_a_later_leader(place: Place) -> None:
+    driver = _Driver(place)
+    driver.install()
+    driver.quorum.role = "of another leader"
+    driver.run_thread()
+    assert driver.events == [] and driver.log.end_offset == 0 and driver.snapshot not in driver.files.snapshots
+
+
+def test_a_fetched_snapshot_that_is_damaged_is_removed(place: Place) -> None:
+    driver = _Driver(place)
+    driver.files.write_piece(driver.snapshot, 70, b"damage")
+    driver.install()
+    driver.run_thread()
+    assert driver.events == [InstallFailed()]
+    assert not [name for name in place.disk.list(PARTITION) if name.endswith(".part")]

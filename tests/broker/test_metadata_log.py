@@ -1,6 +1,8 @@
 """The metadata log on a disk: what it writes, what it reads again, and what survives a crash."""
 
+import errno
 import json
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -13,6 +15,7 @@ from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import NO_UUID
+from ottla.log.log import Log
 from ottla.metadata.image import Image
 from ottla.raft.checkpoint import Checkpoint, Membership, SnapshotId, VoterEndpoint
 from ottla.raft.role import Voter
@@ -435,3 +438,27 @@ def test_before_kip_853_the_settings_name_the_voters() -> None:
         assert log.membership.kraft_version == 0
     state = json.loads(whole(place, "quorum-state"))
     assert (state["data_version"], state["currentVoters"]) == (0, [{"voterId": 1}])
+
+
+def test_a_log_that_has_failed_waits_for_no_deadline(place: Place) -> None:
+    with place.node(crashes=True) as log:
+        assert log.deadline_ms() is not None
+        log.raft.sync.fail(OSError(errno.ENOSPC, "the disk is full"))
+        assert log.deadline_ms() is None
+
+
+@pytest.mark.parametrize("refused", [1, 2])
+def test_a_controller_whose_first_records_the_disk_refuses_ends_its_node(
+    place: Place, refused: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Append 0 is the record of the new leader, then come the features and the controller's registration."""
+    append, appends = Log.append, count()
+
+    def full(log: Log, data: Any, **more: Any) -> Any:
+        if next(appends) >= refused:
+            raise OSError(errno.ENOSPC, "the disk is full")
+        return append(log, data, **more)
+
+    monkeypatch.setattr(Log, "append", full)
+    with pytest.raises(OSError, match="the disk is full"):
+        place.start()

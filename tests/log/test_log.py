@@ -1,7 +1,9 @@
 """One log on the simulated disk: what is taken, refused, read, kept and dropped."""
 
+import errno
 import random
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -453,6 +455,40 @@ def test_a_full_disk_refuses_the_batch_and_the_log_goes_on(disk: SimDisk) -> Non
     log.close()
     again = _open(disk)
     assert [batch.header.base_offset for batch in _all(again)] == [0, 1]
+
+
+def test_a_full_disk_leaves_the_log_that_was_to_begin_elsewhere(disk: SimDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = _open(disk)
+    _append(log, _batch(3))
+    with monkeypatch.context() as full:
+        refused = OSError(errno.ENOSPC, "the disk is full")
+        full.setattr(disk, "open", Mock(side_effect=refused))
+        for _ in range(2):
+            with pytest.raises(OSError, match="full"):
+                log.restart_at(100, _NOW)
+    assert (log.start_offset, log.end_offset, len(_all(log))) == (0, 3, 1)
+    assert log.truncate(2, _NOW)
+    assert _append(log, _batch(3)).base_offset == 2
+    log.restart_at(100, _NOW)
+    assert _append(log, _batch(2)).base_offset == 100
+    log.roll(_NOW)
+    log.close()
+    assert [batch.header.base_offset for batch in _all(_open(disk))] == [100]
+    assert not [name for name in disk.list(log.path) if name.endswith(".deleted")]
+
+
+def test_a_log_that_begins_at_a_deleted_segment_takes_another_file(disk: SimDisk) -> None:
+    log = _open(disk, segment_bytes=100, retention_bytes=0)
+    _append(log, _batch(1))
+    _append(log, _batch(1))
+    held = log.read(0, 1000, end_offset=1)
+    before = held.bytes()
+    assert log.delete_old_segments(_NOW) > 0
+    log.restart_at(0, _NOW)
+    _append(log, _batch(1, size=20))
+    assert held.bytes() == before
+    log.remove_deleted(_NOW + 1_000_000)
+    assert len(_all(log)) == 1
 
 
 def test_a_sync_that_fails_moves_no_recovery_point(disk: SimDisk) -> None:

@@ -51,7 +51,17 @@ def test_before_kip_853_the_state_has_the_voters_and_no_directory() -> None:
     assert decode_state(text, "") == Election(7, leader_id=1)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "nonsense", '{"leaderId":1,"leaderEpoch":1,"votedId":-1,"data_version":9}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{}",
+        "nonsense",
+        '{"leaderId":1,"leaderEpoch":1,"votedId":-1,"data_version":9}',
+        '{"leaderId":1,"leaderEpoch":2147483647,"votedId":-1,"data_version":0}',
+        '{"leaderId":1,"leaderEpoch":-1,"votedId":-1,"data_version":0}',
+    ],
+)
 def test_a_damaged_state_is_not_guessed(text: str) -> None:
     with pytest.raises(OttlaError, match="/x/quorum-state is damaged"):
         decode_state(text, "/x/quorum-state")

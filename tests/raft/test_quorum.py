@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ottla.kernel.ids import NO_UUID, Uuid
-from ottla.raft.checkpoint import VoterEndpoint, VoterNode, leader_change_record
+from ottla.raft.checkpoint import Membership, SnapshotId, VoterEndpoint, VoterNode, leader_change_record
 from ottla.raft.effect import (
     AppendControl,
     AppendEntries,
@@ -22,6 +22,7 @@ from ottla.raft.event import (
     EntriesAppended,
     Event,
     SnapshotFailed,
+    SnapshotInstalled,
     SnapshotWritten,
     Started,
     Submitted,
@@ -29,7 +30,7 @@ from ottla.raft.event import (
     TimerExpired,
 )
 from ottla.raft.quorum import Quorum, QuorumSettings
-from ottla.raft.role import Election, Leader, Voter
+from ottla.raft.role import Election, Follower, Leader, Prospective, SnapshotFetch, Voter
 from ottla.raft.voters import VoterHistory
 from tests.raft.memory_log import MemoryLog
 
@@ -106,6 +107,23 @@ def test_what_a_snapshot_holds_needs_no_sync_at_the_start_and_what_is_behind_it_
         quorum = Quorum(ME, history, Election(1), replace(DEFAULTS, endpoints=WHERE), log, random.Random(1))
         started = quorum.step(Started(end_offset, 10, 0), 1000)
         assert started.count(Sync()) == effects
+
+
+def test_a_voter_starts_no_election_while_it_installs_a_snapshot() -> None:
+    """That may take longer than the fetch timeout, and a role that comes meanwhile drops the snapshot."""
+    others = [VoterNode(Voter(node_id, Uuid(bytes([node_id]) * 16)), WHERE) for node_id in (2, 3)]
+    history = VoterHistory((VoterNode(ME, WHERE), *others))
+    quorum = Quorum(ME, history, Election(1, 2), replace(DEFAULTS, endpoints=WHERE), MemoryLog(), random.Random(1))
+    quorum.step(Started(0, 0, 0), 1000)
+    role = quorum.role
+    assert isinstance(role, Follower)
+    role.fetching, role.is_applying = SnapshotFetch(SnapshotId(40, 1)), True
+    quorum.step(TimerExpired(), 100_000)
+    assert quorum.role is role and (quorum.deadline_ms() or 100_001) > 100_000
+    quorum.step(SnapshotInstalled(SnapshotId(40, 1), Membership(1, history.last.voters)), 200_000)
+    assert quorum.role is role and not role.is_applying
+    quorum.step(TimerExpired(), 300_000)
+    assert isinstance(quorum.role, Prospective)
 
 
 def test_a_vote_given_before_a_crash_is_not_given_again_in_its_epoch() -> None:

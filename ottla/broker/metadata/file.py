@@ -150,22 +150,25 @@ class MetadataFiles:
         finally:
             file.close()
 
-    def install(self, snapshot: SnapshotId) -> Checkpoint:
-        """Put the fetched snapshot in place; durable on return. If damaged, delete it and raise BrokenCheckpoint."""
-        path = self._part_path(snapshot)
-        file = self._disk.open(path)
+    def read_fetched(self, snapshot: SnapshotId) -> Checkpoint:
+        """Read a fetched snapshot and make its bytes durable, on any thread. BrokenCheckpoint if it is damaged."""
+        file = self._disk.open(self._part_path(snapshot))
         try:
             checkpoint = decode_checkpoint(file.read(file.size(), 0))
             file.sync()
-        except BrokenCheckpoint:
-            self._disk.remove(path)
-            raise
         finally:
             file.close()
-        self._disk.rename(path, f"{self._path}/{checkpoint_name(snapshot)}")
+        return checkpoint
+
+    def install(self, snapshot: SnapshotId) -> None:
+        """Put a fetched snapshot that was read in its place; durable on return."""
+        self._disk.rename(self._part_path(snapshot), f"{self._path}/{checkpoint_name(snapshot)}")
         self._disk.sync_directory(self._path)
         self._list_snapshots()
-        return checkpoint
+
+    def remove_fetched(self, snapshot: SnapshotId) -> None:
+        """Remove a fetched snapshot that is damaged."""
+        self._disk.remove(self._part_path(snapshot))
 
     def read_snapshot(self, snapshot: SnapshotId, position: int, max_bytes: int) -> bytes:
         """Bytes of a snapshot file from `position` on."""

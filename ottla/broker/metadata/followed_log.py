@@ -6,6 +6,7 @@ Each method takes an effect of the quorum's machine and returns the event to rep
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from ottla.broker.metadata.durability import MetadataSync
@@ -15,8 +16,9 @@ from ottla.broker.metadata.loader import image_of
 from ottla.kernel.error import KafkaError
 from ottla.kernel.ports import Clock
 from ottla.log.log import Log, Origin
-from ottla.raft.checkpoint import BrokenCheckpoint
-from ottla.raft.effect import AnswerFetch, AnswerSnapshot, AppendReplicated, InstallSnapshot, TruncateLog
+from ottla.metadata.image import Image
+from ottla.raft.checkpoint import BrokenCheckpoint, Membership, SnapshotId
+from ottla.raft.effect import AnswerFetch, AnswerSnapshot, AppendReplicated, TruncateLog
 from ottla.raft.event import (
     AppendFailed,
     EntriesAppended,
@@ -28,6 +30,8 @@ from ottla.raft.event import (
 from ottla.raft.voters import changes_in
 
 _log = logging.getLogger("ottla.broker")
+#: The voters and the metadata in a snapshot.
+ReadSnapshot = tuple[Membership, Image]
 
 
 class FollowedLog:
@@ -68,20 +72,29 @@ class FollowedLog:
         self._images.truncate()
         return LogTruncated(log.end_offset)
 
-    def install(self, effect: InstallSnapshot) -> Event:
-        """Restart the log behind the fetched snapshot. OttlaError or ValueError for a record that is not known."""
-        snapshot = effect.snapshot
+    def read(self, snapshot: SnapshotId) -> ReadSnapshot:
+        """Read the fetched snapshot, on any thread: that takes seconds if it is large.
+
+        BrokenCheckpoint if it is damaged, OttlaError or ValueError for a record that is not known.
+        """
+        checkpoint = self._files.read_fetched(snapshot)
+        return checkpoint.membership, image_of(checkpoint, snapshot)
+
+    def install(self, snapshot: SnapshotId, read: Callable[[], ReadSnapshot]) -> Event:
+        """Restart the log behind the fetched snapshot; `read` returns or raises what `read` above did."""
         try:
-            checkpoint = self._files.install(snapshot)
+            membership, image = read()
         except BrokenCheckpoint as error:
             _log.error("the snapshot %s from the leader is damaged: %s", snapshot, error)
+            self._files.remove_fetched(snapshot)
             return InstallFailed()
+        self._files.install(snapshot)
         _log.info("restarting the metadata log at %d, behind a snapshot from the leader", snapshot.end_offset)
         self._log.restart_at(snapshot.end_offset, self._clock.now_ms())
         self._files.forget_below(snapshot.end_offset)
         self._sync.cut()
-        self._images.install(image_of(checkpoint, snapshot), snapshot.end_offset)
-        return SnapshotInstalled(snapshot, checkpoint.membership)
+        self._images.install(image, snapshot.end_offset)
+        return SnapshotInstalled(snapshot, membership)
 
     def fetched(self, effect: AnswerFetch) -> Any:
         """The response, with the log's batches filled in."""

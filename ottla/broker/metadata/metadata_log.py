@@ -245,6 +245,8 @@ class MetadataLog:
 
     def deadline_ms(self) -> int | None:
         """When `time_passed` is due, by the clock's `monotonic_ms`; None if nothing depends on time."""
+        if self.raft.sync.failure is not None:
+            return None
         deadlines = (self.raft.quorum.deadline_ms(), self._controller.deadline_ms())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
@@ -289,9 +291,13 @@ class MetadataLog:
         self._plan()
 
     def _lead(self) -> None:
-        self._controller.activate()
-        if self.is_controller_unregistered:
-            self.raft.submit(register_controller(self.decided, self.controller_request).records)
+        try:
+            self._controller.activate()
+            if self.is_controller_unregistered:
+                self.raft.submit(register_controller(self.decided, self.controller_request).records)
+        except KafkaError as error:
+            # A leader without a controller would keep the other voters from leading.
+            self.raft.sync.fail(OSError(f"cannot write the first records of a controller: {error}"))
 
     @property
     def is_controller_unregistered(self) -> bool:

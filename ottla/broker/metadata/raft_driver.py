@@ -21,7 +21,7 @@ from typing import Any
 
 from ottla.broker.metadata.durability import MetadataSync
 from ottla.broker.metadata.file import MetadataFiles
-from ottla.broker.metadata.followed_log import FollowedLog
+from ottla.broker.metadata.followed_log import FollowedLog, ReadSnapshot
 from ottla.broker.metadata.images import Images
 from ottla.broker.metadata.loader import check_servable, load
 from ottla.broker.metadata.log_view import MetadataLogView
@@ -36,6 +36,7 @@ from ottla.metadata.feature import supported
 from ottla.metadata.record_version import record_version
 from ottla.raft.checkpoint import (
     Membership,
+    SnapshotId,
     VoterNode,
     control_batch,
     record_batch,
@@ -72,7 +73,7 @@ from ottla.raft.event import (
     Synced,
 )
 from ottla.raft.quorum import Quorum
-from ottla.raft.role import Voter
+from ottla.raft.role import QuorumRole, Voter
 from ottla.raft.voters import VoterHistory, changes_in, find_voter
 from ottla.settings.server.settings import ServerSettings
 from ottla.wire.record.control import ControlRecordType
@@ -282,7 +283,7 @@ class RaftDriver:
             case TruncateLog():
                 self._follow(partial(self._followed.truncate, effect))
             case InstallSnapshot():
-                self._follow(partial(self._followed.install, effect))
+                self._install(effect.snapshot)
 
     def _follow(self, change: Callable[[], Event]) -> None:
         """Change the log on behalf of its leader."""
@@ -295,6 +296,23 @@ class RaftDriver:
         self.step(event)
         if isinstance(event, SnapshotInstalled):
             self.on_commit(event.snapshot.end_offset)
+
+    def _install(self, snapshot: SnapshotId) -> None:
+        """Read a fetched snapshot on a thread, then restart the log behind it."""
+        read = partial(self._followed.read, snapshot)
+        if self._beside is None:
+            return self._follow(partial(self._followed.install, snapshot, read))
+        loop, pool = self._beside
+        pool.submit(read).add_done_callback(
+            partial(loop.call_soon_threadsafe, self._snapshot_read, snapshot, self.quorum.role)
+        )
+        return None
+
+    def _snapshot_read(self, snapshot: SnapshotId, role: QuorumRole, finished: Future[ReadSnapshot]) -> None:
+        # A role that came in the meantime follows another leader, or none, and may have changed the log.
+        if self.quorum.role is role and self.sync.failure is None and not self.log.closed:
+            self._follow(partial(self._followed.install, snapshot, finished.result))
+            self.sync.later()
 
     def _synced(self, end_offset: int) -> None:
         self.step(Synced(end_offset))

@@ -445,6 +445,9 @@ class Segment:
             if self._disk.exists(source):
                 self._disk.rename(source, f"{self.directory}/{offset_name(self.base_offset, kind)}{suffix}")
         self.suffix = suffix
+        self.offset_index.path = self.path(OFFSET_INDEX)
+        self.time_index.path = self.path(TIME_INDEX)
+        self.transaction_index.path = self.path(TRANSACTION_INDEX)
 
     def remove(self) -> None:
         """Delete the files. The descriptor is closed when the last slice drops it."""
