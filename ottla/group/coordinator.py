@@ -129,12 +129,18 @@ class GroupCoordinator:
 
     def step(self, event: Event, now: Now) -> list[Effect]:
         """The effects of an event, to be carried out in order before the next step."""
+        self.shard.begin_step()
         effects = self._handle(event, now)
         for index, effect in enumerate(effects):
             if isinstance(effect, Answer):
                 version = self.open.pop(effect.ticket)
                 effects[index] = Answer(effect.ticket, fit(effect.response, version))
         return effects
+
+    def refused(self, ticket: int) -> None:
+        """Take back the last step, whose records the log has refused; the driver answers its request, if any."""
+        self.shard.undo_step()
+        self.open.pop(ticket, None)
 
     def _handle(self, event: Event, now: Now) -> list[Effect]:
         match event:

@@ -62,8 +62,24 @@ class Timers:
     def __init__(self) -> None:
         self._deadlines: dict[TimerKey, int] = {}
         self._heap: list[tuple[int, TimerKey]] = []
+        #: Key -> its deadline at the last `begin`, of those that have changed since.
+        self._before: dict[TimerKey, int | None] = {}
+
+    def begin(self) -> None:
+        """Note the deadlines, for `undo` to return to them."""
+        self._before.clear()
+
+    def undo(self) -> None:
+        """Take back all changes since `begin`."""
+        before, self._before = self._before, {}
+        for key, deadline_ms in before.items():
+            if deadline_ms is None:
+                self.cancel(key)
+            else:
+                self.set(key, deadline_ms)
 
     def set(self, key: TimerKey, deadline_ms: int) -> None:
+        self._before.setdefault(key, self._deadlines.get(key))
         self._deadlines[key] = deadline_ms
         heappush(self._heap, (deadline_ms, key))
         if len(self._heap) > 64 + 4 * len(self._deadlines):
@@ -71,7 +87,7 @@ class Timers:
             heapify(self._heap)
 
     def cancel(self, key: TimerKey) -> None:
-        self._deadlines.pop(key, None)
+        self._before.setdefault(key, self._deadlines.pop(key, None))
 
     def cancel_group(self, group_id: str) -> None:
         """Cancel the deadlines of the group itself. Those of its members find no member when they are reached."""

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import OFFSETS_TOPIC
 from ottla.wire.api import offset_commit, offset_fetch
+from ottla.wire.api import streams_group_heartbeat as streams
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from ottla.wire.api.end_txn import EndTxnRequest
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
+from ottla.wire.api.heartbeat import HeartbeatRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
+from ottla.wire.api.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
+from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+from ottla.wire.api.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from ottla.wire.api.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from ottla.wire.record.metadata import RemoveTopicRecord
 from tests.broker.disk_scene import TOPIC, Scene
 from tests.broker.test_replicated_produce import Pair
 
@@ -80,20 +90,169 @@ def test_records_that_are_too_large_are_their_requests_own_trouble() -> None:
     assert committed(scene) == 6
 
 
-def test_a_member_that_joins_below_min_insync_replicas_is_refused_alone() -> None:
+MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def consumer_heartbeat(epoch: int) -> ConsumerGroupHeartbeatRequest:
+    joins = epoch == 0
+    return ConsumerGroupHeartbeatRequest(
+        group_id=NAME,
+        member_id=MEMBER,
+        member_epoch=epoch,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=[TOPIC] if joins else None,
+        topic_partitions=[] if joins else None,
+    )
+
+
+def share_heartbeat(epoch: int, topics: list[str] | None = None) -> ShareGroupHeartbeatRequest:
+    return ShareGroupHeartbeatRequest(
+        group_id=NAME, member_id=MEMBER, member_epoch=epoch, subscribed_topic_names=topics
+    )
+
+
+def streams_heartbeat(epoch: int) -> StreamsGroupHeartbeatRequest:
+    topology = streams.Topology(subtopologies=[streams.Subtopology(subtopology_id="0", source_topics=[TOPIC])])
+    tasks: Any = [] if epoch == 0 else None
+    return StreamsGroupHeartbeatRequest(
+        group_id=NAME,
+        member_id=MEMBER,
+        member_epoch=epoch,
+        rebalance_timeout_ms=60_000,
+        topology=topology if epoch == 0 else None,
+        active_tasks=tasks,
+        standby_tasks=tasks,
+        warmup_tasks=tasks,
+        process_id="p",
+    )
+
+
+HEARTBEATS: list[tuple[Callable[[int], Any], int]] = [
+    (consumer_heartbeat, 1),
+    (lambda epoch: share_heartbeat(epoch, [TOPIC] if epoch == 0 else None), 1),
+    (streams_heartbeat, 0),
+]
+
+
+@pytest.mark.parametrize(("heartbeat", "version"), HEARTBEATS)
+def test_members_that_join_and_leave_below_min_insync_replicas_are_refused_alone(
+    heartbeat: Callable[[int], Any], version: int
+) -> None:
     pair = Pair(OFFSETS_TOPIC, offsets_topic_num_partitions="1", min_insync_replicas="2")
     pair.scene.machine.create_topic(TOPIC, 1)
-    pair.change(isr=[1])
     driver = pair.scene.node.groups.find(0)
-    joining = ConsumerGroupHeartbeatRequest(
+
+    def send(epoch: int) -> str:
+        answers = pair.send(heartbeat(epoch), version)
+        for _ in range(3):
+            # What the coordinator appends is committed, and the heartbeat of a share group waits for state.
+            pair.follower_has(pair.partition.log.end_offset)
+            pair.scene.machine.settle()
+        [answer] = answers
+        return ErrorCode(answer.error_code).name
+
+    pair.change(isr=[1])
+    end_offset = pair.partition.log.end_offset
+    assert send(0) == "COORDINATOR_NOT_AVAILABLE"
+    assert driver.machine.shard.groups == {} and pair.partition.log.end_offset == end_offset
+    pair.change(isr=[1, 2])
+    assert send(0) == "NONE"
+    pair.change(isr=[1])
+    group, end_offset = driver.machine.shard.groups[NAME], pair.partition.log.end_offset
+    deadline_ms = driver.machine.deadline_ms()
+    assert send(-1) == "COORDINATOR_NOT_AVAILABLE"
+    assert [*group.members] == [MEMBER] and pair.partition.log.end_offset == end_offset
+    assert driver.machine.deadline_ms() == deadline_ms
+    driver.machine.validate()
+    pair.change(isr=[1, 2])
+    assert send(-1) == "NONE"
+    assert not group.members
+    assert pair.scene.node.groups.find(0) is driver
+
+
+def test_a_share_group_whose_records_are_too_large_is_refused_alone() -> None:
+    scene = coordinated(1)
+    driver = scene.node.groups.driver_of(NAME)
+    assert commit(scene, 1, "other") == {"NONE"}
+    names = [f"{number:0200}" for number in range(6_000)]
+    answer = scene.ask(share_heartbeat(0, names), 1)
+    assert ErrorCode(answer.error_code) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert scene.node.groups.driver_of(NAME) is driver
+    assert not driver.machine.open and not driver.machine.shard.held and NAME not in driver.machine.shard.groups
+
+
+def join(scene: Scene, member_id: str = "", metadata: bytes = b"m") -> Any:
+    protocols = [JoinGroupRequestProtocol(name="range", metadata=metadata)]
+    request = JoinGroupRequest(
         group_id=NAME,
-        member_id="AAAAAAAAAAAAAAAAAAAAAQ",
-        member_epoch=0,
+        session_timeout_ms=30_000,
         rebalance_timeout_ms=60_000,
-        subscribed_topic_names=[TOPIC],
-        topic_partitions=[],
+        member_id=member_id,
+        group_instance_id="i",
+        protocol_type="consumer",
+        protocols=protocols,
     )
-    [answer] = pair.send(joining, 1)
+    return scene.ask(request, 7)
+
+
+def test_a_static_member_that_returns_with_too_much_is_refused_alone() -> None:
+    scene = coordinated(1, group_initial_rebalance_delay_ms="0")
+    first = join(scene)
+    member = {"member_id": first.member_id, "generation_id": first.generation_id, "group_instance_id": "i"}
+    assignments = [SyncGroupRequestAssignment(member_id=first.member_id, assignment=b"a")]
+    synced = SyncGroupRequest(
+        group_id=NAME, protocol_type="consumer", protocol_name="range", assignments=assignments, **member
+    )
+    assert scene.ask(synced, 5).error_code == 0
+    driver = scene.node.groups.driver_of(NAME)
+    again = join(scene, metadata=b"m" * 2_000_000)
+    assert ErrorCode(again.error_code) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert scene.node.groups.driver_of(NAME) is driver
+    driver.machine.validate()
+    # Nothing has become of it: the member goes on under its id.
+    assert scene.ask(HeartbeatRequest(group_id=NAME, **member), 4).error_code == 0
+    assert driver.machine.shard.groups[NAME].leader == first.member_id
+    taken = join(scene)
+    assert taken.error_code == 0 and taken.member_id != first.member_id
+
+
+def test_a_member_that_turns_a_classic_group_into_another_below_min_insync_replicas_is_refused_alone() -> None:
+    pair = Pair(OFFSETS_TOPIC, offsets_topic_num_partitions="1", min_insync_replicas="2")
+    pair.scene.machine.create_topic(TOPIC, 1)
+    driver = pair.scene.node.groups.find(0)
+    pair.send(
+        JoinGroupRequest(
+            group_id=NAME,
+            session_timeout_ms=30_000,
+            rebalance_timeout_ms=60_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"m")],
+        ),
+        7,
+    )
+    pair.follower_has(pair.partition.log.end_offset)
+    pair.change(isr=[1])
+    [answer] = pair.send(consumer_heartbeat(0), 1)
     assert ErrorCode(answer.error_code) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert pair.scene.node.groups.find(0) is driver
-    assert pair.partition.log.end_offset == 0
+
+
+def test_the_deletion_of_a_topic_below_min_insync_replicas_leaves_the_coordinator() -> None:
+    pair = Pair(OFFSETS_TOPIC, offsets_topic_num_partitions="1", min_insync_replicas="2")
+    pair.scene.machine.create_topic(TOPIC, 1)
+    driver = pair.scene.node.groups.find(0)
+    topics = [
+        offset_commit.OffsetCommitRequestTopic(
+            name=TOPIC,
+            partitions=[offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=5)],
+        )
+    ]
+    answers = pair.send(offset_commit.OffsetCommitRequest(group_id=NAME, topics=topics), 8)
+    pair.follower_has(pair.partition.log.end_offset)
+    assert answers[0].topics[0].partitions[0].error_code == 0
+    pair.change(isr=[1])
+    topic_id = pair.scene.node.image.topics[TOPIC].topic_id
+    pair.scene.node.quorum.append([RemoveTopicRecord(topic_id=topic_id)])
+    pair.scene.machine.settle()
+    assert TOPIC not in pair.scene.node.image.topics
+    assert pair.scene.node.groups.find(0) is driver

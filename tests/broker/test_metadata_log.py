@@ -440,7 +440,9 @@ def test_before_kip_853_the_settings_name_the_voters() -> None:
     assert (state["data_version"], state["currentVoters"]) == (0, [{"voterId": 1}])
 
 
-def test_a_log_that_has_failed_waits_for_no_deadline(place: Place) -> None:
+def test_a_log_that_has_failed_waits_for_no_deadline() -> None:
+    place = Place(SimDisk(Random(1)), metadata_max_idle_interval_ms="500")
+    place.format()
     with place.node(crashes=True) as log:
         assert log.deadline_ms() is not None
         log.raft.sync.fail(OSError(errno.ENOSPC, "the disk is full"))

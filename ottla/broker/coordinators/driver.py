@@ -11,7 +11,8 @@ Rules:
   coordinator then answers COORDINATOR_NOT_AVAILABLE, as in Apache Kafka.
 - Below min.insync.replicas nothing is appended: a request in `writing` gets COORDINATOR_NOT_AVAILABLE before the
   machine sees it, and `TimePassed` is postponed. The machine stays, and goes on answering requests that only read. Of
-  the other requests, one whose records are refused fails alone if the machine is unchanged (`fails_alone`).
+  the other requests, one whose records are refused fails alone if the machine can take its step back
+  (`fails_alone`).
 - A step caused by the effects of another step (a transaction's markers) runs after that step is complete.
 """
 
@@ -147,7 +148,7 @@ class Driver(ABC, Generic[M]):
         """Pass an event to the machine and carry out its effects in order."""
         if self.failed:
             return self.give_up()
-        if type(getattr(event, "request", None)).__name__ in self.writing:
+        if isinstance(event, Called) and self.writes(event.request):
             write_error = self.write_error()
             if write_error is not None:
                 return self._waiting.pop(event.ticket)(write_error)
@@ -192,17 +193,28 @@ class Driver(ABC, Generic[M]):
                     self._answer(answer, effect.response if failed is None else _client_error(failed))
             elif failed is None:
                 failed = self._attempt(effect, now_ms)
-        if failed is not None and not self._concerns_one_request(failed):
-            self._fail()
-
-    def _concerns_one_request(self, error: KafkaError) -> bool:
-        """Whether the log refused only the records of one client's request."""
+        if failed is None:
+            return
         event = self._steps[0]
-        return error.code in _REFUSED and isinstance(event, Called) and self.fails_alone(event.request)
+        if failed.code not in _REFUSED or not self.fails_alone(event):
+            return self._fail()
+        ticket = getattr(event, "ticket", -1)
+        self.refused(ticket)
+        answer = self._waiting.pop(ticket, None)
+        if answer is not None:
+            answer(_client_error(failed))
+        return None
 
-    def fails_alone(self, request: Any) -> bool:
-        """Whether the machine is unchanged after the log has refused the records of this request."""
-        return True
+    def writes(self, request: Any) -> bool:
+        """Whether this request appends before it is answered."""
+        return type(request).__name__ in self.writing
+
+    def fails_alone(self, event: Any) -> bool:
+        """Whether the machine is unchanged, or can take the step back, when the log has refused its records."""
+        return isinstance(event, Called)
+
+    def refused(self, ticket: int) -> None:
+        """Have the machine take back the step of a request (or of no request: -1) that fails alone."""
 
     def _answer(self, answer: Callable[[Any], None], response: Any) -> None:
         """Answer once the whole log is committed, or with an error when that takes too long."""

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.coordinators.driver import Driver
 from ottla.broker.metadata.topic_view import ImageTopics, TopicStep
+from ottla.coordinator.contract import Called
 from ottla.group.coordinator import GroupCoordinator
 from ottla.group.event import (
     DeleteShareState,
     HeartbeatSuperseded,
+    HeldHeartbeat,
     InitializeShareState,
     SettingsChanged,
     ShareStateAnswered,
@@ -28,6 +30,7 @@ from ottla.metadata.image import GROUP
 from ottla.replica.partition import Partition
 from ottla.settings.group.settings import GroupSettings
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from ottla.wire.api.join_group import JoinGroupRequest
 from ottla.wire.api.offset_commit import OffsetCommitRequest
 from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from ottla.wire.api.sync_group import SyncGroupRequest
@@ -39,8 +42,9 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
 
 _log = logging.getLogger("ottla.group")
-#: Requests that change nothing in memory besides deadlines of their own group; of heartbeats not every one.
-_ALONE = (OffsetCommitRequest, TxnOffsetCommitRequest, SyncGroupRequest)
+#: Requests to a classic group that change nothing in memory that cannot be taken back.
+_ALONE = (OffsetCommitRequest, TxnOffsetCommitRequest, SyncGroupRequest, JoinGroupRequest)
+_ALONE_EVENTS = (HeldHeartbeat, ShareStateAnswered, TopicsChanged)
 _HEARTBEATS = (ConsumerGroupHeartbeatRequest, StreamsGroupHeartbeatRequest)
 #: (topic id, partition) -> error
 ShareErrors = dict[tuple[Uuid, int], KafkaError]
@@ -114,13 +118,23 @@ class GroupDriver(Driver[GroupCoordinator]):
         }
         return SettingsChanged(CoordinatorSettings.of(self.runtime.settings), overrides)
 
-    def fails_alone(self, request: Any) -> bool:
-        """As `Driver.fails_alone`: timers and waiting members are changed before the records are appended."""
-        if not isinstance(request, _HEARTBEATS):
-            return isinstance(request, _ALONE)
-        # A member that leaves, and one that converts a classic group, concern the other members.
-        groups = self.machine.shard.groups
-        return request.member_epoch >= 0 and not isinstance(groups.get(request.group_id), ClassicGroup)
+    def writes(self, request: Any) -> bool:
+        """As `Driver.writes`; a heartbeat to a classic group turns it into a group of the other protocol."""
+        return super().writes(request) or (isinstance(request, _HEARTBEATS) and self._is_classic(request.group_id))
+
+    def _is_classic(self, group_id: str) -> bool:
+        return isinstance(self.machine.shard.groups.get(group_id), ClassicGroup)
+
+    def fails_alone(self, event: Any) -> bool:
+        """As `Driver.fails_alone`: a classic group's members, which wait in memory, are changed for good."""
+        if not isinstance(event, Called):
+            return isinstance(event, _ALONE_EVENTS)
+        request = event.request
+        return isinstance(request, _ALONE) or not self._is_classic(getattr(request, "group_id", ""))
+
+    def refused(self, ticket: int) -> None:
+        """As `Driver.refused`."""
+        self.machine.refused(ticket)
 
     def replay_control(self, batch: Batch) -> None:
         """Replay a transaction marker."""

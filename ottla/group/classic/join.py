@@ -11,6 +11,8 @@ Rules:
 KIPs: 62 (rebalance timeout), 345 (static members), 394 (promised member ids), 814 (skip assignment).
 """
 
+from functools import partial
+
 from ottla.coordinator.contract import Called
 from ottla.group.classic.consumer_members import join_consumer_group
 from ottla.group.deletion import group_tombstones
@@ -28,7 +30,7 @@ from ottla.group.rebalance import (
 from ottla.group.records.encode import classic_group_entry, empty_classic_group_entry
 from ottla.group.state.classic import ClassicGroup, ClassicMember, ClassicState, Protocols
 from ottla.group.state.consumer import ConsumerGroup
-from ottla.group.state.shard import CommandContext
+from ottla.group.state.shard import CommandContext, Group
 from ottla.group.state.share import ShareGroup
 from ottla.group.state.streams import StreamsGroup
 from ottla.group.timer import Alarm, TimerKey
@@ -68,11 +70,20 @@ def join_group(context: CommandContext, call: Called) -> None:
             # A classic group replaces a consumer or streams group without members; its offsets stay.
             context.extend(group_tombstones(group))
             context.timers.cancel_group(request.group_id)
+        context.shard.undo.append(partial(_restore, context.shard.groups, request.group_id, group))
         group = ClassicGroup(request.group_id, state_timestamp_ms=context.now_ms)
         context.shard.groups[request.group_id] = group
         # Write the group before its first member joins, so that it exists after a restart.
         context.append(empty_classic_group_entry(group))
     _join(context, call, group)
+
+
+def _restore(groups: dict[str, Group], group_id: str, before: Group | None) -> None:
+    """Undo the creation of a classic group."""
+    if before is None:
+        groups.pop(group_id, None)
+    else:
+        groups[group_id] = before
 
 
 def _join(context: CommandContext, call: Called, group: ClassicGroup) -> None:
@@ -186,6 +197,10 @@ def _return_static(context: CommandContext, call: Called, group: ClassicGroup, m
     answer_sync_error(context, group, old_id, ErrorCode.FENCED_INSTANCE_ID)
     context.timers.cancel(TimerKey(Alarm.CLASSIC_SESSION, group.group_id, old_id))
     member = group.replace_static(request.group_instance_id, member_id)
+    context.shard.undo += [
+        partial(group.replace_static, request.group_instance_id, old_id),
+        partial(group.update, member, member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms),
+    ]
     rebalance_ms = rebalance_timeout_of(request, call.version)
     group.update(member, protocols_of(request), rebalance_ms, request.session_timeout_ms)
     keep_alive(context, group, member)

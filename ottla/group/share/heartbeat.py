@@ -145,6 +145,7 @@ def _continue(context: CommandContext, call: Called, *, resumed: bool) -> ShareG
         create_state(context, group, epoch, missing, lambda _: None)
         return response
     context.shard.held[call.ticket] = held
+    context.shard.undo.append(lambda: context.shard.held.pop(call.ticket))
     context.alarm_in(TimerKey(Alarm.SHARE_HOLD, group.group_id, member.member_id), _HOLD_MS)
     create_state(context, group, epoch, missing, lambda later: later.after(Continue(held)))
     return None

@@ -46,12 +46,17 @@ def _register_call(
 ) -> int:
     shard = context.shard
     shard.share_calls_made += 1
-    shard.share_calls[shard.share_calls_made] = ShareCall(then, tuple(calls))
-    return shard.share_calls_made
+    call_id = shard.share_calls_made
+    shard.share_calls[call_id] = ShareCall(then, tuple(calls))
+    shard.undo.append(lambda: shard.share_calls.pop(call_id))
+    return call_id
 
 
 def _note_requested(context: CommandContext, group_id: str, topics: Iterable[Uuid]) -> None:
-    context.shard.share_requested_ms.update({(group_id, topic_id): context.monotonic_ms for topic_id in topics})
+    requested_ms, keys = context.shard.share_requested_ms, [(group_id, topic_id) for topic_id in topics]
+    requested_ms.update(dict.fromkeys(keys, context.monotonic_ms))
+    # Without a time they are asked for again.
+    context.shard.undo.append(lambda: [requested_ms.pop(key, None) for key in keys])
 
 
 def _write_state_partitions(context: CommandContext, group: ShareGroup, **change: object) -> None:

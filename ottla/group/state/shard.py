@@ -56,6 +56,20 @@ class Shard:
     share_requested_ms: dict[tuple[str, Uuid], int] = field(default_factory=dict)
     #: Ticket -> heartbeat of a share group that waits for the share coordinator.
     held: dict[int, HeldHeartbeat] = field(default_factory=dict)
+    #: What takes back the changes that the present step has made in memory, apart from deadlines.
+    undo: list[Callable[[], object]] = field(default_factory=list)
+
+    def begin_step(self) -> None:
+        """Note the state before a step, for `undo_step`."""
+        self.timers.begin()
+        self.undo.clear()
+
+    def undo_step(self) -> None:
+        """Take back the changes of the step: the log has refused its records."""
+        self.timers.undo()
+        for undo in reversed(self.undo):
+            undo()
+        self.undo.clear()
 
     def override(self, group_id: str) -> GroupOverride:
         return self.overrides.get(group_id, _NO_OVERRIDE)
