@@ -9,6 +9,8 @@ on other work trees of this repository, for a table of before and after. Needs v
 - produce 6 x 16 KiB: six partitions, as filled by a producer of 100 B records with its defaults.
 - fetch: the last 16 KiB of a partition, in the same way.
 - replica fetch: a follower's fetch in an unchanged session, in a simulated node, whose own work is included.
+- replica fetch with news: a follower's fetch that confirms a record of one of 100 partitions and waits until another
+  one has a record; the append and the turn of the loop are included.
 """
 
 import argparse
@@ -122,12 +124,82 @@ def _replica_fetch(directory: str) -> Callable[[], object]:
     return lambda: follower.told()
 
 
+def _replica_news(directory: str) -> Callable[[], object]:
+    from bench.raw import frame
+    from ottla.broker.coordinators.topic_spec import new_topic
+    from ottla.wire.api.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+    from ottla.wire.batch import build
+    from ottla.wire.compile import decode, encode
+    from ottla.wire.record.metadata import PartitionChangeRecord
+
+    node, peer, count = _node(directory), _Peer(), 100
+    loop, answers = node.loop, []
+    peer.fill = lambda parts: answers.append(parts)  # type: ignore[method-assign]
+
+    def turn() -> None:
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+
+    node.create_topics([new_topic("followed", count, {})], lambda _: None)
+    while len(node.partitions) < 6 + count:
+        turn()
+    led = [node.partitions["followed", index] for index in range(count)]
+    node.quorum.append(
+        [
+            PartitionChangeRecord(topic_id=led[0].topic_id, partition_id=index, replicas=[1, 2], isr=[1, 2])
+            for index in range(count)
+        ]
+    )
+    while any(each.machine is None for each in led):
+        turn()
+
+    def request(parts: list[tuple[int, int]], session: int, epoch: int) -> bytes:
+        partitions = [
+            FetchPartition(partition=index, fetch_offset=offset, log_start_offset=0, partition_max_bytes=1 << 20)
+            for index, offset in parts
+        ]
+        topics = [FetchTopic(topic="followed", partitions=partitions)] if parts else []
+        body = FetchRequest(
+            replica_id=2,
+            max_wait_ms=60_000 if session else 0,
+            min_bytes=1,
+            max_bytes=10 << 20,
+            session_id=session,
+            session_epoch=epoch,
+            topics=topics,
+        )
+        return bytes(frame(1, 11, encode(body, 11)))[4:]
+
+    def send(data: bytes) -> None:
+        node.dispatch.on_frame(peer, memoryview(bytearray(data)), peer)
+
+    send(request([(index, 0) for index in range(count)], 0, 0))
+    session = decode(FetchResponse, 11, b"".join(answers.pop()), 8)[0].session_id
+    batch = build([(1, None, b"v" * 100, [])])
+    requests = (
+        request([((number - 1) * 7 % count, (number - 1) // count + 1)] if number else [], session, 1 + number)
+        for number in range(_WARM + _ROUNDS)
+    )
+    rounds = iter([(each, led[number * 7 % count]) for number, each in enumerate(requests)])
+
+    def once() -> None:
+        data, partition = next(rounds)
+        send(data)
+        partition.append(bytearray(batch), 1)
+        turn()
+        assert len(answers) == 1
+        answers.clear()
+
+    return once
+
+
 WORKS: dict[str, Callable[[str], Callable[[], object]]] = {
     "append": _append,
     "produce": _produce,
     "produce 6 x 16 KiB": _produce_six,
     "fetch": _fetch,
     "replica fetch": _replica_fetch,
+    "replica fetch with news": _replica_news,
 }
 
 

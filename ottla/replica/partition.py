@@ -248,6 +248,7 @@ class Partition(HostedReplica):
         self._ended = error
         sessions, self.sessions = self.sessions, {}
         for session, watched in sessions.items():
+            watched.partition = None
             session.mark(watched)
             session.wake()
         self.commits.fail(error)

@@ -36,7 +36,7 @@ class WatchedPartition:
     def __init__(self, key: Key, cached: CachedPartition) -> None:
         self.key = key
         self.cached = cached
-        #: The led partition that marks it in the session; None while this node does not lead it.
+        #: The led partition that marks it in the session; None while this node does not lead it, as far as is known.
         self.partition: Partition | None = None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.log.segment.segment import Slice
 from ottla.replica.fetch_session import CachedPartition
 from ottla.replica.hosted import Fetched, HostedReplica
 from ottla.wire.api.fetch import (
@@ -63,19 +64,29 @@ def divergence(replica: HostedReplica, wanted: CachedPartition) -> PartitionData
     )
 
 
-def partition_data(index: int, fetched: Fetched) -> PartitionData:
-    """The response for a successful read."""
-    data = PartitionData(
+def partition_data(index: int, high_watermark: int, last_stable_offset: int, log_start_offset: int) -> PartitionData:
+    """The response for a partition without records."""
+    return PartitionData(
         partition_index=index,
-        high_watermark=fetched.high_watermark,
-        last_stable_offset=fetched.last_stable_offset,
-        log_start_offset=fetched.log_start_offset,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset,
+        log_start_offset=log_start_offset,
         aborted_transactions=None,
         records=_NO_RECORDS,
     )
+
+
+def add_records(data: PartitionData, records: Slice) -> None:
+    """Add the records of a read, of which there may be none."""
+    if records.size:
+        data.records = records.bytes() if records.size <= _COPY_BYTES_MAX else records
+
+
+def fetched_data(index: int, fetched: Fetched) -> PartitionData:
+    """The response for a successful read."""
+    data = partition_data(index, fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset)
     if fetched.records is not None:
-        small = len(fetched.records) <= _COPY_BYTES_MAX
-        data.records = fetched.records.bytes() if small else fetched.records
+        add_records(data, fetched.records)
     if fetched.aborted is not None:
         data.aborted_transactions = [
             AbortedTransaction(producer_id=producer_id, first_offset=offset) for producer_id, offset in fetched.aborted

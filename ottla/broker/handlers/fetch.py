@@ -25,7 +25,7 @@ from ottla.broker.call.fetch_data import (
     cached_partitions,
     divergence,
     failed,
-    partition_data,
+    fetched_data,
     sent_elsewhere,
 )
 from ottla.broker.call.handler import Call, handles
@@ -249,7 +249,7 @@ class ParkedFetch:
                 self.request.isolation_level,
                 min_one_batch=min_one_batch,
             )
-            return partition_data(wanted.partition, fetched)
+            return fetched_data(wanted.partition, fetched)
         except KafkaError as error:
             return failed(wanted.partition, error.code)
         except OSError as error:

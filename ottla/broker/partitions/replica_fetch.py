@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.call.fetch_data import (
     BY_ID_FROM,
+    add_records,
     append_data,
     cached_partitions,
     divergence,
@@ -34,7 +35,6 @@ from ottla.broker.call.reply import Later, Reply, in_turns
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.net.inbound import NO_REQUEST
 from ottla.replica.fetch_session import FINAL_EPOCH, INITIAL_EPOCH, NO_SESSION
-from ottla.replica.hosted import Fetched
 from ottla.replica.partition import Partition
 from ottla.replica.replica_session import ReplicaSession, WatchedPartition
 from ottla.wire.api.fetch import FetchRequest, FetchResponse, PartitionData
@@ -58,7 +58,9 @@ def fetch_as_replica(call: Call, request: FetchRequest) -> Reply:
     fetch = ReplicaFetch(call, request)
     if len(fetch.session.marked) > _STEPS_FROM:
         return in_turns(call.connection, fetch.in_steps())
-    fetch.note()
+    has_news = fetch.note()
+    if not has_news and fetch.may_wait:
+        return fetch.park()
     response = fetch.attempt()
     return response if response is not None else fetch.park()
 
@@ -98,12 +100,20 @@ class ReplicaFetch:
         session.update(cached_partitions(request, self.by_id), forgotten)
         return session, incremental
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether the fetch waits if no partition has records or an error. A moved high watermark may end it, too."""
+        request = self.request
+        return request.max_wait_ms > 0 and request.min_bytes > 0 and not self.node.replication.selects
+
     # ---- reading
 
-    def note(self) -> None:
-        """Record the follower's progress in all marked partitions."""
+    def note(self) -> bool:
+        """Record the follower's progress in all marked partitions; return False if none has records or an error."""
+        has_news = False
         for watched in list(self.session.marked.values()):
-            self._note(watched)
+            has_news = self._note(watched) or has_news
+        return has_news
 
     def in_steps(self) -> Generator[None, None, Reply]:
         """Answer a fetch of many partitions; the loop serves others between its steps.
@@ -132,30 +142,36 @@ class ReplicaFetch:
         self._end_alone()
         return response
 
-    def _note(self, watched: WatchedPartition) -> None:
-        """Report the follower's progress to the leader's machine. `_read` answers any error in the request."""
+    def _note(self, watched: WatchedPartition) -> bool:
+        """Report the follower's progress to the leader's machine; return False if there are no records and no error.
+
+        `_read` answers any error in the request.
+        """
         wanted, session = watched.cached, self.session
         try:
             partition = self._leader_of(watched)
-            if _is_on_history(partition, watched):
-                partition.fetched(
-                    session.replica_id, session.broker_epoch, wanted.fetch_offset, wanted.log_start_offset
-                )
+            log, offset = partition.log, wanted.fetch_offset
+            # The follower's claimed log end is on the leader's history and within its log.
+            if not log.start_offset <= offset <= log.end_offset or divergence(partition, wanted) is not None:
+                return True
+            partition.fetched(session.replica_id, session.broker_epoch, offset, wanted.log_start_offset)
         except KafkaError:
-            return
+            return True
+        return offset < log.end_offset
 
     def _leader_of(self, watched: WatchedPartition) -> Partition:
-        wanted = watched.cached
-        name: str | None
-        if isinstance(wanted.topic, bytes):
-            name = self.node.topic_name(wanted.topic)
-            if name is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
-        else:
-            name = wanted.topic
-        partition = self.node.leader_of(name, wanted.partition)
-        # Watch before the checks, which may fail: the session must hear of it when the partition ends.
-        self.session.watch(watched, partition)
+        wanted, partition = watched.cached, watched.partition
+        if partition is None:
+            name: str | None
+            if isinstance(wanted.topic, bytes):
+                name = self.node.topic_name(wanted.topic)
+                if name is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            else:
+                name = wanted.topic
+            partition = self.node.leader_of(name, wanted.partition)
+            # Watch before the checks, which may fail: the session must hear of it when the partition ends.
+            self.session.watch(watched, partition)
         partition.check_epoch(wanted.current_leader_epoch)
         partition.check_follower(self.session.replica_id, self.session.broker_epoch)
         return partition
@@ -195,15 +211,12 @@ class ReplicaFetch:
             log, offset = partition.log, wanted.fetch_offset
             if not log.start_offset <= offset <= log.end_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
-            records = None
+            data = partition_data(wanted.partition, log.high_watermark, log.last_stable_offset, log.start_offset)
             bytes_max = min(wanted.bytes_max, bytes_left)
             readable = offset < log.end_offset and (bytes_max > 0 or min_one_batch)
             if readable and not self._is_throttled(partition):
-                records = log.read(offset, bytes_max, end_offset=log.end_offset, min_one_batch=min_one_batch)
-            fetched = Fetched(
-                records or None, log.high_watermark, log.last_stable_offset, log.start_offset, aborted=None
-            )
-            return partition_data(wanted.partition, fetched)
+                add_records(data, log.read(offset, bytes_max, end_offset=log.end_offset, min_one_batch=min_one_batch))
+            return data
         except KafkaError as error:
             return failed(wanted.partition, error.code)
         except OSError as error:
@@ -283,9 +296,3 @@ class ReplicaFetch:
             self.session.retry_fetch = None
         self._end_alone()
         self.later.resolve(response)
-
-
-def _is_on_history(partition: Partition, watched: WatchedPartition) -> bool:
-    """Whether the follower's claimed log end is on the leader's history and within its log."""
-    wanted, log = watched.cached, partition.log
-    return divergence(partition, wanted) is None and log.start_offset <= wanted.fetch_offset <= log.end_offset
