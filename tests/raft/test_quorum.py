@@ -123,7 +123,8 @@ def test_a_voter_starts_no_election_while_it_installs_a_snapshot() -> None:
     quorum.step(SnapshotInstalled(SnapshotId(40, 1), Membership(1, history.last.voters)), 200_000)
     assert quorum.role is role and not role.is_applying
     quorum.step(TimerExpired(), 300_000)
-    assert isinstance(quorum.role, Prospective)
+    after: object = quorum.role
+    assert isinstance(after, Prospective)
 
 
 def test_a_vote_given_before_a_crash_is_not_given_again_in_its_epoch() -> None:
