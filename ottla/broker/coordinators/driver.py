@@ -198,9 +198,9 @@ class Driver(ABC, Generic[M]):
         event = self._steps[0]
         if failed.code not in _REFUSED or not self.fails_alone(event):
             return self._fail()
-        ticket = getattr(event, "ticket", -1)
-        self.refused(ticket)
-        answer = self._waiting.pop(ticket, None)
+        called: int = getattr(event, "ticket", -1)
+        self.refused(called)
+        answer = self._waiting.pop(called, None)
         if answer is not None:
             answer(_client_error(failed))
         return None

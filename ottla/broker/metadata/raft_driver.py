@@ -302,9 +302,9 @@ class RaftDriver:
         read = partial(self._followed.read, snapshot)
         if self._beside is None:
             return self._follow(partial(self._followed.install, snapshot, read))
-        loop, pool = self._beside
+        role, (loop, pool) = self.quorum.role, self._beside
         pool.submit(read).add_done_callback(
-            partial(loop.call_soon_threadsafe, self._snapshot_read, snapshot, self.quorum.role)
+            lambda finished: loop.call_soon_threadsafe(self._snapshot_read, snapshot, role, finished)
         )
         return None
 
