@@ -24,6 +24,7 @@ from ottla.wire.api import ApiKey
 if TYPE_CHECKING:
     from ottla.broker.call.handler import Call, Handler, Times
     from ottla.broker.observe.slow import SlowRequests
+    from ottla.broker.observe.spans import Spans
     from ottla.net.inbound import Slot
 
 TRACE = 5
@@ -118,7 +119,7 @@ def _file_handler(file: str) -> logging.StreamHandler[Any]:
 
 
 class RequestLog:
-    """Log lines about requests, while any logger wants them."""
+    """Log lines and spans about requests, while they are wanted."""
 
     def __init__(self) -> None:
         self._log = logging.getLogger("ottla.request")
@@ -126,16 +127,20 @@ class RequestLog:
         self.wanted = False
         #: The log of slow requests, if enabled.
         self.slow: SlowRequests | None = None
+        #: The spans of traced records, if enabled.
+        self.spans: Spans | None = None
         self.look()
 
     def look(self) -> None:
         """Check again whether lines are wanted, after a change of the levels."""
-        self.wanted = self.slow is not None or self._log.isEnabledFor(logging.DEBUG)
+        self.wanted = self.slow is not None or self.spans is not None or self._log.isEnabledFor(logging.DEBUG)
 
     def answered(self, call: Call, times: Times, handler: Handler, request: Any, reply: Any, slot: Slot) -> None:
         """Log a request whose response goes into `slot`."""
         if self.slow is not None:
             self.slow.answered(call, handler, times, request, reply, slot)
+        if self.spans is not None:
+            self.spans.answered(call, handler, request, reply, slot)
         if not self._log.isEnabledFor(logging.DEBUG):
             return
         name, seconds = handler.api.name, call.connection.turns.now() - times.began_at

@@ -166,6 +166,9 @@ class MetadataNode(Runtime, ABC):
             url = self.settings.plain_text("client.metrics.otlp.url")
             if url is not None and self.settings.is_broker:
                 self._export_client_metrics(url)
+            url = self.settings.plain_text("tracing.otlp.url")
+            if url is not None and self.settings.is_broker:
+                self._trace(url)
             self._log_slow(strict=True)
             directories = self._take_directories()
             self.quorum = MetadataLog.open(
@@ -292,6 +295,23 @@ class MetadataNode(Runtime, ABC):
         cast("BrokerNode", self).telemetry.export_to(export.take)
         if self.observation is not None:
             self.observation.more_lines.append(export.lines)
+
+    def _trace(self, url: str) -> None:
+        """Send spans of traced records to an OTLP receiver. OttlaError for an invalid URL."""
+        from ottla.broker.observe.spans import Spans
+
+        def resource() -> dict[str, str]:
+            return {
+                "service.name": "ottla",
+                "service.instance.id": str(self.node_id),
+                "kafka.cluster.id": self.cluster_id,
+            }
+
+        spans = Spans(url, resource, self.rng.randbytes)
+        self._undo.callback(spans.close)
+        self.dispatch.trace(spans)
+        if self.observation is not None:
+            self.observation.more_lines.append(spans.lines)
 
     def _log_slow(self, *, strict: bool = False) -> None:
         """Log slow requests as the settings say. `strict`: raise OttlaError for an invalid value."""
@@ -421,6 +441,9 @@ class MetadataNode(Runtime, ABC):
         self.image = image
         own, everyones = image.config(BROKER, str(self.node_id)), image.config(BROKER, "")
         self.settings = self.with_dynamic(own, everyones)
+        for name in ServerSettings.only_in_file(own):
+            # Apache Kafka's controllers accept it.
+            _log.warning("%s is set dynamically, which has no effect here: set it in the node's file", name)
         self._log_slow()
         if self.security is not None:
             self.security.follow(self.settings, free=not self.is_ready)

@@ -45,11 +45,15 @@ class SignInState(Enum):
 
 
 class Authenticator:
-    """A connection's authentication. `session_ms` gives the session lifetime of a mechanism (0: unlimited)."""
+    """A connection's authentication.
+
+    `session_ms` gives the session lifetime of a mechanism (0: unlimited), `principal_of` the principal of a user.
+    """
 
     __slots__ = (
         "_exchange",
         "_mechanisms",
+        "_principal_of",
         "_renewed_at_ms",
         "_session_ms",
         "bare",
@@ -60,8 +64,14 @@ class Authenticator:
         "state",
     )
 
-    def __init__(self, mechanisms: Mapping[str, Mechanism], session_ms: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        mechanisms: Mapping[str, Mechanism],
+        session_ms: Callable[[str], int],
+        principal_of: Callable[[str], str] = "User:{}".format,
+    ) -> None:
         self._mechanisms = mechanisms
+        self._principal_of = principal_of
         self._session_ms = session_ms
         self._exchange: Verification | None = None
         self._renewed_at_ms: int | None = None
@@ -142,7 +152,7 @@ class Authenticator:
             return self._exchange.send(data)
         except StopIteration as done:
             verified: Verified = done.value
-        principal = f"User:{verified.user}"
+        principal = self._principal_of(verified.user)
         if self.principal not in (None, principal):
             raise SignInRefused(
                 "Cannot change principals during re-authentication from "

@@ -8,9 +8,11 @@ import pytest
 
 import ottla
 from ottla.client import Acl, AclFilter, Admin, NewTopic, Producer
-from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.security.acl import AclOperation, AclResource
+from tests.broker.sasl_scene import SETTINGS, secured, sign_in
 from tests.broker.tls_scene import AUTHORIZER, address, client, settings
+from tests.broker.wire_client import WireClient
 from tests.client import certificate
 from tests.client.certificate import Certificates
 
@@ -34,6 +36,7 @@ class Authorizer:
 
 class Builder:
     contexts = []
+    shared = "Team:d"
 
     def __init__(self, settings):
         pass
@@ -43,6 +46,8 @@ class Builder:
         answers = {"User:bob": 7, "User:eve": "User:", "User:mallory": None}
         if context.principal == "User:carol":
             raise RuntimeError("carol is not here")
+        if context.principal in ("User:dave", "User:dora"):
+            return self.shared
         return answers.get(context.principal, f"Team:{context.principal[5:]}")
 
 
@@ -61,7 +66,9 @@ acme = acme:Builder
 #: A refused client gives up soon.
 _QUICK = {"default.api.timeout.ms": "2000", "request.timeout.ms": "1000"}
 _MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required"
-_USERS = f"{_MODULE} " + " ".join(f'user_{name}="{name}"' for name in ("ann", "bob", "carol", "eve")) + ";"
+_USERS = (
+    f"{_MODULE} " + " ".join(f'user_{name}="{name}"' for name in ("ann", "bob", "carol", "eve", "dave", "dora")) + ";"
+)
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +174,31 @@ def test_principals_of_a_package_are_those_that_rules_and_logs_see(
         ("SSL", "SSL", "User:CN=client", False),
         ("SASL_SSL", "SASL_SSL", "User:ann", True),
     }
+
+
+def test_a_renewed_session_keeps_the_principal_that_the_package_gave(
+    acme: None, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import acme as plugins
+
+    given = {
+        **SETTINGS,
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": _USERS,
+        "principal.builder.class": "acme",
+        "connections.max.reauth.ms": "60000",
+    }
+    with ottla.Node(settings=given) as node, WireClient(secured(node)) as client:
+        assert sign_in(client, "PLAIN", "dave", "dave").error_code == 0
+        node.clock.advance(5000)
+        # Apache Kafka compares principals, not users.
+        assert sign_in(client, "PLAIN", "dora", "dora").error_code == 0
+        node.clock.advance(5000)
+        monkeypatch.setattr(plugins.Builder, "shared", "Team:other")
+        answer = sign_in(client, "PLAIN", "dave", "dave")
+        assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+        assert answer.error_message == "Cannot change principals during re-authentication from Team.d: Team.other"
+        with pytest.raises(ConnectionError):
+            client.receive_frame()
 
 
 @pytest.mark.parametrize(

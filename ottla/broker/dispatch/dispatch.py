@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ottla.broker.node import BrokerNode
     from ottla.broker.observe.requests import Requests
     from ottla.broker.observe.slow import SlowRequests
+    from ottla.broker.observe.spans import Spans
 
 _log = logging.getLogger("ottla.broker")
 _FIXED_HEADER = struct.Struct(">hhih")
@@ -135,6 +136,11 @@ class Dispatch:
     def count_with(self, requests: Requests, *, has_topics: bool) -> None:
         """Count the requests of every handler from now on."""
         self._counted = partial(requests.around, has_topics=has_topics)
+
+    def trace(self, spans: Spans) -> None:
+        """Make spans of traced records from now on."""
+        self.log.spans = spans
+        self.log.look()
 
     def log_slow(self, slow: SlowRequests | None) -> None:
         """Report the times of each request to `slow` from the next request on; None turns that off."""
@@ -306,6 +312,8 @@ class Dispatch:
             handler = self._counted(handler)
         if self.log.slow is not None:
             handler = self.log.slow.around(handler)
+        if self.log.spans is not None:
+            handler = self.log.spans.around(handler)
         route = self._routes[key << 16 | version] = _Route(handler, key, version)
         return route
 

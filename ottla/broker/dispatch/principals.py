@@ -18,21 +18,21 @@ class Principals:
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Take the first frame of a connection without SASL."""
-        self.build(connection)
+        connection.principal = self.of(connection, connection.principal)
         connection.replace_handler(self._dispatch.on_frame)
         self._dispatch.on_frame(connection, frame, slot)
 
-    def build(self, connection: Connection) -> None:
-        """Replace Kafka's principal of a client by the plug-in's. PeerError if the plug-in refuses the client."""
+    def of(self, connection: Connection, principal: str) -> str:
+        """The plug-in's principal of a client whose principal is this by Kafka's rules. PeerError if it refuses it."""
         listener = self._listener
         context = AuthenticationContext(
             listener.name,
             listener.security_protocol,
             connection.peer[0],
-            connection.principal,
+            principal,
             connection.peer_certificate(),
         )
         try:
-            connection.principal = built(self._plugin, context)
+            return built(self._plugin, context)
         except ValueError as error:
             raise PeerError(str(error)) from None

@@ -73,7 +73,7 @@ class SignIns:
         self._token_keys = token_keys
         self.dispatch = dispatch
         #: Replaces the principals of those who have signed in; None keeps them.
-        self.principals = principals
+        self._principals = principals
         self._name = listener.name
         self._settings = self._file_settings = runtime.settings
         self._token_check: TokenCheck | None = None
@@ -87,15 +87,19 @@ class SignIns:
         connection.replace_handler(sign_in.on_frame)
         sign_in.on_frame(connection, frame, slot)
 
-    def begin(self) -> Authenticator:
-        """An authenticator for a connection, with the current settings."""
+    def begin(self, connection: Connection) -> Authenticator:
+        """An authenticator for this connection, with the current settings."""
         if self._settings is not self._runtime.settings:
             self._settings = self._runtime.settings
             try:
                 self._mechanisms = self._read(self._settings)
             except OttlaError as error:
                 _log.warning("the listener %s keeps its previous sign-in settings: %s", self._name, error)
-        return Authenticator(self._mechanisms, self._session_ms)
+        return Authenticator(self._mechanisms, self._session_ms, partial(self._principal_of, connection))
+
+    def _principal_of(self, connection: Connection, user: str) -> str:
+        principal = f"User:{user}"
+        return principal if self._principals is None else self._principals.of(connection, principal)
 
     def _session_ms(self, mechanism: str) -> int:
         return int(self._settings.for_mechanism(self._name, mechanism, ServerSettings.connections_max_reauth_ms.name))
@@ -222,7 +226,7 @@ class _SignIn:
     def __init__(self, of: SignIns, connection: Connection) -> None:
         self._sign_ins = of
         self._connection = connection
-        self._authenticator = of.begin()
+        self._authenticator = of.begin(connection)
 
     def on_frame(self, connection: Connection, frame: memoryview, slot: Slot) -> None:
         """Take a frame before there is a principal, or while the session is being renewed."""
@@ -301,8 +305,6 @@ class _SignIn:
         connection, authenticator = self._connection, self._authenticator
         assert authenticator.principal is not None
         connection.principal, connection.signed_in_by_token = authenticator.principal, authenticator.by_token
-        if self._sign_ins.principals is not None:
-            self._sign_ins.principals.build(connection)
         whole = self._sign_ins.dispatch.on_frame if authenticator.ends_at_ms is None else self._in_session
         connection.replace_handler(whole, self._sign_ins.frame_bytes_max)
 

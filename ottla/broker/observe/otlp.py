@@ -69,27 +69,35 @@ def with_attributes(data: bytes, attributes: Mapping[str, str]) -> bytes:
     Protobuf merges a message field that occurs twice, so the attributes are a second resource in each part.
     """
     added = b"".join(
-        _encode_field(1, _encode_field(1, name.encode()) + _encode_field(2, _encode_field(1, value.encode())))
+        encode_field(1, encode_field(1, name.encode()) + encode_field(2, encode_field(1, value.encode())))
         for name, value in attributes.items()
     )
     described = bytearray()
     for number, value in _fields(memoryview(data)):
         if number == 1:
-            described += _encode_field(1, bytes(_message(value)) + _encode_field(1, added))
+            described += encode_field(1, bytes(_message(value)) + encode_field(1, added))
             if len(described) > _DESCRIBED_BYTES_MAX:
                 raise NotOtlp(f"more than {_DESCRIBED_BYTES_MAX} bytes with the client's name in each part")
     return bytes(described)
 
 
-def _encode_field(field: int, value: bytes) -> bytes:
+def encode_field(field: int, value: bytes) -> bytes:
     """A length-delimited field."""
-    head = bytearray((field << 3 | _BYTES,))
-    size = len(value)
-    while size > 127:
-        head.append(size & 127 | 128)
-        size >>= 7
-    head.append(size)
-    return bytes(head) + value
+    return bytes((field << 3 | _BYTES,)) + _encode_varint(len(value)) + value
+
+
+def encode_number(field: int, value: int) -> bytes:
+    """A varint field of a number that is not negative."""
+    return bytes((field << 3 | _VARINT,)) + _encode_varint(value)
+
+
+def _encode_varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def _resource_metrics(data: memoryview, budget: list[int]) -> Steps[None]:

@@ -40,3 +40,11 @@ class OwnSettings(Settings):
         LOW,
         CLUSTER_WIDE,
     )
+    tracing_otlp_url = string(
+        "tracing.otlp.url",
+        None,
+        "http(s)://HOST:PORT/v1/traces of an OTLP receiver, to which a broker sends spans of traced records.",
+        None,
+        LOW,
+        READ_ONLY,
+    )

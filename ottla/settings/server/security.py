@@ -128,7 +128,8 @@ class SecurityDeclaration:
     principal_builder_class = class_name(
         "principal.builder.class",
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
-        "An entry point of ottla.principal_builders that gives clients their principals; by default Kafka's rules.",
+        "An entry point of ottla.principal_builders that gives clients their principals; by default Kafka's rules. "
+        "Only in the file: a dynamic value is refused.",
         mode=PER_BROKER,
     )
     delegation_token_expiry_check_interval_ms = long(

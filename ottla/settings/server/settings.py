@@ -14,7 +14,7 @@ Rules:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
@@ -79,6 +79,8 @@ _TLS_STORES = frozenset(
         "ssl.truststore.type",
     }
 )
+#: Settings that Kafka lets change dynamically, though they count for no open listener: here only the file has them.
+_FILE_ONLY = frozenset({"principal.builder.class"})
 #: Listener settings that may be set for all nodes at once.
 _CLUSTER_WIDE_LISTENER_SETTINGS = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 
@@ -212,7 +214,7 @@ class ServerSettings(
         setting = cls.known(name) or ReplicationRates.declared().get(name)
         own = _LISTENER_SETTING.fullmatch(name)
         if setting is not None:  # An unknown name may belong to a plug-in.
-            if setting.name == name and setting.mode == READ_ONLY:
+            if (setting.name == name and setting.mode == READ_ONLY) or setting.name in _FILE_ONLY:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_NOT_DYNAMIC}: [{name}]; set it in the nodes' files")
             if name in _TLS_STORES:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{_PER_LISTENER_ONLY}: [{name}]")
@@ -238,6 +240,12 @@ class ServerSettings(
     def known(cls, name: str) -> Setting[Any] | None:
         """Return `base_setting(name)` or Ottla's own setting of this name; None if it may be a plug-in's."""
         return cls.base_setting(name) or OwnSettings.declared().get(name)
+
+    @classmethod
+    def only_in_file(cls, dynamic: Iterable[str]) -> list[str]:
+        """Return those of these dynamic settings that have no effect, because only the file's value counts."""
+        found = {name: cls.base_setting(name) for name in dynamic}
+        return [name for name, setting in found.items() if setting is not None and setting.name in _FILE_ONLY]
 
     def undeclared(self) -> list[str]:
         """Return the given but undeclared names: those of listeners and plug-ins."""

@@ -29,8 +29,8 @@ UNSUPPORTED = {
 
 #: Authorizer settings, which Kafka accepts without declaring them.
 _AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
-#: Broker-only settings: clients do not push metrics to controllers.
-_BROKER_SETTINGS = ("client.metrics.otlp.url",)
+#: Broker-only settings: clients neither push metrics to controllers nor send them records.
+_BROKER_SETTINGS = ("client.metrics.otlp.url", "tracing.otlp.url")
 
 #: Settings that Kafka 4 removed, and what to do instead.
 REMOVED = {
