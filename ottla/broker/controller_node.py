@@ -32,6 +32,7 @@ class ControllerNode(MetadataNode):
         return self._directories
 
     def _begin(self) -> None:
+        self._serve_controllers()
         self._follow(Image.empty(), self.quorum.image)
         self.quorum.subscribe(self._follow)
         self.quorum.start_threads(self.loop, self.pool)

@@ -5,8 +5,8 @@ role, `ottla.broker.controller_node` a node with only the controller role.
 
 Rules:
 - A node is single-threaded: everything here runs on its loop's thread.
-- `open` goes through phases. A quorum of this node alone completes all of them before `open` returns; otherwise the
-  loop continues with those that wait for other nodes, and `on_ready` is called when the node serves.
+- `open` goes through phases. A quorum of this node alone completes all of them before `open` returns, unless its logs
+  take longer than the caller waits; otherwise the loop continues, and `on_ready` is called when the node serves.
 - Each phase registers what it opens with `close`, which ends it in reverse order.
 """
 
@@ -132,6 +132,7 @@ class MetadataNode(Runtime, ABC):
         #: Metrics, health and readiness over HTTP; None without metrics.listener.
         self.observation: Observation | None = None
         self._slow_text: str | None = None
+        self._wait_seconds: float | None = None
         #: True while the node serves.
         self.is_ready = False
         self._waiting: asyncio.TimerHandle | None = None
@@ -142,8 +143,12 @@ class MetadataNode(Runtime, ABC):
 
     # ---- lifecycle
 
-    def open(self) -> None:
-        """Bind the listeners, lock the directories and join the quorum. Raises OttlaError with a clear message."""
+    def open(self, *, wait_seconds: float | None = None) -> None:
+        """Bind the listeners, lock the directories and join the quorum. Raises OttlaError with a clear message.
+
+        A node that is alone blocks for at most `wait_seconds` while its logs are opened (None: until they are open).
+        """
+        self._wait_seconds = wait_seconds
         check_served(self.settings)
         for notice in notices(self.settings):
             _log.warning("%s", notice)
@@ -187,8 +192,6 @@ class MetadataNode(Runtime, ABC):
             self.quorum.subscribe_leader(self._register_controller)
             self.quorum.subscribe(lambda old, new: self._register_controller())
             self.quorum.on_failure = lambda error: self.on_failure(f"cannot follow the metadata: {error}")
-            for listener in self.controller_listeners:
-                listener.serve()
             self._begin()
             if not self.is_ready:
                 self._waiting = self.loop.call_later(_PROGRESS_SECONDS, self._report_waiting)
@@ -203,6 +206,10 @@ class MetadataNode(Runtime, ABC):
     @abstractmethod
     def _begin(self) -> None:
         """Continue after joining the quorum: complete the next phases, or arrange for them."""
+
+    def _serve_controllers(self) -> None:
+        for listener in self.controller_listeners:
+            listener.serve()
 
     def stop(self, done: Callable[[], None]) -> None:
         """Hand over what this node leads, then call `done`; `close` follows."""
@@ -361,6 +368,11 @@ class MetadataNode(Runtime, ABC):
         if why:
             self.on_progress(f"node {self.node_id} waits for the controllers: {why}")
         self._waiting = self.loop.call_later(_PROGRESS_SECONDS, self._report_waiting)
+
+    @property
+    def progress(self) -> str:
+        """The progress of opening the logs; "" when they are open."""
+        return ""
 
     def why_waiting(self) -> str:
         """Why this node does not serve yet; "" if progress lines already tell."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,8 @@ class BrokerNode(MetadataNode):
         self.store: Store
         #: The threads that open the logs while the loop goes on.
         self._loading: Executor | None = None
+        #: Log directory -> the progress of opening its logs, which threads write.
+        self._openings: dict[str, Opening] = {}
         self._is_closing = False
         #: True once the node hosts the partitions that the metadata assigns to it.
         self._is_hosting = False
@@ -157,15 +159,27 @@ class BrokerNode(MetadataNode):
 
     def _begin(self) -> None:
         self._make_parts()
-        if self.life.is_alone:
-            # Metadata first, because a log is opened with its topic's settings.
-            self._take_settings(self.quorum.image)
+        if not self.life.is_alone:
+            self._serve_controllers()
+            self.quorum.start_threads(self.loop, self.pool)
+            return self.life.begin()
+        # Metadata first, because a log is opened with its topic's settings.
+        self._take_settings(self.quorum.image)
+        if self._wait_seconds is None:
             with self._new_loading_pool() as pool:
                 self._load_store(pool)
-            self.life.join()
-        else:
-            self.quorum.start_threads(self.loop, self.pool)
-            self.life.begin()
+            return self._join_alone()
+        loading = self._load_beside()
+        if wait([loading], self._wait_seconds).not_done:
+            return self._then(loading, self._join_alone)
+        self._end_loading()
+        loading.result()
+        return self._join_alone()
+
+    def _join_alone(self) -> None:
+        """Register and serve in a single-node cluster. No other node has been heard before, so it still is one."""
+        self.life.join()
+        self._serve_controllers()
 
     def _caught_up(self) -> None:
         """Open the logs on threads, after the metadata is replayed up to the broker's own registration.
@@ -173,25 +187,38 @@ class BrokerNode(MetadataNode):
         The loop goes on meanwhile: heartbeats keep the session, and a voter votes.
         """
         self._take_settings(self.quorum.image)
-        self._loading = pool = self._new_loading_pool()
-        loading = pool.submit(self._load_store, pool)
-        loading.add_done_callback(lambda finished: self.loop.call_soon_threadsafe(self._loaded, finished))
+        self._then(self._load_beside(), self._recovered)
 
-    def _loaded(self, finished: Future[None]) -> None:
-        """Ask to be unfenced, after the logs are open."""
+    def _load_beside(self) -> Future[None]:
+        self._loading = pool = self._new_loading_pool()
+        return pool.submit(self._load_store, pool)
+
+    def _then(self, loading: Future[None], go_on: Callable[[], None]) -> None:
+        """Call `go_on` on the loop when the logs are open."""
+        loading.add_done_callback(lambda finished: self.loop.call_soon_threadsafe(self._loaded, finished, go_on))
+
+    def _end_loading(self) -> None:
         if self._loading is not None:
             self._loading.shutdown(wait=False)
             self._loading = None
+        self._openings.clear()
+
+    def _loaded(self, finished: Future[None], go_on: Callable[[], None]) -> None:
+        self._end_loading()
         if self.closed or self._is_closing:
             return
         try:
             finished.result()
-            if self.quorum.image is not self.image:
-                self._take_settings(self.quorum.image)
-                self.leadership.configure_all()
-            self._host()
+            go_on()
         except (OSError, OttlaError) as error:
-            return self.on_failure(f"cannot open the logs: {error}")
+            self.on_failure(f"cannot open the logs: {error}")
+
+    def _recovered(self) -> None:
+        """Ask to be unfenced, after the logs are open."""
+        if self.quorum.image is not self.image:
+            self._take_settings(self.quorum.image)
+            self.leadership.configure_all()
+        self._host()
         self.life.recovered()
 
     def _host(self) -> None:
@@ -234,6 +261,10 @@ class BrokerNode(MetadataNode):
         else:
             resign()
 
+    @property
+    def progress(self) -> str:
+        return "; ".join(opening.line for opening in list(self._openings.values()))
+
     def why_waiting(self) -> str:
         if self._loading is not None:
             # The store reports progress while the logs are opened.
@@ -273,6 +304,7 @@ class BrokerNode(MetadataNode):
         """Report the progress of a start that takes noticeably long. OttlaError cancels the start."""
         if self._is_closing:
             raise OttlaError("the node was stopped while opening its logs")
+        self._openings[opening.directory] = opening
         now_ms = self.clock.monotonic_ms()
         if now_ms - self._progress_ms >= _PROGRESS_MS:
             self._progress_ms = now_ms

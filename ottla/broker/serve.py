@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 else:
     controller_node = LazyModule("ottla.broker.controller_node")
 
+#: How long a start may keep the loop from answering probes and signals while the logs are opened.
+_OPEN_SECONDS = 0.5
 #: By then a start has done its work.
 _LOAD_AFTER_SECONDS = 1.0
 
@@ -82,9 +84,9 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
         node.on_progress = lambda line: say(f"ottla: {line}")
         # The objects of a start stay: repeated collector passes over them would take a third of its time.
         gc.disable()
-        node.open()
+        node.open(wait_seconds=_OPEN_SECONDS)
         if not ready_already:
-            # The node may wait for other nodes for a long time before it is ready.
+            # The node may wait for other nodes, or for its logs, for a long time before it is ready.
             gc.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)

@@ -127,7 +127,7 @@ class Observation:
         own = node.image.brokers.get(node.node_id)
         state, reasons = "ready", []
         if not node.is_ready:
-            state, reasons = "starting", [node.why_waiting() or "it reads its logs"]
+            state, reasons = "starting", [node.progress or node.why_waiting() or "it reads its logs"]
         elif node.settings.is_broker and own is not None and own.in_controlled_shutdown:
             state, reasons = "stopping", ["other brokers take over its partitions"]
         elif node.settings.is_broker and (own is None or own.fenced):

@@ -83,7 +83,10 @@ def with_attributes(data: bytes, attributes: Mapping[str, str]) -> bytes:
 
 def encode_field(field: int, value: bytes) -> bytes:
     """A length-delimited field."""
-    return bytes((field << 3 | _BYTES,)) + _encode_varint(len(value)) + value
+    size = len(value)
+    if size < 128:
+        return bytes((field << 3 | _BYTES, size)) + value
+    return bytes((field << 3 | _BYTES,)) + _encode_varint(size) + value
 
 
 def encode_number(field: int, value: int) -> bytes:
