@@ -90,6 +90,8 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
             gc.enable()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stop)
+        # Our image blocks it until there is a handler, which only the running loop calls.
+        loop.call_soon(signal.pthread_sigmask, signal.SIG_UNBLOCK, (signal.SIGTERM,))
         # On a full disk older Pythons leave truncated compiled files, and fail on them at the next start
         # (python/cpython#126606). Write none for modules imported while the node serves.
         sys.dont_write_bytecode = True

@@ -14,7 +14,8 @@ STARTED_AT = time.monotonic()
 
 def main() -> None:
     """Run the console script `ottla`."""
-    if os.getpid() == 1:
+    # The first process of a container has no parent; with an init, that is its parent.
+    if os.getppid() <= 1:
         _end_by_sigterm()
     try:
         from ottla.cli.ottla.root import run
@@ -24,11 +25,14 @@ def main() -> None:
 
 
 def _end_by_sigterm() -> None:
-    """Let SIGTERM end this process until it installs a handler of its own.
+    """Let SIGTERM end a container's process until it installs a handler of its own.
 
-    Linux ignores a signal without a handler for the first process of a container. A container that is stopped while a
-    node still starts would otherwise run until the end of the grace period.
+    Linux drops a signal without a handler for the first process of a container. A container that is stopped while a
+    node still starts would otherwise run until the end of the grace period. The image starts the process with the
+    signal blocked, which keeps one that comes before this.
     """
     import signal
 
-    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+    if os.getpid() == 1:
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))

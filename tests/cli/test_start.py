@@ -224,7 +224,7 @@ def test_sigterm_ends_the_first_process_of_a_container_before_the_node_serves(tm
     """Linux ignores signals that process 1 does not handle. Here a file that does not end holds up the start."""
     file = tmp_path / "server.properties"
     os.mkfifo(file)
-    as_first = "import os, sys; os.getpid = lambda: 1; from ottla.cli import main; main()"
+    as_first = "import os, sys; os.getpid = lambda: 1; os.getppid = lambda: 0; from ottla.cli import main; main()"
     with subprocess.Popen([sys.executable, "-c", as_first, "start", str(file)]) as process, file.open("w"):
         process.send_signal(signal.SIGTERM)
         assert process.wait(_SECONDS_MAX) == 128 + signal.SIGTERM

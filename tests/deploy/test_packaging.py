@@ -18,12 +18,13 @@ from ottla.raft.checkpoint import VoterEndpoint
 from ottla.settings.properties import read
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.unserved import notices
-from tests.cli.test_start import running
+from tests.cli.test_start import running, server_properties
 from tests.cli.tool import OTTLA
 
 PACKAGING = Path(__file__).parents[2] / "packaging"
 UNIT = PACKAGING / "systemd" / "ottla.service"
 _ARGUMENT = re.compile(r"\"([a-z.]+=[^\"]+)\"")
+_BLOCKED = ["env", "--block-signal=TERM"]
 _ID = "4L6g3nShT-eMCtK--X86sw"
 
 
@@ -97,7 +98,7 @@ def test_wrong_settings_end_with_the_code_that_the_unit_does_not_restart(tmp_pat
 def test_the_image_starts_a_node_that_is_healthy_until_it_stops(tmp_path: Path) -> None:
     """CMD as it stands, with this machine's directories and free ports, and HEALTHCHECK's command."""
     instructions = _dockerfile()
-    assert json.loads(instructions["ENTRYPOINT"][0]) == ["ottla"]
+    assert json.loads(instructions["ENTRYPOINT"][0]) == [*_BLOCKED, "ottla"]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
     arguments = json.loads(instructions["CMD"][0])
@@ -169,6 +170,23 @@ def test_sigterm_ends_the_script_of_the_image_before_it_becomes_the_node(tmp_pat
         with base.open("w"):
             script.send_signal(signal.SIGTERM)
         assert script.wait(30) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("given", [["start", "--port", "0"], ["start", "FILE"]])
+def test_sigterm_before_the_node_can_handle_it_is_kept_and_stops_it(tmp_path: Path, given: list[str]) -> None:
+    """What `env` of the entry points does: the signal is blocked when the interpreter starts, and comes at once."""
+    more = ["--data", str(tmp_path)] if "FILE" not in given else []
+    arguments = [server_properties(tmp_path) if each == "FILE" else each for each in given]
+    if "FILE" in given:
+        subprocess.run([*OTTLA, "storage", "format", "-s", "-t", _ID, "-c", arguments[1]], check=True, timeout=60)
+    blocked = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]); "
+    blocked += "os.kill(os.getpid(), signal.SIGTERM); os.execv(sys.argv[1], sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", blocked, *OTTLA, *arguments, *more], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, "stopped" in done.stdout) == (0, True), done.stderr
+    script = (PACKAGING / "docker" / "ottla-node").read_text()
+    assert f"exec {' '.join(_BLOCKED)} ottla start" in script
 
 
 def test_files_name_files_that_are_there() -> None:
