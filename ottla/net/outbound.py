@@ -15,8 +15,8 @@ Rules:
 - A peer that breaks the protocol (a frame too long, garbage, an unknown correlation id) loses this connection.
 - `done` is always called from the loop, never from within `ask` or `close`, and never twice.
 
-Not obvious: names are resolved on a thread, and each attempt takes the next of their addresses. Requests end with
-`PeerRefused` when every address refused the connection.
+Not obvious: names are resolved on threads of their own, and each attempt takes the next of their addresses. Requests
+end with `PeerRefused` when every address refused the connection.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ import asyncio
 import errno
 import os
 import socket
+import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from ottla.kernel.error import KafkaError, OttlaError
@@ -164,21 +166,30 @@ class Outbound:
             self._addresses.append(self.host)
             return self._dial()
         self._is_resolving = True
-        lookup = self._loop.run_in_executor(None, _resolve, self.host, self.port)
-        lookup.add_done_callback(self._resolved)
+        # Not on the loop's threads: they are few, and a process that ends waits for them. The name of a machine that is
+        # gone may take half a minute.
+        threading.Thread(target=self._look_up, name="ottla-lookup", daemon=True).start()
         return None
 
-    def _resolved(self, lookup: asyncio.Future[list[str]]) -> None:
+    def _look_up(self) -> None:
+        found: list[str] | Exception
+        try:
+            found = _resolve(self.host, self.port)
+        except Exception as error:
+            found = error
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._resolved, found)
+
+    def _resolved(self, found: list[str] | Exception) -> None:
         self._is_resolving = False
-        error = OSError("given up") if lookup.cancelled() else lookup.exception()
         if self.closed:
             return None
         if self._setup is None:
             # The lookup outlasted the setup timeout. Requests made since then start over.
             return self._connect_later() if self._waiting else None
-        if error is not None:
-            return self._failed(f"no such host ({error})")
-        self._addresses.extend(lookup.result())
+        if isinstance(found, Exception):
+            return self._failed(f"no such host ({found})")
+        self._addresses.extend(found)
         return self._dial()
 
     def _dial(self) -> None:

@@ -143,6 +143,14 @@ def test_a_later_line_that_is_wrong_and_an_empty_input_leave_the_topic(run: Run,
     assert values(bootstrap, f"{topic}_empty") == []
 
 
+def test_a_first_record_that_the_broker_refuses_leaves_the_topic_and_says_so(run: Run, topic: str) -> None:
+    words = ("-X", "max.request.size=3000000", "-X", "compression.type=none")
+    for stays in (f"0 records are written; the new topic {topic}_refused stays\n", "0 records are written\n"):
+        said = run("produce", f"{topic}_refused", "--create", *words, stdin="x" * 2_000_000)
+        assert said.code == 1
+        assert said.err.endswith(stays)
+
+
 def test_parquet_without_pyarrow_is_refused_before_any_record_is_read(
     tool: Tool, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

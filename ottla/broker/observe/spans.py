@@ -167,7 +167,7 @@ class Spans(OtlpSender[bytes]):
             "messaging.destination.name": known,
             "messaging.operation.name": name,
             "messaging.destination.partition.id": str(index),
-            "messaging.batch.message_count": max(0, batch.count),
+            "messaging.batch.message_count": max(0, batch.record_count),
             "messaging.client.id": call.client_id[:_TEXT_MAX],
             "client.address": call.client_address,
         }

@@ -42,7 +42,7 @@ class TracedBatch(NamedTuple):
     parent_id: bytes
     base_offset: int
     #: The records in the batch, as its header says.
-    count: int
+    record_count: int
 
 
 def traced_batches(records: Buffer | Slice | None, looks: list[int]) -> Iterator[TracedBatch]:

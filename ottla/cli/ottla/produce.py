@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -234,7 +233,11 @@ def _write(
             settings["acks"] = acks
         from ottla.client import Producer
 
-        ensure = partial(ensure_topic, bootstrap, client, topic, create=create, partition=shape.partition)
+        created = []
+
+        def ensure() -> None:
+            created.append(ensure_topic(bootstrap, client, topic, create=create, partition=shape.partition))
+
         with Producer(settings_of("producer", settings)) as producer:
             if typed:
                 ensure()
@@ -246,7 +249,7 @@ def _write(
             else:
                 ensure()
             size = None if form == "parquet" else _size(source)
-            stream(producer, topic, selected, size=size, skip=skip, as_json=as_json)
+            stream(producer, topic, selected, size=size, skip=skip, created=lambda: any(created), as_json=as_json)
 
 
 def _kinds(types: tuple[str, ...]) -> dict[str, str]:

@@ -27,14 +27,18 @@ _STRIDE = 500
 
 def ensure_topic(
     bootstrap: str, client: tuple[str, ...], topic: str, *, create: bool, partition: int | None = None
-) -> None:
-    """Check that the topic exists and has this partition; with `create`, create a missing topic. Raises OttlaError."""
+) -> bool:
+    """Check that the topic exists and has this partition; with `create`, create a missing topic. Raises OttlaError.
+
+    Returns whether it has been created.
+    """
     from ottla.cli.option import admin, nearest_topic
     from ottla.client import NewTopic
 
     with admin(bootstrap, client) as ask:
         try:
-            return _check_partition(topic, partition, len(ask.describe_topic(topic).partitions))
+            _check_partition(topic, partition, len(ask.describe_topic(topic).partitions))
+            return False
         except KafkaError as error:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 raise
@@ -47,6 +51,7 @@ def ensure_topic(
             would = ask.create_topics(new, validate_only=True)[topic]
             _check_partition(topic, partition, would.partitions, "would have")
         ask.create_topics(new).check()
+        return True
 
 
 def _check_partition(topic: str, partition: int | None, count: int, has: str = "has") -> None:
@@ -82,9 +87,13 @@ def stream(
     *,
     size: int | None,
     skip: int = 0,
+    created: Callable[[], bool] = lambda: False,
     as_json: bool = False,
 ) -> None:
-    """Write records and report how many and how fast. `skip` records came before them and were skipped."""
+    """Write records and report how many and how fast. `skip` records came before them and were skipped.
+
+    `created` tells whether the topic was created for them: an error says that it stays.
+    """
     from ottla.cli import screen
 
     began = time.monotonic()
@@ -109,7 +118,9 @@ def stream(
         raise
     except (OttlaError, KafkaError) as error:
         writer.settle()
-        raise OttlaError(f"{screen.in_words(error)}; {_so_far(writer, skip)}") from error
+        # Not deleted: others may have found it and written to it meanwhile.
+        stays = f"; the new topic {topic} stays" if created() else ""
+        raise OttlaError(f"{screen.in_words(error)}; {_so_far(writer, skip)}{stays}") from error
     seconds = max(time.monotonic() - began, 1e-9)
     if as_json:
         screen.document({"topic": topic, "records": writer.written, "bytes": read, "seconds": round(seconds, 3)})
