@@ -145,10 +145,9 @@ def test_a_later_line_that_is_wrong_and_an_empty_input_leave_the_topic(run: Run,
 
 def test_a_first_record_that_the_broker_refuses_leaves_the_topic_and_says_so(run: Run, topic: str) -> None:
     words = ("-X", "max.request.size=3000000", "-X", "compression.type=none")
-    for stays in (f"0 records are written; the new topic {topic}_refused stays\n", "0 records are written\n"):
+    for stays in (f"; the new topic {topic}_refused stays\n", " more may be)\n"):
         said = run("produce", f"{topic}_refused", "--create", *words, stdin="x" * 2_000_000)
-        assert said.code == 1
-        assert said.err.endswith(stays)
+        assert (said.code, said.err.endswith(stays)) == (1, True), said.err
 
 
 def test_parquet_without_pyarrow_is_refused_before_any_record_is_read(
