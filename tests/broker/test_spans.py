@@ -128,8 +128,9 @@ def without_cluster(span: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in span.items() if name != "kafka.cluster.id"}
 
 
-def read(bootstrap: str, topic: str, count: int, **more: bool) -> None:
-    with Consumer(bootstrap, group_id="g", client_id="reader", auto_offset_reset="earliest", **more) as consumer:
+def read(bootstrap: str, topic: str, count: int, *, traced: bool = False) -> None:
+    given = {"group.id": "g", "client.id": "reader", "auto.offset.reset": "earliest", "tracing.enable": traced}
+    with Consumer({"bootstrap.servers": bootstrap, **given}) as consumer:
         consumer.subscribe([topic])
         assert len(list(islice(consumer, count))) == count
 
@@ -145,7 +146,7 @@ def test_one_trace_leads_from_the_producer_through_the_broker_to_the_consumer(
     with ottla.Node(settings=settings(receiver)) as node:
         with Producer(node.bootstrap_servers, tracing_enable=True, compression_type="zstd") as producer:
             producer.send("orders", b"v").result(30)
-        read(node.bootstrap_servers, "orders", 1, tracing_enable=True)
+        read(node.bootstrap_servers, "orders", 1, traced=True)
         appended, fetched = spans.next(), spans.next()
     sent, received = exporter.get_finished_spans()
     assert sent.context is not None
