@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import ottla
+from ottla.broker.observe.spans import Spans
 from ottla.broker.observe.trace_context import LOOKS_MAX, traced_batches
 from ottla.client import Admin, ConfigResource, Consumer, NewTopic, Producer, ResourceType, ShareConsumer
 from ottla.kernel.error import KafkaError, OttlaError
@@ -214,6 +215,15 @@ def test_followers_make_no_spans(receiver: Receiver, spans: SpanReceiver) -> Non
         # The leader sends its spans in order, so those of its followers would come before the consumer's.
         names = [spans.next()["name"] for _ in range(4)]
     assert names == ["append copied"] * 3 + ["fetch copied"]
+
+
+def test_spans_that_a_receiver_refuses_are_dropped_and_counted(receiver: Receiver) -> None:
+    receiver.status = 503
+    exporter = Spans(receiver.url, dict, bytes)
+    exporter.put(b"", 0)
+    eventually(lambda: exporter.dropped["refused"] == 1)
+    assert 'ottla_spans_otlp_dropped_total{reason="refused"} 1' in exporter.lines()
+    exporter.close()
 
 
 def looked_at(records: Buffer, looks: int = LOOKS_MAX) -> list[tuple[str, str, int]]:
