@@ -88,10 +88,7 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
         if not ready_already:
             # The node may wait for other nodes, or for its logs, for a long time before it is ready.
             gc.enable()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
-        # Our image blocks it until there is a handler, which only the running loop calls.
-        loop.call_soon(signal.pthread_sigmask, signal.SIG_UNBLOCK, (signal.SIGTERM,))
+        _on_signals(loop, stop)
         # On a full disk older Pythons leave truncated compiled files, and fail on them at the next start
         # (python/cpython#126606). Write none for modules imported while the node serves.
         sys.dont_write_bytecode = True
@@ -103,6 +100,13 @@ def run(settings: ServerSettings, say: Callable[[str], None] = print, started_at
         raise OttlaError(f"the node stopped: {failures[0]}")
     say(f"ottla: node {settings.node_id} stopped")
     return 0
+
+
+def _on_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    # Our image blocks it until there is a handler, which only the running loop calls.
+    loop.call_soon(signal.pthread_sigmask, signal.SIG_UNBLOCK, (signal.SIGTERM,))
 
 
 def _load_rest() -> None:

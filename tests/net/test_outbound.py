@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
@@ -307,28 +305,6 @@ def test_a_peer_is_refused_when_all_its_addresses_are(far: FarEnd, monkeypatch: 
     far.until(lambda: bool(told.values))
     assert type(told.value) is Disconnected
     near.close()
-
-
-def test_a_process_ends_though_the_name_of_a_peer_is_still_being_resolved() -> None:
-    program = """
-import asyncio, random, socket, threading
-from ottla.net.outbound import Outbound
-from ottla.wire.api.vote import VoteRequest
-async def main():
-    loop, begun = asyncio.get_running_loop(), asyncio.Event()
-    def never(*arguments, **options):
-        loop.call_soon_threadsafe(begun.set)
-        threading.Event().wait()
-    socket.getaddrinfo = never
-    near = Outbound(loop, "gone", 9093, client_id="1", rng=random.Random(1))
-    near.ask(VoteRequest(), print, timeout_ms=60_000)
-    await begun.wait()
-    near.close()
-loop = asyncio.new_event_loop()
-loop.run_until_complete(main())
-loop.close()
-"""
-    assert subprocess.run([sys.executable, "-c", program], timeout=30).returncode == 0
 
 
 def test_a_request_that_is_not_answered_in_time_closes_the_connection(far: FarEnd) -> None:
