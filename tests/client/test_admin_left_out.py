@@ -245,3 +245,21 @@ def test_an_error_of_the_whole_answer_is_raised_with_its_message(
     with pytest.raises(KafkaError, match="not for you") as raised:
         asked(call, response(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message="not for you"))
     assert raised.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.parametrize(
+    ("call", "asks"),
+    [
+        (lambda admin: admin.create_topics([NewTopic("u", 1)]), True),
+        (lambda admin: admin.create_topics([NewTopic("u", 1)], validate_only=True), False),
+        (lambda admin: admin.create_partitions({"t": 3}), True),
+    ],
+)
+def test_what_changes_topics_asks_for_fresh_metadata(call: Callable[[AsyncAdmin], Awaitable[Any]], asks: bool) -> None:
+    async def due_ms(admin: AsyncAdmin) -> int:
+        metadata = admin._cluster.metadata
+        metadata._next_update_ms = 1 << 60
+        assert (await call(admin)).errors is not None
+        return metadata.update_due_ms()
+
+    assert (asked(due_ms) < 1 << 60) == asks
