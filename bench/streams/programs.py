@@ -54,7 +54,8 @@ def stream_table(builder: StreamsBuilder, lane: Lane, source: str, other: str, o
 def stream_stream(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
     """Two streams joined within a second."""
     windows = JoinWindows.of_time_difference_with_no_grace(timedelta(seconds=1))
-    builder.stream(source).join(builder.stream(other), lambda one, two: one + two, windows).to(output)
+    joiner = left + right if lane == "columns" else lambda one, two: one + two
+    builder.stream(source).join(builder.stream(other), joiner, windows).to(output)
 
 
 def table_aggregate(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
@@ -74,7 +75,7 @@ PROGRAMS: dict[str, Callable[[StreamsBuilder, Lane, str, str, str], None]] = {
     "table-aggregate": table_aggregate,
 }
 #: The programs that have a columnar form.
-IN_COLUMNS = ("stateless", "count", "windowed-count", "stream-table", "table-aggregate")
+IN_COLUMNS = ("stateless", "count", "windowed-count", "stream-table", "stream-stream", "table-aggregate")
 
 
 def application(program: str, lane: Lane, application_id: str, source: str, other: str, output: str) -> Application:

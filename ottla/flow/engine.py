@@ -152,6 +152,8 @@ class Task:
         self._contexts: dict[str, NodeContext] = {}
         self._nodes: dict[str, Any] = {}
         self._waiting = Waiting(self, ties_by_heap=ties_by_heap)
+        #: Runs of several partitions at once, for joins of streams on columns (vector/meet.py), or None.
+        self.merged: Any = None
         self._build()
 
     # ---- records

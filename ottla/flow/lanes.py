@@ -26,6 +26,9 @@ def lanes(program: plan.Plan, key: Serde | None, value: Serde | None) -> dict[pl
             table = parents[1] if node.global_store is None else global_tables[node.global_store]
             lane_of[node], kinds[node] = _join(node, parents[0], table)
             continue
+        if isinstance(node, plan.StreamJoin):
+            lane_of[node], kinds[node] = _stream_join(node, *parents)
+            continue
         kinds[node] = _kinds(node, parents, (key, value))
         if isinstance(node, plan.GlobalSource):
             global_tables[node.store.name] = kinds[node]
@@ -73,22 +76,44 @@ def _group(node: plan.TableGroup, given: Kinds) -> str:
 
 def _join(node: plan.StreamTableJoin, stream: Kinds, table: Kinds) -> tuple[str, Kinds]:
     """The lane of a stream-table join, and the types that it emits. `table`: the types of the table."""
-    joiner, selector = node.joiner, node.selector
-    if not isinstance(joiner, (JoinFunction, JoinBatch)):
-        return RECORD, (stream[0], None)
-    joiner.inputs = (*stream, table[1])
-    name = stream[0]
+    selector, name, why = node.selector, stream[0], None
     if isinstance(selector, ColumnFunction):
         name = type_of(selector.expression, *stream)
-    if name is not None and table[0] is not None and name != table[0]:
-        raise TopologyError(f"the keys of the join are of two types: {name} and {table[0]}", node.where)
-    why = None
-    if None in (*joiner.inputs, table[0], name):
-        why = "its input types are not known"
-    elif node.buffer is not None:
+    if node.buffer is not None:
         why = "records wait for the grace period"
     elif selector is not None and not isinstance(selector, ColumnFunction):
         why = "key_selector is a Python function"
+    return _joined(node, stream, table, name, why)
+
+
+def _stream_join(node: plan.StreamJoin, left: Kinds, right: Kinds) -> tuple[str, Kinds]:
+    """The lane of a stream-stream join, and the types that it emits."""
+    topics = [_topics(parent) for parent in node.parents]
+    why = "both sides come from one stream" if topics[0] & topics[1] else None
+    return _joined(node, left, right, left[0], why)
+
+
+def _topics(node: plan.Node) -> set[str]:
+    """The topics, or the names of the sources, that a stream's records come from."""
+    if isinstance(node, plan.StreamSource) and node.topics:
+        return set(node.topics)
+    if isinstance(node, plan.Repartition) or not node.parents:
+        return {node.name}
+    return set[str]().union(*map(_topics, node.parents))
+
+
+def _joined(
+    node: plan.StreamJoin | plan.StreamTableJoin, stream: Kinds, other: Kinds, name: Type, why: str | None
+) -> tuple[str, Kinds]:
+    """The lane of a join by keys of type `name`, and the types that it emits. `why`: why it takes single records."""
+    joiner = node.joiner
+    if not isinstance(joiner, (JoinFunction, JoinBatch)):
+        return RECORD, (stream[0], None)
+    joiner.inputs = (*stream, other[1])
+    if name is not None and other[0] is not None and name != other[0]:
+        raise TopologyError(f"the keys of the join are of two types: {name} and {other[0]}", node.where)
+    if None in (*joiner.inputs, other[0], name):
+        why = "its input types are not known"
     if isinstance(joiner, JoinBatch):
         if None in joiner.inputs:
             raise TopologyError(_NO_TYPES, node.where)

@@ -58,8 +58,8 @@ def with_key(function: Function | Expression, values: int = 1) -> Function:
     if isinstance(function, Expression) or lane_of(function) != "record":
         if values == 2:
             raise TopologyError(
-                "the joiner of two streams or two tables must be a Python function (only joins of a stream with a "
-                "table take a column expression or a batch function)",
+                "the joiner of two tables must be a Python function (only joins of a stream take a column expression "
+                "or a batch function)",
                 here(),
             )
         column_function: Function = callable_of(function)
@@ -79,8 +79,8 @@ def with_key(function: Function | Expression, values: int = 1) -> Function:
     return function
 
 
-def table_joiner(joiner: Any) -> Function:
-    """The joiner of a stream and a table, adapted to one of key, left and right value."""
+def stream_joiner(joiner: Any) -> Function:
+    """The joiner of a stream with a stream or a table, adapted to one of key, left and right value."""
     if isinstance(joiner, Expression):
         return JoinFunction(joiner)
     return JoinBatch(joiner) if isinstance(joiner, BatchFunction) else with_key(joiner, 2)

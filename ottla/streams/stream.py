@@ -25,7 +25,7 @@ from ottla.streams.function import (
     callable_of,
     lane_of,
     serde_of,
-    table_joiner,
+    stream_joiner,
     table_selector,
     with_key,
 )
@@ -306,11 +306,11 @@ class KStream(Generic[K, V]):
     ) -> KStream[K, Any]:
         """Inner join with a stream within `windows`, with a table by key, or with a global table.
 
-        `joiner(value, other_value)` or `joiner(key, value, other_value)` returns the result's value. For a table it may
-        be a column expression of `key`, `left` and `right`, or a `batch` function. `key_selector(key, value)`, or a
-        column expression, returns the global table's key. `grace` (versioned tables only) makes records wait
-        that long for late updates of the table. TopologyError if `windows` or `key_selector` is missing where it is
-        needed, or `other` is of another builder.
+        `joiner(value, other_value)` or `joiner(key, value, other_value)` returns the result's value. It may be a column
+        expression of `key`, `left` and `right`, or a `batch` function. `key_selector(key, value)`, or a column
+        expression, returns the global table's key. `grace` (versioned tables only) makes records wait that long for
+        late updates of the table. TopologyError if `windows` or `key_selector` is missing where it is needed, or
+        `other` is of another builder.
         """
         stream: KStream[K, Any] = self._join("inner", other, joiner, windows, joined, key_selector, name, grace)
         return stream
@@ -333,7 +333,7 @@ class KStream(Generic[K, V]):
     def outer_join(
         self,
         other: KStream[K, Any],
-        joiner: Callable[..., Any],
+        joiner: Callable[..., Any] | Expression,
         windows: JoinWindows,
         joined: StreamJoined | None = None,
         *,
@@ -413,18 +413,17 @@ class KStream(Generic[K, V]):
         if isinstance(other, GlobalKTable):
             if selector is None:
                 raise TopologyError("a join with a global table needs key_selector= (key, value) -> table key", where)
-            function, selected = table_joiner(joiner), table_selector(selector)
+            function, selected = stream_joiner(joiner), table_selector(selector)
             return stream_join.with_global_table(self, other, selected, function, kind == "left", name, where)
         if isinstance(other, KTable):
             options = joined or Joined()
             options = replace(options, name=name or options.name, grace=grace if grace is not None else options.grace)
-            return stream_join.with_table(self, other, table_joiner(joiner), options, kind == "left", where)
-        function = with_key(joiner, 2)
+            return stream_join.with_table(self, other, stream_joiner(joiner), options, kind == "left", where)
         if not isinstance(windows, JoinWindows):
             raise TopologyError("a join of two streams needs windows= (JoinWindows)", where)
         options = joined or StreamJoined()
         return stream_join.with_stream(
-            self, other, function, windows, replace(options, name=name or options.name), kind, where
+            self, other, stream_joiner(joiner), windows, replace(options, name=name or options.name), kind, where
         )
 
     def _same_builder(self, other: Any, where: Where) -> None:

@@ -54,7 +54,7 @@ def with_stream(
     suffixes = (this_suffix, other_suffix)
     this_store, other_store = _stores(options, windows, serdes, suffixes, (this_generated, other_generated), where)
     candidates = _candidates(options, serdes, right_outer, this_generated) if left_outer else None
-    schema = plan.Schema("stream", key or this.key_serde)
+    schema = plan.Schema("stream", key or this.key_serde, _result(this, other.value_serde, joiner))
     node = plan.StreamJoin(
         merged,
         (this.node, other.node),
@@ -175,11 +175,11 @@ def with_global_table(
     return KStream(builder, builder.add(node), this.sources)
 
 
-def _result(this: KStream[Any, Any], table_value: Serde | None, joiner: Function) -> Serde | None:
+def _result(this: KStream[Any, Any], other_value: Serde | None, joiner: Function) -> Serde | None:
     """The serde of a column joiner's results, if their type is known here."""
     if not isinstance(joiner, (JoinFunction, JoinBatch)):
         return None
-    given = (this.key_serde, this.value_serde, table_value)
+    given = (this.key_serde, this.value_serde, other_value)
     key, left, right = (None if each is None else each.column_type for each in given)
     joiner.inputs = (key, left, right)
     return serde_of(joiner.kind)

@@ -14,6 +14,7 @@ from ottla.flow.runner import Runner
 from ottla.flow.task.rows import Rows
 from ottla.flow.topology import Topology
 from ottla.flow.vector.columns import Batch, OutputColumns
+from ottla.flow.vector.meet import Merged
 from ottla.flow.vector.region import Region, vectorize
 
 
@@ -46,6 +47,18 @@ class ColumnRunner(Runner):
             for receiver in task.receivers():
                 if receiver.region is not None:
                     self._watch(receiver.region)
+            if task.merged is not None:
+                self._watch_merged(task.merged)
+
+    def _watch_merged(self, merged: Merged) -> None:
+        run = merged.run
+
+        def watched(heads: Any, ends: Any) -> int:
+            count = run(heads, ends)
+            self.failed += any(rows.columns is None for _, rows in heads)
+            return count
+
+        merged.run = watched  # type: ignore[method-assign]
 
     def _watch(self, region: Region) -> None:
         run = region.run
@@ -91,15 +104,18 @@ def newest(outputs: dict[str, list[Output]]) -> dict[tuple[str, bytes | None], O
 def compare_lanes(
     rng: Random, topology: Topology, settings: Settings, given: list[Input], told: str
 ) -> tuple[int, int]:
-    """Run a program record by record and in columns, with generated cuts and with restarts in which the lanes change:
-    both give the same. Returns how many outputs came as columns, and how many there were.
+    """Run a program record by record and in columns, with generated cuts and clocks, and with restarts in which the
+    lanes change: both give the same. Returns how many outputs came as columns, and how many there were.
     """
-    columns = records = 0
+    columns = records = now = 0
+    clock = Random(len(given))
     cut, size = rng.choice((3, 1000)), rng.choice((9, 40, 1000))
     one, many = Runner(topology, settings, drain="batch"), ColumnRunner(topology, settings)
     for at in range(0, len(given), size):
         many.cut = cut
-        expected, found = by_topic(one.run(given[at : at + size])), by_topic(many.run(given[at : at + size]))
+        now += clock.choice((0, 100, 1001))
+        some = given[at : at + size]
+        expected, found = by_topic(one.run(list(some), now)), by_topic(many.run(some, now))
         columns, many.columns = columns + many.columns, 0
         records += sum(map(len, expected.values()))
         letters = [sorted(side.pop("dead", []), key=repr) for side in (found, expected)]

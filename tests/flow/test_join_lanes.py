@@ -280,7 +280,7 @@ def test_wrong_joiners_are_refused_at_the_line_of_the_user() -> None:
         stream.filter(left["n"] > 1)
     with pytest.raises(TopologyError, match=r"string and double .*test_join_lanes\.py:\d+"):
         stream.join(rows, left["card"] + right["rate"])
-    with pytest.raises(TopologyError, match="joiner of two streams or two tables must be a Python function"):
+    with pytest.raises(TopologyError, match="joiner of two tables must be a Python function"):
         rows.join(rows, right)  # type: ignore[arg-type]
     everywhere = builder.global_table("g")
     with pytest.raises(TopologyError, match="invalid key_selector"):

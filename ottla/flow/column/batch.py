@@ -106,7 +106,7 @@ def batch(
     key: str | None = None,
     form: Form = "arrow",
 ) -> BatchFunction:
-    """Declare a function of a table, for filter, filter_not, map_values, flat_map, and joins of a stream with a table.
+    """Declare a function of a table, for filter, filter_not, map_values, flat_map, and joins of a stream.
 
     `form` is the kind of table that the function gets: arrow, pandas or polars. `returns` is the type of its values:
     long, double, string, boolean, bytes, or a mapping of field names to these. Except for flat_map the function

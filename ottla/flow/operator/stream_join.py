@@ -72,27 +72,27 @@ class StreamJoin(Fused):
     ) -> None:
         self._name = name
         self._other_store = other_store
-        self._windows = windows
-        self._joiner = joiner
-        self._left = left
-        self._outer = outer
+        self.windows = windows
+        self.joiner = joiner
+        self.left = left
+        self.outer = outer
         self._candidates_name = candidates
         before, after = windows.before_ms, windows.after_ms
-        self._before, self._after = (before, after) if left else (after, before)
+        self.before, self.after = (before, after) if left else (after, before)
 
     def init(self, context: Context) -> None:
         self.context = context
-        self._other = context.get_state_store(self._other_store)
+        self.other = context.get_state_store(self._other_store)
         interval = interval_ms(context.app_configs, JOIN_INTERVAL)
-        self._clock = JoinTimes(context.task, self._name, interval)  # type: ignore[attr-defined]
-        self._candidates: UnjoinedStore | None = None
+        self.clock = JoinTimes(context.task, self._name, interval)  # type: ignore[attr-defined]
+        self.candidates: UnjoinedStore | None = None
         if self._candidates_name is not None:
-            self._candidates = context.get_state_store(self._candidates_name)
+            self.candidates = context.get_state_store(self._candidates_name)
 
     def fused(self, node: Node) -> Push:
-        emit, emit_at, on_error, joined, outer = node.emit, node.emit_at, node.on_error, self._joined, self._outer
-        find, joiner, candidates, clock = self._other.find, self._joiner, self._candidates, self._clock
-        before, after, left, stream_time = self._before, self._after, self._left, clock.stream_time
+        emit, emit_at, on_error, joined, outer = node.emit, node.emit_at, node.on_error, self._joined, self.outer
+        find, joiner, candidates, clock = self.other.find, self.joiner, self.candidates, self.clock
+        before, after, left, stream_time = self.before, self.after, self.left, clock.stream_time
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
             if timestamp > stream_time.value:
@@ -130,11 +130,11 @@ class StreamJoin(Fused):
         return push
 
     def _joined(self, key: Any, value: Any, other: Any) -> Any:
-        return self._joiner(key, value, other) if self._left else self._joiner(key, other, value)
+        return self.joiner(key, value, other) if self.left else self.joiner(key, other, value)
 
     def _emit_expired(self, candidates: UnjoinedStore, emit_at: Push, headers: Headers) -> None:
-        clock, now = self._clock, self.context.current_system_time_ms()
-        due = clock.oldest.value + self._after + self._windows.grace_ms
+        clock, now = self.clock, self.context.current_system_time_ms()
+        due = clock.oldest.value + self.after + self.windows.grace_ms
         # Without a candidate the sum overflows in Java and turns negative, so the interval starts; do the same.
         if (due if due <= TIME_MAX else due - (1 << 64)) >= clock.stream_time.value:
             return
@@ -151,12 +151,12 @@ class StreamJoin(Fused):
                 open_sides.add(candidate.left)
                 continue
             left, right = (candidate.value, None) if candidate.left else (None, candidate.value)
-            emit_at(candidate.key, self._joiner(candidate.key, left, right), candidate.timestamp, headers)
-            candidates.remove_candidate(candidate)
+            emit_at(candidate.key, self.joiner(candidate.key, left, right), candidate.timestamp, headers)
+            candidates.remove_entry(candidate.entry_key)
 
     def _is_open(self, candidate: Candidate) -> bool:
-        reach = self._windows.after_ms if candidate.left else self._windows.before_ms
-        return candidate.timestamp + reach + self._windows.grace_ms >= self._clock.stream_time.value
+        reach = self.windows.after_ms if candidate.left else self.windows.before_ms
+        return candidate.timestamp + reach + self.windows.grace_ms >= self.clock.stream_time.value
 
 
 class SelfJoin(Processor):

@@ -9,7 +9,7 @@ Rules:
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ottla.flow.record import Headers, ValueAndTimestamp, Windowed
@@ -32,7 +32,7 @@ class DuplicatesStore(WindowStore):
 
     def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
         """Add a value for a key and start. None is only written to the changelog."""
-        sequence, observed = self._sequence, self._observed
+        sequence = self._sequence
         sequence.value = (sequence.value + 1) & 0x7FFFFFFF
         key_bytes = self._key_bytes(key)
         number = start << 32 | sequence.value
@@ -45,14 +45,82 @@ class DuplicatesStore(WindowStore):
         # Kafka Streams logs expired records too.
         if self._log is not None:
             self._log(self.name, entry_key[1:], logged, timestamp, headers)
-        before = observed.value
+        if start < self._observed.value - self.spec.retention_ms:
+            return
+        self._observe(start)
+        self._add(entry_key, key_bytes, number, data)
+
+    def put_many(
+        self,
+        keys: Sequence[bytes],
+        values: Sequence[bytes | None],
+        starts: Sequence[int],
+        headers: Sequence[Headers] | None,
+        kept: Sequence[int],
+    ) -> None:
+        """Add values, given as bytes. `kept` are the indexes of those that are there afterwards: a late one is not put,
+        others expire at once.
+        """
+        numbers = [start << 32 | number & 0x7FFFFFFF for number, start in enumerate(starts, self._sequence.value + 1)]
+        self._sequence.value = (self._sequence.value + len(keys)) & 0x7FFFFFFF
+        if self._log is not None:
+            for row, (key_bytes, data, number) in enumerate(zip(keys, values, numbers, strict=True)):
+                own = () if headers is None else headers[row]
+                self._log(self.name, key_bytes + number.to_bytes(12, "big"), data, number >> 32, own)
+        newest = max((start for start, data in zip(starts, values, strict=True) if data is not None), default=-1)
+        self._observe(newest)
+        for row in kept:
+            key_bytes, data, number = keys[row], values[row], numbers[row]
+            assert data is not None
+            self._add(BY_KEY + key_bytes + number.to_bytes(12, "big"), key_bytes, number, data)
+
+    def kept_from(self, newest: int) -> int:
+        """The earliest start of the entries that are there when a start has been put."""
+        return newest // self._expiry_step_ms * self._expiry_step_ms - self.spec.retention_ms
+
+    def find_many(self, keys: Sequence[bytes], earliest: int, latest: int) -> tuple[list[int], list[int]]:
+        """The entries of keys that start in [earliest, latest]: the index of the key, and `start << 32 | sequence
+        number`. Entries that are hidden are among them.
+        """
+        low, high, indexes, found = earliest << 32, (latest + 1) << 32, list[int](), list[int]()
+        get = self._numbers.get
+        for index, key_bytes in enumerate(keys):
+            numbers = get(key_bytes)
+            if numbers is None or numbers[-1] < low:
+                continue
+            if numbers[0] < low or numbers[-1] >= high:
+                numbers = numbers[bisect_left(numbers, low) : bisect_left(numbers, high)]
+            found += numbers
+            indexes += [index] * len(numbers)
+        return indexes, found
+
+    def read(self, key_bytes: bytes, number: int) -> bytes:
+        """The bytes of an entry's value. KeyError if there is no such entry."""
+        data = self.entries.get(BY_KEY + key_bytes + number.to_bytes(12, "big"))
+        if data is None:
+            raise KeyError(number)
+        return data
+
+    @property
+    def observed(self) -> int:
+        """The newest start put."""
+        return self._observed.value
+
+    @property
+    def sequence(self) -> int:
+        """The number of the entry that was put last."""
+        return self._sequence.value
+
+    def _observe(self, start: int) -> None:
+        """Expire entries if a start is the newest."""
+        before = self._observed.value
         if start > before:
-            observed.value = start
+            self._observed.value = start
             if before // self._expiry_step_ms != start // self._expiry_step_ms:
                 self._expire()
-        elif start < before - self.spec.retention_ms:
-            return
-        age = (start + self.spec.retention_ms) // self._expiry_step_ms
+
+    def _add(self, entry_key: bytes, key_bytes: bytes, number: int, data: bytes) -> None:
+        age = ((number >> 32) + self.spec.retention_ms) // self._expiry_step_ms
         if age in self._ages:
             self._ages[age].append(entry_key)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ottla.flow.record import Headers
 from ottla.flow.task.push import Push
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.flow.engine import Task
     from ottla.flow.task.receive import Receiver
     from ottla.flow.vector.evaluate import Frame
+    from ottla.flow.vector.step import RegionRun
 
 
 def feed(task: Task, receiver: Receiver, rows: Rows, start: int, end: int) -> None:
@@ -72,11 +73,13 @@ def feed_two(
         first, second, first_wins = second, first, not first_wins
 
 
-def feed_frame(task: Task, push: Push, rows: Rows, frame: Frame, newest: Any) -> None:
-    """Pass on records one by one after a step on columns. `newest` is the stream time at each record."""
-    stream_time, headers = task.time, rows.headers
-    task.rows = rows
-    for key, value, timestamp, row, time in zip(*frame.columns(), newest.tolist(), strict=True):
-        task.row, task.received, task.timestamp = row, None, timestamp
+def feed_frame(task: Task, push: Push, frame: Frame, run: RegionRun) -> None:
+    """Pass on records one by one after a step on columns."""
+    stream_time, headers = task.time, run.headers
+    newest = run.newest[frame.rows].tolist()
+    for key, value, timestamp, number, time, (rows, row) in zip(
+        *frame.columns(), newest, run.origins(frame), strict=True
+    ):
+        task.rows, task.row, task.received, task.timestamp = rows, row, None, timestamp
         stream_time.value = time
-        push(key, value, timestamp, () if headers is None else headers[row])
+        push(key, value, timestamp, () if headers is None else headers[number])

@@ -14,8 +14,8 @@ Raw = Callable[[int], tuple[bytes | None, bytes | None]]
 class Rows:
     """Records of one partition in offset order. All keys and values are readable; no timestamp is negative.
 
-    Rows before `at` have been processed. `raw` returns the bytes of a row, for errors. `columns` are keys and values as
-    Arrow arrays, if the program has steps that work on them.
+    Rows before `at` have been processed. `raw` returns the bytes of a row, for errors. `columns` are keys, values and
+    timestamps as arrays, if the program has steps that work on them.
     """
 
     __slots__ = ("at", "columns", "end", "headers", "newest", "offsets", "partition", "raw", "timestamps", "topic",
@@ -30,7 +30,7 @@ class Rows:
         read: Callable[[], tuple[list[Any], list[Any]]],
         headers: list[Headers] | None,
         raw: Raw,
-        columns: tuple[Any, Any] | None = None,
+        columns: tuple[Any, Any, Any] | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition

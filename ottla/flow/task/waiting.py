@@ -86,7 +86,11 @@ class Waiting:
             head = heads.pop(partition)
             _, receiver, record, received = head
             if isinstance(received, Rows):
-                count += self._process_two(partition, head) or self._process_rows(partition, head)
+                count += (
+                    self._process_merged(partition, head)
+                    or self._process_two(partition, head)
+                    or self._process_rows(partition, head)
+                )
                 continue
             self._next_head(partition, self._queues[partition])
             assert record is not None
@@ -104,6 +108,39 @@ class Waiting:
         feed(self._task, receiver, rows, start, end)
         self._restore_head(partition, receiver, rows)
         return end - start
+
+    def _process_merged(self, partition: Partition, head: _Head) -> int:
+        """Process rows of the partitions whose streams are joined at once, until one has no more or another partition's
+        record must go first. Returns how many; 0 if nothing was done.
+        """
+        merged = self._task.merged
+        if merged is None or self._ties_by_heap or self._task.by_stream_time:
+            return 0
+        if not self._heads or head[1].context.name not in merged.sources:
+            return 0
+        every = sorted({partition: head, **self._heads}.items(), key=lambda item: item[1][0][1:])
+        taken = [each for each in every if each[1][1].context.name in merged.sources]
+        if len({receiver.context.name for _, (_, receiver, _, _) in taken}) < len(taken) or not all(
+            isinstance(rows, Rows) and rows.columns is not None and receiver.region is not None
+            for _, (_, receiver, _, rows) in taken
+        ):
+            return 0  # two topics of one source, or records that cannot be read as columns
+        bound = min((each[0] for _, each in every if each[1].context.name not in merged.sources), default=None)
+        ends = [None if bound is None else (bound[0], each[0][1:] < bound[1:]) for _, each in taken]
+        count: int = merged.run([(each[1], each[3]) for _, each in taken], ends)
+        if not count:
+            return 0
+        kept = {name: each for name, each in every if each[1].context.name not in merged.sources}
+        while self._first:
+            self._first.poll()
+        self._heads.clear()
+        for name, each in kept.items():
+            self._heads[name] = each
+            self._first.offer(name)
+        for name, (_, receiver, _, rows) in taken:
+            assert isinstance(rows, Rows)
+            self._restore_head(name, receiver, rows)
+        return count
 
     def _process_two(self, partition: Partition, head: _Head) -> int:
         """Process rows of two partitions until one has no more. Returns how many; 0 if other partitions have queued

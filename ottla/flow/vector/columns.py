@@ -61,7 +61,7 @@ class Batch:
         columns = None
         if receiver.region is not None:
             try:
-                columns = decode(receiver.key, self.keys), _decoded(receiver.value, self.values)
+                columns = decode(receiver.key, self.keys), _decoded(receiver.value, self.values), self.timestamps
             except Exception:
                 columns = None
         rows = Rows(

@@ -43,7 +43,7 @@ class Changes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Records as columns. `rows` is the index of the input row that each record comes from."""
+    """Records as columns. `rows` is the number of the record of the run that each comes from (step.RegionRun)."""
 
     keys: Any
     values: Any

@@ -38,6 +38,7 @@ from ottla.flow.vector.change import encode_changes
 from ottla.flow.vector.columns import OutputColumns
 from ottla.flow.vector.encode import encode, fixed
 from ottla.flow.vector.evaluate import Frame, evaluate
+from ottla.flow.vector.meet import Meeting, Merged, meetings, run_steps
 from ottla.flow.vector.step import KEYS, Applied, Kinds, RegionRun, Step
 from ottla.flow.vector.table_step import change_step, join_step, table_step
 from ottla.flow.window import TimeWindows
@@ -64,13 +65,18 @@ class Touched(NamedTuple):
     def and_(self, other: Touched) -> Touched:
         return Touched(self.written | other.written, self.read | other.read)
 
+    @property
+    def stores(self) -> set[str]:
+        return {name for name in self.written | self.read if name.startswith("store ")}
+
 
 class Region:
-    """The column steps downstream of one source."""
+    """The column steps downstream of one source, and the joins of streams that its records reach."""
 
-    def __init__(self, task: Task, step: Step) -> None:
+    def __init__(self, task: Task, step: Step, joins: Sequence[Meeting]) -> None:
         self._task = task
-        self._step = step
+        self.step = step
+        self._joins = joins
 
     def takes(self, count: int) -> bool:
         """Whether so many rows are worth a run."""
@@ -80,35 +86,72 @@ class Region:
         """Process rows. False: nothing was done, and the caller processes them one by one."""
         if not self.takes(end - start) or rows.columns is None:
             return False
-        keys, values = rows.columns
-        stamps = np.array(rows.timestamps[start:end], dtype=np.int64)
-        size = end - start
-        frame = Frame(keys.slice(start, size), values.slice(start, size), stamps, np.arange(start, end))
-        time = self._task.time
-        run = RegionRun(rows, start, np.maximum.accumulate(np.maximum(stamps, time.value)))
-        try:
-            self._step(frame, run)
-        except Exception:
-            return False
-        for effect in run.effects:
-            effect()
-        time.value = int(run.newest[-1])
-        return True
+        keys, values, timestamps = rows.columns
+        stamps, size = timestamps[start:end], end - start
+        frame = Frame(keys.slice(start, size), values.slice(start, size), stamps, np.arange(size))
+        newest = np.maximum.accumulate(np.maximum(stamps, self._task.time.value))
+        headers = None if rows.headers is None else rows.headers[start:end]
+        run = RegionRun([rows], None, np.arange(start, end), headers, newest)
+        return run_steps(self._task, run, [(self.step, frame)], self._joins)
 
 
 def vectorize(task: Task) -> None:
-    """Set the region of each source of a task that has one."""
-    compiler = _Compiler(task)
-    for receiver in task.receivers():
-        receiver.region = compiler.region(receiver)
+    """Set the region of each source of a task that has one, and how joins of streams take several sources at once."""
+    joins = meetings(task)
+    compiler = _Compiler(task, joins)
+    while not compiler.compile():
+        # A join that cannot work on columns changes what the sources' regions are.
+        joins = meetings(task) if compiler.joins else []
+        kept = {join.name for join in compiler.joins}
+        compiler = _Compiler(task, [join for join in joins if join.name in kept])
+    task.merged = Merged(task, compiler.joins) if compiler.joins else None
 
 
 class _Compiler:
-    def __init__(self, task: Task) -> None:
+    """The regions of a task. `joins` are the joins of streams that may work on columns."""
+
+    def __init__(self, task: Task, joins: Sequence[Meeting]) -> None:
         self._task = task
         self._topology = task.topology
+        self.joins = list(joins)
+        self._windowed = {name: join for join in joins for name in join.windowed}
 
-    def region(self, receiver: Any) -> Region | None:
+    def compile(self) -> bool:
+        """Set the regions of all sources. False: `joins` are now those that are left to try."""
+        for receiver in self._task.receivers():
+            receiver.region = self._region(receiver)
+        failed = [join for join in self.joins if not self._follow(join)]
+        if not failed and self._may_run_in_turn():
+            return True
+        self.joins = [join for join in self.joins if join not in failed] if failed else []
+        return False
+
+    def _follow(self, join: Meeting) -> bool:
+        """Compile the steps downstream of a join. False if it does not work on columns."""
+        kinds = join.result()
+        if kinds is None or {f"store {store}" for store in join.stores} & self._reachable(join.name).stores:
+            return False
+        compiled = self._node(join.name, kinds)
+        if compiled is None:
+            return False
+        join.following = compiled[0]
+        return True
+
+    def _may_run_in_turn(self) -> bool:
+        """Whether sources and joins, each of which processes all its records before the next one, share nothing."""
+        if not self.joins:
+            return True
+        seen = Touched(set(), set())
+        own = [Touched({f"store {store}" for store in join.stores}, set()) for join in self.joins]
+        parts = [each.and_(self._reachable(join.name)) for each, join in zip(own, self.joins, strict=True)]
+        parts += [self._downstream(source) for source in sorted(Merged(self._task, self.joins).sources)]
+        for part in parts:
+            if seen.conflicts(part) or (len(parts) > 1 and "*" in part.written):
+                return False
+            seen = seen.and_(part)
+        return True
+
+    def _region(self, receiver: Any) -> Region | None:
         is_change = isinstance(receiver.value, ChangeSerde)
         value = receiver.value.inner if is_change else receiver.value
         kinds = Kinds(receiver.key.column_type, value.column_type, changes=is_change)
@@ -117,7 +160,7 @@ class _Compiler:
         compiled = self._children(receiver.context.name, kinds)
         if compiled is None or not compiled[1]:
             return None
-        return Region(self._task, compiled[0])
+        return Region(self._task, compiled[0], self.joins)
 
     def _children(self, name: str, kinds: Kinds) -> tuple[Step, bool] | None:
         """A step for all children of a node, and whether any works on columns. None if they are not independent."""
@@ -147,6 +190,8 @@ class _Compiler:
         if name in topology.sinks:
             topic = topology.sinks[name].topic
             return Touched({name, f"topic {topic}" if isinstance(topic, str) else "*"}, set())
+        if name in self._windowed:
+            return Touched({name}, set())
         return self._downstream(name).and_(self._stores(name)).and_(Touched({name}, set()))
 
     def _downstream(self, name: str) -> Touched:
@@ -167,6 +212,8 @@ class _Compiler:
         if isinstance(node, SinkNode):
             return self._sink(node, kinds)
         processor = node.processor
+        if name in self._windowed:
+            return self._windowed[name].arrive(name, kinds), True
         if kinds.changes:
             compiled = change_step(processor, kinds, self._only_streams(name))
         else:
@@ -278,7 +325,7 @@ class _Compiler:
         def step(frame: Frame, run: RegionRun) -> None:
             keys, partition_keys = _encoded_keys(inner, frame.keys)
             values = encode_changes(content, frame.values) if changes else encode(content, frame.values)
-            headers = run.rows.headers
+            headers = run.headers
             own = None if headers is None else [headers[row] for row in frame.rows.tolist()]
             columns = OutputColumns(topic, keys, values, frame.timestamps, own, partition_keys)
             if len(frame):
@@ -290,8 +337,7 @@ class _Compiler:
         task, push = self._task, node.push
 
         def step(frame: Frame, run: RegionRun) -> None:
-            newest = run.newest[frame.rows - run.start]
-            run.effects.append(lambda: feed_frame(task, push, run.rows, frame, newest))
+            run.effects.append(lambda: feed_frame(task, push, frame, run))
 
         return step
 

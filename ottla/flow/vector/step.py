@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ottla.flow.column.kind import Type
+from ottla.flow.record import Headers
 from ottla.flow.vector.evaluate import Frame
 from ottla.kernel.named import NamedTuple
 
@@ -19,13 +21,28 @@ KEYS = ("string", "bytes", "long")
 
 @dataclass(slots=True)
 class RegionRun:
-    """A run of a region over rows. `effects` are applied after all computations have succeeded."""
+    """A run of a region. Its records are numbered in the order in which they are processed (`Frame.rows`). `effects`
+    are applied after all computations have succeeded.
+    """
 
-    rows: Rows
-    start: int
-    #: The task's stream time at each row.
+    #: The rows that the records come from, which of them each record comes from (None: all from the first), and where.
+    sources: Sequence[Rows]
+    of: Any
+    at: Any
+    #: The headers of each record, or None.
+    headers: list[Headers] | None
+    #: The task's stream time at each record.
     newest: Any
     effects: list[Callable[[], None]] = field(default_factory=list)
+    #: By join of streams, the records of both sides.
+    sides: dict[str, list[Frame | None]] = field(default_factory=dict)
+
+    def origins(self, frame: Frame) -> Iterable[tuple[Rows, int]]:
+        """The rows that each record of a frame comes from, and its index there."""
+        at = self.at[frame.rows].tolist()
+        if self.of is None:
+            return zip(repeat(self.sources[0]), at)
+        return zip(map(self.sources.__getitem__, self.of[frame.rows].tolist()), at, strict=True)
 
 
 Step = Callable[[Frame, RegionRun], None]
