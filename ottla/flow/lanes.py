@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ottla.flow import plan
 from ottla.flow.column.batch import BatchFunction, JoinBatch
-from ottla.flow.column.function import ColumnFunction, JoinFunction, PairFunction
+from ottla.flow.column.function import ColumnFunction, FoldFunction, JoinFunction, PairFunction
 from ottla.flow.column.kind import Type, type_of
 from ottla.flow.error import TopologyError
 from ottla.flow.serde import Serde
@@ -34,6 +34,8 @@ def lanes(program: plan.Plan, key: Serde | None, value: Serde | None) -> dict[pl
             global_tables[node.store.name] = kinds[node]
         if isinstance(node, plan.TableGroup):
             lane_of[node] = _group(node, parents[0])
+        if isinstance(node, plan.TableAggregate) and isinstance(node.adder, FoldFunction):
+            lane_of[node] = _fold(node, parents[0], kinds[node][1])
         function = getattr(node, "function", None) or getattr(node, "predicate", None)
         if function is not None and not isinstance(node, plan.Process):
             lane_of[node] = _lane(node, function, kinds[node.parents[0]])
@@ -72,6 +74,19 @@ def _group(node: plan.TableGroup, given: Kinds) -> str:
     if None in given:
         return f"{lane}, for each record, because its input types are not known"
     return f"{lane}, for each record, because the table is versioned" if node.parents[0].is_versioned else lane
+
+
+def _fold(node: plan.TableAggregate, given: Kinds, kind: Type) -> str:
+    """The lane of a table's aggregate with expressions as adder and subtractor. `kind`: the type of the aggregates."""
+    functions = [each for each in (node.adder, node.subtractor) if isinstance(each, FoldFunction)]
+    for function in functions:
+        function.inputs = (given[0], kind, given[1])
+        if function.kind not in (None, kind) and kind is not None:
+            raise TopologyError(f"{function.expression!r} is a {function.kind} (expected a {kind})", node.where)
+    lane = f"column: {', '.join(repr(function.expression) for function in functions)}"
+    if None in (*given, kind):
+        return f"{lane}, for each record, because its input types are not known"
+    return f"{lane}, for each record, because its store is versioned" if node.store.versioned else lane
 
 
 def _join(node: plan.StreamTableJoin, stream: Kinds, table: Kinds) -> tuple[str, Kinds]:

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.flow import plan
+from ottla.flow.column.expression import Expression
+from ottla.flow.column.function import FoldFunction
+from ottla.flow.error import TopologyError
 from ottla.flow.serde import LONG, Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
@@ -42,40 +45,31 @@ class KGroupedTable(Generic[K, V]):
 
     def reduce(
         self,
-        adder: Callable[[V, V], V],
-        subtractor: Callable[[V, V], V],
+        adder: Callable[[V, V], V] | Expression,
+        subtractor: Callable[[V, V], V] | Expression,
         name: str | None = None,
         materialized: MaterializedLike = None,
     ) -> KTable[K, V]:
-        """Combine the rows by `adder(aggregate, value)` and `subtractor(aggregate, value)`.
-
-        The first value starts the aggregate.
+        """Combine the rows by `adder(aggregate, value)` and `subtractor(aggregate, value)`, or by two column
+        expressions of `key`, `left` (the aggregate) and `right` (the value). The first value starts the aggregate.
         """
-        return self._aggregate(
-            "reduce",
-            "KTABLE-REDUCE-",
-            None,
-            lambda key, value, aggregate: adder(aggregate, value),
-            lambda key, value, aggregate: subtractor(aggregate, value),
-            name,
-            materialized,
-            self._value,
-        )
+        functions = _reducers(adder, subtractor)
+        return self._aggregate("reduce", "KTABLE-REDUCE-", None, *functions, name, materialized, self._value)
 
     def aggregate(
         self,
         initializer: Callable[[], Any],
-        adder: Callable[[K, V, Any], Any],
-        subtractor: Callable[[K, V, Any], Any],
+        adder: Callable[[K, V, Any], Any] | Expression,
+        subtractor: Callable[[K, V, Any], Any] | Expression,
         name: str | None = None,
         materialized: MaterializedLike = None,
     ) -> KTable[K, Any]:
         """Fold the rows by `adder(key, value, aggregate)` and `subtractor(key, value, aggregate)`, starting from
-        `initializer()`.
+        `initializer()`. Adder and subtractor may be column expressions of `key`, `left` (the aggregate) and `right`
+        (the value).
         """
-        return self._aggregate(
-            "aggregate", "KTABLE-AGGREGATE-", initializer, adder, subtractor, name, materialized, None
-        )
+        functions = _folds(adder, subtractor) or (adder, subtractor)
+        return self._aggregate("aggregate", "KTABLE-AGGREGATE-", initializer, *functions, name, materialized, None)
 
     def _aggregate(
         self,
@@ -111,3 +105,21 @@ class KGroupedTable(Generic[K, V]):
         )
         sources = frozenset({self._repartition.name})
         return KTable(builder, node, sources, store if store_options.store_name is not None else None)
+
+
+def _folds(adder: Any, subtractor: Any) -> tuple[FoldFunction, FoldFunction] | None:
+    """Two column expressions as functions; None for Python functions. TopologyError if only one is an expression."""
+    expressions = [isinstance(each, Expression) for each in (adder, subtractor)]
+    if not any(expressions):
+        return None
+    if not all(expressions):
+        raise TopologyError("adder and subtractor must be two column expressions or two functions", here())
+    return FoldFunction(adder), FoldFunction(subtractor)
+
+
+def _reducers(adder: Any, subtractor: Any) -> tuple[Any, Any]:
+    """Reducers as functions of key, value and aggregate."""
+    return _folds(adder, subtractor) or (
+        lambda key, value, aggregate: adder(aggregate, value),
+        lambda key, value, aggregate: subtractor(aggregate, value),
+    )

@@ -14,7 +14,7 @@ from ottla.flow.handler import Handlers, log_and_continue
 from ottla.flow.operator.table_aggregate import ChangeSerde
 from ottla.flow.record import Change, Input
 from ottla.flow.runner import Runner
-from ottla.flow.serde import JSON, STRING
+from ottla.flow.serde import DOUBLE, JSON, LONG, STRING
 from ottla.flow.vector import region
 from ottla.flow.vector.change import decode_changes, encode_changes
 from ottla.streams import (
@@ -69,6 +69,40 @@ def derived(rng: Random, table: KTable[Any, Any]) -> KTable[Any, Any]:
     return table
 
 
+def summed(row: Any) -> Any:
+    """The expressions of a sum and a count in one object."""
+    return struct(card=key, n=left["n"] + row["n"].otherwise(1), x=left["x"] + row["x"])
+
+
+def no_rows() -> dict[str, Any]:
+    return {"card": "", "n": 0, "x": -0.0}
+
+
+def folded(rng: Random, table: KTable[Any, Any]) -> KTable[Any, Any]:
+    """An aggregate by expressions."""
+    name = rng.choice(KEYS[:5])
+    amount = rng.choice((value["n"], value["n"] * lit(1 << 61)))
+    which = rng.randrange(6)
+    if which == 0:
+        return table.group_by((name, amount)).reduce(left + right, left - right)
+    if which == 1:
+        return table.group_by((name, value["x"] / value["n"])).reduce(left + right, left - right, materialized="sums")
+    longs = Materialized("longs", value_serde="long")
+    if which == 2:
+        first = rng.choice((0, 5))
+        return table.group_by((name, amount)).aggregate(lambda: first, left + right, left - right, materialized=longs)
+    if which == 3:
+        changed = left + right["n"] + 1, left - right["n"].otherwise(3)
+        return table.group_by((name, value)).aggregate(lambda: 1, *changed, materialized=longs)
+    if which == 4:
+        doubles = Materialized("doubles", value_serde="double")
+        changed = left + right["n"] * right["x"], left - right["x"]
+        return table.group_by((name, value)).aggregate(lambda: 0.5, *changed, materialized=doubles)
+    objects = Materialized("objects", value_serde=ROW)
+    taken = struct(card=left["card"], n=left["n"] - right["n"].otherwise(1), x=left["x"] - right["x"])
+    return table.group_by((name, value)).aggregate(no_rows, summed(right), taken, materialized=objects)
+
+
 def program(rng: Random) -> Application:
     builder = StreamsBuilder()
     if rng.random() < 0.3:
@@ -82,8 +116,10 @@ def program(rng: Random) -> Application:
     if rng.random() < 0.3:
         final.to_stream().to("final")
     groups = final.group_by((rng.choice(KEYS), rng.choice(VALUES)))
-    which = rng.randrange(4)
-    if which == 0:
+    which = rng.randrange(7)
+    if which > 3:
+        added = folded(rng, final)
+    elif which == 0:
         added = groups.aggregate(
             list, lambda key, row, seen: [*seen, row], lambda key, row, seen: seen[1:], materialized="listed"
         )
@@ -165,6 +201,43 @@ def test_a_group_that_never_had_a_row_gets_a_tombstone() -> None:
     assert many.columns == 100
 
 
+@pytest.mark.parametrize("kind", ["long", "double", "object"])
+@pytest.mark.parametrize("first", [None, 3])
+def test_sums_of_a_table_are_computed_in_columns(kind: str, first: int | None) -> None:
+    """Changes of groups that are there or not, at times that go back, and with sums that overflow on the way."""
+    builder = StreamsBuilder()
+    serde = {"long": LONG, "double": DOUBLE, "object": serdes.columns(n="long")}[kind]
+    groups = builder.table("t", key_serde="string", value_serde=serde).group_by((key, value))
+    one: Any = {"long": lambda n: n, "double": float, "object": lambda n: {"n": n}}[kind]
+    plus, minus = (
+        (left + right, left - right) if kind != "object" else (struct(n=left["n"] + right["n"]), struct(n=left["n"]))
+    )
+    if first is None:
+        groups.reduce(plus, minus).to_stream().to("out")
+    else:
+        start = one(first)
+        sums = groups.aggregate(lambda: start, plus, minus, materialized=Materialized("sums", value_serde=serde))
+        sums.to_stream().to("out")
+    topology = builder.build(application_id="app").topology
+    topic = topology.topic(next(iter(topology.internal_topics)), "app")
+    change_serde, rng = ChangeSerde(serde), Random(4)
+    given = []
+    for n in range(300):
+        values = [one(rng.choice((-5, 0, 7, 1 << 61))) if rng.random() < 0.7 else None for _ in range(2)]
+        change = Change(*values) if values != [None, None] else Change(one(1), None)
+        name = b"g%d" % rng.randrange(9)
+        given.append(Input(topic, 0, n, (7 * n) % 50, name, change_serde.serialize(topic, change)))
+    settings = Settings("app", handlers=HANDLERS, changelog=True)
+    one_by_one, many = Runner(topology, settings, drain="batch"), ColumnRunner(topology, settings)
+    for at in (0, 60, 150):
+        some = given[at : at + 90] if at else given[:60]
+        expected, found = by_topic(one_by_one.run(list(some))), by_topic(many.run(list(some)))
+        assert newest(found) == newest(expected)
+        assert found == expected
+        assert many.state() == one_by_one.state()
+    assert many.columns or "dead" in expected
+
+
 def test_a_count_of_a_table_is_joined_in_columns() -> None:
     builder = StreamsBuilder()
     counts = builder.table("t", key_serde="string", value_serde="string").group_by((value, value)).count()
@@ -187,8 +260,13 @@ def test_explain_names_the_lane_of_a_group_by() -> None:
     table.filter(value["n"] > 1).group_by((value["card"], value)).count().to_stream().to("out")
     table.map_values(lambda row: row).group_by((key, value)).count().to_stream().to("two")
     table.group_by(lambda key, row: (key, row)).count().to_stream().to("three")
+    rows_by_card = table.group_by((value["card"], value["n"]))
+    rows_by_card.reduce(left + right, left - right).to_stream().to("sums")
+    rows_by_card.aggregate(lambda: 0, left + right, left - right).to_stream().to("json")
     told = builder.build(application_id="app", key_serde="string", value_serde="json").explain()
     for lane in (
+        "column: (left + right), (left - right)\n",
+        "column: (left + right), (left - right), for each record, because its input types are not known\n",
         "column: (value.n > 1)\n",
         "column: value.card, value\n",
         "column: key, value, for each record, because its input types are not known\n",
@@ -202,7 +280,21 @@ def test_wrong_pairs_are_refused_at_the_line_of_the_user() -> None:
     for wrong in ((key,), (key, "n"), ()):
         with pytest.raises(TopologyError, match=r"invalid selector: .*two expressions.*test_table_lanes\.py:\d+"):
             table.group_by(wrong)  # type: ignore[arg-type]
+    groups = table.group_by((value["card"], value))
+    with pytest.raises(TopologyError, match="two column expressions or two functions"):
+        groups.reduce(left, lambda one, other: one)
+    with pytest.raises(TopologyError, match=r"reads value .*an adder or subtractor reads key, left, right"):
+        groups.reduce(left, value)
     with pytest.raises(TopologyError, match="reads the timestamp"):
         table.group_by((timestamp.cast("string"), value))
     with pytest.raises(TopologyError, match=r"string and long.*test_table_lanes\.py:\d+"):
         table.group_by((value["card"] + value["n"], value))
+
+
+def test_an_aggregate_of_another_type_than_its_store_is_refused() -> None:
+    builder = StreamsBuilder()
+    groups = builder.table("t", key_serde="string", value_serde=ROW).group_by((value["card"], value["x"]))
+    longs = Materialized("longs", value_serde="long")
+    groups.aggregate(lambda: 0, left + right, left - right, materialized=longs)
+    with pytest.raises(TopologyError, match=r"is a double \(expected a long\).*test_table_lanes\.py:\d+"):
+        builder.build()

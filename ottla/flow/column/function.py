@@ -55,6 +55,36 @@ class JoinFunction:
         return JoinFunction, (self.expression, self.inputs)
 
 
+class FoldFunction:
+    """A column expression as the adder or subtractor of a table's aggregate: `left` is the aggregate, `right` the value
+    of the row. `inputs` are the types of key, aggregate and value, set when the program is built.
+    """
+
+    def __init__(self, expression: Expression, inputs: tuple[Type, Type, Type] = (None, None, None)) -> None:
+        _check(expression, "an adder or subtractor", ("key", "left", "right"))
+        self.expression = expression
+        self.inputs = inputs
+        self._row = row(expression)
+
+    @property
+    def kind(self) -> Type:
+        """The type of its results. TopologyError if operands do not match."""
+        return joined_type(self.expression, *self.inputs)
+
+    def change(self, operation: str) -> Expression | None:
+        """What it adds to the aggregate or subtracts from it (`operation`: add, subtract). None if it does neither."""
+        parts = self.expression.parts
+        if self.expression.operation != operation or parts[0].options != ("left",) or "left" in _roots(parts[1]):
+            return None
+        return parts[1]
+
+    def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
+        return self._row(key, (aggregate, value), 0)
+
+    def __reduce__(self) -> Any:
+        return FoldFunction, (self.expression, self.inputs)
+
+
 class PairFunction:
     """Two column expressions as a function that returns a key and a value, for group_by of a table."""
 

@@ -1,4 +1,4 @@
-"""Changes of tables on columns: old values, regrouping, the bytes in a repartition topic, and counts.
+"""Changes of tables on columns: old values, regrouping, and the bytes in a repartition topic.
 
 Results, timestamps and stores equal those of `operator/table.py` and `operator/table_aggregate.py`, which take over
 when anything here raises.
@@ -6,7 +6,7 @@ when anything here raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +18,9 @@ from ottla.flow.column.expression import Expression
 from ottla.flow.error import SerdeError
 from ottla.flow.operator.table_aggregate import varint
 from ottla.flow.store.key_value import TimestampedKeyValueStore
-from ottla.flow.vector.aggregate import groups_of, maxima, running
+from ottla.flow.vector.aggregate import groups_of, running
 from ottla.flow.vector.encode import decode, encode
 from ottla.flow.vector.evaluate import Changes, Frame, evaluate
-from ottla.kernel.named import NamedTuple
 
 _OLD, _NEW, _BOTH = 0, 1, 2
 _FLAGS = pa.array([b"\x00", b"\x01", b"\x02"], pa.binary())
@@ -157,56 +156,6 @@ def _slices(data: Any, begins: Any, ends: Any, null: Any) -> Any:
     buffers = [None, pa.py_buffer(edges.astype(np.int32)), pa.py_buffer(data[index].tobytes())]
     array = pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
     return pc.if_else(pa.array(null), pa.scalar(None, pa.binary()), array) if null.any() else array
-
-
-class Counted(NamedTuple):
-    """The counts after each change, and a function that writes the final ones to the store."""
-
-    frame: Frame
-    write: Callable[[], None]
-
-
-def counted(store: TimestampedKeyValueStore, frame: Frame) -> Counted:
-    """Count the rows of a regrouped table. Keys must not be null."""
-    if frame.keys.null_count:
-        raise ValueError("a change has a null key")
-    if not len(frame):
-        return Counted(replace(frame, values=pa.array([], pa.int64())), lambda: None)
-    groups = groups_of(frame.keys, None)
-    keys = encode(store.key_serde, groups.keys).to_pylist()
-    entries = store.read_many(keys)
-    known = np.fromiter((entry is not None for entry in entries), dtype=bool, count=len(entries))
-    table = np.frombuffer(b"".join([bytes(16) if entry is None else entry for entry in entries]), dtype=">i8")
-    stored, before = table.reshape(-1, 2)[:, 0].astype(np.int64), table.reshape(-1, 2)[:, 1].astype(np.int64)
-    run = running(groups.of, len(keys))
-    has_new, has_old = (np.asarray(side.is_valid())[run.order] for side in (frame.values.new, frame.values.old))
-    # A group exists from its first new value on.
-    news = _totals(run, has_new.astype(np.int64))
-    exists = known[run.groups] | (news > 0)
-    existed = known[run.groups] | (news > has_new)
-    counts = before[run.groups] + _totals(run, has_new.astype(np.int64) - (has_old & existed))
-    stamps = frame.timestamps[run.order]
-    newest = maxima(running(run.groups, len(keys)), np.where(exists, stamps, -1), np.where(known, stored, -1))
-    if newest is None:
-        raise OverflowError("timestamps are too large")
-    times = np.where(exists, newest[0], stamps)
-    lasts = run.ends - 1
-    values = np.empty(len(frame), dtype=np.int64)
-    values[run.order] = counts
-    gone = np.empty(len(frame), dtype=bool)
-    gone[run.order] = ~exists
-    at = np.empty(len(frame), dtype=np.int64)
-    at[run.order] = times
-    packed = np.stack([times[lasts], counts[lasts]], axis=1).astype(">i8").tobytes()
-    written = [packed[16 * n : 16 * n + 16] if kept else None for n, kept in enumerate(exists[lasts].tolist())]
-    result = Frame(frame.keys, pa.array(values, mask=gone), at, frame.rows)
-    return Counted(result, lambda: store.write_rows(keys, written, times[lasts].tolist()))
-
-
-def _totals(run: Any, numbers: Any) -> Any:
-    """The running totals of each group, of numbers sorted by group."""
-    totals = np.concatenate(([0], np.cumsum(numbers)))
-    return totals[1:] - totals[run.begins][run.groups]
 
 
 def stored_values(store: TimestampedKeyValueStore, keys: Sequence[bytes]) -> Any:

@@ -1,4 +1,4 @@
-"""The steps of a region that write, change, count or join tables."""
+"""The steps of a region that write, change, aggregate or join tables."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.flow.column.batch import JoinBatch
-from ottla.flow.column.function import ColumnFunction, JoinFunction, PairFunction
-from ottla.flow.column.kind import type_of
+from ottla.flow.column.function import ColumnFunction, FoldFunction, JoinFunction, PairFunction
+from ottla.flow.column.kind import Type, type_of
 from ottla.flow.operator import stateless
 from ottla.flow.operator.stream_table_join import StreamTableJoin
 from ottla.flow.operator.table import FilteredTable, TableFilterProcessor, TableMapProcessor, TableSourceProcessor
-from ottla.flow.operator.table_aggregate import TableAggregateProcessor, TableGroupBy
-from ottla.flow.vector.change import counted, filtered, mapped, regrouped, with_old
+from ottla.flow.operator.table_aggregate import TableAggregate, TableAggregateProcessor, TableGroupBy
+from ottla.flow.vector.change import filtered, mapped, regrouped, with_old
 from ottla.flow.vector.evaluate import Changes, Frame, evaluate
 from ottla.flow.vector.step import KEYS, Applied, Kinds, RegionRun
 from ottla.flow.vector.table import can_look_up, holds, look_up, rows_of_table
+from ottla.flow.vector.table_fold import ONE, Fold, folded
 
 if TYPE_CHECKING:
     from ottla.flow.engine import Task
@@ -66,7 +67,7 @@ def change_step(processor: Any, kinds: Kinds, streams: bool) -> Applied | None:
         case TableFilterProcessor() | TableMapProcessor():
             return _derived(processor.table, kinds)
         case TableAggregateProcessor():
-            return _count(processor, kinds, streams)
+            return _aggregate(processor, kinds, streams)
     return None
 
 
@@ -85,21 +86,41 @@ def _derived(table: Any, kinds: Kinds) -> Applied | None:
     return (lambda frame, run: mapped(frame, expression, table.send_old)), kinds._replace(value=kind)
 
 
-def _count(processor: TableAggregateProcessor, kinds: Kinds, streams: bool) -> Applied | None:
-    """The count of a regrouped table."""
+def _aggregate(processor: TableAggregateProcessor, kinds: Kinds, streams: bool) -> Applied | None:
+    """An aggregate of a regrouped table: a count, or one whose functions are expressions."""
     table, store = processor.table, processor.values.store
-    folds = [getattr(function, "fold", None) for function in (table.adder, table.subtractor)]
-    if folds != ["count", "count"] or table.sending_old or not streams:
+    kind = store.value_serde.column_type
+    if table.sending_old or not streams or kinds.key not in KEYS or not holds(store, kinds.key, kind):
         return None
-    if kinds.key not in KEYS or not holds(store, kinds.key, "long"):
+    fold = _fold(table, kinds, kind)
+    if fold is None:
         return None
 
-    def counts(frame: Frame, run: RegionRun) -> Frame:
-        result = counted(store, frame)
+    def aggregated(frame: Frame, run: RegionRun) -> Frame:
+        result = folded(store, frame, fold)
         run.effects.append(result.write)
         return result.frame
 
-    return counts, Kinds(kinds.key, "long")
+    return aggregated, Kinds(kinds.key, kind)
+
+
+def _fold(table: TableAggregate, kinds: Kinds, kind: Type) -> Fold | None:
+    functions = (table.adder, table.subtractor)
+    if all(getattr(function, "fold", None) == "count" for function in functions):
+        return Fold(kind, table.initializer, *functions, ONE) if kind == "long" else None
+    adder, subtractor = functions
+    if not isinstance(adder, FoldFunction) or not isinstance(subtractor, FoldFunction):
+        return None
+    inputs = (kinds.key, kind, kinds.value)
+    if None in inputs or adder.inputs != inputs or subtractor.inputs != inputs:
+        return None
+    if {adder.kind, subtractor.kind} != {kind} or (table.initializer is None and kind != kinds.value):
+        return None
+    added, subtracted = adder.change("add"), subtractor.change("subtract")
+    # The first value of a reduce is the aggregate as it is.
+    sums = table.initializer is not None or (added is not None and added.options == ("right",))
+    changes = (added, subtracted) if sums and added is not None and subtracted is not None else None
+    return Fold(kind, table.initializer, adder, subtractor, changes)
 
 
 def join_step(task: Task, processor: Any, name: str, kinds: Kinds) -> Applied | None:
