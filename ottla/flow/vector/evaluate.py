@@ -177,6 +177,10 @@ def _cast(a: Any, kind: str) -> Any:
         return _double(a)
     if kind == "string" and a.type == pa.int64():
         return a.cast(pa.string())
+    if kind == "long" and a.type == pa.string() and isinstance(a, pa.Array):
+        # Arrow reads other texts than Python does: 0x1F, but not +1.
+        if pc.all(pc.match_substring_regex(a, "^-?[0-9]{1,18}$")).as_py() is not False:
+            return a.cast(pa.int64())
     return _one_by_one("cast", ARROW[kind], a, kind)
 
 
