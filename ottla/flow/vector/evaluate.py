@@ -170,6 +170,11 @@ def _letters(operation: str, quick: Callable[[Any], Any]) -> Callable[[Any], Any
     return compute
 
 
+def _are_digits(a: Any) -> bool:
+    """Whether Arrow reads these texts as Python does. It also reads 0x1F, but not +1."""
+    return pc.all(pc.match_substring_regex(a, "^-?[0-9]{1,18}$")).as_py() is not False
+
+
 def _cast(a: Any, kind: str) -> Any:
     if a.type == ARROW[kind]:
         return a
@@ -177,10 +182,8 @@ def _cast(a: Any, kind: str) -> Any:
         return _double(a)
     if kind == "string" and a.type == pa.int64():
         return a.cast(pa.string())
-    if kind == "long" and a.type == pa.string() and isinstance(a, pa.Array):
-        # Arrow reads other texts than Python does: 0x1F, but not +1.
-        if pc.all(pc.match_substring_regex(a, "^-?[0-9]{1,18}$")).as_py() is not False:
-            return a.cast(pa.int64())
+    if kind == "long" and a.type == pa.string() and isinstance(a, pa.Array) and _are_digits(a):
+        return a.cast(pa.int64())
     return _one_by_one("cast", ARROW[kind], a, kind)
 
 
