@@ -116,8 +116,6 @@ def _pairs(records: Records, side: Side, store: Any) -> Pairs:
     theirs = records.whole & (records.left != join.left)
     started = np.maximum.accumulate(np.maximum(np.where(theirs, times, -1), store.observed))
     observed = np.concatenate(([store.observed], started[:-1])) if len(times) else started
-    # Records that are older than the retention are not stored.
-    added = theirs & (times >= observed - store.spec.retention_ms)
     if not len(mine):
         return Pairs(*[np.empty(0, dtype=np.int64)] * 5, [])
     earliest = np.maximum(np.maximum(times[mine] - join.before, observed[mine] - store.spec.retention_ms + 1), 0)
@@ -125,7 +123,8 @@ def _pairs(records: Records, side: Side, store: Any) -> Pairs:
     first, last = int(earliest.min()), int(latest.max())
     wanted = np.unique(records.codes[mine])
     indexes, numbers = store.find_many([records.names[code] for code in wanted.tolist()], first, last)
-    new = np.flatnonzero(added & (times >= first) & (times <= last))
+    # Those that are too late to be stored are hidden from all that follow.
+    new = np.flatnonzero(theirs & (times >= first) & (times <= last))
     sequence = store.sequence + np.cumsum((records.left != join.left) & (records.codes >= 0))[new]
     codes = np.concatenate([wanted[indexes], records.codes[new]]) if indexes else records.codes[new]
     starts = np.concatenate([np.array([number >> 32 for number in numbers], dtype=np.int64), times[new]])
