@@ -13,7 +13,7 @@ from ottla.flow.record import Input
 from ottla.flow.runner import Runner
 from ottla.flow.serde import JSON, STRING
 from ottla.flow.task import waiting
-from ottla.flow.vector import region
+from ottla.flow.vector import meet, region
 from ottla.streams import (
     JoinWindows,
     KStream,
@@ -32,6 +32,12 @@ from tests.flow.columns import ColumnRunner, by_topic, compare_lanes
 from tests.flow.test_lanes import ORDER, inputs
 
 HANDLERS = Handlers(log_and_continue, log_and_continue, log_and_continue, dead_letter_topic="dead")
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also few records go as columns."""
+    monkeypatch.setattr(meet, "ROWS_MIN", 1)
 
 
 def multiplied(rows: Any) -> list[float | None]:
@@ -127,7 +133,9 @@ def test_random_joins_give_what_single_records_give(first: int, monkeypatch: pyt
     columns = records = 0
     for seed in range(first, first + 30):
         rng = Random(seed)
-        monkeypatch.setattr(region, "ROWS_MIN", rng.choice((1, 1, 4)))
+        rows_min = rng.choice((1, 1, 4))
+        monkeypatch.setattr(region, "ROWS_MIN", rows_min)
+        monkeypatch.setattr(meet, "ROWS_MIN", rows_min)
         app = program(rng)
         told = f"seed {seed}\n{app.explain()}"
         settings = Settings("app", STRING, JSON, HANDLERS, changelog=seed % 2 == 0)

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from ottla.flow.task.receive import Receiver
     from ottla.flow.task.rows import Rows
 
+#: Fewer records than this are joined cheaper one by one.
+ROWS_MIN = 300
+
 
 class Meeting:
     """A join of two streams on columns. `name` is the node that emits its results, `windowed` the nodes at which its
@@ -161,11 +164,11 @@ class Merged:
         that is given first goes first. `ends` bounds each partition: the rows must be before a time, or (True) not
         after it. Returns how many; 0 if nothing was done.
         """
-        takes, short = heads[0][0].region.takes, [end[0] for end in ends if end is not None]
-        if short and not takes(sum(_count(rows, short[0]) for _, rows in heads)):
+        bound = next((end[0] for end in ends if end is not None), None)
+        if bound is not None and sum(_count(rows, bound) for _, rows in heads) < ROWS_MIN:
             return 0
         of, at, times, parts = _in_turn([rows for _, rows in heads], ends)
-        if not takes(len(of)):
+        if len(of) < ROWS_MIN:
             return 0
         sources = [rows for _, rows in heads]
         newest = np.maximum.accumulate(np.maximum(times, self._task.time.value))
