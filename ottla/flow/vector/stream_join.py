@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from ottla.flow.vector.step import RegionRun
 
 
+_NONE = np.empty(0, dtype=np.int64)
+
+
 class Side(NamedTuple):
     """A side of a join: its node, and its own window store. `processor` looks into the other side's store."""
 
@@ -117,7 +120,7 @@ def _pairs(records: Records, side: Side, store: Any) -> Pairs:
     started = np.maximum.accumulate(np.maximum(np.where(theirs, times, -1), store.observed))
     observed = np.concatenate(([store.observed], started[:-1])) if len(times) else started
     if not len(mine):
-        return Pairs(*[np.empty(0, dtype=np.int64)] * 5, [])
+        return Pairs(_NONE, _NONE, _NONE, _NONE, _NONE, [])
     earliest = np.maximum(np.maximum(times[mine] - join.before, observed[mine] - store.spec.retention_ms + 1), 0)
     latest = np.maximum(times[mine] + join.after, 0)
     first, last = int(earliest.min()), int(latest.max())
@@ -174,9 +177,6 @@ def _alone(records: Records, side: Side, pairs: Pairs) -> _Alone:
     return _Alone(emitted, waiting, int(np.count_nonzero(mine & ~records.valued)))
 
 
-_NONE = np.empty(0, dtype=np.int64)
-
-
 class _Pool:
     """The values of one side that results use: those of the records, as read from a store, and those of a store."""
 
@@ -221,7 +221,8 @@ def _results(
         _Pool(side.store.value_serde, frame.values, pairs[1 - number].stored, values)
         for number, (side, frame, values) in enumerate(zip(sides, frames, (lefts[1], rights[1]), strict=True))
     ]
-    of, times, values = [np.full(len(expired.times), expired.at)], [expired.times], ([], [])
+    of, times = [np.full(len(expired.times), expired.at)], [expired.times]
+    values: tuple[list[Any], list[Any]] = ([], [])
     for own, (index, data) in enumerate((lefts, rights)):
         places = np.full(len(expired.times), -1)
         places[index] = pools[own].expired(len(data))
