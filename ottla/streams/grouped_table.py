@@ -68,7 +68,7 @@ class KGroupedTable(Generic[K, V]):
         `initializer()`. Adder and subtractor may be column expressions of `key`, `left` (the aggregate) and `right`
         (the value).
         """
-        functions = _folds(adder, subtractor) or (adder, subtractor)
+        functions: tuple[Any, Any] = _folds(adder, subtractor) or (adder, subtractor)
         return self._aggregate("aggregate", "KTABLE-AGGREGATE-", initializer, *functions, name, materialized, None)
 
     def _aggregate(

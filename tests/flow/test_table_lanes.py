@@ -223,8 +223,8 @@ def test_sums_of_a_table_are_computed_in_columns(kind: str, first: int | None) -
     change_serde, rng = ChangeSerde(serde), Random(4)
     given = []
     for n in range(300):
-        values = [one(rng.choice((-5, 0, 7, 1 << 61))) if rng.random() < 0.7 else None for _ in range(2)]
-        change = Change(*values) if values != [None, None] else Change(one(1), None)
+        new, old = (one(rng.choice((-5, 0, 7, 1 << 61))) if rng.random() < 0.7 else None for _ in range(2))
+        change = Change(one(1) if new is None and old is None else new, old)
         name = b"g%d" % rng.randrange(9)
         given.append(Input(topic, 0, n, (7 * n) % 50, name, change_serde.serialize(topic, change)))
     settings = Settings("app", handlers=HANDLERS, changelog=True)
@@ -235,7 +235,7 @@ def test_sums_of_a_table_are_computed_in_columns(kind: str, first: int | None) -
         assert newest(found) == newest(expected)
         assert found == expected
         assert many.state() == one_by_one.state()
-    assert many.columns or "dead" in expected
+    assert many.columns
 
 
 def test_a_count_of_a_table_is_joined_in_columns() -> None:
