@@ -126,7 +126,7 @@ def _pairs(records: Records, side: Side, store: Any) -> Pairs:
     first, last = int(earliest.min()), int(latest.max())
     wanted = np.unique(records.codes[mine])
     indexes, numbers = store.find_many([records.names[code] for code in wanted.tolist()], first, last)
-    # Those that are too late to be stored are hidden from all that follow.
+    # A record that is too late to be stored is hidden from all that follow.
     new = np.flatnonzero(theirs & (times >= first) & (times <= last))
     sequence = store.sequence + np.cumsum((records.left != join.left) & (records.codes >= 0))[new]
     codes = np.concatenate([wanted[indexes], records.codes[new]]) if indexes else records.codes[new]
