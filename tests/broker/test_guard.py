@@ -15,6 +15,7 @@ from ottla.broker.guard.guards import GUARDS
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.security.acl import AclResource
 from ottla.wire.api import API, ApiKey
+from ottla.wire.schema import fields
 from tests.broker.guard_scene import Scene, codes_of, texts
 
 #: API (and its version, when it is not the newest): the questions. A question about `each` is asked of every element of
@@ -215,3 +216,23 @@ def test_some_refusals_have_their_code_in_words(key: ApiKey, words: bool) -> Non
     told = repr(_refused(key, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     assert ("Topic authorization failed." in told) is words
     assert "Topic authorization failed." not in repr(_refused(key, ErrorCode.INVALID_TOPIC_EXCEPTION))
+
+
+@pytest.mark.parametrize("key", _KEYS.values(), ids=_KEYS)
+def test_no_refusal_has_an_empty_message(key: ApiKey) -> None:
+    """A Java client shows such a message instead of what the code means."""
+    for part in _refused_parts(_refused(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)):
+        assert getattr(part, "error_message", None) != ""
+
+
+def _refused_parts(value: Any) -> Iterator[Any]:
+    """The structs of a response that have an error code."""
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _refused_parts(each)
+    elif value is not None and not isinstance(value, str | bytes | int | float):
+        if getattr(value, "error_code", 0):
+            yield value
+        for field in fields(type(value)):
+            if field.struct is not None:
+                yield from _refused_parts(getattr(value, field.name))

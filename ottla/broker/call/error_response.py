@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from ottla.kernel.error import KafkaError
+from ottla.kernel.error_message import words
 from ottla.wire.schema import WireField, fields
 
 
@@ -33,8 +34,9 @@ def _set_error(struct: Any, version: int, error: KafkaError) -> bool:
         if field.type == "Int16" and field.name.endswith("error_code"):
             setattr(struct, field.name, error.code)
             has_code = True
-        elif error.message and field.name == "error_message":
-            struct.error_message = error.message
+        elif field.name == "error_message":
+            # An empty message would hide from a client's user what the code means.
+            struct.error_message = words(error)
     if has_code and {"node_id", "port"} <= {field.name for field in fields(type(struct))}:
         struct.node_id = struct.port = -1
     return has_code
