@@ -90,7 +90,7 @@ def play(path: Path, run: Run, server: str, name: str, directory: Path) -> None:
         tool, *arguments = shlex.split(_filled(step.command.removeprefix("$ "), values))
         words = [part for each in arguments for part in (("--bootstrap-server", server) if each == "@" else (each,))]
         said = run(tool, *words, typed="".join(f"{line}\n" for line in step.typed))
-        found = _answer(said, server, values)
+        found = answer(said, server, values)
         if os.environ.get("OTTLA_WRITE_SCENES"):
             step.answer = found
         elif found != step.answer:
@@ -106,7 +106,8 @@ def _filled(text: str, values: dict[str, str]) -> str:
     return text
 
 
-def _answer(said: Said, server: str, values: dict[str, str]) -> list[str]:
+def answer(said: Said, server: str, values: dict[str, str]) -> list[str]:
+    """What a tool said without what differs from run to run: its lines, its first error, its code."""
     lines = [] if said.out.startswith("usage:") else _plain(said.out, server, values).splitlines()
     lines = [_sorted_configs(line).rstrip() for line in lines if not _LEFT_OUT.match(line)]
     while lines and not lines[-1]:

@@ -24,8 +24,10 @@ groups           -> {"groups": [...]}
 committed        group, topic -> {"offsets": {partition: offset}}
 delete_group     group
 delete_records   topic, partition, offset -> {"low_watermark"}
-secured          topic, group, id, security (Kafka's security.protocol), mechanism, user, password, token, and the PEM
-                 files ca, certificate, key -> {"read"}: it writes a record whose value is the id, and reads it
+secured          topic, group, id, security (Kafka's security.protocol), mechanism, user, password, token, tokenauth
+                 (user and password are a delegation token's), keytab (of the user), realm, krb5 (Kerberos'
+                 configuration), and the PEM files ca, certificate, key
+                 -> {"read"}: it writes a record whose value is the id, and reads it
 
 Rules:
 - A program that says nothing for `timeout_s` fails the test with the last lines of its stderr.

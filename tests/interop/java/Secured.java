@@ -77,14 +77,19 @@ public final class Secured {
             return found;
         }
         found.put("sasl.mechanism", mechanism);
-        if (mechanism.equals("OAUTHBEARER")) {
+        if (mechanism.equals("GSSAPI")) {
+            found.put("sasl.kerberos.service.name", "kafka");
+            found.put("sasl.jaas.config", "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab=\""
+                    + job.get("keytab").asText() + "\" principal=\"" + job.get("user").asText() + "\";");
+        } else if (mechanism.equals("OAUTHBEARER")) {
             found.put("sasl.login.callback.handler.class", TokenLogin.class.getName());
             found.put("sasl.jaas.config", MODULES + "oauthbearer.OAuthBearerLoginModule required token=\""
                     + job.get("token").asText() + "\";");
         } else {
             String module = mechanism.equals("PLAIN") ? "plain.PlainLoginModule" : "scram.ScramLoginModule";
             found.put("sasl.jaas.config", MODULES + module + " required username=\"" + job.get("user").asText()
-                    + "\" password=\"" + job.get("password").asText() + "\";");
+                    + "\" password=\"" + job.get("password").asText()
+                    + "\" tokenauth=\"" + job.get("tokenauth").asBoolean() + "\";");
         }
         return found;
     }

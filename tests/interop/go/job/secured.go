@@ -11,11 +11,16 @@ import (
 // Access is how a client of a secured listener comes in.
 type Access struct {
 	// Security is Kafka's security.protocol.
-	Security    string `json:"security"`
-	Mechanism   string `json:"mechanism"`
-	User        string `json:"user"`
-	Password    string `json:"password"`
-	Token       string `json:"token"`
+	Security  string `json:"security"`
+	Mechanism string `json:"mechanism"`
+	User      string `json:"user"`
+	Password  string `json:"password"`
+	Token     string `json:"token"`
+	TokenAuth bool   `json:"tokenauth"`
+	// Keytab has the key of User, Realm is its realm, Krb5 Kerberos' configuration.
+	Keytab      string `json:"keytab"`
+	Realm       string `json:"realm"`
+	Krb5        string `json:"krb5"`
 	CA          string `json:"ca"`
 	Certificate string `json:"certificate"`
 	Key         string `json:"key"`

@@ -29,6 +29,10 @@ func secured(j *job.Job) error {
 		config.Net.SASL.Mechanism = sarama.SASLMechanism(j.Mechanism)
 		config.Net.SASL.User, config.Net.SASL.Password = j.User, j.Password
 		config.Net.SASL.TokenProvider = token(j.Token)
+		config.Net.SASL.GSSAPI = sarama.GSSAPIConfig{
+			AuthType: sarama.KRB5_KEYTAB_AUTH, ServiceName: "kafka", Username: j.User, Realm: j.Realm,
+			KeyTabPath: j.Keytab, KerberosConfigPath: j.Krb5,
+		}
 		config.Net.SASL.SCRAMClientGeneratorFunc = func() sarama.SCRAMClient { return &scramming{mechanism: j.Mechanism} }
 	}
 	client, err := sarama.NewClient([]string{j.Bootstrap}, config)
