@@ -38,11 +38,12 @@ LIBRDKAFKA_REPLICAS = (
     "0103-transactions.c",
     "0107-topic_recreate.c",
     "0111-delay_create_topics.cpp",
+    "0126-oauthbearer_oidc.c",
     "0135-sasl_credentials.cpp",
     "0142-reauthentication.c",
 )
-#: Unoptimised, it is built in half the time. It can do without Kerberos and without HTTP.
-LIBRDKAFKA_OPTIONS = ("--disable-gssapi", "--disable-curl", "--disable-optimization", "--disable-debug-symbols")
+#: Unoptimised, it is built in half the time. It can do without Kerberos.
+LIBRDKAFKA_OPTIONS = ("--disable-gssapi", "--disable-optimization", "--disable-debug-symbols")
 
 #: confluent-kafka-python at its release 2.15.0; OTTLA_CONFLUENT_REPOSITORY names a copy of the repository.
 CONFLUENT_REPOSITORY = "https://github.com/confluentinc/confluent-kafka-python"
@@ -173,8 +174,11 @@ def kgo_tests() -> tuple[Path, Path]:
 
 @cache
 def sarama_tests() -> tuple[Path, Path]:
-    """The program of sarama's functional tests, and the directory of their sources. Their topics get one replica."""
+    """The program of sarama's functional tests, and the directory of their sources. Their topics get one replica, and
+    the environment may have them come in by TLS and a password (suite/sarama_secured.go).
+    """
     module = HERE / "go"
+    secured = HERE / "suite" / "sarama_secured.go"
 
     def build(into: Path) -> None:
         where = _run("go", ["list", "-m", "-f", "{{.Dir}}", "github.com/IBM/sarama"], "sarama's tests", cwd=module)
@@ -184,10 +188,17 @@ def sarama_tests() -> tuple[Path, Path]:
             path.chmod(0o755)
         topics = source / "functional_test.go"
         topics.write_text(re.sub(r"(ReplicationFactor: +)3,", r"\g<1>1,", topics.read_text()))
+        shutil.copy(secured, source)
+        config = source / "config.go"
+        changed, count = re.subn(
+            r"(func NewConfig\(\) .*?\n\treturn )c\n", r"\1secured(c)\n", config.read_text(), flags=re.S
+        )
+        assert count == 1, "NewConfig of sarama is not what it was"
+        config.write_text(changed)
         command = ["test", "-c", "-tags", "functional", "-o", str(into / "sarama.test"), "."]
         _run("go", command, "sarama's tests", cwd=source)
 
-    made = _made("sarama", [module / "go.mod", module / "go.sum"], build)
+    made = _made("sarama", [module / "go.mod", module / "go.sum", secured], build)
     return made / "sarama.test", made / "sarama"
 
 
@@ -219,7 +230,7 @@ def prometheus() -> str:
 
 @cache
 def librdkafka_tests() -> Path:
-    """The directory of librdkafka's tests, built. It needs gcc, g++, zlib, zstd, OpenSSL and RapidJSON."""
+    """The directory of librdkafka's tests, built. It needs gcc, g++, zlib, zstd, OpenSSL, curl and RapidJSON."""
 
     def build(into: Path) -> None:
         _run("npm", ["pack", "--silent", LIBRDKAFKA_PACKAGE], "librdkafka's tests", cwd=into)
@@ -236,7 +247,7 @@ def librdkafka_tests() -> Path:
             text = path.read_text()
             path.write_text(re.sub(r"(create_topic(?:_wait_exists)?\([^;]*), 3(, \d+)?\);", r"\1, 1\2);", text))
         _run(str(source / "configure"), LIBRDKAFKA_OPTIONS, "librdkafka's tests", cwd=source)
-        lacking = {"SSL", "ZLIB", "ZSTD", "RAPIDJSON"} - set(
+        lacking = {"SSL", "ZLIB", "ZSTD", "CURL", "RAPIDJSON"} - set(
             re.findall(r"define WITH_(\w+) 1", (source / "config.h").read_text())
         )
         if lacking:

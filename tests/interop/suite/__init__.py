@@ -5,6 +5,8 @@
 - `librdkafka.py`: librdkafka's tests that need a broker (the npm package @confluentinc/kafka-javascript carries them)
 - `confluent.py`: confluent-kafka-python's integration tests (its repository has them)
 - `trogdor.py`: Apache's own load tests (a Maven artifact)
+- `secured.py`: a node with TLS and SASL, at which they run as well
+- `plugin/`, `sarama_secured.go`, `token_server.py`: what some of them need there
 - `go_program.py`: how tests that Go built are run
 - `process.py`: how a test process is run, and ended with all its children
 - `outcome.py`: what a test said, and whether that was expected: `expected/*.txt` lists what does not pass, with reasons

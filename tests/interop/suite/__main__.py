@@ -29,7 +29,8 @@ from tests.interop.suite.outcome import FAILED, LEAST, PASSED, SKIPPED, Outcome,
 
 TABLE = Path(__file__).resolve().parent / "SUITES.md"
 #: The suites, and those of them that run with TLS and SASL as well.
-_SUITES = ("kgo", "sarama", "trogdor", "librdkafka", "confluent", "kgo_secured", "librdkafka_secured")
+_PLAIN = ("kgo", "sarama", "trogdor", "librdkafka", "confluent")
+_SECURED = ("kgo_secured", "sarama_secured", "librdkafka_secured", "confluent_secured")
 _APACHE = "4.3.1"
 #: The runs against our node, and those against Apache Kafka that reasons in expected/ cite.
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -53,14 +54,6 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
         show("franz-go's tests")
         with serving(kind, kgo.BROKER_SETTINGS) as bootstrap:
             yield kgo.run(bootstrap, kgo.RECORDS_LONG)
-    if only in (None, "kgo_secured"):
-        show("franz-go's tests, with TLS and SCRAM")
-        with secured.serving(kind, kgo.BROKER_SETTINGS) as server:
-            yield kgo.run(server.at("SSL"), kgo.RECORDS_SHORT, secured=secured.kgo_settings(server))
-    if only in (None, "librdkafka_secured"):
-        show("some of librdkafka's tests, with TLS and SCRAM")
-        with secured.serving(kind, librdkafka.WHOLE_SETTINGS) as server:
-            yield librdkafka.run_secured(secured.librdkafka_brokers(server), numbers or librdkafka.SECURED)
     if only in (None, "sarama"):
         show("sarama's tests")
         with serving(kind, sarama.BROKER_SETTINGS) as bootstrap:
@@ -83,6 +76,26 @@ def reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str
             show(f"confluent-kafka-python's tests, {protocol} protocol")
             with serving(kind, confluent.BROKER_SETTINGS[protocol]) as bootstrap:
                 yield confluent.run(bootstrap, protocol)
+    yield from _secured_reports(kind, only, numbers, show)
+
+
+def _secured_reports(kind: str, only: str | None, numbers: list[str], show: Callable[[str], None]) -> Iterator[Report]:
+    if only in (None, "kgo_secured"):
+        show("franz-go's tests, with TLS and SCRAM")
+        with secured.serving(kind, kgo.BROKER_SETTINGS) as server:
+            yield kgo.run(server.at("SSL"), kgo.RECORDS_SHORT, secured=secured.kgo_settings(server))
+    if only in (None, "librdkafka_secured"):
+        show("some of librdkafka's tests, with TLS, SCRAM and OIDC")
+        with secured.serving(kind, librdkafka.WHOLE_SETTINGS) as server:
+            yield librdkafka.run_secured(secured.librdkafka_brokers(server), numbers or librdkafka.SECURED)
+    if only in (None, "sarama_secured"):
+        show("sarama's tests, with TLS and PLAIN")
+        with secured.serving(kind, sarama.SECURED_SETTINGS, {"SASL_SSL": f"127.0.0.1:{sarama.PORTS[0]}"}) as server:
+            yield sarama.run(server.at("SASL_SSL"), secured=secured.sarama_settings(server))
+    if only in (None, "confluent_secured"):
+        show("confluent-kafka-python's tests that want SASL, and some over SASL_SSL")
+        with secured.serving(kind, confluent.BROKER_SETTINGS["classic"]) as server:
+            yield confluent.run_secured(secured.confluent_clusters(server))
 
 
 def cited_reports(only: str | None) -> Iterator[Report]:
@@ -190,7 +203,7 @@ def table(ran: list[Report]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.suite")
     parser.add_argument("--server", choices=("ottla", "apache"), default="ottla")
-    parser.add_argument("--only", choices=_SUITES)
+    parser.add_argument("--only", choices=(*_PLAIN, *_SECURED))
     parser.add_argument("--cited", action="store_true", help="against Apache Kafka, what reasons say of it")
     parser.add_argument("numbers", nargs="*", help="librdkafka's test numbers; all when none is given")
     given = parser.parse_args()

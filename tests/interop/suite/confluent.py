@@ -1,15 +1,17 @@
 """confluent-kafka-python's integration tests, from its repository, with the client of the same release.
 
-They take any cluster that BROKERS names. Left out are the tests of the schema registry, which say nothing of the node,
-and those that start a cluster of their own for SASL. There is one run for each protocol of groups; what is the same in
-both runs once.
+They take any cluster that BROKERS names. Left out are the tests of the schema registry, which say nothing of the node.
+There is one run for each protocol of groups; what is the same in both runs once. Another run has TLS and SASL, for the
+tests that start a cluster of their own with SASL and for others: `plugin/` hands them a node's listeners.
 """
 
+import json
 import os
 import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.interop import toolchain
@@ -36,6 +38,21 @@ _WHERE = {
     "classic": ("admin", "consumer", "producer", "serialization", "share_consumer"),
     "consumer": ("admin", "consumer", "producer"),
 }
+#: Those that want SASL, and others over SASL_SSL.
+SECURED = ("admin", "producer", "consumer", "share_consumer_sasl", "share_consumer_oauth")
+_PLUGIN = Path(__file__).resolve().parent / "plugin"
+
+
+def run_secured(clusters: Mapping[str, Mapping[str, str]], names: Sequence[str] = SECURED) -> Report:
+    """Run the tests of these names; `clusters`: the settings of clients by what their fixtures call the cluster."""
+    suite = "confluent_secured"
+
+    def ran(arguments: Sequence[str]) -> list[Outcome]:
+        return _run(clusters["byo"]["bootstrap.servers"], "classic", arguments, clusters)
+
+    outcomes = ran([f"tests/integration/{each}" for each in names])
+    least = LEAST[suite] if names == SECURED else len(names)
+    return judged(suite, outcomes, expected_of(suite), lambda one: _again(one, ran), least=least)
 
 
 def run(bootstrap: str, protocol: str, names: Sequence[str] = ()) -> Report:
@@ -43,15 +60,18 @@ def run(bootstrap: str, protocol: str, names: Sequence[str] = ()) -> Report:
     suite = f"confluent ({protocol})"
     outcomes = _run(bootstrap, protocol, [f"tests/integration/{each}" for each in names or _WHERE[protocol]])
     least = len(names) or LEAST[suite]
-    return judged(suite, outcomes, expected_of(suite), lambda one: _alone(bootstrap, protocol, one), least=least)
+    again = partial(_again, ran=partial(_run, bootstrap, protocol))
+    return judged(suite, outcomes, expected_of(suite), again, least=least)
 
 
-def _alone(bootstrap: str, protocol: str, outcome: Outcome) -> Outcome:
+def _again(outcome: Outcome, ran: Callable[[Sequence[str]], list[Outcome]]) -> Outcome:
     path, _, name = outcome.name.partition("::")
-    return next(iter(_run(bootstrap, protocol, [f"tests/integration/{path}::{name}"])), outcome)
+    return next(iter(ran([f"tests/integration/{path}::{name}"])), outcome)
 
 
-def _run(bootstrap: str, protocol: str, arguments: Sequence[str]) -> list[Outcome]:
+def _run(
+    bootstrap: str, protocol: str, arguments: Sequence[str], clusters: Mapping[str, Mapping[str, str]] | None = None
+) -> list[Outcome]:
     python, sources = toolchain.confluent_tests()
     home = toolchain.kafka_home()
     environment = {**os.environ, "BROKERS": bootstrap, "PYTHONPATH": str(sources), "KAFKA_HOME": str(home)}
@@ -61,7 +81,12 @@ def _run(bootstrap: str, protocol: str, arguments: Sequence[str]) -> list[Outcom
     with tempfile.TemporaryDirectory(prefix="ottla-confluent-") as directory:
         told = Path(directory) / "told.xml"
         options = ["-q", "-p", "no:cacheprovider", f"--timeout={_TEST_TIMEOUT_S}", f"--junitxml={told}"]
-        options += ["-k", "not sasl_cluster and not schema_registry"]
+        if clusters is None:
+            options += ["-k", "not sasl_cluster and not schema_registry"]
+        else:
+            environment["PYTHONPATH"] += f":{_PLUGIN}"
+            environment["CONFLUENT_CLUSTERS"] = json.dumps(clusters)
+            options += ["-p", "secured_clusters"]
         # What this project tells pytest is not for them.
         options += ["-c", os.devnull, f"--rootdir={sources}"]
         code = run_whole([str(python), "-m", "pytest", *options, *arguments], sources, environment, TIMEOUT_S)

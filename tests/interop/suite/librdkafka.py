@@ -42,11 +42,14 @@ SHORT_CONSUMER = (
 )
 
 #: With TLS and a sign-in: those that are for these, and some of each kind.
-SECURED = ("0001", "0005", "0012", "0017", "0019", "0022", "0031", "0040", "0097", "0103", "0130", "0135", "0142")
+SECURED = (
+    *("0001", "0005", "0012", "0017", "0019", "0022", "0031", "0040", "0097", "0103", "0126", "0130", "0135", "0142"),
+)
 #: The same, without those that wait for sessions to end.
 SECURED_SHORT = ("0001", "0012", "0019", "0022", "0040", "0135")
-#: Those of them that want TLS without SASL.
+#: Those of them that want TLS without SASL, and a provider of tokens.
 TLS_ALONE = frozenset({"0097"})
+OIDC = frozenset({"0126"})
 
 #: The tests of share groups.
 SHARE = frozenset(str(number).zfill(4) for number in range(170, 191))

@@ -25,14 +25,16 @@ APACHE_TOO = "Apache Kafka 4.3.1, too"
 LEAST = {
     "confluent (classic)": 175,
     "confluent (consumer)": 20,
+    "confluent_secured": 31,
     "kgo": 450,
     "kgo_secured": 450,
     "librdkafka (classic)": 110,
     "librdkafka (classic, noautocreate)": 4,
     "librdkafka (consumer)": 95,
     "librdkafka (consumer, noautocreate)": 4,
-    "librdkafka_secured": 13,
+    "librdkafka_secured": 14,
     "sarama": 88,
+    "sarama_secured": 88,
     "trogdor": 6,
 }
 

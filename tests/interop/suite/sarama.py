@@ -10,7 +10,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from tests.interop import toolchain
@@ -21,33 +21,34 @@ from tests.interop.suite.outcome import LEAST, Report, expected_of, judged
 #: Where the tests look for their brokers.
 PORTS = range(29091, 29096)
 #: What their own cluster is started with, as far as one broker has it.
-BROKER_SETTINGS = {
-    "advertised.listeners": f"PLAINTEXT://localhost:{PORTS[0]}",
+SECURED_SETTINGS = {
     "auto.create.topics.enable": "false",
     "broker.rack": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
+BROKER_SETTINGS = {**SECURED_SETTINGS, "advertised.listeners": f"PLAINTEXT://localhost:{PORTS[0]}"}
 _START_TIMEOUT_S = 10
 
 
-def run(bootstrap: str) -> Report:
-    """Run the tests that want a broker; the module's others are left out."""
+def run(bootstrap: str, *, secured: Mapping[str, str] | None = None, pattern: str = ".") -> Report:
+    """Run the tests that want a broker and fit a pattern; `secured`: by which settings they use TLS and PLAIN."""
+    suite = "sarama" if secured is None else "sarama_secured"
     program, directory = toolchain.sarama_tests()
     names = [
         name
         for path in sorted(directory.glob("functional_*_test.go"))
         for name in re.findall(r"^func (Test\w+)\(", path.read_text(), re.MULTILINE)
-        if name != "TestMain"
+        if name != "TestMain" and re.search(pattern, name)
     ]
     with proxies(bootstrap) as address:
-        settings = {"TOXIPROXY_ADDR": address, "KAFKA_VERSION": "4.3.1"}
+        settings = {"TOXIPROXY_ADDR": address, "KAFKA_VERSION": "4.3.1", **(secured or {})}
         outcomes = go_program.run(program, directory, settings, f"^({'|'.join(names)})$")
         return judged(
-            "sarama",
+            suite,
             outcomes,
-            expected_of("sarama"),
+            expected_of(suite),
             lambda one: go_program.alone(program, directory, settings, one),
-            least=LEAST["sarama"],
+            least=LEAST[suite] if pattern == "." else 1,
         )
 
 

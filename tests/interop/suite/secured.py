@@ -1,8 +1,4 @@
-"""A node with a listener of every protocol, for the tests of the suites that want TLS or a sign-in.
-
-Suites are run at it whose clients are told of TLS and SASL by settings or the environment: franz-go's and librdkafka's.
-sarama's functional tests have no such setting, and confluent-kafka-python's start a cluster of their own for SASL.
-"""
+"""A node with a listener of every protocol, for the tests of the suites that want TLS or a sign-in."""
 
 from __future__ import annotations
 
@@ -12,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from ottla.client import Admin
 from ottla.operations.passwords import set_password
 from tests.client import certificate
@@ -19,38 +17,73 @@ from tests.interop import server as servers
 from tests.interop.secured import jaas
 from tests.interop.server import SINGLE_NODE, Server
 from tests.interop.suite import librdkafka
+from tests.interop.suite.token_server import CLIENT, KEY_PASSWORD, TokenServer
+from tests.security.token_scene import AUDIENCE, ISSUER
 
-USER, PASSWORD = "suite", "the suites' own"
+#: A test of confluent-kafka-python's gives rules to the user of this name.
+USER, PASSWORD = "sasl_user", "the suites' own"
 #: A session ends so soon that tests of re-authentication need not wait for long.
 SESSION_MS = 10_000
-_NAMES = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
+#: Listeners by their security protocol. TOKENS takes a provider's tokens, UNSIGNED those that no key signed.
+_LISTENERS = {
+    "PLAINTEXT": "PLAINTEXT",
+    "SSL": "SSL",
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
+    "SASL_SSL": "SASL_SSL",
+    "TOKENS": "SASL_SSL",
+    "UNSIGNED": "SASL_PLAINTEXT",
+}
+_BEARER = "org.apache.kafka.common.security.oauthbearer"
+_ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 
 class SecuredServer(Server):
-    """PLAINTEXT, SSL that wants a certificate, and SASL with and without TLS for `USER`."""
+    """PLAINTEXT, SSL that wants a certificate, SASL with and without TLS for `USER`, and SASL for tokens."""
 
     certificates: certificate.Certificates
+    tokens: TokenServer
     ports: Mapping[str, int]
+    #: host:port by the listener, where clients are told of another one than its own
+    advertised: Mapping[str, str]
 
     def _properties(self, controller_port: int) -> str:
-        self.ports = dict(zip(_NAMES, servers.free_ports(len(_NAMES)), strict=True))
-        listeners = ",".join([f"PLAINTEXT://127.0.0.1:{self.port}", *(f"{each}://{self.at(each)}" for each in _NAMES)])
-        protocols = ",".join(f"{each}:{each}" for each in ("PLAINTEXT", *_NAMES))
+        ports = [self.port, *servers.free_ports(len(_LISTENERS) - 1)]
+        self.ports = dict(zip(_LISTENERS, ports, strict=True))
+        listeners = ",".join(f"{each}://{self.at(each)}" for each in _LISTENERS)
         lines = {
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": listeners,
-            "listener.security.protocol.map": f"{protocols},CONTROLLER:PLAINTEXT",
+            "advertised.listeners": ",".join(
+                f"{each}://{self.advertised.get(each, self.at(each))}" for each in _LISTENERS
+            ),
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in {**_LISTENERS, "CONTROLLER": "PLAINTEXT"}.items()
+            ),
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.certificates.broker),
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": str(self.certificates.ca),
             "listener.name.ssl.ssl.client.auth": "required",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
             "connections.max.reauth.ms": str(SESSION_MS),
+            "sasl.oauthbearer.jwks.endpoint.url": self.tokens.keys,
+            "sasl.oauthbearer.expected.audience": AUDIENCE,
+            "sasl.oauthbearer.expected.issuer": ISSUER,
+            _ALLOWED: self.tokens.keys,
         }
         for name in ("sasl_plaintext", "sasl_ssl"):
+            lines[f"listener.name.{name}.plain.sasl.jaas.config"] = jaas(
+                "plain.PlainLoginModule", {f"user_{USER}": PASSWORD}
+            )
             for mechanism in ("scram-sha-256", "scram-sha-512"):
                 lines[f"listener.name.{name}.{mechanism}.sasl.jaas.config"] = jaas("scram.ScramLoginModule", {})
+        for name, validator in (
+            ("tokens", "OAuthBearerValidatorCallbackHandler"),
+            ("unsigned", "internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"),
+        ):
+            own = f"listener.name.{name}"
+            lines[f"{own}.sasl.enabled.mechanisms"] = "OAUTHBEARER"
+            lines[f"{own}.oauthbearer.sasl.jaas.config"] = jaas("oauthbearer.OAuthBearerLoginModule", {})
+            lines[f"{own}.oauthbearer.sasl.server.callback.handler.class"] = f"{_BEARER}.{validator}"
         return super()._properties(controller_port) + "".join(f"{name}={value}\n" for name, value in lines.items())
 
     def at(self, listener: str) -> str:
@@ -58,12 +91,22 @@ class SecuredServer(Server):
 
 
 @contextmanager
-def serving(kind: str, settings: Mapping[str, str]) -> Iterator[SecuredServer]:
-    """A node for one suite, that knows `USER`."""
-    with tempfile.TemporaryDirectory(prefix="ottla-suite-") as name:
+def serving(
+    kind: str, settings: Mapping[str, str], advertised: Mapping[str, str] | None = None
+) -> Iterator[SecuredServer]:
+    """A node for one suite, that knows `USER`, and the provider whose tokens it takes."""
+    with (
+        tempfile.TemporaryDirectory(prefix="ottla-suite-") as name,
+        TokenServer(Path(name)) as tokens,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         directory = Path(name)
         server = SecuredServer(servers.kind(kind), directory, settings, base=SINGLE_NODE)
         server.certificates = certificate.make(directory / "certificates")
+        server.tokens = tokens
+        server.advertised = advertised or {}
+        # Of Apache's server.
+        patch.setenv("JAVA_TOOL_OPTIONS", f"-D{_ALLOWED}={tokens.keys}")
         server.start()
         try:
             with Admin(server.bootstrap) as admin:
@@ -84,22 +127,39 @@ def kgo_settings(server: SecuredServer) -> dict[str, str]:
     }
 
 
+def sarama_settings(server: SecuredServer) -> dict[str, str]:
+    return {
+        "SARAMA_TEST_CA": str(server.certificates.ca),
+        "SARAMA_TEST_USER": USER,
+        "SARAMA_TEST_PASSWORD": PASSWORD,
+    }
+
+
+def by_password(server: SecuredServer, mechanism: str = "PLAIN") -> dict[str, str]:
+    """How a client of librdkafka's settings comes in at SASL_SSL."""
+    return {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": mechanism,
+        "sasl.username": USER,
+        "sasl.password": PASSWORD,
+        "ssl.ca.location": str(server.certificates.ca),
+    }
+
+
 def librdkafka_brokers(server: SecuredServer) -> Callable[[str], librdkafka.Broker]:
-    """The broker by a test's number: SASL_SSL; the test of certificates has SSL, and stores of each form."""
+    """The broker by a test's number: SASL_SSL; the test of certificates has SSL, and stores of each form; the test of
+    OIDC has TOKENS, and a provider.
+    """
+    found = dict.fromkeys(librdkafka.TLS_ALONE, _by_certificate(server))
+    found |= dict.fromkeys(librdkafka.OIDC, _by_token(server))
+    lines = by_password(server, "SCRAM-SHA-512")
+    by_name = librdkafka.Broker(server.at("SASL_SSL"), "classic", lines=lines, tools=server.bootstrap)
+    return lambda number: found.get(number, by_name)
+
+
+def _by_certificate(server: SecuredServer) -> librdkafka.Broker:
     files = server.certificates
-    by_name = librdkafka.Broker(
-        server.at("SASL_SSL"),
-        "classic",
-        lines={
-            "security.protocol": "sasl_ssl",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.username": USER,
-            "sasl.password": PASSWORD,
-            "ssl.ca.location": str(files.ca),
-        },
-        tools=server.bootstrap,
-    )
-    by_certificate = librdkafka.Broker(
+    return librdkafka.Broker(
         server.at("SSL"),
         "classic",
         lines={
@@ -112,7 +172,48 @@ def librdkafka_brokers(server: SecuredServer) -> Callable[[str], librdkafka.Brok
         environment=_forms(files),
         tools=server.bootstrap,
     )
-    return lambda number: by_certificate if number in librdkafka.TLS_ALONE else by_name
+
+
+def _by_token(server: SecuredServer) -> librdkafka.Broker:
+    tokens = server.tokens
+    return librdkafka.Broker(
+        server.at("TOKENS"),
+        "classic",
+        lines={
+            "security.protocol": "sasl_ssl",
+            "ssl.ca.location": str(server.certificates.ca),
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.method": "OIDC",
+            "sasl.oauthbearer.token.endpoint.url": tokens.url("valid"),
+            "sasl.oauthbearer.client.id": CLIENT[0],
+            "sasl.oauthbearer.client.secret": CLIENT[1],
+            "sasl.oauthbearer.scope": "test",
+            # Its sub-tests together have the time of one.
+            "test.timeout.multiplier": "10",
+        },
+        environment={
+            "VALID_OIDC_URL": tokens.url("valid"),
+            "INVALID_OIDC_URL": tokens.url("forged"),
+            "EXPIRED_TOKEN_OIDC_URL": tokens.url("expired"),
+            "OAUTHBEARER_CLIENT_PRIVATE_KEY": tokens.client_key,
+            "OAUTHBEARER_CLIENT_PRIVATE_KEY_ENCRYPTED": tokens.client_key_encrypted,
+            "OAUTHBEARER_CLIENT_PRIVATE_KEY_PASSWORD": KEY_PASSWORD,
+        },
+        tools=server.bootstrap,
+    )
+
+
+def confluent_clusters(server: SecuredServer) -> dict[str, dict[str, str]]:
+    """The settings of clients by what the suite's fixtures call the cluster."""
+    return {
+        "byo": {"bootstrap.servers": server.at("SASL_SSL"), **by_password(server, "SCRAM-SHA-256")},
+        "sasl": {"bootstrap.servers": server.at("SASL_SSL"), **by_password(server)},
+        "trivup": {
+            "bootstrap.servers": server.at("UNSIGNED"),
+            "security.protocol": "sasl_plaintext",
+            "sasl.mechanism": "OAUTHBEARER",
+        },
+    }
 
 
 def _forms(files: certificate.Certificates) -> dict[str, str]:
