@@ -41,7 +41,8 @@ class KerberosServer(servers.Server):
         listeners = f"PLAINTEXT://127.0.0.1:{self.port},KERBEROS://127.0.0.1:{self.kerberos_port}"
         lines = {
             "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": listeners,
+            # Clients in Go ask for a ticket for the host as they are told of it.
+            "advertised.listeners": listeners.replace("KERBEROS://127.0.0.1", f"KERBEROS://{HOST}"),
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,KERBEROS:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
             "sasl.enabled.mechanisms": "GSSAPI",
             "sasl.kerberos.service.name": "kafka",
