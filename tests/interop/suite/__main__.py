@@ -30,7 +30,7 @@ from tests.interop.suite.outcome import FAILED, LEAST, PASSED, SKIPPED, Outcome,
 TABLE = Path(__file__).resolve().parent / "SUITES.md"
 #: The suites, and those of them that run with TLS and SASL as well.
 _PLAIN = ("kgo", "sarama", "trogdor", "librdkafka", "confluent")
-_SECURED = ("kgo_secured", "sarama_secured", "librdkafka_secured", "confluent_secured")
+_SECURED = tuple(f"{each}_secured" for each in _PLAIN)
 _APACHE = "4.3.1"
 #: The runs against our node, and those against Apache Kafka that reasons in expected/ cite.
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -92,6 +92,10 @@ def _secured_reports(kind: str, only: str | None, numbers: list[str], show: Call
         show("sarama's tests, with TLS and PLAIN")
         with secured.serving(kind, sarama.SECURED_SETTINGS, {"SASL_SSL": f"127.0.0.1:{sarama.PORTS[0]}"}) as server:
             yield sarama.run(server.at("SASL_SSL"), secured=secured.sarama_settings(server))
+    if only in (None, "trogdor_secured"):
+        show("Trogdor's workloads, with TLS and SCRAM")
+        with secured.serving(kind, {}) as server:
+            yield trogdor.run(server.at("SASL_SSL"), secured=secured.java_settings(server))
     if only in (None, "confluent_secured"):
         show("confluent-kafka-python's tests that want SASL, and some over SASL_SSL")
         with secured.serving(kind, confluent.BROKER_SETTINGS["classic"]) as server:

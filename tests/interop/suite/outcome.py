@@ -36,6 +36,7 @@ LEAST = {
     "sarama": 88,
     "sarama_secured": 88,
     "trogdor": 6,
+    "trogdor_secured": 6,
 }
 
 

@@ -216,6 +216,19 @@ def confluent_clusters(server: SecuredServer) -> dict[str, dict[str, str]]:
     }
 
 
+def java_settings(server: SecuredServer) -> dict[str, str]:
+    """How a Java client comes in at SASL_SSL, by SCRAM."""
+    return {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(server.certificates.ca),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.jaas.config": jaas("scram.ScramLoginModule", {"username": USER, "password": PASSWORD}).replace(
+            "\\\\", "\\"
+        ),
+    }
+
+
 def _forms(files: certificate.Certificates) -> dict[str, str]:
     """The client's key and certificate, and the authority's, in the forms and under the names of librdkafka's tests."""
     directory = files.ca.parent
