@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 _lazy_modules: list[LazyModule] = []
@@ -23,18 +24,22 @@ _lazy_modules: list[LazyModule] = []
 class LazyModule:
     """A stand-in for a module; the first attribute access imports it."""
 
-    __slots__ = ("__name__",)
+    __slots__ = ("__name__", "_module")
 
     def __init__(self, name: str) -> None:
         self.__name__ = name
+        #: Set once the whole import is done, on whichever thread.
+        self._module: ModuleType | None = None
         _lazy_modules.append(self)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.__name__), name)
+        if self._module is None:
+            self.load()
+        return getattr(self._module, name)
 
     def load(self) -> None:
         """Import the module now."""
-        import_module(self.__name__)
+        self._module = import_module(self.__name__)
 
 
 def load_all() -> Iterator[None]:

@@ -141,20 +141,12 @@ class Host:
 class _Handle(asyncio.TimerHandle):
     """A planned callback, which the world runs."""
 
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: HostLoop,
-        context: contextvars.Context | None,
-    ) -> None:
-        super().__init__(when, callback, args, cast(asyncio.AbstractEventLoop, loop), context)
-        chosen = context or contextvars.copy_context()
-        self._run_it: Callable[[], object] = lambda: chosen.run(callback, *args)
+    _callback: Callable[..., object]
+    _args: tuple[Any, ...]
+    _context: contextvars.Context
 
     def run(self) -> None:
-        self._run_it()
+        self._context.run(self._callback, *self._args)
 
 
 class HostLoop:
@@ -164,6 +156,8 @@ class HostLoop:
         self.host = host
         self.dead = False
         self._world = host.world
+        self._as_loop = cast(asyncio.AbstractEventLoop, self)
+        self._timer_label = f"{host.name} timer"
         self._ready: deque[_Handle] = deque()
         self._free_us = 0
         self._planned = False
@@ -186,7 +180,7 @@ class HostLoop:
         return self.dead
 
     def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
-        handle = _Handle(self.time(), callback, args, self, context)
+        handle = _Handle(self.time(), callback, args, self._as_loop, context)
         self._enqueue(handle)
         return handle
 
@@ -200,10 +194,10 @@ class HostLoop:
     def call_at(
         self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        handle = _Handle(when, callback, args, self, context)
+        handle = _Handle(when, callback, args, self._as_loop, context)
         # Rounded up to a microsecond, so that it never runs too early.
         due_us = self.host.clock.true_us(-int(-when * 1_000_000 // 1))
-        self._world.at(due_us, lambda: None if handle.cancelled() else self._enqueue(handle), f"{self.host.name} timer")
+        self._world.at(due_us, lambda: None if handle.cancelled() else self._enqueue(handle), self._timer_label)
         return handle
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
@@ -350,7 +344,7 @@ class HostLoop:
         self._plan()
 
     def _guarded(self, work: Callable[[], None]) -> None:
-        asyncio._set_running_loop(cast(asyncio.AbstractEventLoop, self))
+        asyncio._set_running_loop(self._as_loop)
         current, self._world.network.current = self._world.network.current, self.host
         try:
             work()
