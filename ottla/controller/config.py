@@ -29,15 +29,17 @@ from ottla.settings.group.settings import GroupSettings
 from ottla.settings.schema import ConfigType, Setting, Settings
 from ottla.settings.server.settings import CONNECTION_LIMITS, ServerSettings
 from ottla.settings.topic.settings import TopicSettings
-from ottla.wire.api import alter_configs as legacy
-from ottla.wire.api import incremental_alter_configs as incremental
 from ottla.wire.record.metadata import ClearElrRecord, ConfigRecord
 
 if TYPE_CHECKING:
     from ottla.kernel.re2 import pattern as expression
+    from ottla.wire.api import alter_configs as legacy
+    from ottla.wire.api import incremental_alter_configs as incremental
 else:
     # Only client metrics subscriptions use expressions, and the import costs 7 ms at startup.
     expression = LazyModule("ottla.kernel.re2.pattern")
+    legacy = LazyModule("ottla.wire.api.alter_configs")
+    incremental = LazyModule("ottla.wire.api.incremental_alter_configs")
 
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 _OPERATIONS = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}

@@ -54,7 +54,7 @@ def write_beside(disk: Disk, path: str, text: str, *, sync: bool) -> str:
     file = disk.open(beside, create=True)
     try:
         if file.size():
-            # Left over from a crash. An empty file is not truncated: ext4 would write it to the device when it is closed.
+            # Left over from a crash. An empty file is not truncated: ext4 would write it out when it is closed.
             file.truncate(0)
         file.write(text.encode(), 0)
         if sync:

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
@@ -23,9 +23,10 @@ _SECONDS_MAX = 30
 
 
 @contextmanager
-def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def running(*arguments: str, interpreter: Sequence[str] = ()) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A node that has said that it is ready, and its port."""
-    process = subprocess.Popen([*OTTLA, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [OTTLA[0], *interpreter, *OTTLA[1:], *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         ready = _READY.fullmatch(process.stdout.readline())
@@ -101,6 +102,33 @@ def test_a_file_is_formatted_and_started(tmp_path: Path) -> None:
     with running("start", path, "--set", "num.partitions=4") as (_, port):
         shown = in_process("configs", "show", "broker", "7", "-b", f"127.0.0.1:{port}")
     assert ["num.partitions", "4", "file"] in shown.rows
+
+
+def test_a_node_from_a_file_starts_without_what_only_other_tools_need(tmp_path: Path) -> None:
+    path = server_properties(tmp_path)
+    cluster_id = in_process("storage", "random-uuid").out.strip()
+    assert in_process("storage", "format", "-t", cluster_id, "-c", path, "--standalone").code == 0
+    with running("start", path, interpreter=("-X", "importtime")) as (process, port):
+        wrote = in_process("topics", "create", "first", "-b", f"127.0.0.1:{port}")
+        assert wrote.code == 0, wrote.err
+        os.kill(process.pid, signal.SIGTERM)
+        out, err = process.communicate(timeout=_SECONDS_MAX)
+    assert (process.returncode, out) == (0, "ottla: node 7 stopped\n")
+    imported = set(re.findall(r"\| +([\w.]+)$", err, re.MULTILINE))
+    assert {"ottla.broker.node", "ottla.wire.api.create_topics"} <= imported
+    assert not imported & {"click", "rich", "platform", "ottla.cli.ottla.root", "ottla.cli.option"}
+
+
+@pytest.mark.parametrize("options", [(), ("--log-level", "INFO")])
+def test_a_file_that_is_wrong_ends_the_start_the_same_with_and_without_options(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    missing = str(tmp_path / "missing")
+    said = in_process("start", missing, *options)
+    assert said == (2, "", f"ottla: cannot read {missing}: No such file or directory\n")
+    wrong = in_process("start", server_properties(tmp_path, num_partitions="none"), *options)
+    assert (wrong.code, wrong.err.count("\n")) == (2, 1)
+    assert "num.partitions" in wrong.err
 
 
 def test_a_node_formatted_to_join_a_quorum_does_not_begin_its_own(tmp_path: Path) -> None:

@@ -142,10 +142,10 @@ def _become_node(properties: str, output: str) -> None:
         os.dup2(taken, descriptor)
     os.close(nothing)
     os.close(said)
-    import ottla.cli.ottla.start
+    import ottla.cli.node
     from ottla.cli.ottla.root import run
 
-    vars(ottla.cli.ottla.start)["STARTED_AT"] = time.monotonic()
+    vars(ottla.cli.node)["STARTED_AT"] = time.monotonic()
     sys.argv = ["ottla", "start", properties]
     run()
 

@@ -9,7 +9,7 @@ request gets KAFKA_STORAGE_ERROR.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.call.handler import Call, handles
 from ottla.broker.call.reply import Later
@@ -17,18 +17,29 @@ from ottla.broker.limits.quota import Mutations
 from ottla.controller.decision import unlimited
 from ottla.kernel.error import KafkaError
 from ottla.kernel.error_message import words
+from ottla.kernel.lazy import LazyModule
 from ottla.wire.api import ApiKey
-from ottla.wire.api import alter_client_quotas as quotas
-from ottla.wire.api import alter_configs as configs
-from ottla.wire.api import alter_user_scram_credentials as scram
-from ottla.wire.api import create_partitions as partitions
 from ottla.wire.api import create_topics as creation
-from ottla.wire.api import delete_topics as deletion
-from ottla.wire.api import elect_leaders as election
+
+if TYPE_CHECKING:
+    from ottla.wire.api import alter_client_quotas as quotas
+    from ottla.wire.api import alter_configs as configs
+    from ottla.wire.api import alter_user_scram_credentials as scram
+    from ottla.wire.api import create_partitions as partitions
+    from ottla.wire.api import delete_topics as deletion
+    from ottla.wire.api import elect_leaders as election
+else:
+    # The first request here creates a topic, with clients waiting for it.
+    quotas = LazyModule("ottla.wire.api.alter_client_quotas")
+    configs = LazyModule("ottla.wire.api.alter_configs")
+    scram = LazyModule("ottla.wire.api.alter_user_scram_credentials")
+    partitions = LazyModule("ottla.wire.api.create_partitions")
+    deletion = LazyModule("ottla.wire.api.delete_topics")
+    election = LazyModule("ottla.wire.api.elect_leaders")
 
 _ELECTION_ERROR_FROM = 1
-#: The versions from which a client understands THROTTLING_QUOTA_EXCEEDED (KIP-599).
-_STRICT_FROM = {creation.CreateTopicsRequest: 6, deletion.DeleteTopicsRequest: 5, partitions.CreatePartitionsRequest: 3}
+#: The versions from which a client understands THROTTLING_QUOTA_EXCEEDED (KIP-599), by the name of the request.
+_STRICT_FROM = {"CreateTopicsRequest": 6, "DeleteTopicsRequest": 5, "CreatePartitionsRequest": 3}
 
 
 def creation_error_response(
@@ -136,7 +147,7 @@ def election_error_response(request: election.ElectLeadersRequest, version: int,
 def mutations_of(call: Call, request: Any) -> Mutations | None:
     """The quota that counts the partitions a request creates and deletes, or None if no quota applies."""
     node = call.node
-    strict_from = _STRICT_FROM.get(type(request)) if node.quotas.active else None
+    strict_from = _STRICT_FROM.get(type(request).__name__) if node.quotas.active else None
     if strict_from is None:
         return None
     strict = call.version >= strict_from
@@ -163,11 +174,13 @@ def decide(call: Call, request: Any) -> Later:
         if mutations is not None and not isinstance(response, KafkaError):
             # Another node's controller puts the throttle time it charged into its response.
             response.throttle_time_ms = max(mutations.throttle_ms, response.throttle_time_ms)
-        if isinstance(response, creation.CreateTopicsResponse | partitions.CreatePartitionsResponse):
-            results = response.topics if isinstance(response, creation.CreateTopicsResponse) else response.results
-            node.leadership.on_created([result.name for result in results], lambda: later.resolve(response))
+        if isinstance(response, creation.CreateTopicsResponse):
+            results: Any = response.topics
+        elif isinstance(response, partitions.CreatePartitionsResponse):
+            results = response.results
         else:
-            later.resolve(response)
+            return later.resolve(response)
+        node.leadership.on_created([result.name for result in results], lambda: later.resolve(response))
 
     node.controllers.forward(call, request, committed, unlimited if mutations is None else mutations.charge)
     return later

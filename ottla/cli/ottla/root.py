@@ -11,7 +11,6 @@ Rules:
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn
@@ -19,7 +18,8 @@ from typing import Any, NoReturn
 import click
 
 from ottla.cli.option import cluster
-from ottla.cli.stdout import begin, discard, finish
+from ottla.cli.process import as_ottla_error, run_and_exit
+from ottla.cli.stdout import discard
 from ottla.kernel.error import KafkaError, OttlaError
 
 #: Tool to (where it is, the line about it), in the order of `ottla --help`.
@@ -78,7 +78,7 @@ class Tools(click.Group):
                 raise
             from ottla.cli.screen import complain_as_json
 
-            complain_as_json(_as_ottla_error(error) if isinstance(error, OSError) else error)
+            complain_as_json(as_ottla_error(error) if isinstance(error, OSError) else error)
             return 1
 
     def _invoke(self, context: click.Context) -> Any:
@@ -140,44 +140,20 @@ def ottla(bootstrap: str, client: tuple[str, ...]) -> None:
 
 def run() -> NoReturn:
     """Run the tool that the command line names, and exit with its exit code."""
-    begin()
+    run_and_exit(_run)
+
+
+def _run() -> Any:
     try:
-        code = ottla.main(prog_name="ottla", standalone_mode=False)
+        return ottla.main(prog_name="ottla", standalone_mode=False)
     except click.exceptions.Abort:
-        _exit(130)
+        return 130
     except click.UsageError as error:
         _report_usage_error(error)
-        _exit(error.exit_code)
+        return error.exit_code
     except click.ClickException as error:
         error.show()
-        _exit(error.exit_code)
-    except (OttlaError, KafkaError) as error:
-        _report(error)
-        _exit(1)
-    except OSError as error:
-        _report_os_error(error)
-        _exit(1)
-    except KeyboardInterrupt:
-        _exit(130)
-    _exit(code if isinstance(code, int) else 0)
-
-
-def _exit(code: int) -> NoReturn:
-    error = finish()
-    # After another error, this one was reported already or matters less.
-    if error is not None and code == 0 and not isinstance(error, BrokenPipeError):
-        _report_os_error(error)
-        code = 1
-    sys.exit(code)
-
-
-def _report_os_error(error: OSError) -> None:
-    """Report an error of the operating system: a full disk, a directory without write permission."""
-    _report(_as_ottla_error(error))
-
-
-def _as_ottla_error(error: OSError) -> OttlaError:
-    return OttlaError(f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}")
+        return error.exit_code
 
 
 #: Click's words for a value that is no number.
@@ -224,9 +200,3 @@ def _close(wrong: str, names: Sequence[str]) -> list[str]:
     from difflib import get_close_matches
 
     return get_close_matches(wrong, names, n=1)
-
-
-def _report(error: OttlaError | KafkaError) -> None:
-    from ottla.cli.screen import complain
-
-    complain(error)

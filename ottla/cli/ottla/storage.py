@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ottla.cli.node import read_file
 from ottla.cli.option import Commands, as_json, pairs
-from ottla.cli.ottla.start import read_file
 from ottla.host.config_providers import server_settings
 
 _config = click.option(
