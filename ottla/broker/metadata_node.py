@@ -40,6 +40,7 @@ from ottla.log.directory.directory import LockingDisk
 from ottla.metadata.image import BROKER, Image
 from ottla.net.inbound import Connection, Slot
 from ottla.net.listener import Gate, ListeningSocket
+from ottla.net.memory import RequestMemory
 from ottla.net.peer import OutboundOptions
 from ottla.settings.listener import Listener
 from ottla.settings.server.settings import ServerSettings
@@ -114,6 +115,8 @@ class MetadataNode(Runtime, ABC):
         #: Connection limits, counted separately for brokers' and controllers' listeners.
         self.admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
         self.controller_admission = Admission(lambda: self.settings, self.clock.monotonic_ms)
+        #: What incomplete requests may take of the memory.
+        self._requests = RequestMemory(settings.queued_max_request_bytes)
         self.listeners: list[ListeningSocket] = []
         self.controller_listeners: list[ListeningSocket] = []
         self.quorum: MetadataLog
@@ -266,6 +269,7 @@ class MetadataNode(Runtime, ABC):
             frame_bytes_max=frame_bytes_max,
             idle_ms_max=self.settings.connections_max_idle_ms,
             gate=gate,
+            requests=self._requests,
             **more,
         )
         listener.bind(at.host, at.port)

@@ -18,11 +18,11 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ottla.kernel.address import plain_address
 from ottla.net.memory import RECEIVE_BUFFER_BYTES, ReceiveMemory
-from ottla.net.part import FileRange, Part
+from ottla.net.part import FileRange, Part, Slot
 from ottla.net.sent import SentMarks
 from ottla.net.turns import Turns
 
@@ -42,7 +42,6 @@ _SIZE = struct.Struct(">i")
 #: sendmsg takes at most IOV_MAX (1024) pieces.
 _PIECES_MAX = 256
 
-
 #: Kafka's principal of a client that did not sign in.
 ANONYMOUS = "User:ANONYMOUS"
 #: Stands for an API key when no further request will come.
@@ -51,30 +50,6 @@ NO_REQUEST = -1
 
 class PeerError(Exception):
     """The peer broke the protocol. Its connection is closed; other clients are not affected."""
-
-
-class Slot:
-    """The place of one reply in a connection's order. `fill` is called exactly once, at once or much later."""
-
-    __slots__ = ("_connection", "on_queued", "parts", "ready", "superseded")
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.ready = False
-        self.parts: Sequence[Part] = ()
-        #: Called once, when the reply is queued behind those before it.
-        self.on_queued: Callable[[], None] | None = None
-        #: Called with the API key of a later request, or NO_REQUEST when the peer has disconnected: a reply that only
-        #: waits for more data may be sent now.
-        self.superseded: Callable[[int], None] | None = None
-
-    def fill(self, parts: Sequence[Part]) -> None:
-        """Give the reply; no parts if the request gets none (Produce with acks=0)."""
-        assert not self.ready, "a request has one reply"
-        self.parts = parts
-        self.ready = True
-        self.superseded = None
-        self._connection.reply_is_ready()
 
 
 class Connection:
@@ -119,6 +94,8 @@ class Connection:
         #: The memory of an incomplete frame with its length, of which `_partial_end` bytes came; None between frames.
         self._partial: memoryview | None = None
         self._partial_end = 0
+        #: What the partial frame has of the node's `RequestMemory`: its whole length, from the first bytes on.
+        self._reserved_bytes = 0
         self._slots: deque[Slot] = deque()
         self._out: deque[Part] = deque()
         self._unsent_bytes = 0
@@ -233,9 +210,28 @@ class Connection:
 
     def _keep(self, rest: memoryview) -> None:
         needed = 4 if len(rest) < 4 else 4 + int.from_bytes(rest[:4], "big")
+        if not self._reserved_bytes and not self._memory.requests.reserve(needed, self._reserved):
+            # The frame waits with the bytes that have arrived.
+            self._hold(rest)
+            self.pause()
+            return
+        self._reserved_bytes = needed
         self._partial = self._memory.take(min(max(needed, len(rest)), _FRAME_BYTES_FIRST), len(rest))
         self._partial[: len(rest)] = rest
         self._partial_end = len(rest)
+
+    def _reserved(self, size: int) -> None:
+        """There is memory for the frame that waits."""
+        self._reserved_bytes = size
+        self.resume()
+
+    def _give_back(self, partial: memoryview) -> None:
+        self._memory.give_back(partial)
+        self._release()
+
+    def _release(self) -> None:
+        reserved, self._reserved_bytes = self._reserved_bytes, 0
+        self._memory.requests.release(reserved)
 
     def _continue(self, count: int) -> None:
         """Take `count` received bytes: first the rest of the partial frame, then the shared buffer."""
@@ -249,12 +245,15 @@ class Connection:
         (size,) = _SIZE.unpack_from(partial)
         if not 0 <= size <= self._frame_bytes_max:
             raise self._wrong_size(size)
+        if len(partial) == 4:
+            self._partial = None
+            self._give_back(partial)
+            return self._cut(memoryview(b"".join((partial, spill))))
         if len(partial) < 4 + size:
-            self._grow(partial, 4 + size, spill)
-            return
+            return self._grow(partial, 4 + size, spill)
         self._partial = None
         self._hand_over(partial[4:])
-        self._memory.give_back(partial)
+        self._give_back(partial)
         if spill and not self.closed:
             self._cut(spill)
 
@@ -272,7 +271,7 @@ class Connection:
         if self._partial_end == needed:
             self._partial = None
             self._hand_over(grown[4:])
-            self._memory.give_back(grown)
+            self._give_back(grown)
             if taken < len(spill) and not self.closed:
                 self._cut(spill[taken:])
 
@@ -493,6 +492,8 @@ class Connection:
         if self._partial is not None:
             self._memory.give_back(self._partial)
             self._partial = None
+        self._memory.requests.forget(self._reserved)
+        self._release()
         if self._held is not None:
             self._memory.hold(-len(self._held))
             self._held = None

@@ -19,7 +19,7 @@ from ottla.kernel.address import plain_address
 from ottla.kernel.error import OttlaError
 from ottla.net.inbound import Connection, Slot
 from ottla.net.keepalive import keep_alive
-from ottla.net.memory import ReceiveMemory
+from ottla.net.memory import ReceiveMemory, RequestMemory
 from ottla.net.turns import Turns
 
 _BACKLOG = 1024
@@ -103,6 +103,7 @@ class ListeningSocket:
         accepts_at_once: int = ACCEPTS_AT_ONCE,
         new_socket: Callable[..., socket.socket] = socket.socket,
         now: Callable[[], float] = monotonic,
+        requests: RequestMemory | None = None,
     ) -> None:
         self.name = name
         self._loop = loop
@@ -115,7 +116,7 @@ class ListeningSocket:
         self._on_close = on_close
         self._frame_bytes_max = frame_bytes_max
         self._idle_seconds_max = idle_ms_max / 1000
-        self.memory = ReceiveMemory()
+        self.memory = ReceiveMemory(requests)
         self._turns = Turns(loop, now)
         self._sock: socket.socket | None = None
         self._sweep: asyncio.TimerHandle | None = None

@@ -9,6 +9,8 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 #: A recv takes at most this much; all connections of a listener share the buffer.
 RECEIVE_BUFFER_BYTES = 1 << 20
 #: A recv takes at most this much while `_HELD_BYTES_MANY` wait for their turn.
@@ -22,6 +24,47 @@ _GENEROUS_BYTES = 16 << 20
 _FRAME_BYTES_LEAST = 1 << 12
 
 
+class RequestMemory:
+    """The bytes that incomplete requests may take on all listeners of a node: `queued.max.request.bytes`.
+
+    As in Apache Kafka, a request is received if anything is left, so that the last one may exceed the limit; it counts
+    with its whole length, however little has arrived. The others wait in the order in which they came.
+    """
+
+    __slots__ = ("_bytes_max", "_waiting", "used_bytes")
+
+    def __init__(self, bytes_max: int = -1) -> None:
+        #: Below 0: no limit.
+        self._bytes_max = bytes_max
+        self.used_bytes = 0
+        #: What to call with the size once there is room -> the size.
+        self._waiting: dict[Callable[[int], None], int] = {}
+
+    def reserve(self, size: int, reserved: Callable[[int], None]) -> bool:
+        """Take `size` bytes; False if the request must wait, until `reserved` is called with the size."""
+        if not self._has_room():
+            self._waiting[reserved] = size
+            return False
+        self.used_bytes += size
+        return True
+
+    def release(self, size: int) -> None:
+        """Return bytes, and give them to those that wait."""
+        self.used_bytes -= size
+        while self._waiting and self._has_room():
+            reserved = next(iter(self._waiting))
+            waiting = self._waiting.pop(reserved)
+            self.used_bytes += waiting
+            reserved(waiting)
+
+    def forget(self, reserved: Callable[[int], None]) -> None:
+        """Its connection is closed, and waits no more."""
+        self._waiting.pop(reserved, None)
+
+    def _has_room(self) -> bool:
+        return self._bytes_max < 0 or self.used_bytes < self._bytes_max
+
+
 class ReceiveMemory:
     """The receive memory of all connections of a listener. The listener creates it.
 
@@ -29,9 +72,11 @@ class ReceiveMemory:
     memory must be zeroed and mapped each time.
     """
 
-    __slots__ = ("_spares", "_whole", "held_bytes", "lent_bytes", "shared")
+    __slots__ = ("_spares", "_whole", "held_bytes", "lent_bytes", "requests", "shared")
 
-    def __init__(self) -> None:
+    def __init__(self, requests: RequestMemory | None = None) -> None:
+        #: The limit of all listeners.
+        self.requests = requests or RequestMemory()
         self._whole = self.shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self._spares: list[bytearray] = []
         #: Bytes lent to incomplete frames.

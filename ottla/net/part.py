@@ -1,10 +1,14 @@
-"""The parts of a reply: bytes, and ranges of files that are sent without being read."""
+"""A reply: its place in the order, and its parts: bytes, and ranges of files that are sent without being read."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.kernel.ports import File
+
+if TYPE_CHECKING:
+    from ottla.net.inbound import Connection
 
 
 class FileRange(Protocol):
@@ -19,3 +23,27 @@ class FileRange(Protocol):
 
 #: A piece of a reply.
 Part = bytes | memoryview | FileRange
+
+
+class Slot:
+    """The place of one reply in a connection's order. `fill` is called exactly once, at once or much later."""
+
+    __slots__ = ("_connection", "on_queued", "parts", "ready", "superseded")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.ready = False
+        self.parts: Sequence[Part] = ()
+        #: Called once, when the reply is queued behind those before it.
+        self.on_queued: Callable[[], None] | None = None
+        #: Called with the API key of a later request, or NO_REQUEST when the peer has disconnected: a reply that only
+        #: waits for more data may be sent now.
+        self.superseded: Callable[[int], None] | None = None
+
+    def fill(self, parts: Sequence[Part]) -> None:
+        """Give the reply; no parts if the request gets none (Produce with acks=0)."""
+        assert not self.ready, "a request has one reply"
+        self.parts = parts
+        self.ready = True
+        self.superseded = None
+        self._connection.reply_is_ready()

@@ -12,6 +12,7 @@ from typing import cast
 
 from ottla.net.inbound import ANONYMOUS, NO_REQUEST, Part, PeerError, Slot
 from ottla.net.listener import Gate, ListeningSocket
+from ottla.net.memory import RequestMemory
 from ottla.net.turns import Turns
 from ottla.sim.loop import SimLoop
 
@@ -32,7 +33,9 @@ class SimListener:
         frame_bytes_max: int,
         idle_ms_max: int,
         gate: Gate | None = None,
+        requests: RequestMemory | None = None,
     ) -> None:
+        del requests  # No frame is incomplete here.
         self.name = name
         self.loop = loop
         self.on_frame = on_frame

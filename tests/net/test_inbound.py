@@ -20,6 +20,7 @@ from ottla.kernel.ports import File
 from ottla.net import listener
 from ottla.net.inbound import NO_REQUEST, Connection, ReceiveMemory, Slot
 from ottla.net.listener import Gate, ListeningSocket, OpenGate
+from ottla.net.memory import RequestMemory
 from tests.net.turning import turn_until
 
 FRAME_BYTES_MAX = 1 << 16
@@ -29,7 +30,11 @@ class Served:
     """A listener on a loop that the test turns by hand, and its clients."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, frame_bytes_max: int = FRAME_BYTES_MAX, gate: Gate | None = None
+        self,
+        loop: asyncio.AbstractEventLoop,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        gate: Gate | None = None,
+        requests: RequestMemory | None = None,
     ) -> None:
         self.loop = loop
         self.frames: list[bytes] = []
@@ -44,6 +49,7 @@ class Served:
             frame_bytes_max=frame_bytes_max,
             idle_ms_max=0,
             gate=gate,
+            requests=requests,
         )
         self.listener.bind("127.0.0.1", 0)
         self.listener.serve()

@@ -186,8 +186,7 @@ class NetworkDeclaration:
     queued_max_request_bytes = long(
         "queued.max.request.bytes",
         -1,
-        "How many bytes of requests may wait before no more are read; -1 means no limit.",
-        served=False,
+        "The most bytes that incomplete requests may take on all listeners; further ones wait. -1 means no limit.",
     )
     request_timeout_ms = integer(
         "request.timeout.ms",
