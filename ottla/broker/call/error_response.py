@@ -34,8 +34,8 @@ def _set_error(struct: Any, version: int, error: KafkaError) -> bool:
         if field.type == "Int16" and field.name.endswith("error_code"):
             setattr(struct, field.name, error.code)
             has_code = True
-        elif field.name == "error_message":
-            # An empty message would hide from a client's user what the code means.
+        elif field.name == "error_message" and (error.message or struct.error_message == ""):
+            # Java's clients show an empty message, and the code's meaning where there is none.
             struct.error_message = words(error)
     if has_code and {"node_id", "port"} <= {field.name for field in fields(type(struct))}:
         struct.node_id = struct.port = -1
