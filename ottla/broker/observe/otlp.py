@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator, Mapping
 from typing import TypeVar
 
 from ottla.kernel.named import NamedTuple
+from ottla.wire.writer import varint
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _DELTA = 1
@@ -86,21 +87,12 @@ def encode_field(field: int, value: bytes) -> bytes:
     size = len(value)
     if size < 128:
         return bytes((field << 3 | _BYTES, size)) + value
-    return bytes((field << 3 | _BYTES,)) + _encode_varint(size) + value
+    return bytes((field << 3 | _BYTES,)) + varint(size) + value
 
 
 def encode_number(field: int, value: int) -> bytes:
     """A varint field of a number that is not negative."""
-    return bytes((field << 3 | _VARINT,)) + _encode_varint(value)
-
-
-def _encode_varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return bytes((field << 3 | _VARINT,)) + varint(value)
 
 
 def _resource_metrics(data: memoryview, budget: list[int]) -> Steps[None]:

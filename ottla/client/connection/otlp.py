@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from ottla.kernel.named import NamedTuple
+from ottla.wire.writer import varint
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
 #: AggregationTemporality.
@@ -52,21 +53,12 @@ def _attribute(name: str, value: str) -> bytes:
 
 
 def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | _BYTES) + _varint(len(value)) + value
+    return varint(field << 3 | _BYTES) + varint(len(value)) + value
 
 
 def _fixed(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | _FIXED64) + value
+    return varint(field << 3 | _FIXED64) + value
 
 
 def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3 | _VARINT) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return varint(field << 3 | _VARINT) + varint(value)
