@@ -77,6 +77,26 @@ def in_turns(connection: Connection, work: Work) -> Any:
     return _InTurns(connection, work, wait).later
 
 
+def reported(function: Callable[[Any, Any], Any], call: Any, request: Any, report: Callable[[Any], None]) -> Any:
+    """Call a handler's function and return its reply. `report` gets its response or error, before it is answered."""
+    try:
+        reply = function(call, request)
+    except KafkaError as error:
+        report(error)
+        raise
+    if type(reply) is not Later:
+        report(reply)
+        return reply
+    later = Later(reply.superseded)
+
+    def resolve(value: Any) -> None:
+        report(value)
+        later.resolve(value)
+
+    reply.then(resolve)
+    return later
+
+
 class _InTurns:
     """The work of one request that is done in steps. `in_turns` creates it.
 

@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Any
 
 from ottla.broker.call.handler import Call, Handler
-from ottla.broker.call.reply import Later
+from ottla.broker.call.reply import reported
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.wire.api import ApiKey
@@ -119,22 +119,7 @@ class Requests:
                         for topic in reply.responses:
                             self._fetched(call, topic, topic.partitions, is_replica=is_replica)
 
-            try:
-                reply = inner(call, request)
-            except KafkaError as error:
-                finished(error)
-                raise
-            if type(reply) is not Later:
-                finished(reply)
-                return reply
-            later = Later(reply.superseded)
-
-            def resolve(value: Any) -> None:
-                finished(value)
-                later.resolve(value)
-
-            reply.then(resolve)
-            return later
+            return reported(inner, call, request, finished)
 
         return Handler(handler.api, function, handler.error_response)
 

@@ -21,7 +21,7 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.call.handler import Call, Handler
-from ottla.broker.call.reply import Later
+from ottla.broker.call.reply import reported
 from ottla.broker.observe.otlp import encode_field, encode_number
 from ottla.broker.observe.otlp_sender import OtlpSender
 from ottla.broker.observe.trace_context import LOOKS_MAX, TracedBatch, traced_batches
@@ -86,22 +86,7 @@ class Spans(OtlpSender[bytes]):
             def answered(reply: Any) -> None:
                 self._appended(call, taken, began_ns, reply)
 
-            try:
-                reply = inner(call, request)
-            except KafkaError as error:
-                answered(error)
-                raise
-            if type(reply) is not Later:
-                answered(reply)
-                return reply
-            later = Later(reply.superseded)
-
-            def resolve(value: Any) -> None:
-                answered(value)
-                later.resolve(value)
-
-            reply.then(resolve)
-            return later
+            return reported(inner, call, request, answered)
 
         return Handler(handler.api, function, handler.error_response)
 
