@@ -1,5 +1,6 @@
 """Joins of two streams give in columns what they give record by record, however the input is cut."""
 
+import gc
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from ottla.flow.runner import Runner
 from ottla.flow.serde import JSON, STRING
 from ottla.flow.task import waiting
 from ottla.flow.vector import meet, region
+from ottla.flow.vector.step import RegionRun
 from ottla.streams import (
     JoinWindows,
     KStream,
@@ -177,6 +179,22 @@ def test_streams_that_alternate_are_joined_in_columns() -> None:
     # The last record of a batch goes alone, after the other partition has no more.
     assert found.columns == 598
     assert not found.failed
+
+
+def test_no_batch_waits_for_the_garbage_collector() -> None:
+    builder = StreamsBuilder()
+    builder.stream("a").left_join(builder.stream("b"), left + right.otherwise(""), TEN).to("out")
+    gc.collect()
+    gc.disable()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        assert same(builder, both(300)).columns > 250
+        gc.collect()
+        assert not [each for each in gc.garbage if isinstance(each, RegionRun)]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 def test_three_streams_and_a_table_are_joined_in_columns() -> None:

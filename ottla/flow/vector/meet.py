@@ -143,8 +143,11 @@ def run_steps(task: Task, run: RegionRun, given: Iterable[tuple[Step, Frame]], j
         for join in joins:
             join.run(run)
     except Exception:
+        run.effects.clear()
         return False
-    for effect in run.effects:
+    # The effects refer to the run: a cycle would keep its arrays until the collector runs.
+    effects, run.effects = run.effects, []
+    for effect in effects:
         effect()
     task.time.value = int(run.newest[-1])
     return True
