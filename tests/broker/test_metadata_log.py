@@ -449,6 +449,23 @@ def test_a_log_that_has_failed_waits_for_no_deadline() -> None:
         assert log.deadline_ms() is None
 
 
+@pytest.mark.parametrize("room", range(0, 300, 12))
+def test_a_stop_with_a_full_disk_says_so_in_one_line_and_loses_nothing(place: Place, room: int, caplog: Any) -> None:
+    store, log = place.start()
+    create(log, "a", partitions=3)
+    topic_id = log.image.topics["a"].topic_id
+    # The broker's last record may fit, the index files may not.
+    place.disk.fill(place.disk._used() + room)
+    log.close()
+    store.abandon()
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) <= 1 and all("the simulated disk is full" in line for line in said)
+    assert said or room
+    place.disk.fill(None)
+    with place.node() as again:
+        assert again.image.topics["a"].topic_id == topic_id
+
+
 @pytest.mark.parametrize("refused", [1, 2])
 def test_a_controller_whose_first_records_the_disk_refuses_ends_its_node(
     place: Place, refused: int, monkeypatch: pytest.MonkeyPatch

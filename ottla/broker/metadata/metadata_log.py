@@ -258,19 +258,24 @@ class MetadataLog:
             self.raft.sync.later()
 
     def close(self) -> None:
-        """Record this broker's clean stop, and close the log. The threads have ended."""
+        """Record this broker's clean stop, if the disk takes it, and close the log. The threads have ended."""
         with suppress(OSError):
             self.finish()
         try:
-            broker = self.decided.brokers.get(self._settings.node_id)
-            decides = self._controller.is_active and self.raft.sync.failure is None
-            if decides and broker is not None and not broker.fenced:
-                fence = BrokerRegistrationChangeRecord(
-                    broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE
-                )
-                self.append([fence])
-        finally:
-            self.raft.close()
+            try:
+                self._record_stop()
+            finally:
+                self.raft.close()
+        except (KafkaError, OSError) as error:
+            # All other records are durable already, and a start after a crash has no index files either.
+            _log.warning("cannot write what a clean stop adds to %s: %s", self.log.path, error)
+
+    def _record_stop(self) -> None:
+        broker = self.decided.brokers.get(self._settings.node_id)
+        decides = self._controller.is_active and self.raft.sync.failure is None
+        if decides and broker is not None and not broker.fenced:
+            fence = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_FENCE)
+            self.append([fence])
 
     # ---- reports of the quorum
 

@@ -183,12 +183,16 @@ class RaftDriver:
             self.sync.stop_threads()
 
     def close(self) -> None:
-        """Close the log and the connections. The threads have ended."""
+        """Close the log and the connections. The threads have ended. OSError if the disk takes no index files."""
         self.network.close()
-        if self.sync.failure is None:
+        if self.sync.failure is not None:
+            return self.log.discard()
+        try:
             self.log.close()
-        else:
+        except OSError:
             self.log.discard()
+            raise
+        return None
 
     # ---- access
 
