@@ -9,8 +9,8 @@ A coordinator is a state machine for one partition of an internal topic. Its dri
    records are replayed at once. An `Answer`, or a request to another component, is sent when everything appended so far
    is committed; the component's reply comes back as an event;
 4. answers all open requests with NOT_COORDINATOR and drops the machine when an append fails or the node no longer leads
-   the partition. A request whose records the log refuses (too large, too few in-sync replicas) fails alone where the
-   machine can take the step back.
+   the partition. An event whose records the log refuses (too large, too few in-sync replicas) fails alone: the machine
+   takes the step back.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -9,6 +9,7 @@ Rules:
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from ottla.group.metadata_hash import metadata_hash
 from ottla.group.rebalance import answer_join_error, answer_sync_error, keep_alive
@@ -116,6 +117,11 @@ def _target_of(classic: ClassicGroup, member: ClassicMember, topics: TopicView) 
 
 def finish_upgrade(context: CommandContext, classic: ClassicGroup, group: ConsumerGroup) -> None:
     """Complete an upgrade: waiting members must rejoin, and sessions continue."""
+    # If the log refuses the upgrade, these members rejoin the classic group; their sessions may have passed meanwhile.
+    context.shard.undo += [
+        partial(keep_alive, context, classic, classic.members[member_id])
+        for member_id in (*classic.joins, *classic.syncs)
+    ]
     for member_id in list(classic.joins):
         answer_join_error(context, classic, member_id, ErrorCode.REBALANCE_IN_PROGRESS, member_id)
     for member_id in list(classic.syncs):

@@ -213,6 +213,8 @@ class GroupCoordinator:
     def _expire(self, now: Now) -> list[Effect]:
         interval_ms = self.shard.settings.offsets_retention_check_interval_ms
         self.shard.timers.set(TimerKey(Alarm.RETENTION), now.monotonic_ms + interval_ms)
+        # What the log refuses now waits for the next check.
+        self.shard.begin_step()
         effects: list[Effect] = []
         for group in self.shard.groups.values():
             context = CommandContext(self.shard, now)

@@ -36,14 +36,14 @@ def answer_join_error(
     """Answer the member's waiting join, if any, with an error; `known_as` is the member id in the response."""
     ticket = group.joins.pop(member_id, None)
     if ticket is not None:
-        context.answer(ticket, JoinGroupResponse(error_code=error, member_id=known_as, protocol_name=""))
+        context.answer_error(ticket, JoinGroupResponse(error_code=error, member_id=known_as, protocol_name=""))
 
 
 def answer_sync_error(context: CommandContext, group: ClassicGroup, member_id: str, error: ErrorCode) -> None:
     """Answer the member's waiting sync, if any, with an error."""
     ticket = group.syncs.pop(member_id, None)
     if ticket is not None:
-        context.answer(ticket, SyncGroupResponse(error_code=error))
+        context.answer_error(ticket, SyncGroupResponse(error_code=error))
 
 
 def keep_alive(
@@ -136,6 +136,9 @@ def complete_join(context: CommandContext, group: ClassicGroup) -> None:
         group.subscribed_topics = subscribed_topics(group)
         group.become(ClassicState.EMPTY, context.now_ms)
         context.append(classic_group_entry(group, {}))
+        # If the log refuses this record, the group is empty all the same, as in Apache Kafka: a later leader takes the
+        # last generation from the log, and its members' sessions expire.
+        context.shard.begin_step()
         return
     group.protocol_name = group.choose_protocol()
     group.subscribed_topics = subscribed_topics(group)

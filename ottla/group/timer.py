@@ -35,6 +35,8 @@ class Alarm(IntEnum):
     SHARE_HOLD = 11
 
 
+#: When a deadline is due again if the log has refused the records of its step: Apache Kafka's backoff.
+RETRY_MS = 500
 _GROUP_ALARMS = (
     Alarm.CLASSIC_INITIAL_JOIN,
     Alarm.CLASSIC_JOIN,
@@ -70,7 +72,7 @@ class Timers:
         self._before.clear()
 
     def undo(self) -> None:
-        """Take back all changes since `begin`."""
+        """Take back all changes since `begin`; a deadline that was taken is due again after `RETRY_MS`."""
         before, self._before = self._before, {}
         for key, deadline_ms in before.items():
             if deadline_ms is None:
@@ -115,6 +117,7 @@ class Timers:
         if deadline is None or deadline > now_ms:
             return None
         _, key = heappop(self._heap)
+        self._before.setdefault(key, now_ms + RETRY_MS)
         del self._deadlines[key]
         return key
 

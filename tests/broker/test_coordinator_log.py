@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from ottla.kernel.error import ErrorCode
-from ottla.kernel.ids import OFFSETS_TOPIC
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import OFFSETS_TOPIC, SHARE_TOPIC
+from ottla.replica.partition import Partition
+from ottla.wire.api import initialize_share_group_state as share_state
 from ottla.wire.api import offset_commit, offset_fetch
 from ottla.wire.api import streams_group_heartbeat as streams
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -216,6 +219,46 @@ def test_a_static_member_that_returns_with_too_much_is_refused_alone() -> None:
     assert taken.error_code == 0 and taken.member_id != first.member_id
 
 
+def test_an_assignment_that_is_too_large_is_refused_alone_and_its_group_rebalances() -> None:
+    scene = coordinated(1, group_initial_rebalance_delay_ms="0")
+    first = join(scene)
+    driver = scene.node.groups.driver_of(NAME)
+    member = {"member_id": first.member_id, "generation_id": first.generation_id, "group_instance_id": "i"}
+
+    def sync(assignment: bytes) -> ErrorCode:
+        assignments = [SyncGroupRequestAssignment(member_id=first.member_id, assignment=assignment)]
+        request = SyncGroupRequest(
+            group_id=NAME, protocol_type="consumer", protocol_name="range", assignments=assignments, **member
+        )
+        return ErrorCode(scene.ask(request, 5).error_code)
+
+    assert sync(b"a" * 2_000_000) is ErrorCode.UNKNOWN_SERVER_ERROR
+    heartbeat = scene.ask(HeartbeatRequest(group_id=NAME, **member), 4)
+    assert ErrorCode(heartbeat.error_code) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert scene.node.groups.driver_of(NAME) is driver
+    member["generation_id"] = join(scene, first.member_id).generation_id
+    assert sync(b"a") is ErrorCode.NONE
+    assert driver.machine.shard.groups[NAME].state == "Stable"
+
+
+def test_a_deadline_whose_records_are_refused_is_due_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = coordinated(1)
+    driver, clock = scene.node.groups.driver_of(NAME), scene.machine.clock
+    assert scene.ask(consumer_heartbeat(0), 1).error_code == 0
+    refused: list[int] = []
+
+    def refuse(partition: Partition, *args: Any, **more: Any) -> Any:
+        refused.append(clock.monotonic_ms())
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Partition, "append", refuse)
+        scene.machine.run(lambda: len(refused) == 3)
+    assert [later - earlier for earlier, later in pairwise(refused)] == [500, 500]
+    scene.machine.run(lambda: not driver.machine.shard.groups[NAME].members)
+    assert scene.node.groups.driver_of(NAME) is driver
+
+
 def test_a_member_that_turns_a_classic_group_into_another_below_min_insync_replicas_is_refused_alone() -> None:
     pair = Pair(OFFSETS_TOPIC, offsets_topic_num_partitions="1", min_insync_replicas="2")
     pair.scene.machine.create_topic(TOPIC, 1)
@@ -251,8 +294,33 @@ def test_the_deletion_of_a_topic_below_min_insync_replicas_leaves_the_coordinato
     pair.follower_has(pair.partition.log.end_offset)
     assert answers[0].topics[0].partitions[0].error_code == 0
     pair.change(isr=[1])
+    remove_topic(pair)
+    assert pair.scene.node.groups.find(0) is driver
+    # Its offsets go when that can be written.
+    assert driver.machine.shard.offsets.of_group(NAME)
+    pair.change(isr=[1, 2])
+    pair.scene.machine.run(lambda: not driver.machine.shard.offsets.of_group(NAME))
+
+
+def remove_topic(pair: Pair) -> None:
     topic_id = pair.scene.node.image.topics[TOPIC].topic_id
     pair.scene.node.quorum.append([RemoveTopicRecord(topic_id=topic_id)])
     pair.scene.machine.settle()
     assert TOPIC not in pair.scene.node.image.topics
-    assert pair.scene.node.groups.find(0) is driver
+
+
+def test_share_state_of_a_topic_deleted_below_min_insync_replicas_goes_when_that_can_be_written() -> None:
+    pair = Pair(SHARE_TOPIC, share_coordinator_state_topic_num_partitions="1", min_insync_replicas="2")
+    pair.scene.machine.create_topic(TOPIC, 1)
+    topic_id = pair.scene.node.image.topics[TOPIC].topic_id
+    driver = pair.scene.node.share_states.find(0)
+    asked = share_state.InitializeStateData(topic_id=topic_id, partitions=[share_state.PartitionData()])
+    answers = pair.send(share_state.InitializeShareGroupStateRequest(group_id=NAME, topics=[asked]), 0)
+    pair.follower_has(1)
+    assert answers[0].results[0].partitions[0].error_code == 0
+    pair.change(isr=[1])
+    remove_topic(pair)
+    assert pair.scene.node.share_states.find(0) is driver and driver.machine.states
+    pair.change(isr=[1, 2])
+    pair.scene.machine.run(lambda: not driver.machine.states)
+    assert not driver.machine.states

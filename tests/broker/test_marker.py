@@ -21,6 +21,7 @@ from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.init_producer_id import InitProducerIdRequest
 from ottla.wire.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.wire.batch import build
+from ottla.wire.record.metadata import PartitionChangeRecord
 from tests.broker.disk_scene import TOPIC, Scene
 from tests.broker.test_replicated_produce import Pair, code
 
@@ -132,7 +133,8 @@ def test_a_transaction_is_through_when_the_offline_partitions_topic_is_deleted()
     assert scene.state == "COMPLETE_COMMIT"
 
 
-def test_a_marker_that_too_few_replicas_have_is_written_again() -> None:
+def ending() -> Pair:
+    """A transaction that is to be committed; its marker is on the leader of its only partition."""
     pair = Pair(min_insync_replicas="2", transaction_state_log_num_partitions="1")
     pair.send(FindCoordinatorRequest(key_type=1, coordinator_keys=[NAME]), 4)
     (begun,) = pair.send(InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000), 4)
@@ -150,11 +152,35 @@ def test_a_marker_that_too_few_replicas_have_is_written_again() -> None:
     pair.follower_has(1)
     assert code(sent) == "NONE"
     assert pair.send(EndTxnRequest(transactional_id=NAME, committed=True, **ids), 4)[0].error_code == 0
-    partition, coordinator = pair.partition, pair.scene.node.transactions.driver_of(NAME).machine
+    return pair
 
-    def in_sync(epoch: int, *isr: int) -> None:
-        partition.step(MetadataFollowed(PartitionState(partition.leader_epoch, epoch, (1, 2), isr), 2))
-        pair.scene.machine.settle()
+
+def in_sync(pair: Pair, partition: Partition, epoch: int, *isr: int) -> None:
+    """Replicas that are in sync, of two that must be."""
+    partition.step(MetadataFollowed(PartitionState(partition.leader_epoch, epoch, (1, 2), isr), 2))
+    pair.scene.machine.settle()
+
+
+def test_a_transaction_completes_when_its_coordinator_has_replicas_enough_again() -> None:
+    pair = ending()
+    node = pair.scene.node
+    driver = node.transactions.driver_of(NAME)
+    topic_id = node.image.topics[TRANSACTION_TOPIC].topic_id
+    node.quorum.append([PartitionChangeRecord(topic_id=topic_id, partition_id=0, replicas=[1, 2], isr=[1])])
+    pair.scene.machine.settle()
+    in_sync(pair, driver.partition, 99, 1)
+    end_offset = driver.partition.log.end_offset
+    pair.follower_has(2)
+    assert driver.machine.transactions[NAME].state.name == "PREPARE_COMMIT"
+    assert node.transactions.driver_of(NAME) is driver and driver.partition.log.end_offset == end_offset
+    in_sync(pair, driver.partition, 100, 1, 2)
+    pair.scene.machine.run(lambda: driver.partition.log.end_offset > end_offset)
+    assert driver.machine.transactions[NAME].state.name == "COMPLETE_COMMIT"
+
+
+def test_a_marker_that_too_few_replicas_have_is_written_again() -> None:
+    pair = ending()
+    partition, coordinator = pair.partition, pair.scene.node.transactions.driver_of(NAME).machine
 
     def ended() -> bool:
         return bool(coordinator.transactions[NAME].state.name == "COMPLETE_COMMIT")
@@ -162,13 +188,13 @@ def test_a_marker_that_too_few_replicas_have_is_written_again() -> None:
     # The high watermark passes the marker and the ISR shrinks in one turn of the loop.
     assert partition.log.end_offset == 2
     partition.fetched(2, -1, 2, 0)
-    in_sync(99, 1)
+    in_sync(pair, partition, 99, 1)
     assert partition.high_watermark == 2 and not ended()
     passed: list[bool] = []
     pair.scene.machine.loop.call_later(10, passed.append, True)
     pair.scene.machine.run(lambda: bool(passed))
     assert partition.log.end_offset == 2 and not ended()
-    in_sync(100, 1, 2)
+    in_sync(pair, partition, 100, 1, 2)
     pair.scene.machine.run(lambda: partition.log.end_offset == 3)
     assert not ended()
     pair.follower_has(3)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
-from ottla.coordinator.contract import Answer, Append, Called, Continue, Loaded, TimePassed
+from ottla.coordinator.contract import Answer, Append, Called, Continue, Loaded, TimePassed, append_error
 from ottla.group.coordinator import GroupCoordinator
 from ottla.group.event import (
     DeleteShareState,
@@ -21,6 +21,7 @@ from ottla.group.event import (
 from ottla.group.failure import failure
 from ottla.group.selection import Selected
 from ottla.group.setting import CoordinatorSettings
+from ottla.group.state.classic import ClassicGroup
 from ottla.group.topology.topology import InternalTopic
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
@@ -99,6 +100,10 @@ class Host:
         #: What clients may describe; None: every topic.
         self.may_describe: Callable[[str], bool] | None = None
         self.selected: Selected | None = None
+        #: With this error the log refuses all records, and the client gets it as the driver tells it.
+        self.refuses: ErrorCode | None = None
+        #: The groups that emptied while the log refused their records: it has an older generation.
+        self.ahead: set[str] = set()
         self.coordinator = self._new()
         self.send(Loaded())
 
@@ -108,8 +113,14 @@ class Host:
     # -- requests and time
 
     def send(self, event: Event) -> None:
+        refused = False
         for effect in self.coordinator.step(event, Now(self.now_ms, self.now_ms)):
+            refused = refused or (isinstance(effect, Append) and self.refuses is not None)
             match effect:
+                case Answer(ticket) if refused:
+                    self._answer_refusal(ticket)
+                case _ if refused:
+                    pass
                 case Append(entries, producer_id):
                     for key, value in entries:
                         offset = len(self.log)
@@ -128,10 +139,22 @@ class Host:
                         self.answer_share_calls()
                 case Continue(event):
                     self._follow.append(event)
+        if refused:
+            ticket = getattr(event, "ticket", -1)
+            self.coordinator.refused(ticket)
+            if ticket not in self.answers and ticket != -1:
+                self._answer_refusal(ticket)
+            groups = self.coordinator.shard.groups
+            self.ahead |= {name for name, group in groups.items() if isinstance(group, ClassicGroup) and group.is_empty}
         if self._follow:
             self.send(self._follow.pop(0))
         else:
             self.coordinator.validate()
+
+    def _answer_refusal(self, ticket: int) -> None:
+        assert ticket not in self.answers and self.refuses is not None
+        error = KafkaError(append_error(self.refuses))
+        self.answers[ticket] = failure(self._asked[ticket], self._versions[ticket], error)
 
     def answer_share_calls(self, errors: dict[tuple[Uuid, int], KafkaError] | None = None) -> None:
         """The share coordinator answers everything that it was asked."""
@@ -210,6 +233,7 @@ class Host:
         for ticket, version in self.coordinator.open.items():
             self.answers[ticket] = failure(self._asked[ticket], version, error)
         self.coordinator = self.replayed()
+        self.ahead.clear()
         self.send(Loaded())
 
     def change_topics(self, **change: Any) -> None:

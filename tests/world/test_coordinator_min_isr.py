@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.coordinators import driver
 from ottla.broker.coordinators.group_driver import GroupDriver
 from ottla.client import AsyncAdmin
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -142,7 +143,7 @@ def test_a_coordinator_below_min_insync_replicas_stays_and_writes_nothing() -> N
 def test_a_coordinator_that_fails_again_and_again_is_loaded_less_and_less_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(GroupDriver, "fails_alone", lambda driver, event: False)
+    monkeypatch.setattr(driver, "_REFUSED", ())
     scene = Scene(2)
     with Clients(scene.world):
         assert scene.commit(5) == ErrorCode.NONE

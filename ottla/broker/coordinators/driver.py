@@ -10,9 +10,8 @@ Rules:
   so enough replicas had the records when it moved; an ISR that shrinks later takes nothing back. Only a transaction
   coordinator then answers COORDINATOR_NOT_AVAILABLE, as in Apache Kafka.
 - Below min.insync.replicas nothing is appended: a request in `writing` gets COORDINATOR_NOT_AVAILABLE before the
-  machine sees it, and `TimePassed` is postponed. The machine stays, and goes on answering requests that only read. Of
-  the other requests, one whose records are refused fails alone if the machine can take its step back
-  (`fails_alone`).
+  machine sees it, and `TimePassed` and what goes through `when_writable` is postponed. The machine stays, and goes on
+  answering requests that only read. An event whose records are refused all the same fails alone (`refused`).
 - A step caused by the effects of another step (a transaction's markers) runs after that step is complete.
 """
 
@@ -47,8 +46,8 @@ if TYPE_CHECKING:
     from ottla.broker.coordinators.parts import CoordinatorParts
 
 _log = logging.getLogger("ottla.broker")
-#: Below min.insync.replicas: when to retry `TimePassed` (Apache Kafka's backoff of a timer's write).
-_TIMER_RETRY_SECONDS = 0.5
+#: When to retry a write of the coordinator's own, below min.insync.replicas for example (Apache Kafka's backoff).
+RETRY_SECONDS = 0.5
 _BASE_OFFSET = Struct(">q")
 #: The log refuses these records before anything is written, and may accept others.
 _REFUSED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
@@ -195,12 +194,11 @@ class Driver(ABC, Generic[M]):
                 failed = self._attempt(effect, now_ms)
         if failed is None:
             return
-        event = self._steps[0]
-        if failed.code not in _REFUSED or not self.fails_alone(event):
+        if failed.code not in _REFUSED:
             return self._fail()
-        called: int = getattr(event, "ticket", -1)
-        self.refused(called)
-        answer = self._waiting.pop(called, None)
+        event = self._steps[0]
+        self.refused(event)
+        answer = self._waiting.pop(getattr(event, "ticket", -1), None)
         if answer is not None:
             answer(_client_error(failed))
         return None
@@ -209,12 +207,17 @@ class Driver(ABC, Generic[M]):
         """Whether this request appends before it is answered."""
         return type(request).__name__ in self.writing
 
-    def fails_alone(self, event: Any) -> bool:
-        """Whether the machine is unchanged, or can take the step back, when the log has refused its records."""
-        return isinstance(event, Called)
+    def refused(self, event: Any) -> None:
+        """Have the machine take back the step of this event: the log has refused its records."""
 
-    def refused(self, ticket: int) -> None:
-        """Have the machine take back the step of a request (or of no request: -1) that fails alone."""
+    def when_writable(self, do: Callable[[], None]) -> None:
+        """Call `do` now, or when enough replicas are in sync; never when this coordinator ends before."""
+        if self.failed:
+            return None
+        if self.write_error() is None:
+            return do()
+        self.runtime.loop.call_later(RETRY_SECONDS, self.when_writable, do)
+        return None
 
     def _answer(self, answer: Callable[[Any], None], response: Any) -> None:
         """Answer once the whole log is committed, or with an error when that takes too long."""
@@ -316,7 +319,7 @@ class Driver(ABC, Generic[M]):
     def _time_passed(self) -> None:
         if self.write_error() is not None:
             # The timer's events need an append, so they wait until one is possible.
-            self._timer = self.runtime.loop.call_later(_TIMER_RETRY_SECONDS, self._time_passed)
+            self._timer = self.runtime.loop.call_later(RETRY_SECONDS, self._time_passed)
             return
         self._timer_ms = None
         self.step(TimePassed())

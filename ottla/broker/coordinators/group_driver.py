@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.coordinators.driver import Driver
 from ottla.broker.metadata.topic_view import ImageTopics, TopicStep
-from ottla.coordinator.contract import Called
 from ottla.group.coordinator import GroupCoordinator
 from ottla.group.event import (
     DeleteShareState,
     HeartbeatSuperseded,
-    HeldHeartbeat,
     InitializeShareState,
     SettingsChanged,
     ShareStateAnswered,
@@ -30,11 +28,7 @@ from ottla.metadata.image import GROUP
 from ottla.replica.partition import Partition
 from ottla.settings.group.settings import GroupSettings
 from ottla.wire.api.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from ottla.wire.api.join_group import JoinGroupRequest
-from ottla.wire.api.offset_commit import OffsetCommitRequest
 from ottla.wire.api.streams_group_heartbeat import StreamsGroupHeartbeatRequest
-from ottla.wire.api.sync_group import SyncGroupRequest
-from ottla.wire.api.txn_offset_commit import TxnOffsetCommitRequest
 from ottla.wire.batch import Batch
 
 if TYPE_CHECKING:
@@ -42,9 +36,6 @@ if TYPE_CHECKING:
     from ottla.broker.runtime import Runtime
 
 _log = logging.getLogger("ottla.group")
-#: Requests to a classic group that change nothing in memory that cannot be taken back.
-_ALONE = (OffsetCommitRequest, TxnOffsetCommitRequest, SyncGroupRequest, JoinGroupRequest)
-_ALONE_EVENTS = (HeldHeartbeat, ShareStateAnswered, TopicsChanged)
 _HEARTBEATS = (ConsumerGroupHeartbeatRequest, StreamsGroupHeartbeatRequest)
 #: (topic id, partition) -> error
 ShareErrors = dict[tuple[Uuid, int], KafkaError]
@@ -102,12 +93,14 @@ class GroupDriver(Driver[GroupCoordinator]):
             names = self.runtime.image.topics
             deleted = [(name, topic_id) for each in self.missed for name, topic_id in each.deleted]
             changed = [name for each in self.missed for name in (*each.created, *each.changed) if name in names]
-            self.step(TopicsChanged(ImageTopics(self.runtime.image), [], list(dict.fromkeys(changed)), deleted))
+            self.topics_changed(TopicStep([], list(dict.fromkeys(changed)), deleted, []))
             self.missed.clear()
 
     def topics_changed(self, step: TopicStep) -> None:
         """Pass on topics that were created, extended or deleted."""
-        self.step(TopicsChanged(ImageTopics(self.runtime.image), step.created, step.changed, step.deleted))
+        self.step(TopicsChanged(ImageTopics(self.runtime.image), step.created, step.changed))
+        if step.deleted:
+            self.when_writable(lambda: self.step(TopicsChanged(ImageTopics(self.runtime.image), deleted=step.deleted)))
 
     def settings_changed(self) -> SettingsChanged:
         """The current settings of the node and of single groups."""
@@ -120,21 +113,13 @@ class GroupDriver(Driver[GroupCoordinator]):
 
     def writes(self, request: Any) -> bool:
         """As `Driver.writes`; a heartbeat to a classic group turns it into a group of the other protocol."""
-        return super().writes(request) or (isinstance(request, _HEARTBEATS) and self._is_classic(request.group_id))
+        if isinstance(request, _HEARTBEATS):
+            return isinstance(self.machine.shard.groups.get(request.group_id), ClassicGroup)
+        return super().writes(request)
 
-    def _is_classic(self, group_id: str) -> bool:
-        return isinstance(self.machine.shard.groups.get(group_id), ClassicGroup)
-
-    def fails_alone(self, event: Any) -> bool:
-        """As `Driver.fails_alone`: a classic group's members, which wait in memory, are changed for good."""
-        if not isinstance(event, Called):
-            return isinstance(event, _ALONE_EVENTS)
-        request = event.request
-        return isinstance(request, _ALONE) or not self._is_classic(getattr(request, "group_id", ""))
-
-    def refused(self, ticket: int) -> None:
+    def refused(self, event: Any) -> None:
         """As `Driver.refused`."""
-        self.machine.refused(ticket)
+        self.machine.refused(getattr(event, "ticket", -1))
 
     def replay_control(self, batch: Batch) -> None:
         """Replay a transaction marker."""

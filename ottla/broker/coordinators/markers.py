@@ -75,7 +75,7 @@ class Markers:
         for tp in effect.partitions:
             self._try(tp, ending)
         if not effect.partitions:
-            driver.step(MarkersWritten(effect.transactional_id))
+            _complete(driver, effect.transactional_id)
 
     def look_again(self, tp: TopicPartition) -> None:
         """Write the pending markers of a partition that is now led here, or drop them if its topic is gone."""
@@ -187,7 +187,7 @@ class Markers:
         self._set_waiting(tp, waiting)
         ending.left.discard(tp)
         if not ending.left:
-            ending.driver.step(MarkersWritten(name))
+            _complete(ending.driver, name)
 
     def _is_written(self, tp: TopicPartition, partition: Partition, ending: Ending) -> bool:
         """Write the marker; True when it is in the log or not needed."""
@@ -226,6 +226,10 @@ class Markers:
     def _time_passed(self, tp: TopicPartition) -> None:
         del self._retries[tp]
         self.look_again(tp)
+
+
+def _complete(driver: TransactionDriver, transactional_id: str) -> None:
+    driver.when_writable(lambda: driver.step(MarkersWritten(transactional_id)))
 
 
 class MarkerWriter:

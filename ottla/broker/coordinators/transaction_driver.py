@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ottla.broker.coordinators.driver import Driver
+from ottla.broker.coordinators.driver import RETRY_SECONDS, Driver
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import TopicPartition
 from ottla.replica.partition import Partition
 from ottla.txn.coordinator import TransactionCoordinator, TransactionSettings
-from ottla.txn.event import AddPartitions, VerifyPartitions, WriteMarkers
+from ottla.txn.event import AddPartitions, MarkersWritten, VerifyPartitions, WriteMarkers
 
 if TYPE_CHECKING:
     from ottla.broker.coordinators.parts import CoordinatorParts
@@ -81,6 +81,11 @@ class TransactionDriver(Driver[TransactionCoordinator]):
             done(dict.fromkeys(request.partitions, answer.code) if isinstance(answer, KafkaError) else answer)
 
         self.ask(request, 0, on_answer)
+
+    def refused(self, event: Any) -> None:
+        """As `Driver.refused`: the machine is unchanged. A transaction whose markers are written must complete."""
+        if isinstance(event, MarkersWritten):
+            self.runtime.loop.call_later(RETRY_SECONDS, self.step, event)
 
     def ask_others(self, effect: WriteMarkers) -> None:
         """Write a transaction's markers."""

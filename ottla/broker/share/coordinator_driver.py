@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 from ottla.broker.coordinators.driver import Driver
 from ottla.broker.metadata.topic_view import ImageTopics, TopicStep
+from ottla.kernel.ids import Uuid
 from ottla.replica.partition import Partition
 from ottla.share.coordinator import ShareCoordinator
 from ottla.share.event import Prune, StateSettings, TopicsChanged
@@ -29,12 +31,17 @@ class ShareStateDriver(Driver[ShareCoordinator]):
         """Start the machine, and drop the state of topics that were deleted in the meantime."""
         super().begin()
         topics = ImageTopics(self.runtime.image)
-        gone = {key.topic_id for key in self.machine.states if topics.topic_name(key.topic_id) is None}
-        self.step(TopicsChanged(topics, gone))
+        self.step(TopicsChanged(topics))
+        self._forget({key.topic_id for key in self.machine.states if topics.topic_name(key.topic_id) is None})
 
     def topics_changed(self, step: TopicStep) -> None:
         """Pass on deleted topics."""
-        self.step(TopicsChanged(ImageTopics(self.runtime.image), [topic_id for _, topic_id in step.deleted]))
+        self.step(TopicsChanged(ImageTopics(self.runtime.image)))
+        self._forget({topic_id for _, topic_id in step.deleted})
+
+    def _forget(self, deleted: Set[Uuid]) -> None:
+        if deleted:
+            self.when_writable(lambda: self.step(TopicsChanged(ImageTopics(self.runtime.image), deleted)))
 
     def ask_others(self, effect: Prune) -> None:
         """Delete the log up to the offset that is no longer needed."""

@@ -2,12 +2,15 @@
 
 Rules:
 - The leader's sync brings the assignment. When it is committed, the group is stable and all waiting members get their
-  assignments.
+  assignments. If the log refuses it, they all get the error, and the group rebalances.
 - Heartbeats get REBALANCE_IN_PROGRESS during the join phase.
 - An administrator removes static members by instance id alone (LeaveGroup 3 and later).
 
 KIPs: 345 (static members), 559 (protocol type and name in SyncGroup), 800 (reasons).
 """
+
+from collections.abc import Sequence
+from functools import partial
 
 from ottla.coordinator.contract import Called
 from ottla.group.classic.consumer_members import heartbeat_consumer_group, leave_consumer_group, sync_consumer_group
@@ -77,10 +80,19 @@ def _take_assignment(context: CommandContext, group: ClassicGroup, request: Sync
     assignment = {member_id: assignments.get(member_id, b"") for member_id in group.members}
     # Replaying this record makes the group stable; the answers wait for its commit.
     context.append(classic_group_entry(group, assignment))
+    context.shard.undo.append(partial(_assignment_refused, context, group, [*group.syncs]))
     for member_id, ticket in group.syncs.items():
         context.answer(ticket, _sync_response(group, assignment[member_id]))
         keep_alive(context, group, group.members[member_id])
     group.syncs.clear()
+
+
+def _assignment_refused(context: CommandContext, group: ClassicGroup, told: Sequence[str]) -> None:
+    """The log has refused the assignment, and these members were told its error."""
+    for member_id in told:
+        # While it waited for its answer, its session could not expire.
+        keep_alive(context, group, group.members[member_id])
+    prepare_rebalance(context, group)
 
 
 def _sync_response(group: ClassicGroup, assignment: bytes) -> SyncGroupResponse:

@@ -60,12 +60,12 @@ class Shard:
     undo: list[Callable[[], object]] = field(default_factory=list)
 
     def begin_step(self) -> None:
-        """Note the state before a step, for `undo_step`."""
+        """Note the present state, to which `undo_step` returns."""
         self.timers.begin()
         self.undo.clear()
 
     def undo_step(self) -> None:
-        """Take back the changes of the step: the log has refused its records."""
+        """Take back the changes since `begin_step`: the log has refused the records of the step."""
         self.timers.undo()
         for undo in reversed(self.undo):
             undo()
@@ -96,6 +96,7 @@ class CommandContext:
         self.monotonic_ms = now.monotonic_ms
         self.entries: list[Entry] = []
         self.answers: list[Answer] = []
+        self.errors: list[Answer] = []
         self.actions: list[Effect] = []
         self.producer_id = -1
         self.producer_epoch = -1
@@ -121,12 +122,16 @@ class CommandContext:
     def answer(self, ticket: int, response: Any) -> None:
         self.answers.append(Answer(ticket, response))
 
+    def answer_error(self, ticket: int, response: Any) -> None:
+        """Answer with an error that stands even if the log refuses the records of this step."""
+        self.errors.append(Answer(ticket, response))
+
     def after(self, action: Effect) -> None:
         """Add an effect to be carried out after the append and the answers."""
         self.actions.append(action)
 
     def effects(self) -> list[Effect]:
-        effects: list[Effect] = []
+        effects: list[Effect] = [*self.errors]
         if self.producer_id == -1 and all(value is None for _, value in self.entries):
             effects.extend(independent(self.entries))
         else:
