@@ -11,7 +11,7 @@ from ottla.flow.engine import Settings
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.handler import Handlers, log_and_continue
 from ottla.flow.operator.emit import WINDOW_INTERVAL
-from ottla.flow.record import Input
+from ottla.flow.record import TIME_MAX, Input
 from ottla.flow.runner import Runner
 from ottla.flow.serde import STRING
 from ottla.flow.vector import region
@@ -136,6 +136,20 @@ def step(rng: Random, builder: StreamsBuilder, streams: list[KStream[Any, Any]],
             if rng.random() < 0.2:
                 on = on.emit_strategy(EmitStrategy.on_window_close())
         end(getattr(on, kind)(*arguments).to_stream(), made)
+
+
+@pytest.mark.parametrize("last", [TIME_MAX, TIME_MAX - 5, 1 << 62])
+def test_windows_that_end_beyond_the_last_time_count_what_single_records_count(last: int) -> None:
+    builder = StreamsBuilder()
+    windows = TimeWindows.of(10).advance_by(4).grace(5)
+    builder.stream("a").group_by_key().windowed_by(windows).count().to_stream().to("out")
+    topology = builder.build(application_id="app", key_serde="string", value_serde="string").topology
+    settings = Settings("app", STRING, STRING)
+    times = (1, 2, last - 9, last, last - 1)
+    given = [Input("a", 0, n, time, b"k", b"v") for n, time in enumerate(times)]
+    one, many = Runner(topology, settings, drain="batch"), ColumnRunner(topology, settings)
+    assert by_topic(many.run(list(given))) == by_topic(one.run(given))
+    assert many.state() == one.state()
 
 
 def test_random_programs_give_what_single_records_give() -> None:

@@ -10,7 +10,7 @@ import pytest
 from ottla.flow.engine import Settings
 from ottla.flow.error import TopologyError
 from ottla.flow.handler import Handlers, log_and_continue
-from ottla.flow.record import Input
+from ottla.flow.record import TIME_MAX, Input
 from ottla.flow.runner import Runner
 from ottla.flow.serde import JSON, STRING
 from ottla.flow.task import waiting
@@ -220,6 +220,15 @@ def test_candidates_expire_in_the_order_of_single_records() -> None:
         given[number] = given[number]._replace(offset=number)
     found = same(builder, given[:300], given[300:700], given[700:], both(50, step_ms=9000))
     assert found.columns > 600
+
+
+@pytest.mark.parametrize("last", [TIME_MAX, TIME_MAX - 5, 1 << 62])
+def test_windows_that_end_beyond_the_last_time_are_joined_as_single_records_are(last: int) -> None:
+    builder = StreamsBuilder()
+    windows = JoinWindows.of_time_difference_and_grace(10, 3)
+    builder.stream("a").left_join(builder.stream("b"), left + right.otherwise("-"), windows).to("out")
+    times = (1, 2, 3, last - 3, last - 3, last, last, last - 1, last)
+    same(builder, [Input("ab"[n % 2], 0, n // 2, time, b"k", b"%d" % n) for n, time in enumerate(times)])
 
 
 def test_a_record_that_fails_is_found_among_the_joined() -> None:

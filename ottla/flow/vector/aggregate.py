@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from ottla.flow.column.expression import LONG_MAX, LONG_MIN
 from ottla.flow.column.fold import FOLDS
-from ottla.flow.record import ValueAndTimestamp
+from ottla.flow.record import TIME_MAX, ValueAndTimestamp
 from ottla.flow.serde import LONG
 from ottla.flow.store.key_value import TimestampedKeyValueStore
 from ottla.flow.vector.encode import arrow_type, encode
@@ -199,6 +199,8 @@ def by_window(operator: Any, name: str, frame: Frame, kind: str) -> Aggregated:
     if not len(keyed):
         return Aggregated(_windowed(keyed, keyed.timestamps, [], kind, []), len(frame), lambda: None)
     newest = np.maximum.accumulate(np.maximum(keyed.timestamps, time.value))
+    if int(newest[-1]) + windows.size_ms > TIME_MAX:
+        raise OverflowError("the end of a window is not a time")
     index, starts = windows_of(keyed.timestamps, windows.size_ms, windows.advance_ms)
     windowed = keyed if index is None else keyed.take(index)
     live = starts + windows.size_ms > (newest if index is None else newest[index]) - windows.grace_ms

@@ -19,7 +19,7 @@ from ottla.flow.error import SerdeError
 from ottla.flow.operator.table_aggregate import varint
 from ottla.flow.store.key_value import TimestampedKeyValueStore
 from ottla.flow.vector.aggregate import groups_of, running
-from ottla.flow.vector.encode import decode, encode
+from ottla.flow.vector.encode import decode, encode, read_back
 from ottla.flow.vector.evaluate import Changes, Frame, evaluate
 
 _OLD, _NEW, _BOTH = 0, 1, 2
@@ -40,7 +40,7 @@ def with_old(store: TimestampedKeyValueStore, frame: Frame) -> Frame:
     previous[run.order[1:]] = run.order[:-1] + len(stored)
     firsts = run.order[run.begins]
     previous[firsts] = groups.of[firsts]
-    old = pa.concat_arrays([stored, frame.values]).take(pa.array(previous))
+    old = pa.concat_arrays([stored, read_back(store.value_serde, frame.values)]).take(pa.array(previous))
     return replace(frame, values=Changes(frame.values, old))
 
 

@@ -72,6 +72,16 @@ def encode(serde: Serde, array: Any) -> Any:
     return pc.if_else(array.is_null(), pa.scalar(None, pa.binary()), text) if array.null_count else text
 
 
+def read_back(serde: Serde, values: Any) -> Any:
+    """The values as they are read after they were written: JSON has no negative zero."""
+    if not isinstance(serde, ColumnsSerde) or all(kind != "double" for _, kind in serde.column_type):
+        return values
+    fields = zip(serde.column_type, values.flatten(), strict=True)
+    columns = [pc.add(column, 0.0) if kind == "double" else column for (_, kind), column in fields]
+    names = [name for name, _ in serde.column_type]
+    return pa.StructArray.from_arrays(columns, names=names, mask=values.is_null())
+
+
 def fixed(data: Any, size: int, like: Any) -> Any:
     """Binary values of `size` bytes each, null where `like` is null."""
     count = len(like)

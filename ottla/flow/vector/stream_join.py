@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from ottla.flow.column.serde import ColumnsSerde
 from ottla.flow.operator.stream_join import StreamJoin
-from ottla.flow.vector.encode import decode, encode
+from ottla.flow.record import TIME_MAX
+from ottla.flow.vector.encode import decode, encode, read_back
 from ottla.flow.vector.evaluate import Frame
 from ottla.flow.vector.unmatched import NOTHING, Candidates, Expired
 from ottla.kernel.named import NamedTuple
@@ -76,6 +75,8 @@ def joined(task: Task, sides: Sequence[Side], frames: Sequence[Frame], run: Regi
     """The results of the frames of both sides, left first."""
     left = sides[0].processor
     records = _records(frames, left.clock.stream_time.value, sides[0].store.key_serde)
+    if int(records.newest[-1]) + left.windows.size_ms + left.windows.grace_ms > TIME_MAX:
+        raise OverflowError("the end of a record's window is not a time")
     data = [encode(side.store.value_serde, frame.values) for side, frame in zip(sides, frames, strict=True)]
     pairs = [_pairs(records, mine, sides[1 - number].store) for number, mine in enumerate(sides)]
     alone = [_alone(records, side, found) for side, found in zip(sides, pairs, strict=True)]
@@ -181,7 +182,7 @@ class _Pool:
     """The values of one side that results use: those of the records, as read from a store, and those of a store."""
 
     def __init__(self, serde: Any, values: Any, stored: list[bytes], expired: list[bytes]) -> None:
-        self.again = _read_back(serde, values)
+        self.again = read_back(serde, values)
         more = decode(serde, pa.array([*stored, *expired], pa.binary()))
         parts = [values, more] if self.again is values else [values, self.again, more]
         self._values = pa.concat_arrays(parts)
@@ -199,16 +200,6 @@ class _Pool:
     def take(self, index: Any) -> Any:
         """The values at indexes; null for -1."""
         return self._values.take(pa.array(index, mask=index < 0))
-
-
-def _read_back(serde: Any, values: Any) -> Any:
-    """The values as they are read from a store: JSON has no negative zero."""
-    if not isinstance(serde, ColumnsSerde) or all(kind != "double" for _, kind in serde.column_type):
-        return values
-    fields = zip(serde.column_type, values.flatten(), strict=True)
-    columns = [pc.add(column, 0.0) if kind == "double" else column for (_, kind), column in fields]
-    names = [name for name, _ in serde.column_type]
-    return pa.StructArray.from_arrays(columns, names=names, mask=values.is_null())
 
 
 def _results(
