@@ -14,7 +14,7 @@ from ottla.flow.handler import Handlers, log_and_continue
 from ottla.flow.record import Input
 from ottla.flow.runner import Runner
 from ottla.flow.serde import _NAMED, STRING
-from ottla.streams import StreamsBuilder, value
+from ottla.streams import StreamsBuilder, serdes, value
 from ottla.streams.grouped import BuiltInReducer
 from tests.flow.columns import ColumnRunner, batch, by_topic
 from tests.flow.test_task import records, settings
@@ -78,6 +78,20 @@ def test_errors_and_dead_letters_are_the_same(
     assert found == expected
     assert many.state() == one.state()
     assert [each.dropped for each in many.tasks.values()] == [each.dropped for each in one.tasks.values()]
+
+
+@pytest.mark.parametrize("count", [2, 100])
+@pytest.mark.parametrize("bad", [b'{"n": 2, "other": "\xff"}', b'{"n": 2, "\x80": 1}'])
+def test_a_value_that_is_not_utf8_goes_to_the_handler_whatever_field_it_is_in(bad: bytes, count: int) -> None:
+    builder = StreamsBuilder()
+    stream = builder.stream("in", key_serde="string", value_serde=serdes.columns(n="long"))
+    stream.map_values(value["n"] + 1).to("out")
+    topology = builder.build(application_id="app").topology
+    lenient = Settings("app", handlers=Handlers(log_and_continue, dead_letter_topic="dead"))
+    given = [Input("in", 0, n, n, b"k", bad if n == 1 else b'{"n": 1}') for n in range(count)]
+    expected = by_topic(Runner(topology, lenient, drain="batch").run(list(given)))
+    assert {topic: len(outputs) for topic, outputs in expected.items()} == {"out": count - 1, "dead": 1}
+    assert by_topic(ColumnRunner(topology, lenient).run(given)) == expected
 
 
 def test_an_error_names_the_record_of_a_column() -> None:

@@ -37,6 +37,7 @@ def decode(serde: Serde, array: Any) -> Any:
     if serde in _NUMBERS:
         return _numbers(array, _NUMBERS[serde])
     assert isinstance(serde, ColumnsSerde)
+    array.cast(pa.string())  # raises unless all is UTF-8: the reader does not look at fields that are not declared
     decoded = json({name: ARROW[kind] for name, kind in serde.column_type}).decode(array)
     fields = []
     for (_, kind), column in zip(serde.column_type, decoded.flatten(), strict=True):
