@@ -122,6 +122,7 @@ class Host:
                 case _ if refused:
                     pass
                 case Append(entries, producer_id):
+                    assert entries, "a batch has at least one record"
                     for key, value in entries:
                         offset = len(self.log)
                         self.log.append((key, value, producer_id))

@@ -248,6 +248,12 @@ def test_a_transactional_commit_may_name_topics_by_id() -> None:
     assert fetched(host, "g", {"orders": [1]}) == {("orders", 1): (5, NONE)}
 
 
+def test_a_transactional_commit_of_which_nothing_is_accepted_has_the_errors_of_its_partitions() -> None:
+    """Nothing is appended then: a batch of records is never empty."""
+    host = Host()
+    assert transactional(host, {99: 5}, 77) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+
+
 def test_transactional_records_are_appended_under_their_producer() -> None:
     host = Host()
     transactional(host, {0: 5}, 77)

@@ -134,7 +134,7 @@ class CommandContext:
         effects: list[Effect] = [*self.errors]
         if self.producer_id == -1 and all(value is None for _, value in self.entries):
             effects.extend(independent(self.entries))
-        else:
+        elif self.entries:
             effects.append(Append(self.entries, self.producer_id, self.producer_epoch))
         effects.extend(self.answers)
         effects.extend(self.actions)
