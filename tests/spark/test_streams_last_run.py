@@ -97,6 +97,39 @@ def test_a_changelog_that_was_deleted_stops_the_next_start(node: ottla.Node) -> 
         prepared(node, app)
 
 
+@pytest.mark.parametrize("kind", ["changelog", "repartition"])
+def test_an_internal_topic_that_was_deleted_and_created_again_stops_the_next_start(node: ottla.Node, kind: str) -> None:
+    """Brokers may create it on a producer's request, or an operator restores it, empty."""
+    builder = StreamsBuilder()
+    counts = builder.stream("b").select_key(lambda key, value: value).group_by_key(name="by")
+    counts.count(materialized="counts").to_stream().to("out")
+    app = builder.build(f"again-{kind}", key_serde="string", value_serde="long")
+    prepared(node, app)
+    topic = f"again-{kind}-counts-changelog" if kind == "changelog" else f"again-{kind}-by-repartition"
+    lost = "the state of store counts" if kind == "changelog" else "its unprocessed records"
+    with Admin(node.bootstrap_servers) as admin:
+        admin.delete_topic(topic)
+        admin.create_topic(topic, 1)
+        with pytest.raises(OttlaError) as raised:
+            prepared(node, app)
+        told = f"internal topic {topic} of application again-{kind} was deleted and created again, and with it {lost}: "
+        assert str(raised.value).startswith(told)
+        prepared(node, app, accept_changes=True)
+        prepared(node, app)
+
+
+def test_a_plan_without_ids_of_topics_is_continued(node: ottla.Node) -> None:
+    """Older versions wrote none, and old brokers have none."""
+    app = counting("older", "b")
+    old = last_run.of_program(prepared(node, app))
+    assert old.topics == {}
+    with Admin(node.bootstrap_servers) as admin:
+        last_run.write(admin, {"bootstrap.servers": node.bootstrap_servers}, old)
+        prepared(node, app)
+        found, _ = last_run.read(admin, {"bootstrap.servers": node.bootstrap_servers}, "older")
+    assert found is not None and list(found.topics) == ["older-count-b-changelog"]
+
+
 def test_a_start_that_ended_before_it_wrote_its_plan_is_no_loss(
     node: ottla.Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,4 +164,4 @@ def test_the_cells_of_steps_that_are_gone_leave_the_commits(node: ottla.Node) ->
         task = HostedTask(program, program.tasks[0], admin, None, 0)
         task.settle({B: CommittedOffset(0)}, 10_000_000)
         task.close(lambda call: call())
-        assert newest([admin.list_group_offsets("cells")[B].metadata]) == (kept, 5)
+        assert newest({B: admin.list_group_offsets("cells")[B].metadata}) == (kept, 5)

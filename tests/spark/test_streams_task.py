@@ -16,7 +16,8 @@ from ottla.spark.streams.cells import newest, pack
 from ottla.spark.streams.running import prepare
 from ottla.spark.streams.task import HostedTask
 from ottla.spark.streams.worker import read
-from ottla.streams import StreamsBuilder, TimeWindows
+from ottla.streams import StreamsBuilder, StreamsError, TimeWindows, use_partition_time_on_invalid_timestamp
+from tests.spark.in_process import start
 
 DAY_MS = 86_400_000
 ONE = TopicPartition("in", 0)
@@ -99,7 +100,62 @@ _OLD = "ottla1:" + base64.b85encode(zlib.compress(b'{"stream_time": 7}')).decode
     ],
 )
 def test_of_several_copies_the_newest_counts_whole(copies: list[str], expected: tuple[dict[str, int], int]) -> None:
-    assert newest(copies) == newest(copies[::-1]) == expected
+    given = [(TopicPartition("in", number), copy) for number, copy in enumerate(copies)]
+    assert newest(dict(given)) == newest(dict(given[::-1])) == expected
+
+
+def test_the_time_of_a_partition_is_in_its_own_commit_alone() -> None:
+    """A pattern may match so many topics that the times of all do not fit in a commit."""
+    builder = StreamsBuilder()
+    extractor = use_partition_time_on_invalid_timestamp
+    builder.stream(re.compile("in-.*"), timestamp_extractor=extractor).group_by_key().count(materialized="counts")
+    application = builder.build(application_id="times", key_serde="string", value_serde="string")
+    places = [TopicPartition("in-a", 0), TopicPartition("in-b", 0)]
+    with ottla.Node() as node, Admin(node.bootstrap_servers) as admin:
+        for place in places:
+            node.create_topic(place.topic)
+        program = prepare(application.topology, application.settings, node.bootstrap_servers, {}, accept_changes=False)
+        with Producer(node.bootstrap_servers) as producer:
+            for place in places:
+                producer.send(place.topic, b"v", b"k", timestamp=ord(place.topic[-1])).result(30)
+        task = HostedTask(program, program.tasks[0], admin, None, node.clock.now_ms())
+        with Consumer(node.bootstrap_servers, auto_offset_reset="earliest") as consumer:
+            consumer.assign(places)
+            while task.empty():
+                for batch in read(consumer, 1):
+                    task.add_batch(batch)
+        task.run(dict.fromkeys(places, CommittedOffset(1)), [], node.clock.now_ms())
+        task.close(lambda call: call())
+        copies = {place: offset.metadata for place, offset in admin.list_group_offsets("times").items()}
+        for place in places:
+            cells, _ = newest({place: copies[place]})
+            assert [name for name in cells if name.startswith("partition_time")] == [f"partition_time/{place.topic}/0"]
+        again = HostedTask(program, program.tasks[0], admin, None, node.clock.now_ms())
+        assert (
+            newest(copies)[0]
+            == task.task.snapshot().cells
+            == again.task.snapshot().cells
+            | {f"partition_time/{place.topic}/0": ord(place.topic[-1]) for place in places}
+        )
+        again.close(lambda call: call())
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
+def test_more_cells_than_brokers_accept_end_the_program_with_what_to_do(guarantee: str) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in").group_by_key().windowed_by(TimeWindows.of(10)).count(materialized="counts")
+    config = {"processing.guarantee": guarantee}
+    application = builder.build(application_id="full", key_serde="string", value_serde="string", config=config)
+    with ottla.Node(settings={"offset.metadata.max.bytes": 40}) as node:
+        node.create_topic("in")
+        with Producer(node.bootstrap_servers) as producer:
+            producer.send("in", b"v", b"k").result(30)
+        running = start(application, node.bootstrap_servers)
+        told = (
+            r"task 0_0 .* a commit needs \d+ characters of metadata, .*: raise offset\.metadata\.max\.bytes there, or"
+        )
+        with pytest.raises(StreamsError, match=told):
+            running.await_termination(30)
 
 
 def test_the_numbers_of_a_task_do_not_go_with_its_first_topic() -> None:

@@ -134,16 +134,60 @@ def test_records_that_were_deleted_before_they_were_read_are_passed_over(
     assert "in-0: records from offset 1 to 2 were deleted before they were processed" in caplog.text
 
 
-def test_deleted_records_end_a_program_whose_source_has_no_reset_policy(node: ottla.Node) -> None:
+@pytest.mark.parametrize(("reset", "results"), [("earliest", [1, 2, 3]), ("latest", [1])])
+def test_a_committed_offset_beyond_the_end_gives_way_to_the_reset_policy(
+    node: ottla.Node, reset: str, results: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka Streams (StreamThread.resetOffsets), if the commit has no leader epoch to compare."""
+    for topic in ("in", "out"):
+        node.create_topic(topic)
+    send(node, "in", "1", "2")
+    with Admin(node.bootstrap_servers) as admin:
+        admin.alter_group_offsets("app", {TopicPartition("in", 0): CommittedOffset(7)}).check()
+    with caplog.at_level(logging.WARNING), start(counting(offset_reset=reset), node.bootstrap_servers) as running:
+        until(running, lambda: running.state is State.RUNNING)
+        send(node, "in", "3")
+        assert counts(node, len(results)) == results
+    assert "in-0: the committed offset 7 is beyond the end, 2: " in caplog.text
+
+
+def test_an_offset_committed_before_the_end_of_an_open_transaction_is_kept(node: ottla.Node) -> None:
+    """A tool commits the end of the log, which committed records have not reached."""
+    for topic in ("in", "out"):
+        node.create_topic(topic)
+    with Producer(node.bootstrap_servers, transactional_id="other") as other, Admin(node.bootstrap_servers) as admin:
+        other.init_transactions()
+        other.begin_transaction()
+        other.send("in", b"1", b"k").result(WAIT_S)
+        admin.alter_group_offsets("app", {TopicPartition("in", 0): CommittedOffset(1)}).check()
+        with start(counting(), node.bootstrap_servers) as running:
+            until(running, lambda: running.state is State.RUNNING)
+            other.commit_transaction()
+            send(node, "in", "2", "3")
+            assert counts(node, 2) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("committed", "why"),
+    [
+        (1, "records from offset 1 to 1 were deleted before they were processed"),
+        (9, "the committed offset 9 is beyond the end, 3: the topic lost records or is another one"),
+        (None, "no offset is committed"),
+    ],
+)
+def test_an_offset_that_is_gone_ends_a_program_whose_source_has_no_reset_policy(
+    node: ottla.Node, committed: int | None, why: str
+) -> None:
     for topic in ("in", "out"):
         node.create_topic(topic)
     send(node, "in", "1", "2", "3")
     place = TopicPartition("in", 0)
     with Admin(node.bootstrap_servers) as admin:
-        admin.alter_group_offsets("app", {place: CommittedOffset(1)}).check()
+        if committed is not None:
+            admin.alter_group_offsets("app", {place: CommittedOffset(committed)}).check()
         admin.delete_records({place: 2}).check()
     running = start(counting(offset_reset="none"), node.bootstrap_servers)
-    with pytest.raises(StreamsError, match="records were deleted behind the committed offset 1 of in-0, and offset_re"):
+    with pytest.raises(StreamsError, match=f"in-0: {why}, and offset_reset is none"):
         running.await_termination(WAIT_S)
 
 

@@ -76,7 +76,7 @@ def task_rows(run: last_run.LastRun, now: StreamsSample, before: StreamsSample |
         if before is not None and seconds > 0:
             was = before.committed
             rate = round(sum(at[tp] - was[tp].offset for tp in done if tp in was) / seconds, 1)
-        cells, _ = newest(committed_offset.metadata for committed_offset in done.values())
+        cells, _ = newest({place: committed_offset.metadata for place, committed_offset in done.items()})
         stream_time = cells.get("stream_time", -1)
         rows.append(
             {

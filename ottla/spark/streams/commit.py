@@ -20,6 +20,7 @@ from ottla.client.admin.client import Admin
 from ottla.client.membership.commit import CommittedOffset
 from ottla.client.producer.sync import Producer
 from ottla.flow.engine import Changes, Task
+from ottla.flow.error import StreamsError
 from ottla.flow.failure import failure_of
 from ottla.flow.handler import Action, ErrorContext
 from ottla.flow.record import Output
@@ -65,16 +66,28 @@ class Committer:
             self._producer.init_transactions()
 
     def commit(self, task: Task, outputs: list[AnyOutput], changes: Changes, offsets: Offsets) -> None:
-        """Write and commit a step. StreamsError if a record is rejected and the production handler chooses to fail."""
+        """Write and commit a step. StreamsError if a record is rejected and the production handler chooses to fail, or
+        if the brokers do not accept so many cells.
+        """
         began = time.perf_counter()
         try:
             self._attempt(outputs, changes, offsets)
         except KafkaError as error:
+            if error.code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
+                raise StreamsError(self._too_many_cells(offsets)) from error
             if error.code not in REFUSED:
                 raise
             self._without_refused(task, singles(outputs), changes, offsets)
         self.commits += 1
         self.seconds += time.perf_counter() - began
+
+    def _too_many_cells(self, offsets: Offsets) -> str:
+        size = max(len(offset.metadata) for offset in offsets.values())
+        return (
+            f"task {self._plan.id} keeps so many times and numbers of its steps that a commit needs {size} characters "
+            "of metadata, more than the brokers accept: raise offset.metadata.max.bytes there, or split the program "
+            "with repartition()"
+        )
 
     def count(self, topic: str) -> int:
         """The number of partitions of a topic."""

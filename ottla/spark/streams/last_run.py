@@ -13,7 +13,7 @@ import json
 import secrets
 import time
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ottla.client.admin.client import Admin
@@ -76,6 +76,8 @@ class LastRun:
     repartitions: list[str]
     #: The name of the run; empty once a reset has begun, when nothing may run. None: written by an older version.
     run: str | None = None
+    #: The ids of the internal topics as text; without those of brokers that have none.
+    topics: dict[str, str] = field(default_factory=dict)
 
     @property
     def transactional_ids(self) -> list[str]:
@@ -128,9 +130,9 @@ def changes(old: LastRun, new: LastRun) -> tuple[list[str], list[str]]:
         if now is None:
             lost.append(f"store {name} is gone{_renamed(name, was, old, new)}")
             continue
-        for field, word in _FORMAT_FIELDS.items():
-            if was[field] != now[field]:
-                wrong.append(f"the {word} of store {name} changed from {was[field]} to {now[field]}")
+        for key, word in _FORMAT_FIELDS.items():
+            if was[key] != now[key]:
+                wrong.append(f"the {word} of store {name} changed from {was[key]} to {now[key]}")
     lost += [f"repartition topic {name} is gone" for name in old.repartitions if name not in new.repartitions]
     return wrong, lost
 
@@ -157,17 +159,21 @@ def check(old: LastRun | None, new: LastRun, *, accept_changes: bool) -> None:
         )
 
 
-def check_topics(old: LastRun, new: LastRun, existing: Container[str]) -> None:
-    """OttlaError if an internal topic of the last run that the program still needs has been deleted since."""
+def check_topics(old: LastRun, new: LastRun, existing: Container[str], ids: Mapping[str, str]) -> None:
+    """OttlaError if an internal topic of the last run that the program still needs has been deleted since, even if
+    there is another topic with its name. `ids`: those of the existing topics.
+    """
     application = new.application_id
     topics = {
         f"{application}-{name}-changelog": f"the state of store {name}" for name in old.stores if name in new.stores
     }
     topics |= {name: "its unprocessed records" for name in old.repartitions if name in new.repartitions}
     for topic, lost in topics.items():
-        if topic not in existing:
+        again = topic in old.topics and old.topics[topic] != ids.get(topic, old.topics[topic])
+        deleted = "deleted and created again" if again else "deleted"
+        if topic not in existing or again:
             raise OttlaError(
-                f"internal topic {topic} of application {application} was deleted, and with it {lost}: run `ottla "
+                f"internal topic {topic} of application {application} was {deleted}, and with it {lost}: run `ottla "
                 f"streams reset {application}` to process the input again, or accept the loss with accept_changes=True "
                 "(--accept-changes)"
             )

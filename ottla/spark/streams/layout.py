@@ -21,7 +21,7 @@ from ottla.flow.handler import log_and_continue, log_and_fail
 from ottla.flow.topology import Source, Subtopology, Topology
 from ottla.flow.where import Where
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
-from ottla.kernel.ids import TopicPartition
+from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid, uuid_text
 from ottla.spark.streams.setting import replication_factor, topic_configs
 
 #: Internal topics keep their records' timestamps whatever the brokers' default is, as in Kafka Streams.
@@ -107,9 +107,9 @@ def lay_out(admin: Admin, topology: Topology, settings: Settings) -> Layout:
     """Lay out the tasks on the cluster's topics. TopologyError if a source topic is missing or topics are not
     co-partitioned.
     """
-    names = {listing.name for listing in admin.list_topics()}
-    sizes = {name: len(description.partitions) for name, description in admin.describe_topics(sorted(names)).items()}
-    layout = Layout(topology, settings.application_id, sizes, settings.configs)
+    ids = {listing.name: listing.id for listing in admin.list_topics()}
+    sizes = {name: len(description.partitions) for name, description in admin.describe_topics(sorted(ids)).items()}
+    layout = Layout(topology, settings.application_id, sizes, settings.configs, known(ids))
     layout.check()
     return layout
 
@@ -138,8 +138,13 @@ def check_internal(admin: Admin, layout: Layout, *, ran: bool) -> None:
         )
 
 
+def known(ids: Mapping[str, Uuid]) -> dict[str, str]:
+    """The ids of topics as text, without those that old brokers do not have."""
+    return {name: uuid_text(topic_id) for name, topic_id in ids.items() if topic_id != NO_UUID}
+
+
 def create_topics(admin: Admin, layout: Layout) -> None:
-    """Create the internal topics that are missing."""
+    """Create the internal topics that are missing, and note their ids."""
     missing = [topic for topic in layout.internal_topics() if topic.name not in layout.sizes]
     if missing:
         created = admin.create_topics(missing)
@@ -147,6 +152,7 @@ def create_topics(admin: Admin, layout: Layout) -> None:
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 error.add_note(f"internal topic {name} could not be created")
                 raise error
+        layout.ids |= known({name: topic.id for name, topic in created.succeeded.items()})
 
 
 def check_outputs(layout: Layout, settings: Settings, connection: Mapping[str, Any]) -> None:
@@ -181,6 +187,8 @@ class Layout:
     application_id: str
     sizes: Mapping[str, int]
     configs: Mapping[str, Any] = field(default_factory=dict)
+    #: The ids of the topics that have one, as text.
+    ids: dict[str, str] = field(default_factory=dict)
     _counted: dict[str, int] = field(default_factory=dict)
 
     @property

@@ -11,6 +11,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -394,11 +395,12 @@ def prepare(
         last_run.check(old, new, accept_changes=accept_changes)
         check_internal(admin, layout, ran=old is not None)
         if old is not None and not accept_changes:
-            last_run.check_topics(old, new, layout.sizes)
+            last_run.check_topics(old, new, layout.sizes, layout.ids)
         check_outputs(layout, settings, reach)
         # Topics before the plan: a topic of the plan that is missing at the next start has been deleted.
         create_topics(admin, layout)
-        last_run.write(admin, reach, new, replicas)
+        ids = {topic.name: layout.ids[topic.name] for topic in layout.internal_topics() if topic.name in layout.ids}
+        last_run.write(admin, reach, replace(new, topics=ids), replicas)
         # The plan before fencing: a worker of the last run that opens its tasks again after this reads it and ends.
         if old is not None:
             admin.fence_producers(last_run.to_fence(old, new)).check()

@@ -10,7 +10,7 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from ottla.client.admin.client import Admin
@@ -42,7 +42,7 @@ class HostedTask:
             self.committer.open()
             committed = admin.list_group_offsets(program.application_id, list(plan.sources), stable=True)
             self.committed = {partition: _without_metadata(offset) for partition, offset in committed.items()}
-            self._cells, self._commits = newest(offset.metadata for offset in committed.values())
+            self._cells, self._commits = newest({partition: offset.metadata for partition, offset in committed.items()})
             state = restore(program, plan, self._cells)
             settings = replace(program.settings, partitions=self.committer.count)
             self.task = Task(
@@ -58,9 +58,9 @@ class HostedTask:
             )
             vectorize(self.task)
             # Cells of steps that the program no longer has would fill the metadata of commits.
-            times = {partition_time(*partition) for partition in plan.sources}
+            self._times = {partition_time(*partition) for partition in plan.sources}
             self._cells = {
-                name: value for name, value in self._cells.items() if name in times or self.task.uses_cell(name)
+                name: value for name, value in self._cells.items() if name in self._times or self.task.uses_cell(name)
             }
         except BaseException:
             self.committer.close()
@@ -128,15 +128,25 @@ class HostedTask:
         self._cells |= changes.cells
         if not again and not outputs and not changes.stores and not changes.cells and offsets == self.committed:
             return
-        cells = pack(self._cells, self._commits + 1)
         with_cells = {
-            partition: CommittedOffset(offset.offset, cells, offset.leader_epoch)
-            for partition, offset in offsets.items()
+            partition: CommittedOffset(offset.offset, metadata, offset.leader_epoch)
+            for (partition, offset), metadata in zip(offsets.items(), self._metadata(offsets), strict=True)
         }
         self.committer.commit(self.task, outputs, changes, with_cells)
         self._commits += 1
         self.committed = dict(offsets)
         self._committed_ms = now
+
+    def _metadata(self, partitions: Iterable[TopicPartition]) -> Iterator[str]:
+        """The metadata of the next commit of each partition: the cells, and of the partitions' times its own."""
+        common = {name: value for name, value in self._cells.items() if name not in self._times}
+        copy = pack(common, self._commits + 1)
+        for partition in partitions:
+            name = partition_time(*partition)
+            if name in self._cells:
+                yield pack({**common, name: self._cells[name]}, self._commits + 1)
+            else:
+                yield copy
 
     def close(self, quietly: Callable[[Callable[[], None]], None]) -> None:
         """Close the task and its producer. `quietly` calls each and suppresses its errors."""

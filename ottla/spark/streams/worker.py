@@ -19,10 +19,11 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from ottla.client.admin.client import Admin
+from ottla.client.admin.result import OffsetSpec
 from ottla.client.consumer.sync import Consumer
 from ottla.client.membership.commit import CommittedOffset
 from ottla.flow.engine import GlobalTask, Task
@@ -121,7 +122,7 @@ class TaskShare:
                 isolation_level="read_committed", auto_offset_reset="none", allow_auto_create_topics=False
             )
             self._consumer: Consumer[Any, Any] = opened.enter_context(Consumer(reading))
-            self._begin()
+            self._begin(admin)
             last_run.check_run(admin, self._program)
             self._open = opened.pop_all()
         self._look_up_ends()
@@ -174,37 +175,30 @@ class TaskShare:
         task.run(positions, lagging, _now())
         self.progressed = True
 
-    def _begin(self) -> None:
+    def _begin(self, admin: Admin) -> None:
         """Seek to the committed offsets or each source's initial offset, and to the end of the application's plan."""
         consumer, plan = self._consumer, self._plan_partition
         consumer.assign([*self._readers, plan])
         consumer.seek(plan, consumer.end_offsets([plan])[plan])
         by_reset: dict[str, list[TopicPartition]] = {}
         committed = {partition: at for task in self._tasks for partition, at in task.committed.items()}
-        begins = consumer.beginning_offsets(committed)
+        gone = _gone(committed, consumer.beginning_offsets(committed), admin)
         for partition, task in self._readers.items():
-            at = committed.get(partition)
-            if at is not None and at.offset >= begins[partition]:
-                consumer.seek(partition, at)
+            if partition in committed and partition not in gone:
+                consumer.seek(partition, committed[partition])
                 continue
             by_reset.setdefault(task.plan.sources[partition], []).append(partition)
-            if at is not None:
-                log.warning(
-                    "%s-%d: records from offset %d to %d were deleted before they were processed",
-                    *(*partition, at.offset, begins[partition] - 1),
-                )
+            if partition in gone:
+                log.warning("%s: %s; offset_reset applies", partition, gone[partition])
         starts = consumer.beginning_offsets(by_reset.get("earliest", ())) | consumer.end_offsets(
             by_reset.get("latest", ())
         )
         for partition, offset in starts.items():
             consumer.seek(partition, offset)
         if none := by_reset.get("none"):
-            why = "no offset is committed for"
-            if none[0] in committed:
-                why = f"records were deleted behind the committed offset {committed[none[0]].offset} of"
             raise TopologyError(
-                f"{why} {none[0].topic}-{none[0].partition}, and offset_reset is none; commit an "
-                "offset, or set offset_reset to earliest or latest"
+                f"{none[0]}: {gone.get(none[0], 'no offset is committed')}, and offset_reset is none; commit one, "
+                "or set offset_reset to earliest or latest"
             )
 
     def _check_run(self, batch: Batch) -> None:
@@ -277,6 +271,30 @@ class TaskShare:
             lags = {task: self._globals.lag if is_global and self._globals else self._lag(task) for task in self._tasks}
             tasks = {task.plan.id: (task.task, lag, self._reported) for task, lag in lags.items()}
             return answer(tasks, question)
+
+
+def _gone(
+    committed: Mapping[TopicPartition, CommittedOffset], begins: Mapping[TopicPartition, int], admin: Admin
+) -> dict[TopicPartition, str]:
+    """The partitions whose log does not have the committed offset, and why. An offset with a leader epoch that is
+    beyond the end is left to the consumer, which compares the epochs (LogTruncation).
+    """
+    unchecked = [partition for partition, at in committed.items() if at.leader_epoch is None]
+    # All records count here, also those of open transactions: a tool may have committed an offset after them.
+    ends = admin.list_offsets(dict.fromkeys(unchecked, OffsetSpec.LATEST)).check() if unchecked else {}
+    gone = {}
+    for partition, at in committed.items():
+        offset = at.offset
+        if offset < begins[partition]:
+            gone[partition] = (
+                f"records from offset {offset} to {begins[partition] - 1} were deleted before they were processed"
+            )
+        elif partition in ends and offset > ends[partition].offset:
+            end = ends[partition].offset
+            gone[partition] = (
+                f"the committed offset {offset} is beyond the end, {end}: the topic lost records or is another one"
+            )
+    return gone
 
 
 def _is_readable(task: Task, name: str) -> bool:
