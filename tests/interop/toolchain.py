@@ -106,6 +106,12 @@ def streams_driver() -> list[str]:
     return _java("streams-driver", directory, f"{_jars('driver-jars', directory / 'pom.xml')}/*", "Driver")
 
 
+def streams_jars() -> list[Path]:
+    """The jars with Kafka Streams' public classes."""
+    jars = _jars("driver-jars", HERE / "java" / "driver" / "pom.xml")
+    return [path for path in sorted(jars.glob("kafka-streams-*.jar")) if "scala" not in path.name]
+
+
 @cache
 def trogdor_agent() -> list[str]:
     """The command of the agent of Apache's load tests."""
