@@ -16,7 +16,7 @@ from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
 from ottla.wire.api.expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.wire.api.renew_delegation_token import RenewDelegationTokenRequest
-from ottla.wire.record.security import DelegationTokenRecord
+from ottla.wire.record.security import DelegationTokenRecord, RemoveDelegationTokenRecord
 from tests.settings.test_server_settings import COMBINED
 
 CONTROL = TokenControl(ServerSettings.parse(COMBINED | {"delegation.token.secret.key": "a secret"}), random.Random(7))
@@ -58,3 +58,36 @@ def test_the_names_in_a_token_are_bounded(length: int) -> None:
 )
 def test_a_level_below_that_of_tokens_has_none(request_: object) -> None:
     assert asked(image(level=TOKENS_FROM - 1), request_) == (ErrorCode.UNSUPPORTED_VERSION, 0)
+
+
+def test_a_renewer_is_a_user() -> None:
+    request = CreateDelegationTokenRequest(
+        renewers=[
+            CreatableRenewers(principal_type="User", principal_name="bob"),
+            CreatableRenewers(principal_type="Group", principal_name="staff"),
+        ]
+    )
+    assert asked(image(), request) == (ErrorCode.INVALID_PRINCIPAL_TYPE, 0)
+
+
+def test_an_expired_token_can_only_be_removed() -> None:
+    made = CONTROL.decide(image(), TokenCommand(CreateDelegationTokenRequest(max_lifetime_ms=-1), "User:ann", 3), 1000)
+    [token] = made.records
+    hmac = made.response.hmac
+    there = replace(image(), tokens={token.token_id: token})
+    for now_ms, code in (
+        (token.expiration_timestamp - 1, ErrorCode.NONE),
+        (token.expiration_timestamp + 1, ErrorCode.DELEGATION_TOKEN_EXPIRED),
+    ):
+        for request in (
+            RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=-1),
+            ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=0),
+            ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=5),
+        ):
+            decision = CONTROL.decide(there, TokenCommand(request, "User:ann", 2), now_ms)
+            assert (decision.response.error_code, len(decision.records)) == (code, code == ErrorCode.NONE)
+        removal = ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1)
+        refused = CONTROL.decide(there, TokenCommand(removal, "User:bob", 2), now_ms)
+        assert (refused.response.error_code, refused.records) == (ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, [])
+        decision = CONTROL.decide(there, TokenCommand(removal, "User:ann", 2), now_ms)
+        assert decision.records == [RemoveDelegationTokenRecord(token_id=token.token_id)]

@@ -2,10 +2,13 @@
 
 import pytest
 
-from ottla.kernel.error import ErrorCode
+from ottla.controller.delete_topics import delete_topics
+from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
 from ottla.wire.api.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tests.controller.scene import Cluster
+
+SIZES = (("small", 1), ("large", 3), ("other", 2))
 
 
 def answers(cluster: Cluster, request: DeleteTopicsRequest, version: int = 6) -> dict[object, tuple[int, str | None]]:
@@ -56,6 +59,8 @@ def test_what_is_named_twice_stays() -> None:
     assert answers(cluster, DeleteTopicsRequest(topic_names=["b", "b"])) == {
         "b": (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     }
+    twice = DeleteTopicsRequest(topics=[DeleteTopicState(name=None, topic_id=topic_id) for _ in range(2)])
+    assert answers(cluster, twice) == {topic_id: (ErrorCode.INVALID_REQUEST, "Duplicate topic id.")}
     assert list(cluster.image.topics) == ["a", "b"]
 
 
@@ -77,3 +82,21 @@ def test_deletion_can_be_switched_off(version: int, code: str) -> None:
     [(found, _)] = answers(cluster, DeleteTopicsRequest(topic_names=["a"]), version).values()
     assert ErrorCode(found).name == code
     assert "a" in cluster.image.topics
+
+
+def test_a_topic_beyond_the_mutation_quota_stays() -> None:
+    cluster = Cluster()
+    ids = {name: cluster.create(name, num_partitions=count, replication_factor=1).topic_id for name, count in SIZES}
+
+    def charge(partitions: int) -> None:
+        if partitions > 2:
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{partitions} are too many")
+
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in ids])
+    decision = delete_topics(cluster.image, cluster.settings, request, 6, charge)
+    assert [(each.name, each.topic_id, each.error_code) for each in decision.response.responses] == [
+        ("small", ids["small"], ErrorCode.NONE),
+        ("large", ids["large"], ErrorCode.THROTTLING_QUOTA_EXCEEDED),
+        ("other", ids["other"], ErrorCode.NONE),
+    ]
+    assert [record.topic_id for record in decision.records] == [ids["small"], ids["other"]]

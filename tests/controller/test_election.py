@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ottla.controller.controller import NEWEST
+from ottla.controller.election import take_over
 from ottla.kernel.error import ErrorCode
 from ottla.wire.api.alter_partition import AlterPartitionRequest
 from ottla.wire.api.alter_partition import BrokerState as AlterBroker
@@ -15,6 +16,7 @@ from ottla.wire.api.broker_heartbeat import BrokerHeartbeatRequest
 from ottla.wire.api.create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.wire.api.elect_leaders import ElectLeadersRequest, TopicPartitions
 from ottla.wire.api.unregister_broker import UnregisterBrokerRequest
+from ottla.wire.record.metadata import PartitionChangeRecord
 from tests.controller.fleet import Fleet
 from tests.controller.scene import registration
 
@@ -241,3 +243,27 @@ def test_what_an_unregistered_broker_led_is_led_by_one_in_sync() -> None:
     assert (fleet.partition("trains").leader, fleet.partition("trains").isr) == (-1, ())
     assert fleet.refused(UnregisterBrokerRequest(broker_id=2)) is ErrorCode.BROKER_ID_NOT_REGISTERED
     assert fleet.refused(UnregisterBrokerRequest(broker_id=1)) is ErrorCode.INVALID_REQUEST
+
+
+def test_the_last_known_leader_leads_again_and_is_to_recover() -> None:
+    fleet = Fleet(2)
+    topic_id = fleet.topic("flights", [1, 2])
+    fleet.append(
+        [
+            PartitionChangeRecord(
+                topic_id=topic_id,
+                partition_id=0,
+                leader=-1,
+                isr=[],
+                eligible_leader_replicas=[],
+                last_known_elr=[2],
+            )
+        ]
+    )
+    assert take_over(fleet.image, 1, crashed=False) == []
+    fleet.append(take_over(fleet.image, 2, crashed=False))
+    partition = fleet.partition("flights")
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), 1)
+    assert (partition.eligible_leader_replicas, partition.last_known_elr) == ((), ())
+    # It leads another replica's partition no more than before.
+    assert take_over(fleet.image, 1, crashed=True) == []

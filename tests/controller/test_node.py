@@ -90,6 +90,7 @@ def test_a_partition_that_apache_left_without_a_leader_is_led_again(change: dict
         ({"cluster_id": "another"}, "INCONSISTENT_CLUSTER_ID"),
         ({"log_dirs": []}, "INVALID_REGISTRATION"),
         ({"log_dirs": [Uuid(bytes(15) + b"\x05")]}, "INVALID_REGISTRATION"),
+        ({"log_dirs": [Uuid(bytes(15) + b"\xf0")] * 2}, "INVALID_REGISTRATION"),
         ({"features": []}, "INVALID_REGISTRATION"),
         ({"is_migrating_zk_broker": True}, "BROKER_ID_NOT_REGISTERED"),
     ],

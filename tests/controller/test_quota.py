@@ -88,6 +88,32 @@ def test_an_ip_stands_alone_and_is_an_address(cluster: Cluster) -> None:
     assert change(cluster, {"ip": "127.0.0.1"}, {"producer_byte_rate": 5.0}) == "INVALID_REQUEST"
 
 
+@pytest.mark.parametrize("kind", ["user", "client-id"])
+def test_an_entity_has_a_name_or_is_the_default(cluster: Cluster, kind: str) -> None:
+    assert change(cluster, {kind: ""}, {"producer_byte_rate": 5.0}) == "INVALID_REQUEST"
+    assert found(cluster.image) == []
+    assert change(cluster, {kind: None}, {"producer_byte_rate": 5.0}) == "NONE"
+
+
+def test_an_entity_or_a_quota_that_stands_twice_changes_nothing(cluster: Cluster) -> None:
+    def entry(name: str, *values: float) -> alter.RequestEntryData:
+        return alter.RequestEntryData(
+            entity=[alter.EntityData(entity_type="user", entity_name=name)],
+            ops=[alter.OpData(key="producer_byte_rate", value=value, remove=False) for value in values],
+        )
+
+    request = alter.AlterClientQuotasRequest(entries=[entry("ann", 1, 2), entry("bob", 3), entry("cid", 4)])
+    codes = [each.error_code for each in cluster.ask(request).entries]
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.NONE]
+    assert found(cluster.image) == [
+        ({"user": "bob"}, {"producer_byte_rate": 3.0}),
+        ({"user": "cid"}, {"producer_byte_rate": 4.0}),
+    ]
+    request = alter.AlterClientQuotasRequest(entries=[entry("dan", 5), entry("dan", 6)])
+    [answer] = cluster.ask(request).entries
+    assert (answer.error_code, answer.entity[0].entity_name) == (ErrorCode.INVALID_REQUEST, "dan")
+
+
 def test_quotas_survive_a_snapshot(cluster: Cluster) -> None:
     change(cluster, {"user": "ann", "client-id": None}, {"producer_byte_rate": 3.0, "request_percentage": 0.5})
     again = Cluster()

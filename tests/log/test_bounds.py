@@ -1,13 +1,15 @@
-"""Where a segment ends, where an index has an entry, and which segments retention takes: at each bound."""
+"""Where a segment ends, where an index has an entry, what retention and truncation take: at each bound."""
 
 import random
 from typing import Any
 
 import pytest
 
-from ottla.log.log import Log, LogSettings
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.log.log import Log, LogSettings, Origin
 from ottla.sim.disk import SimDisk
-from ottla.wire.batch import build
+from ottla.wire.batch import LOG_APPEND_TIME, build, check, header_at, read, rewrite
+from ottla.wire.codec import Codec
 
 _NOW = 1_000_000
 
@@ -29,6 +31,16 @@ def _batch(*, timestamp: int = _NOW, size: int) -> bytes:
 
 def _append(log: Log, data: bytes, *, now_ms: int = _NOW) -> None:
     log.append(bytearray(data), leader_epoch=0, now_ms=now_ms)
+
+
+def _fetched(*offsets: int, count: int = 1, epoch: int = 1) -> bytes:
+    """Batches as a leader has them, each at its offset."""
+    records: list[Any] = [(_NOW, b"k", b"v" * 20, [])] * count
+    return b"".join(build(records, base_offset=offset, leader_epoch=epoch) for offset in offsets)
+
+
+def _follow(log: Log, data: bytes, *, epoch: int = 1) -> Any:
+    return log.append(bytearray(data), leader_epoch=epoch, now_ms=_NOW, origin=Origin.REPLICA)
 
 
 @pytest.mark.parametrize(("spare", "deleted"), [(-1, 0), (0, 1), (1, 1)])
@@ -108,3 +120,113 @@ def test_a_segment_that_was_begun_and_flushed_is_there_after_a_crash(seed: int) 
     disk.sync_directory("/")
     disk.crash()
     assert _open(disk, segment_bytes=200).end_offset == 2
+
+
+# ---- a follower's log
+
+
+def test_a_follower_keeps_the_batch_that_its_leaders_start_offset_lies_in(disk: SimDisk) -> None:
+    """DeleteRecords may name any record; a leader serves whole batches."""
+    log = _open(disk)
+    log.restart_at(5, _NOW)
+    _follow(log, _fetched(3, count=4) + _fetched(7))
+    assert (log.start_offset, log.end_offset) == (5, 8)
+    batches = read(log.read(5, 1000, end_offset=8).bytes())
+    assert [batch.header.base_offset for batch in batches] == [3, 7]
+    # Only the first batch of an empty log may begin below its end.
+    with pytest.raises(KafkaError, match="expected offset 8 or higher"):
+        _follow(log, _fetched(6, count=4))
+    log.close()
+    again = Log.open(disk, "/d/t-0", LogSettings(), now_ms=_NOW, clean=True, log_start_offset=5)
+    assert (again.start_offset, again.end_offset) == (5, 8)
+
+
+def test_a_follower_takes_nothing_of_a_fetch_without_a_whole_batch_of_its_epoch(disk: SimDisk) -> None:
+    log = _open(disk)
+    _follow(log, _fetched(0, 1))
+    for data in (b"", _fetched(2)[:-1], _fetched(2, epoch=2)):
+        appended = _follow(log, data)
+        assert (appended.base_offset, appended.last_offset) == (2, 1)
+        assert (log.end_offset, log.epochs.entries()) == (2, [(1, 0)])
+
+
+@pytest.mark.parametrize("spare", [0, -1])
+def test_what_a_follower_fetched_at_once_fits_into_a_segment(disk: SimDisk, spare: int) -> None:
+    data = _fetched(0, 1, 2)
+    log = _open(disk, segment_bytes=len(data) + spare)
+    if spare < 0:
+        with pytest.raises(KafkaError) as refused:
+            _follow(log, data)
+        assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+        assert (log.size, log.end_offset) == (0, 0)
+    else:
+        _follow(log, data)
+        assert (log.end_offset, len(log.bases)) == (3, 1)
+
+
+# ---- truncation
+
+
+@pytest.mark.parametrize("offset", [0, 3, 4])
+def test_a_log_truncated_below_its_first_segment_is_empty_and_begins_there(disk: SimDisk, offset: int) -> None:
+    log = _open(disk)
+    log.restart_at(4, _NOW)
+    _follow(log, _fetched(4, 5, 6))
+    log.high_watermark = 6
+    assert log.truncate(offset, _NOW)
+    assert (log.start_offset, log.end_offset, log.high_watermark, log.size) == (offset, offset, offset, 0)
+    assert log.bases == [offset]
+    assert log.epochs.entries() == []
+    _follow(log, _fetched(offset, epoch=3), epoch=3)
+    assert log.epochs.entries() == [(3, offset)]
+
+
+def test_a_truncation_takes_the_high_watermark_back_and_never_forward(disk: SimDisk) -> None:
+    log = _open(disk)
+    _follow(log, _fetched(*range(6)))
+    log.high_watermark = 3
+    assert log.truncate(5, _NOW)
+    assert log.high_watermark == 3
+    assert log.truncate(2, _NOW)
+    assert log.high_watermark == 2
+
+
+def test_a_truncation_at_the_end_drops_the_epoch_of_a_leader_that_wrote_nothing(disk: SimDisk) -> None:
+    log = _open(disk)
+    _follow(log, _fetched(0, 1))
+    log.epochs.assign(7, 2)
+    assert log.epochs.latest == 7
+    assert not log.truncate(2, _NOW)
+    assert (log.end_offset, log.epochs.entries()) == (2, [(1, 0)])
+
+
+# ---- what a client's batch becomes
+
+
+def test_only_a_broker_sets_append_times(disk: SimDisk) -> None:
+    """In a topic with the producers' times the type is theirs, too (Apache Kafka, LogValidator)."""
+    log = _open(disk)
+    sent = _batch(timestamp=5, size=1)
+    _append(log, rewrite(sent, header_at(sent), attributes=LOG_APPEND_TIME, max_timestamp=9))
+    (batch,) = read(log.read(0, 1000, end_offset=1).bytes())
+    assert not check(batch.data).is_log_append_time
+    bare = _batch(timestamp=-1, size=1)
+    with pytest.raises(KafkaError) as refused:
+        _append(log, rewrite(bare, header_at(bare), attributes=LOG_APPEND_TIME, max_timestamp=-1))
+    assert refused.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert log.end_offset == 1
+
+
+@pytest.mark.parametrize("spare", [0, -1])
+def test_a_batch_is_not_too_large_in_the_codec_of_its_topic(disk: SimDisk, spare: int) -> None:
+    data = build([(_NOW, b"k", b"v" * 500, [])], codec=Codec.GZIP)
+    plain = len(_batch(size=500))
+    log = _open(disk, codec=Codec.NONE, max_message_bytes=plain + spare)
+    if spare < 0:
+        with pytest.raises(KafkaError, match=f"has {plain} bytes as none") as refused:
+            _append(log, data)
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        assert (log.size, log.end_offset) == (0, 0)
+    else:
+        _append(log, data)
+        assert log.size == plain

@@ -199,3 +199,19 @@ def test_a_batch_that_waits_for_its_coordinator_is_not_let_in_behind_a_marker() 
     assert producers.is_verifying(_ME, token)
     producers.end(_ME, 0, 0, 1, 1, aborted=True)
     assert not producers.is_verifying(_ME, token)
+
+
+def test_an_epoch_below_the_last_one_is_refused_before_the_coordinator_is_asked() -> None:
+    producers = Producers()
+    producers.check_epoch(_ME, 0)
+    _add(producers, 0, epoch=3)
+    for epoch in (3, 4):
+        producers.check_epoch(_ME, epoch)
+    with pytest.raises(KafkaError, match="has epoch 2, its last one is 3") as refused:
+        producers.check_epoch(_ME, 2)
+    assert refused.value.code is OLD
+
+
+def test_a_producer_that_is_not_known_begins_with_an_epoch() -> None:
+    for epoch, code in ((-1, ErrorCode.INVALID_RECORD), (0, ErrorCode.NONE)):
+        assert _check(Producers(), 0, epoch=epoch) is code

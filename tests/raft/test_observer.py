@@ -4,7 +4,7 @@ import random
 from typing import Any
 
 from ottla.kernel.error import ErrorCode
-from ottla.kernel.ids import Uuid
+from ottla.kernel.ids import METADATA_TOPIC, Uuid
 from ottla.raft.checkpoint import Membership, SnapshotId, VoterEndpoint, VoterNode
 from ottla.raft.connections import QuorumPeer
 from ottla.raft.effect import (
@@ -22,7 +22,9 @@ from ottla.raft.effect import (
     WriteSnapshotPiece,
 )
 from ottla.raft.event import (
+    AppendFailed,
     EntriesAppended,
+    InstallFailed,
     LogTruncated,
     RequestDropped,
     RequestFailed,
@@ -37,6 +39,7 @@ from ottla.raft.progress import LogReplica
 from ottla.raft.quorum import Quorum, QuorumSettings
 from ottla.raft.role import Election, Follower, Unattached, Voter
 from ottla.raft.voters import VoterHistory
+from ottla.wire.api import fetch_snapshot
 from tests.raft.memory_log import MemoryLog
 
 LEADER = Voter(1, Uuid(b"l" * 16))
@@ -235,3 +238,67 @@ def test_a_fetch_that_waits_is_not_answered_once_its_sender_has_left() -> None:
     assert pair.ask() == []
     pair.leader.step(RequestDropped("ticket"), pair.now_ms)
     assert not any(isinstance(effect, AnswerFetch) for effect in pair.grow(1))
+
+
+def test_batches_that_could_not_be_appended_are_fetched_again() -> None:
+    pair = Pair()
+    pair.exchange()
+    assert AppendReplicated(2, b"batches") in pair.exchange()
+    pair.effects = pair.observer.step(AppendFailed(), pair.now_ms)
+    # The leader is left alone for a moment; another server may know a newer one.
+    assert pair.sent().peer == BOOTSTRAP
+    assert pair.sent().request.topics[0].partitions[0].fetch_offset == 0
+    assert AppendReplicated(2, b"batches") in pair.exchange()
+    assert Commit(6) in pair.appended(6, 2)
+
+
+def test_a_snapshot_that_was_damaged_is_fetched_again_from_its_beginning() -> None:
+    snapshot = SnapshotId(4, 1)
+    pair = Pair(snapshot=snapshot)
+    for _ in range(4):
+        pair.exchange()
+    assert InstallSnapshot(snapshot) in pair.exchange()
+    pair.effects = pair.observer.step(InstallFailed(), pair.now_ms)
+    assert pair.sent().peer == BOOTSTRAP
+    pair.observer.step(RequestFailed(pair.sent().ticket), pair.now_ms)
+    pair.now_ms += 20
+    pair.effects = pair.observer.step(TimerExpired(), pair.now_ms)
+    # There may be a newer one: the leader gets a Fetch, as before the first piece.
+    assert pair.sent().peer.node_id == LEADER.node_id
+    assert pair.sent().request.topics[0].partitions[0].fetch_offset == 0
+    pair.exchange()
+    assert pair.sent().request.topics[0].partitions[0].position == 0
+    assert WriteSnapshotPiece(snapshot, 0, b"x" * 100) in pair.exchange()
+
+
+def test_a_fetch_of_a_snapshot_is_for_this_cluster_and_for_one_partition_of_the_metadata() -> None:
+    pair = Pair(snapshot=SnapshotId(4, 1))
+    pair.exchange()
+    pair.exchange()
+
+    def answered(**fields: Any) -> Any:
+        partitions = fields.pop("partitions", 1)
+        partition = fetch_snapshot.RequestPartitionSnapshot(
+            partition=fields.pop("partition", 0),
+            current_leader_epoch=pair.leader.epoch,
+            snapshot_id=fetch_snapshot.SnapshotId(end_offset=4, epoch=1),
+        )
+        topic = fetch_snapshot.RequestTopicSnapshot(
+            name=fields.pop("name", METADATA_TOPIC), partitions=[partition] * partitions
+        )
+        request = fetch_snapshot.FetchSnapshotRequest(topics=[topic], max_bytes=100, **fields)
+        [answer] = pair.leader.step(RequestReceived("ticket", "CONTROLLER", request, 1), pair.now_ms)
+        assert isinstance(answer, Answer | AnswerSnapshot)
+        return answer.response
+
+    assert answered(cluster_id="another").error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert answered(partitions=0).error_code == answered(partitions=2).error_code == ErrorCode.INVALID_REQUEST
+    for name, partition in (("flights", 0), (METADATA_TOPIC, 1)):
+        response = answered(name=name, partition=partition)
+        [topic] = response.topics
+        [told] = topic.partitions
+        assert (response.error_code, topic.name, told.index) == (ErrorCode.NONE, name, partition)
+        assert told.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert told.current_leader.leader_id == fetch_snapshot.LeaderIdAndEpoch().leader_id
+    [told] = answered(cluster_id=None).topics[0].partitions
+    assert (told.error_code, told.size, told.current_leader.leader_id) == (ErrorCode.NONE, 250, LEADER.node_id)
