@@ -11,7 +11,7 @@ from ottla.kernel.error import ErrorCode
 from ottla.kernel.validators import LONG_MAX
 from ottla.replica.replica_session import SESSIONS_MAX
 from ottla.replica.throttle import ALL
-from ottla.wire.api import fetch
+from ottla.wire.api import ApiKey, fetch
 from ottla.wire.batch import read
 from tests.broker.disk_scene import TOPIC
 from tests.broker.test_replicated_produce import Pair, code
@@ -198,6 +198,42 @@ def test_the_fetch_of_a_follower_that_has_gone_does_not_wait_on() -> None:
     for each in list(pair.scene.node.listeners[0].connections):
         each.close("its process has ended")
     assert session.retry_fetch is None
+
+
+def superseded(pair: Pair, key: int) -> None:
+    """Another request of this kind comes on the connection whose fetch waits."""
+    for each in pair.scene.node.listeners[0].connections:
+        for slot in list(each._slots)[-1:]:
+            assert slot.superseded is not None
+            slot.superseded(key)
+    pair.scene.machine.settle()
+
+
+@pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH])
+def test_what_else_a_follower_asks_does_not_end_its_wait(key: ApiKey) -> None:
+    pair = Pair()
+    follower = Follower(pair)
+    follower.told(at(0))
+    parked = follower.ask(wait_ms=60_000)
+    superseded(pair, key)
+    assert not parked
+    pair.produce(b"one", acks=1)
+    assert values(follower.of(parked)[0]) == [b"one"]
+
+
+@pytest.mark.parametrize(("key", "ends"), [(ApiKey.FETCH, True), (ApiKey.LIST_OFFSETS, True), (ApiKey.METADATA, False)])
+def test_what_ends_the_wait_of_a_consumer_that_sends_the_next_request(key: ApiKey, ends: bool) -> None:
+    pair = Pair()
+    topics = [fetch.FetchTopic(topic=TOPIC, partitions=[at(0)])]
+    request = fetch.FetchRequest(max_wait_ms=60_000, min_bytes=1, max_bytes=1 << 20, topics=topics)
+    parked = pair.send(request, 12)
+    assert not parked
+    superseded(pair, key)
+    assert bool(parked) == ends
+    pair.produce(b"one", acks=1)
+    pair.follower_has(1)
+    [part] = [part for topic in parked[0].responses for part in topic.partitions]
+    assert values(part) == ([] if ends else [b"one"])
 
 
 def test_sessions_are_bounded_and_of_one_broker() -> None:

@@ -125,20 +125,21 @@ def test_a_segment_that_was_begun_and_flushed_is_there_after_a_crash(seed: int) 
 # ---- a follower's log
 
 
-def test_a_follower_keeps_the_batch_that_its_leaders_start_offset_lies_in(disk: SimDisk) -> None:
+@pytest.mark.parametrize("start", [4, 6])
+def test_a_follower_keeps_the_batch_that_its_leaders_start_offset_lies_in(disk: SimDisk, start: int) -> None:
     """DeleteRecords may name any record; a leader serves whole batches."""
     log = _open(disk)
-    log.restart_at(5, _NOW)
+    log.restart_at(start, _NOW)
     _follow(log, _fetched(3, count=4) + _fetched(7))
-    assert (log.start_offset, log.end_offset) == (5, 8)
-    batches = read(log.read(5, 1000, end_offset=8).bytes())
+    assert (log.start_offset, log.end_offset) == (start, 8)
+    batches = read(log.read(start, 1000, end_offset=8).bytes())
     assert [batch.header.base_offset for batch in batches] == [3, 7]
     # Only the first batch of an empty log may begin below its end.
     with pytest.raises(KafkaError, match="expected offset 8 or higher"):
         _follow(log, _fetched(6, count=4))
     log.close()
-    again = Log.open(disk, "/d/t-0", LogSettings(), now_ms=_NOW, clean=True, log_start_offset=5)
-    assert (again.start_offset, again.end_offset) == (5, 8)
+    again = Log.open(disk, "/d/t-0", LogSettings(), now_ms=_NOW, clean=True, log_start_offset=start)
+    assert (again.start_offset, again.end_offset) == (start, 8)
 
 
 def test_a_follower_takes_nothing_of_a_fetch_without_a_whole_batch_of_its_epoch(disk: SimDisk) -> None:
