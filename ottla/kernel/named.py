@@ -7,7 +7,7 @@
 Rules:
 - The classes behave like typing's: a tuple with `_fields`, `_make`, `_replace`, `_asdict`, getters in C, the same repr,
   equality, pickle and `match`. mypy sees `typing.NamedTuple`.
-- `__new__` is compiled when the class is first called.
+- `__new__` is compiled when the class is called for the third time: a starting node creates many of them once.
 
 Not obvious: typing compiles `__new__` for each class at import, which takes 0.19 ms, and a starting node imports fifty
 of them (docs/decisions/0540-named-tuples-are-compiled-on-first-use.md).
@@ -26,6 +26,8 @@ else:
     from inspect import signature
 
     _new_tuple = tuple.__new__
+    #: The number of the call that compiles `__new__`.
+    _COMPILED_AT = 3
 
     def _make_new(owner):
         """Compile `__new__` as collections.namedtuple does."""
@@ -39,12 +41,26 @@ else:
         return made
 
     def _new_stub(owners):
-        """Return a stub of `__new__`, which compiles the real one, replaces itself with it, and calls it."""
+        """Return a stub of `__new__`; its third call compiles the real one, replaces itself with it, and calls it."""
+        calls = 0
 
         def __new__(_cls, /, *arguments, **keywords):  # noqa: N807
+            nonlocal calls
+            calls += 1
+            if calls < _COMPILED_AT and (values := _values(owners[0], arguments, keywords)) is not None:
+                return _new_tuple(_cls, values)
             return _make_new(owners[0])(_cls, *arguments, **keywords)
 
         return __new__
+
+    def _values(owner, arguments, keywords):
+        """Return the fields' values; None if the arguments do not fit: the compiled `__new__` raises."""
+        fields = owner._fields
+        missing = fields[len(arguments) :]
+        if len(arguments) > len(fields) or not keywords.keys() <= set(missing):
+            return None
+        given = {**owner._field_defaults, **keywords}
+        return (*arguments, *(given[name] for name in missing)) if given.keys() >= set(missing) else None
 
     class _Signature:
         """`__signature__`, which the stub cannot provide."""

@@ -9,10 +9,8 @@ from typing import Any, Protocol
 
 _WHOLE_NUMBER = re.compile(r"[+-]?(?=[0-9])0*+([0-9]{0,19})")
 _THROTTLED_REPLICA = re.compile(r"([0-9]+:[0-9]+)?")
-_DURATION = re.compile(
-    r"P(?!$)((?P<days>\d+)D)?(T(?=\d)((?P<hours>\d+)H)?((?P<minutes>\d+)M)?((?P<seconds>\d+(\.\d{1,9})?)S)?)?",
-    re.IGNORECASE,
-)
+#: A pattern that is compiled on first use: few nodes have a duration.
+_DURATION = r"P(?!$)((?P<days>\d+)D)?(T(?=\d)((?P<hours>\d+)H)?((?P<minutes>\d+)M)?((?P<seconds>\d+(\.\d{1,9})?)S)?)?"
 
 
 def whole_number(text: str, bits: int = 64) -> int | None:
@@ -33,7 +31,7 @@ def duration_ms(text: str) -> int:
 
     ValueError if it is not a duration or exceeds 64 bits.
     """
-    match = _DURATION.fullmatch(text)
+    match = re.fullmatch(_DURATION, text, re.IGNORECASE)
     if match is None:
         raise ValueError(f"invalid duration: {text!r} (expected ISO 8601, such as PT1H)")
     days, hours, minutes, seconds = (float(match[unit] or 0) for unit in ("days", "hours", "minutes", "seconds"))

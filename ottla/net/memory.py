@@ -9,6 +9,7 @@ Rules:
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 
 #: A recv takes at most this much; all connections of a listener share the buffer.
@@ -22,6 +23,10 @@ _SPARE_FROM_BYTES = 1 << 16
 _SPARES_MAX = 2
 _GENEROUS_BYTES = 16 << 20
 _FRAME_BYTES_LEAST = 1 << 12
+#: A fork has its own copy, as of any other memory. Windows has neither forks nor these flags.
+_OF_THIS_PROCESS: dict[str, int] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
 
 
 class RequestMemory:
@@ -77,7 +82,8 @@ class ReceiveMemory:
     def __init__(self, requests: RequestMemory | None = None) -> None:
         #: The limit of all listeners.
         self.requests = requests or RequestMemory()
-        self._whole = self.shared = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        # Unlike a bytearray, a mapping takes only the pages that were received into.
+        self._whole = self.shared = memoryview(mmap.mmap(-1, RECEIVE_BUFFER_BYTES, **_OF_THIS_PROCESS))
         self._spares: list[bytearray] = []
         #: Bytes lent to incomplete frames.
         self.lent_bytes = 0

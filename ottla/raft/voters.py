@@ -15,7 +15,7 @@ from ottla.kernel.ports import Buffer
 from ottla.raft.checkpoint import Membership, VoterNode, changed_membership
 from ottla.raft.role import UNKNOWN, Voter
 from ottla.wire.batch import read
-from ottla.wire.record.control import KRaftVersionRecord, VotersRecord, parse
+from ottla.wire.record.control import KRaftVersionRecord, VotersRecord, parse_change
 
 
 class VoterHistory:
@@ -88,7 +88,7 @@ def changes_in(batches: Buffer) -> tuple[tuple[int, Any], ...]:
     for batch in read(batches):
         if batch.header.is_control:
             for record in batch.records():
-                _, message = parse(record.key or b"", record.value or b"")
+                message = parse_change(record.key or b"", record.value or b"")
                 if isinstance(message, KRaftVersionRecord | VotersRecord):
                     changes.append((record.offset, message))
     return tuple(changes)

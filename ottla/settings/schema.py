@@ -39,7 +39,8 @@ CLUSTER_WIDE: Final = "cluster-wide"
 #: White space in Java's regular expressions.
 _SPACE = " \t\n\v\f\r"
 #: Possessive quantifiers: `[0-9]+\.?[0-9]*` could split thousands of digits in as many ways before it rejects them.
-_NUMBER = re.compile(r"[+-]?(NaN|Infinity|([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?)[dDfF]?")
+#: A pattern that is compiled on first use: no default needs it.
+_NUMBER = r"[+-]?(NaN|Infinity|([0-9]++\.?[0-9]*+|\.[0-9]++)([eE][+-]?[0-9]++)?)[dDfF]?"
 
 
 class ConfigType(IntEnum):
@@ -206,7 +207,7 @@ class Setting(Generic[T]):
             lower = text.lower()
             return lower == "true" if lower in ("true", "false") else self.reject(text)
         if kind is ConfigType.DOUBLE:
-            return float(text.rstrip("dDfF")) if _NUMBER.fullmatch(text) else self.reject(text)
+            return float(text.rstrip("dDfF")) if re.fullmatch(_NUMBER, text) else self.reject(text)
         if kind is ConfigType.LIST:
             return _split(text) if text else ()
         return Password(text) if kind is ConfigType.PASSWORD else text

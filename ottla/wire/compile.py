@@ -1,4 +1,7 @@
-"""Encode and decode: each (class, version) is compiled to a function on first use and cached.
+"""Encode and decode: each (class, version) is compiled to a function and cached.
+
+A decoder is compiled on first use, and so is an `encoder`. `encode` compiles on the third call: a starting node encodes
+most records of its metadata log once or twice, and compiling takes twenty times as long.
 
 Rules:
 - `decode` returns a message or raises `Malformed`, whatever the bytes are.
@@ -16,7 +19,7 @@ from ottla.kernel.ports import Buffer
 from ottla.wire.reader import decoder_source, has_records
 from ottla.wire.schema import SchemaSource, schema
 from ottla.wire.type import Malformed, UnsupportedVersion
-from ottla.wire.writer import encoder_source
+from ottla.wire.writer import encode_uncompiled, encoder_source
 
 __all__ = ["Deferred", "decode", "decoder", "encode", "encoder", "step_decoder", "step_encoder"]
 
@@ -26,9 +29,13 @@ Encoder = Callable[[Any], list[Any]]
 
 #: For messages with records: below this size, a copy costs less than reading through a memoryview.
 _COPY_BYTES_MAX = 8192
+#: The number of the call of `encode` that compiles an encoder.
+_COMPILED_AT = 3
 
 _decoders: dict[tuple[type, int], Decoder] = {}
 _encoders: dict[tuple[type, int], Encoder] = {}
+#: The calls of `encode` before there is an encoder.
+_calls: dict[tuple[type, int], int] = {}
 _step_decoders: dict[tuple[type, int], Any] = {}
 _step_encoders: dict[tuple[type, int], Any] = {}
 
@@ -41,7 +48,14 @@ def decode(cls: type[_T], version: int, data: Buffer, position: int = 0) -> tupl
 
 def encode(message: Any, version: int) -> bytes:
     """Return the bytes of a message."""
-    write = _encoders.get((type(message), version)) or encoder(type(message), version)
+    write = _encoders.get((type(message), version))
+    if write is None:
+        cls = type(message)
+        _check(cls, version)
+        calls = _calls[cls, version] = _calls.get((cls, version), 0) + 1
+        if calls < _COMPILED_AT and not has_records(cls):
+            return encode_uncompiled(message, version)
+        write = encoder(cls, version)
     parts = write(message)
     if len(parts) == 1:
         return parts[0]  # type: ignore[no-any-return]

@@ -1,5 +1,7 @@
 """Generates an encoder: straight-line Python for one class in one version, with inlined structs and loops.
 
+`encode_uncompiled` does the work of the generated code field by field, without generating it.
+
 Rules:
 - Adjacent fixed-size fields, and the lengths that follow them, are written by one `pack`.
 - A field that the version lacks must have its default, unless it is ignorable.
@@ -9,8 +11,10 @@ Rules:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct as Format
 from struct import pack
+from typing import Any
 
 from ottla.wire.reader import ELEMENTS_A_STEP, RUN_LAYOUTS, has_records, run_layouts
 from ottla.wire.schema import SchemaSource, WireField, fields, schema
@@ -276,3 +280,106 @@ def differs(source: SchemaSource, field: WireField, value: str) -> str:
     if field.default is False:
         return value
     return f"{value} != {field.default!r}"
+
+
+# ---- without generated code
+
+
+def encode_uncompiled(message: Any, version: int) -> bytes:
+    """Encode a message without records; raise what the generated encoder raises."""
+    out: list[bytes] = []
+    cls = type(message)
+    _Uncompiled(cls.__name__, version, version in schema(cls).flexible).struct(out.append, cls, message)
+    return b"".join(out)
+
+
+_Add = Callable[[bytes], None]
+
+
+class _Uncompiled:
+    """One message in one version. The methods have the names of those of `_Writer` that generate the same work."""
+
+    __slots__ = ("flexible", "name", "version")
+
+    def __init__(self, name: str, version: int, flexible: bool) -> None:
+        self.name = name
+        self.version = version
+        self.flexible = flexible
+
+    def struct(self, add: _Add, cls: type, made: Any) -> None:
+        tags = []
+        for field in fields(cls):
+            value = getattr(made, field.name)
+            if self.version not in field.versions or (field.tag >= 0 and not self.flexible):
+                if not field.ignorable and _value_differs(field, value):
+                    raise lacks(self.name, self.version, field.name)
+            elif field.tag < 0:
+                self.field(add, field, value)
+            elif _value_differs(field, value):
+                body: list[bytes] = []
+                self.field(body.append, field, value, tagged=True)
+                tags.append((field.tag, b"".join(body)))
+        if self.flexible:
+            add(tag_section(tags, made.unknown_tagged_fields))
+
+    def field(self, add: _Add, field: WireField, value: Any, *, tagged: bool = False) -> None:
+        absent = value is None and field.is_nullable(self.version)
+        if field.is_array:
+            self.array(add, field, value, absent)
+        elif field.struct is not None:
+            self.nested(add, field, field.struct, value, tagged)
+        elif field.type in FIXED:
+            add(pack(">" + FIXED[field.type][0], value))
+        else:
+            self.bytes_like(add, field, value, absent)
+
+    def length(self, add: _Add, count: int, *, compact: bool, short: bool) -> None:
+        """Write a length; -1 is null."""
+        add(varint(count + 1) if compact else pack(">h" if short else ">i", count))
+
+    def bytes_like(self, add: _Add, field: WireField, value: Any, absent: bool) -> None:
+        compact, short = self.flexible and field.compact, field.type == "String"
+        if absent:
+            return self.length(add, -1, compact=compact, short=short)
+        self.counted(add, value.encode() if short else value, compact=compact, short=short)
+        return None
+
+    def counted(self, add: _Add, data: bytes, *, compact: bool, short: bool) -> None:
+        self.length(add, len(data), compact=compact, short=short)
+        add(data)
+
+    def array(self, add: _Add, field: WireField, values: Any, absent: bool) -> None:
+        self.length(add, -1 if absent else len(values), compact=self.flexible, short=False)
+        if absent:
+            return
+        if field.type in FIXED:
+            code = FIXED[field.type][0]
+            add(b"".join(values) if field.type == "Uuid" else pack(f">{len(values)}{code}", *values))
+            return
+        for value in values:
+            if field.struct is not None:
+                self.struct(add, field.struct, value)
+            else:
+                self.counted(add, value.encode(), compact=self.flexible, short=True)
+
+    def nested(self, add: _Add, field: WireField, cls: type, value: Any, tagged: bool) -> None:
+        if field.is_nullable(self.version):
+            if value is None:
+                return add(b"\0" if tagged else b"\xff")
+            add(b"\x01")
+        return self.struct(add, cls, value)
+
+
+def _value_differs(field: WireField, value: Any) -> bool:
+    """Return True if a field's value differs from its default, as the expression of `differs` does."""
+    if field.factory is list:
+        return bool(value) or value is None
+    if field.factory is not None:
+        return (
+            value is None
+            or any(_value_differs(inner, getattr(value, inner.name)) for inner in fields(field.factory))
+            or bool(value.unknown_tagged_fields)
+        )
+    if field.default is None:
+        return value is not None
+    return bool(value) if field.default is False else bool(value != field.default)

@@ -189,6 +189,22 @@ def test_a_start_imports_nothing_that_a_node_has_no_use_for() -> None:
     assert len([name for name in loaded if name.startswith("ottla")]) <= STARTED_MODULES_MAX
 
 
+def test_a_start_compiles_few_encoders_and_decodes_only_what_it_reads() -> None:
+    program = """if True:
+        import ottla
+        from ottla.wire import compile as compiling
+        ottla.Node().start().stop()
+        for compiled in (compiling._encoders, compiling._decoders):
+            print(*sorted(cls.__name__ for cls, _ in compiled))
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    encoders, decoders = (line.split() for line in done.stdout.split("\n")[:2])
+    # Several features have a record each. Of the others a start writes one or two.
+    assert encoders == ["FeatureLevelRecord"]
+    read = {"FeatureLevelRecord", "KRaftVersionRecord", "SnapshotFooterRecord", "SnapshotHeaderRecord", "VotersRecord"}
+    assert set(decoders) <= read
+
+
 def test_a_node_that_has_served_for_a_while_has_imported_every_handler() -> None:
     program = """if True:
         from ottla.broker import serve

@@ -73,7 +73,7 @@ USES: tuple[Callable[[Any], Any], ...] = (
     lambda kind: repr(kind(1)).removeprefix("Typing"),
     lambda kind: kind.x.__doc__,
     lambda kind: copy.copy(kind(1)),
-    lambda kind: kind.__new__.__defaults__ if kind(1) else None,
+    lambda kind: kind.__new__.__defaults__ if kind(1) and kind(2) and kind(3) else None,
 )
 
 
@@ -122,14 +122,48 @@ def test_the_first_call_may_come_by_any_way() -> None:
     assert Empty() == () and Empty._make([]) == ()
 
 
-def test_a_first_call_compiles_and_the_next_ones_do_not() -> None:
+CALLS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (
+    ((), {}),
+    ((1,), {}),
+    ((1, 2, 3), {}),
+    ((1, 2, 3, 4), {}),
+    ((), {"x": 1}),
+    ((), {"name": "a", "x": 1}),
+    ((), {"y": 1}),
+    ((1,), {"y": 3}),
+    ((1,), {"x": 3}),
+    ((1,), {"z": 3}),
+    ((), {"y": 1, "z": 3}),
+)
+
+
+@pytest.mark.parametrize(("arguments", "keywords"), CALLS)
+def test_the_first_calls_do_what_later_ones_do(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+    class Point(named.NamedTuple):
+        x: int
+        y: int = 2
+        name: str | None = None
+
+    def outcome(kind: Any) -> Any:
+        try:
+            return kind(*arguments, **keywords)
+        except TypeError as error:
+            return str(error).replace("TypingPoint", "Point").rpartition("Point.")[2]
+
+    assert [outcome(Point) for _ in range(4)] == 4 * [outcome(TypingPoint)]
+
+
+def test_a_third_call_compiles_and_the_next_ones_do_not() -> None:
     class Counted(named.NamedTuple):
         a: int
 
     assert Counted.__new__.__name__ == "__new__"
     stub = Counted.__new__
     Counted(1)
-    made = Counted.__new__
     Counted(2)
+    assert Counted.__new__ is stub
+    Counted(3)
+    made = Counted.__new__
+    Counted(4)
     assert stub is not made
     assert Counted.__new__ is made

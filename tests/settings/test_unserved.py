@@ -6,6 +6,7 @@ import pytest
 
 import ottla
 from ottla.kernel.error import OttlaError
+from ottla.settings.schema import SettingSource
 from ottla.settings.server.settings import ServerSettings
 from ottla.settings.server.single_node import single_node
 from ottla.settings.server.unserved import check_served, notices
@@ -39,6 +40,18 @@ def test_the_default_written_down_stops_nothing(name: str) -> None:
 
 def test_a_node_as_it_comes_has_nothing_to_say() -> None:
     assert notices(ServerSettings.parse(single_node("/data", "127.0.0.1", 9092))) == []
+
+
+def test_sources_are_looked_up_only_for_settings_that_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def source_of(self: ServerSettings, name: str) -> SettingSource:
+        asked.append(name)
+        return super(ServerSettings, self).source_of(name)
+
+    monkeypatch.setattr(ServerSettings, "source_of", source_of)
+    notices(ServerSettings.parse(COMBINED | {"num.io.threads": "16"}))
+    assert asked == ["num.io.threads"]
 
 
 def test_settings_without_effect_are_named_in_one_line_without_their_values() -> None:

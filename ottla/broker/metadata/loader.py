@@ -124,8 +124,8 @@ def replay(
                     change = _parsed(record.value or b"", record.offset)
                     fold.replay(change, record.offset, header.partition_leader_epoch, record.timestamp)
                 elif seen is not None:
-                    _, message = control.parse(record.key or b"", record.value or b"")
-                    seen.voters.change(record.offset, message)
+                    change = control.parse_change(record.key or b"", record.value or b"")
+                    seen.voters.change(record.offset, change)
             offset, epoch, timestamp = header.last_offset + 1, header.partition_leader_epoch, header.max_timestamp
             if batch_by_batch:
                 steps.append((offset, fold.publish(offset - 1, epoch, timestamp)))

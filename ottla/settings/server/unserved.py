@@ -103,6 +103,7 @@ def _without_effect(settings: ServerSettings) -> list[str]:
         name
         for name, setting in declared.items()
         if not setting.served
+        and settings.given(name)
         and settings.source_of(name) is SettingSource.STATIC_BROKER
         and (setting.sensitive or settings.text(name) != setting.default_text)
     ]

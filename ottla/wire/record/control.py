@@ -142,6 +142,11 @@ def kind_of(key: Buffer) -> int:
     return int(_INT16.unpack_from(key, 2)[0])
 
 
+def parse_change(key: Buffer, value: Buffer) -> Any:
+    """Return the message of a metadata log's control record; None if it only names the leader of an epoch."""
+    return None if kind_of(key) == ControlRecordType.LEADER_CHANGE else parse(key, value)[1]
+
+
 def parse(key: Buffer, value: Buffer) -> tuple[ControlRecordType, Any]:
     """Return (type, message) of a control record. Malformed for an unknown type."""
     kind = kind_of(key)
