@@ -312,7 +312,7 @@ class SimDisk:
             raise OSError(errno.EIO, "the simulated directory is broken", path)
 
     def _is_broken(self, path: str) -> bool:
-        return any(path == each or path.startswith(each + "/") for each in self._broken)
+        return bool(self._broken) and any(path == each or path.startswith(each + "/") for each in self._broken)
 
     def room(self, growth: int) -> int:
         """0 if the disk has room for this growth, else the negative number of missing bytes."""

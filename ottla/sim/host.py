@@ -13,6 +13,7 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ottla.sim.disk import Crashed
@@ -138,15 +139,44 @@ class Host:
         return task.result()
 
 
-class _Handle(asyncio.TimerHandle):
-    """A planned callback, which the world runs."""
+class _Handle:
+    """A planned callback, which the world runs: the part of `asyncio.TimerHandle` that programs use."""
 
-    _callback: Callable[..., object]
-    _args: tuple[Any, ...]
-    _context: contextvars.Context
+    __slots__ = ("_args", "_context", "_when", "callback", "loop")
+
+    def __init__(
+        self,
+        loop: HostLoop,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: contextvars.Context | None,
+    ) -> None:
+        self.loop = loop
+        self._when = when
+        #: None once it is cancelled.
+        self.callback: Callable[..., object] | None = callback
+        self._args = args
+        self._context = contextvars.copy_context() if context is None else context
+
+    def cancel(self) -> None:
+        self.callback = None
+        self._args = ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def when(self) -> float:
+        return self._when
+
+    def due(self) -> None:
+        """Run at the loop's next free moment."""
+        if self.callback is not None:
+            self.loop.enqueue(self)
 
     def run(self) -> None:
-        self._context.run(self._callback, *self._args)
+        assert self.callback is not None
+        self._context.run(self.callback, *self._args)
 
 
 class HostLoop:
@@ -157,18 +187,17 @@ class HostLoop:
         self.dead = False
         self._world = host.world
         self._as_loop = cast(asyncio.AbstractEventLoop, self)
+        self._clock = host.clock
+        self._label = host.name
         self._timer_label = f"{host.name} timer"
         self._ready: deque[_Handle] = deque()
         self._free_us = 0
         self._planned = False
-        self._readers: dict[int, Callable[[], object]] = {}
-        self._writers: dict[int, Callable[[], object]] = {}
-        self._polled: set[tuple[int, bool]] = set()
 
     # ---- asyncio's interface
 
     def time(self) -> float:
-        return self.host.clock.monotonic_us() / 1_000_000
+        return self._clock.monotonic_us() / 1_000_000
 
     def get_debug(self) -> bool:
         return False
@@ -179,29 +208,23 @@ class HostLoop:
     def is_closed(self) -> bool:
         return self.dead
 
-    def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> asyncio.Handle:
-        handle = _Handle(self.time(), callback, args, self._as_loop, context)
-        self._enqueue(handle)
+    def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> _Handle:
+        handle = _Handle(self, 0.0, callback, args, context)
+        self.enqueue(handle)
         return handle
 
     call_soon_threadsafe = call_soon
 
     def call_later(
         self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
+    ) -> _Handle:
         return self.call_at(self.time() + delay, callback, *args, context=context)
 
-    def call_at(
-        self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None
-    ) -> asyncio.TimerHandle:
-        handle = _Handle(when, callback, args, self._as_loop, context)
+    def call_at(self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None) -> _Handle:
+        handle = _Handle(self, when, callback, args, context)
         # Rounded up to a microsecond, so that it never runs too early.
-        due_us = self.host.clock.true_us(-int(-when * 1_000_000 // 1))
-        self._world.at(due_us, lambda: None if handle.cancelled() else self._enqueue(handle), self._timer_label)
+        self._world.at(self._clock.true_us(-int(-when * 1_000_000 // 1)), handle.due, self._timer_label)
         return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """asyncio's handles report their cancellation here; the world drops them when they are due."""
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=cast(asyncio.AbstractEventLoop, self))
@@ -266,38 +289,49 @@ class HostLoop:
     # ---- descriptors: level-triggered, as by a selector
 
     def add_reader(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
-        self._readers[fd] = lambda: callback(*args)
-        self.poll(fd)
+        sock = self.host.sockets.get(fd)
+        if sock is not None:
+            sock.on_readable = partial(callback, *args) if args else callback
+            self.poll(sock)
 
-    def remove_reader(self, fd: int) -> bool:
-        return self._readers.pop(fd, None) is not None
+    def remove_reader(self, fd: int) -> None:
+        sock = self.host.sockets.get(fd)
+        if sock is not None:
+            sock.on_readable = None
 
     def add_writer(self, fd: int, callback: Callable[..., object], *args: Any) -> None:
-        self._writers[fd] = lambda: callback(*args)
-        self.poll(fd)
-
-    def remove_writer(self, fd: int) -> bool:
-        return self._writers.pop(fd, None) is not None
-
-    def poll(self, fd: int) -> None:
-        """Schedule the callbacks of a descriptor that may have become ready."""
         sock = self.host.sockets.get(fd)
-        if sock is None or self.dead:
+        if sock is not None:
+            sock.on_writable = partial(callback, *args) if args else callback
+            self.poll(sock)
+
+    def remove_writer(self, fd: int) -> None:
+        sock = self.host.sockets.get(fd)
+        if sock is not None:
+            sock.on_writable = None
+
+    def poll(self, sock: SimSocket) -> None:
+        """Schedule the callbacks of a socket that may have become ready."""
+        if sock.closed or self.dead:
             return
-        if fd in self._readers and sock.readable and (fd, False) not in self._polled:
-            self._polled.add((fd, False))
-            self.call_soon(self._notify, fd, False)
-        if fd in self._writers and sock.writable and (fd, True) not in self._polled:
-            self._polled.add((fd, True))
-            self.call_soon(self._notify, fd, True)
+        if sock.on_readable is not None and not sock.read_planned and sock.readable:
+            sock.read_planned = True
+            self.call_soon(self._may_read, sock)
+        if sock.on_writable is not None and not sock.write_planned and sock.writable:
+            sock.write_planned = True
+            self.call_soon(self._may_write, sock)
 
-    def _notify(self, fd: int, writing: bool) -> None:
-        self._polled.discard((fd, writing))
-        callback = (self._writers if writing else self._readers).get(fd)
-        sock = self.host.sockets.get(fd)
-        if callback is not None and sock is not None and (sock.writable if writing else sock.readable):
-            callback()
-        self.poll(fd)
+    def _may_read(self, sock: SimSocket) -> None:
+        sock.read_planned = False
+        if sock.on_readable is not None and not sock.closed and sock.readable:
+            sock.on_readable()
+        self.poll(sock)
+
+    def _may_write(self, sock: SimSocket) -> None:
+        sock.write_planned = False
+        if sock.on_writable is not None and not sock.closed and sock.writable:
+            sock.on_writable()
+        self.poll(sock)
 
     # ---- for the world
 
@@ -312,7 +346,7 @@ class HostLoop:
             else:
                 self._guarded(work)
 
-        self._world.after(self._world.rng.randrange(*_JOB_US) * self.host.slowness, run, f"{self.host.name} thread")
+        self._world.after(self._world.between(*_JOB_US) * self.host.slowness, run, f"{self._label} thread")
 
     def busy(self, ms: int) -> None:
         """Make the current callback take `ms` longer."""
@@ -322,34 +356,36 @@ class HostLoop:
         """Continue after a pause of the host."""
         self._plan()
 
-    def _enqueue(self, handle: _Handle) -> None:
+    def enqueue(self, handle: _Handle) -> None:
         if not self.dead:
             self._ready.append(handle)
-            self._plan()
+            if not self._planned:
+                self._plan()
 
     def _plan(self) -> None:
         if self._ready and not self._planned and not self.host.paused:
             self._planned = True
-            self._world.at(self._free_us, self._run_one, self.host.name)
+            self._world.at(self._free_us, self._run_one, self._label)
 
     def _run_one(self) -> None:
         self._planned = False
         if self.dead or self.host.paused or not self._ready:
             return
         handle = self._ready.popleft()
-        if not handle.cancelled():
-            cost_us = self._world.rng.randrange(*_COST_US) * self.host.slowness
-            self._free_us = self._world.now_us + cost_us
+        if handle.callback is not None:
+            world = self._world
+            self._free_us = world.now_us + world.between(*_COST_US) * self.host.slowness
             self._guarded(handle.run)
         self._plan()
 
     def _guarded(self, work: Callable[[], None]) -> None:
+        network = self._world.network
         asyncio._set_running_loop(self._as_loop)
-        current, self._world.network.current = self._world.network.current, self.host
+        current, network.current = network.current, self.host
         try:
             work()
         except Crashed:
             self.host.on_crash()
         finally:
-            self._world.network.current = current
+            network.current = current
             asyncio._set_running_loop(None)

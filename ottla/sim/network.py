@@ -30,13 +30,15 @@ _PORT_FIRST = 32_768
 class Link:
     """The link from one host to another. `slow_us` is added to every latency."""
 
-    __slots__ = ("held", "is_cut", "slow_us")
+    __slots__ = ("held", "is_cut", "is_loopback", "label", "slow_us")
 
-    def __init__(self) -> None:
+    def __init__(self, source: Host, target: Host) -> None:
+        self.label = f"{source.name}>{target.name}"
+        self.is_loopback = source is target
         self.is_cut = False
         self.slow_us = 0
         #: Deliveries that wait for the link to heal, in order.
-        self.held: list[tuple[SimSocket | None, Callable[[], None]]] = []
+        self.held: list[tuple[SimSocket | None, Callable[[], object]]] = []
 
 
 class Network:
@@ -53,7 +55,10 @@ class Network:
     # ---- faults
 
     def link(self, source: Host, target: Host) -> Link:
-        return self._links.setdefault((source.address, target.address), Link())
+        found = self._links.get((source.address, target.address))
+        if found is None:
+            found = self._links[source.address, target.address] = Link(source, target)
+        return found
 
     def cut(self, source: Host, target: Host) -> None:
         """Hold everything that `source` sends to `target`."""
@@ -67,7 +72,7 @@ class Network:
             # All connections of the link share a retransmission delay.
             delay_us = self._world.rng.randrange(*_RETRY_US)
             for sock, action in held:
-                self._deliver(source, target, sock, action, delay_us)
+                self._deliver(link, sock, action, delay_us)
 
     def isolate(self, host: Host) -> None:
         """Cut this host off from all others, in both directions."""
@@ -106,30 +111,29 @@ class Network:
     def host_of(self, address: str) -> Host | None:
         return next((each for each in self._world.hosts if each.address == address), None)
 
-    def send(self, source: Host, target: Host, sock: SimSocket | None, action: Callable[[], None]) -> None:
+    def send(self, link: Link, sock: SimSocket | None, action: Callable[[], object]) -> None:
         """Deliver `action` at the other end, in order with everything else that `sock` sends."""
-        link = self.link(source, target)
         if link.is_cut:
             link.held.append((sock, action))
         else:
-            self._deliver(source, target, sock, action, 0)
+            self._deliver(link, sock, action, 0)
 
-    def probe(self, source: Host, target: Host, action: Callable[[], None]) -> None:
+    def probe(self, link: Link, action: Callable[[], object]) -> None:
         """Deliver a segment that is not retransmitted: a cut link loses it."""
-        link = self.link(source, target)
         if not link.is_cut:
-            self._world.after(_LATENCY_US[1] + link.slow_us, action, f"{source.name}>{target.name} keepalive")
+            self._world.after(_LATENCY_US[1] + link.slow_us, action, f"{link.label} keepalive")
 
-    def _deliver(
-        self, source: Host, target: Host, sock: SimSocket | None, action: Callable[[], None], delay_us: int
-    ) -> None:
-        world, link = self._world, self.link(source, target)
-        if source is target:
-            when_us = world.now_us + delay_us + 5
+    def _deliver(self, link: Link, sock: SimSocket | None, action: Callable[[], object], delay_us: int) -> None:
+        world = self._world
+        when_us = world.now_us + delay_us
+        if link.is_loopback:
+            when_us += 5
         else:
-            when_us = world.now_us + delay_us + world.rng.randrange(*_LATENCY_US) + link.slow_us
+            when_us += world.between(*_LATENCY_US) + link.slow_us
         if sock is not None:
-            when_us = sock.arrives_us = max(when_us, sock.arrives_us + 1)
+            if when_us <= sock.arrives_us:
+                when_us = sock.arrives_us + 1
+            sock.arrives_us = when_us
 
         def arrive() -> None:
             # The link was cut in the meantime: the segment is lost and will be retransmitted.
@@ -138,4 +142,4 @@ class Network:
             else:
                 action()
 
-        world.at(when_us, arrive, f"{source.name}>{target.name}")
+        world.at(when_us, arrive, link.label)

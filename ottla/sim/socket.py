@@ -11,10 +11,10 @@ import errno
 import os
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ottla.sim.network import WINDOW_BYTES
+from ottla.sim.network import WINDOW_BYTES, Link
 
 if TYPE_CHECKING:
     from ottla.sim.host import Host
@@ -31,7 +31,8 @@ class SimSocket:
         self._fd = fd
         self._local = (host.address, 0)
         self._remote = ("", 0)
-        self._target: Host | None = None
+        #: To the other end's host.
+        self._link: Link | None = None
         self.peer: SimSocket | None = None
         self._listening = False
         self._backlog: deque[SimSocket] = deque()
@@ -49,6 +50,11 @@ class SimSocket:
         #: When the other kernel last answered, and whether keepalive checks it.
         self._heard_us = 0
         self._probing = False
+        #: The loop's callbacks for this descriptor, and whether it will call them.
+        self.on_readable: Callable[[], object] | None = None
+        self.on_writable: Callable[[], object] | None = None
+        self.read_planned = False
+        self.write_planned = False
 
     # ---- state in the kernel
 
@@ -112,8 +118,8 @@ class SimSocket:
         if target is None:
             self._connect_finished(errno.EHOSTUNREACH)
         else:
-            self._target = target
-            self._network.send(self.host, target, self, lambda: self._connection_attempt(target, address))
+            self._link = self._network.link(self.host, target)
+            self._carry(lambda: self._connection_attempt(target, address))
         return errno.EINPROGRESS
 
     def recv_into(self, buffer: Any) -> int:
@@ -122,10 +128,15 @@ class SimSocket:
             if self.eof:
                 return 0
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-        view = memoryview(buffer).cast("B")
-        count = min(len(view), len(self.inbox))
-        view[:count] = self.inbox[:count]
-        del self.inbox[:count]
+        view, inbox = memoryview(buffer).cast("B"), self.inbox
+        count = len(inbox)
+        if count <= len(view):
+            view[:count] = inbox
+            inbox.clear()
+        else:
+            count = len(view)
+            view[:] = inbox[:count]
+            del inbox[:count]
         self._acknowledge(count)
         return count
 
@@ -145,7 +156,7 @@ class SimSocket:
         room = WINDOW_BYTES - self._in_flight
         if room <= 0:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-        piece = bytes(memoryview(data).cast("B")[:room])
+        piece = bytes(data if len(data) <= room else memoryview(data).cast("B")[:room])
         self._in_flight += len(piece)
         peer = self.peer
         self._carry(lambda: peer._arrived(piece))
@@ -187,8 +198,8 @@ class SimSocket:
                 each.reset()
 
     def _carry(self, action: Any) -> None:
-        assert self._target is not None
-        self._network.send(self.host, self._target, self, action)
+        assert self._link is not None
+        self._network.send(self._link, self, action)
 
     def _connection_attempt(self, target: Host, address: tuple[str, int]) -> None:
         """Handle a connection attempt that arrives at the other host."""
@@ -196,11 +207,12 @@ class SimSocket:
             return
         listener = self._network.listener(address)
         if listener is None:
-            self._network.send(target, self.host, None, lambda: self._connect_finished(errno.ECONNREFUSED))
+            back = self._network.link(target, self.host)
+            self._network.send(back, None, lambda: self._connect_finished(errno.ECONNREFUSED))
             return
         far = target.socket()
         far._local, far._remote = address, self._local
-        far._target, far.peer = self.host, self
+        far._link, far.peer = self._network.link(target, self.host), self
         listener._backlog.append(far)
         listener._changed()
         far._carry(lambda: self._accepted(far))
@@ -208,7 +220,7 @@ class SimSocket:
     def _accepted(self, far: SimSocket) -> None:
         if self.closed:
             # The socket was closed meanwhile.
-            self._network.send(self.host, far.host, None, far._was_reset)
+            self._network.send(self._network.link(self.host, far.host), None, far._was_reset)
             return
         self.peer = far
         self._connect_finished(0)
@@ -224,13 +236,13 @@ class SimSocket:
         interval_us = 1_000_000 * self._options.get(socket.TCP_KEEPINTVL, 75)
         if not self._probing:
             self._probing, self._heard_us = True, world.now_us
-        if self.closed or self.eof or self.error or self.peer is None or self._target is None:
+        if self.closed or self.eof or self.error or self.peer is None or self._link is None:
             return
         silent_us = world.now_us - self._heard_us
         if silent_us < idle_us:
             world.after(idle_us - silent_us, self._probe, "keepalive")
         elif silent_us < idle_us + interval_us * self._options.get(socket.TCP_KEEPCNT, 9):
-            self._network.probe(self.host, self._target, self.peer._probed)
+            self._network.probe(self._link, self.peer._probed)
             world.after(interval_us, self._probe, "keepalive")
         else:
             self.error = errno.ETIMEDOUT
@@ -239,8 +251,8 @@ class SimSocket:
     def _probed(self) -> None:
         if self.closed:
             self._answer_by_reset()
-        elif self.peer is not None and self._target is not None:
-            self._network.probe(self.host, self._target, self.peer._heard)
+        elif self.peer is not None and self._link is not None:
+            self._network.probe(self._link, self.peer._heard)
 
     def _heard(self) -> None:
         self._heard_us = self.host.world.now_us
@@ -280,7 +292,7 @@ class SimSocket:
     def _changed(self) -> None:
         loop = self.host.loop
         if loop is not None:
-            loop.poll(self._fd)
+            loop.poll(self)
 
     def _raise(self) -> None:
         if self.error:

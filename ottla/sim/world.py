@@ -26,20 +26,8 @@ from ottla.sim.host import Host
 from ottla.sim.network import Network
 
 _EVENTS_MAX = 50_000_000
-
-
-class Event:
-    """A planned action, which can be cancelled."""
-
-    __slots__ = ("action", "cancelled", "label")
-
-    def __init__(self, action: Callable[[], None], label: str) -> None:
-        self.action = action
-        self.label = label
-        self.cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
+#: How many events are hashed at once.
+_NOTES_MAX = 4_096
 
 
 class World:
@@ -53,9 +41,13 @@ class World:
         self.hosts: list[Host] = []
         self.network = Network(self)
         self.events = 0
-        self._heap: list[tuple[int, int, Event]] = []
+        #: (time, number, action, label): the number decides between events of one moment.
+        self._heap: list[tuple[int, int, Callable[[], object], str]] = []
         self._number = 0
         self._trace = hashlib.blake2b(digest_size=8)
+        #: Events that are not in the trace yet.
+        self._notes: list[str] = []
+        self._draw = self.rng.getrandbits
 
     def host(self, name: str) -> Host:
         """Add a machine to the network, without a process."""
@@ -63,45 +55,51 @@ class World:
         self.hosts.append(host)
         return host
 
-    def at(self, when_us: int, action: Callable[[], None], label: str = "") -> Event:
+    def at(self, when_us: int, action: Callable[[], object], label: str = "") -> None:
         """Plan `action` for a true time; a past time means now."""
-        event = Event(action, label)
+        now_us = self.now_us
         self._number += 1
-        heapq.heappush(self._heap, (max(when_us, self.now_us), self._number, event))
-        return event
+        heapq.heappush(self._heap, (when_us if when_us > now_us else now_us, self._number, action, label))
 
-    def after(self, delay_us: int, action: Callable[[], None], label: str = "") -> Event:
-        return self.at(self.now_us + delay_us, action, label)
+    def after(self, delay_us: int, action: Callable[[], object], label: str = "") -> None:
+        self.at(self.now_us + delay_us, action, label)
+
+    def between(self, low: int, high: int) -> int:
+        """`rng.randrange(low, high)`: the same draws in a third of the time."""
+        count = high - low
+        bits = count.bit_length()
+        drawn = self._draw(bits)
+        while drawn >= count:
+            drawn = self._draw(bits)
+        return low + drawn
 
     def run_until(self, done: Callable[[], bool], *, limit_ms: int) -> bool:
         """Run events until `done`, for at most `limit_ms` of true time. Returns `done`."""
         end_us = self.now_us + limit_ms * 1000
+        heap, notes = self._heap, self._notes
         while not done():
-            if not self._heap or self._heap[0][0] > end_us:
+            if not heap or heap[0][0] > end_us:
                 self.now_us = end_us
                 return done()
-            self._step()
+            self.now_us, _, action, label = heapq.heappop(heap)
+            self.events += 1
+            notes.append(f"{self.now_us} {label}\n")
+            if len(notes) >= _NOTES_MAX:
+                self._hash_notes()
+            action()
         return True
 
     def run_for(self, ms: int) -> None:
         """Run events for `ms` milliseconds of true time."""
         self.run_until(lambda: False, limit_ms=ms)
 
-    def _step(self) -> None:
-        when, _, event = heapq.heappop(self._heap)
-        if event.cancelled:
-            return
-        self.now_us = when
-        self.events += 1
+    def _hash_notes(self) -> None:
         assert self.events < _EVENTS_MAX, f"nothing comes to an end: {_EVENTS_MAX} events"
-        self.note(event.label)
-        event.action()
-
-    def note(self, what: str) -> None:
-        """Add an event to the trace."""
-        self._trace.update(b"%d %s\n" % (self.now_us, what.encode()))
+        self._trace.update("".join(self._notes).encode())
+        self._notes.clear()
 
     @property
     def trace(self) -> str:
         """The hash of all events so far."""
+        self._hash_notes()
         return self._trace.hexdigest()
