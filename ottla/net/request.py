@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ottla.kernel.error import ErrorCode, OttlaError
@@ -30,6 +31,8 @@ else:
 
 #: v5 (KIP-1242) carries the node that we expect to reach, which we do not check; v4 is enough for all features.
 FIRST_VERSION = min(4, API[ApiKey.API_VERSIONS].versions[-1])
+#: The place and size of the correlation id in every version of the request's header.
+_ID_POSITION, _ID_BYTES = 4, 4
 #: A correlation id and, some day, tagged fields.
 _HEADER_BYTES_MAX = 4096
 _by_request: dict[type, Api] = {}
@@ -96,29 +99,37 @@ def retry_version(response: api_versions.ApiVersionsResponse, asked: int) -> int
 
 def encoded(request: object, api: Api, version: int, correlation_id: int, client_id: str) -> list[bytes | memoryview]:
     """The request's frame in pieces. OttlaError if a field's value is invalid, or not expressible in this version."""
-    header = RequestHeader(
-        request_api_key=int(api.key),
-        request_api_version=version,
-        correlation_id=correlation_id,
-        client_id=client_id,
-    )
-    head = encode(header, request_header_version(int(api.key), version))
+    start, end = _head(int(api.key), version, client_id)
     try:
         parts = encoder(type(request), version)(request)
     except (AttributeError, TypeError, ValueError, OverflowError, struct.error) as error:
         raise OttlaError(f"the request {api.name} cannot be written: {error}") from error
-    size = len(head) + sum(map(len, parts))
-    return [size.to_bytes(4, "big") + head, *parts]
+    size = len(start) + _ID_BYTES + len(end) + sum(map(len, parts))
+    number = correlation_id.to_bytes(_ID_BYTES, "big", signed=True)
+    return [b"".join((size.to_bytes(4, "big"), start, number, end)), *parts]
+
+
+@lru_cache(maxsize=256)
+def _head(key: int, version: int, client_id: str | None) -> tuple[bytes, bytes]:
+    """The header's bytes before and after the correlation id, which differs from request to request."""
+    header = RequestHeader(request_api_key=key, request_api_version=version, client_id=client_id)
+    head = encode(header, request_header_version(key, version))
+    return head[:_ID_POSITION], head[_ID_POSITION + _ID_BYTES :]
 
 
 def decoded(api: Api, version: int, correlation_id: int, frame: memoryview) -> Any:
     """The response in a frame; its records are views into it. `Malformed` if it does not answer this request."""
     key = int(api.key)
-    # A message without records is copied before it is decoded: do not copy a whole fetch response for its header.
-    head = frame[:_HEADER_BYTES_MAX]
-    header, position = decode(ResponseHeader, response_header_version(key, version), head)
-    if header.correlation_id != correlation_id:
-        raise Malformed(f"the answer to request {correlation_id} bears the id {header.correlation_id}")
+    # Almost no header has tagged fields. A message without records is copied before it is decoded: do not copy a whole
+    # fetch response for its header.
+    is_flexible = response_header_version(key, version)
+    if len(frame) > _ID_BYTES and not (is_flexible and frame[_ID_BYTES]):
+        answered, position = int.from_bytes(frame[:_ID_BYTES], "big", signed=True), _ID_BYTES + is_flexible
+    else:
+        header, position = decode(ResponseHeader, is_flexible, frame[:_HEADER_BYTES_MAX])
+        answered = header.correlation_id
+    if answered != correlation_id:
+        raise Malformed(f"the answer to request {correlation_id} bears the id {answered}")
     if key == ApiKey.API_VERSIONS:
         # A broker that does not know our version answers in v0, error code first.
         code = int.from_bytes(frame[position : position + 2], "big")
