@@ -118,11 +118,11 @@ class Quorum:
 
     @property
     def leads(self) -> bool:
-        return isinstance(self.role, Leader)
+        return isinstance(self._member.role, Leader)
 
     @property
     def epoch(self) -> int:
-        return self.role.epoch
+        return self._member.role.epoch
 
     @property
     def leader_id(self) -> int:

@@ -142,7 +142,7 @@ class Host:
 class _Handle:
     """A planned callback, which the world runs: the part of `asyncio.TimerHandle` that programs use."""
 
-    __slots__ = ("_args", "_context", "_when", "callback", "loop")
+    __slots__ = ("_when", "args", "callback", "context", "loop")
 
     def __init__(
         self,
@@ -156,12 +156,12 @@ class _Handle:
         self._when = when
         #: None once it is cancelled.
         self.callback: Callable[..., object] | None = callback
-        self._args = args
-        self._context = contextvars.copy_context() if context is None else context
+        self.args = args
+        self.context = contextvars.copy_context() if context is None else context
 
     def cancel(self) -> None:
         self.callback = None
-        self._args = ()
+        self.args = ()
 
     def cancelled(self) -> bool:
         return self.callback is None
@@ -173,10 +173,6 @@ class _Handle:
         """Run at the loop's next free moment."""
         if self.callback is not None:
             self.loop.enqueue(self)
-
-    def run(self) -> None:
-        assert self.callback is not None
-        self._context.run(self.callback, *self._args)
 
 
 class HostLoop:
@@ -375,15 +371,15 @@ class HostLoop:
         if handle.callback is not None:
             world = self._world
             self._free_us = world.now_us + world.between(*_COST_US) * self.host.slowness
-            self._guarded(handle.run)
+            self._guarded(handle.context.run, handle.callback, *handle.args)
         self._plan()
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _guarded(self, work: Callable[..., object], *args: Any) -> None:
         network = self._world.network
         asyncio._set_running_loop(self._as_loop)
         current, network.current = network.current, self.host
         try:
-            work()
+            work(*args)
         except Crashed:
             self.host.on_crash()
         finally:

@@ -26,8 +26,8 @@ from ottla.sim.host import Host
 from ottla.sim.network import Network
 
 _EVENTS_MAX = 50_000_000
-#: How many events are hashed at once.
-_NOTES_MAX = 4_096
+#: Events are hashed whenever these bits of their number are 0: 4,096 at once.
+_NOTES_MASK = 4_095
 
 
 class World:
@@ -75,23 +75,28 @@ class World:
 
     def run_until(self, done: Callable[[], bool], *, limit_ms: int) -> bool:
         """Run events until `done`, for at most `limit_ms` of true time. Returns `done`."""
-        end_us = self.now_us + limit_ms * 1000
-        heap, notes = self._heap, self._notes
+        end_us, heap = self.now_us + limit_ms * 1000, self._heap
         while not done():
             if not heap or heap[0][0] > end_us:
                 self.now_us = end_us
                 return done()
-            self.now_us, _, action, label = heapq.heappop(heap)
-            self.events += 1
-            notes.append(f"{self.now_us} {label}\n")
-            if len(notes) >= _NOTES_MAX:
-                self._hash_notes()
-            action()
+            self._step()
         return True
 
     def run_for(self, ms: int) -> None:
         """Run events for `ms` milliseconds of true time."""
-        self.run_until(lambda: False, limit_ms=ms)
+        end_us, heap, step = self.now_us + ms * 1000, self._heap, self._step
+        while heap and heap[0][0] <= end_us:
+            step()
+        self.now_us = end_us
+
+    def _step(self) -> None:
+        self.now_us, _, action, label = heapq.heappop(self._heap)
+        self.events += 1
+        self._notes.append(f"{self.now_us} {label}\n")
+        if not self.events & _NOTES_MASK:
+            self._hash_notes()
+        action()
 
     def _hash_notes(self) -> None:
         assert self.events < _EVENTS_MAX, f"nothing comes to an end: {_EVENTS_MAX} events"
