@@ -1,5 +1,6 @@
-"""What .ci/run makes of tests that fail: one or two get a second attempt that is told, more do not."""
+"""What .ci/run makes of tests that fail: one or two get a second attempt that is told. What runs beside what."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -9,23 +10,33 @@ import pytest
 
 from tests.tidy.source import ROOT
 
+#: A `make` that notes what it was asked for in `made` and says what a file named like its target says. If there is a
+#: pipe `meet`, `make test` and `make interop` each wait there for the other.
+_MAKE = """#!/bin/sh
+echo "$*" >>"{0}/made"
+if [ -p "{0}/meet" ]; then
+    case $1 in
+    test) timeout 50 cat "{0}/meet" || exit 2 ;;
+    interop) timeout 50 cp /dev/null "{0}/meet" || exit 2 ;;
+    esac
+fi
+says="{0}/$1"
+case "$*" in *--last-failed*) says=$says.again ;; esac
+cat "$says" 2>/dev/null || {{ echo "5 passed in 1.00s"; exit 0; }}
+if grep -q failed "$says"; then exit 2; fi
+"""
 _FAILED = "FAILED tests/a/test_b.py::test_c[d e] - AssertionError\n{} failed, 9 passed in 1.00s"
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project of which only .ci is real: `make` says what a file of its name says, and fails if it should."""
+    """A project of which only .ci is real: what `make` says is in files, and it fails if it should."""
     shutil.copytree(ROOT / ".ci", tmp_path / "project" / ".ci")
     programs = tmp_path / "bin"
     programs.mkdir()
-    for name, text in {
-        "make": f'case "$*" in *--last-failed) says="{tmp_path}/$1.again" ;; *) says="{tmp_path}/$1" ;; esac\n'
-        'cat "$says" 2>/dev/null || { echo "5 passed in 1.00s"; exit 0; }\n'
-        'if grep -q failed "$says"; then exit 2; fi\n',
-        # Nothing is installed here, and every program is there.
-        "apt-get": "exit 0\n",
-    }.items():
-        (programs / name).write_text(f"#!/bin/sh\n{text}")
+    # Nothing is installed here, and every program is there.
+    for name, text in {"make": _MAKE.format(tmp_path), "apt-get": "#!/bin/sh\n"}.items():
+        (programs / name).write_text(text)
         (programs / name).chmod(0o755)
     return tmp_path
 
@@ -67,3 +78,19 @@ def test_others_fail_the_run(project: Path, says: dict[str, str], failed: int) -
     assert code == 1
     assert lines[-1].endswith(f", {failed} failed")
     assert not any("second attempt only" in line for line in lines)
+
+
+def test_the_tests_and_interop_run_at_the_same_time(project: Path) -> None:
+    os.mkfifo(project / "meet")
+    code, lines = outcome(project, {})
+    assert (code, lines[-1]) == (0, "25 passed, 0 failed")
+
+
+def test_each_part_remembers_its_own_failures(project: Path) -> None:
+    """Both run at the same time: what one forgets, the other must not have to try again."""
+    says = {part: _FAILED.format(1) for part in ("test", "interop")}
+    outcome(project, says | {f"{part}.again": "1 passed in 0.10s" for part in says})
+    made = [line.split() for line in (project / "made").read_text().splitlines()]
+    # Of two arguments with the same name, make takes the last.
+    caches = {part: [words[-1] for words in made if words[0] == part] for part in says}
+    assert caches == {part: [f"cache_dir=build/ci/{part}.cache"] * 2 for part in says}
