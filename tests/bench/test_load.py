@@ -47,7 +47,7 @@ def server(serve: Serve) -> Iterator[int]:
         try:
             yield listener.getsockname()[1]
         finally:
-            thread.join(10)
+            thread.join(50)
 
 
 def test_a_stall_is_charged_to_every_record_that_was_due_meanwhile() -> None:

@@ -64,7 +64,7 @@ def test_a_client_signs_in_and_does_all_its_work(node: ottla.Node, mechanism: st
         admin.create_topic(topic, 2)
         deliveries = [producer.send(topic, b"%d" % n) for n in range(50)]
         producer.flush()
-        assert all(delivery.result(10).offset >= 0 for delivery in deliveries)
+        assert all(delivery.result(30).offset >= 0 for delivery in deliveries)
     wanted = settings(node, mechanism) | {"group.id": topic, "auto.offset.reset": "earliest"}
     with Consumer(wanted) as consumer:
         consumer.subscribe([topic])

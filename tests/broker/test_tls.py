@@ -46,7 +46,7 @@ def does_its_work(settings: dict[str, Any], topic: str) -> None:
     with Producer(settings) as producer:
         deliveries = [producer.send(topic, b"%d" % n * 1000) for n in range(200)]
         producer.flush()
-        assert all(delivery.result(10).offset >= 0 for delivery in deliveries)
+        assert all(delivery.result(30).offset >= 0 for delivery in deliveries)
     with Consumer({**settings, "group.id": topic, "auto.offset.reset": "earliest"}) as consumer:
         consumer.subscribe([topic])
         found: list[bytes] = []

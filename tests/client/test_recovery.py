@@ -83,7 +83,7 @@ def test_a_fork_makes_clients_of_its_own_and_refuses_its_parents() -> None:
         Consumer(node.bootstrap_servers) as consumer,
     ):
         admin.create_topic("t", 1)
-        producer.send("t", b"v").result(10)
+        producer.send("t", b"v").result(30)
         consumer.assign([TopicPartition("t", 0)])
         reader, writer = os.pipe()
         child = os.fork()
@@ -105,7 +105,7 @@ def test_a_fork_makes_clients_of_its_own_and_refuses_its_parents() -> None:
             assert pipe.read() == "refused refused refused t"
         assert os.waitpid(child, 0)[1] == 0
         assert admin.list_topics()[0].name == "t", "the parent's clients go on working"
-        assert producer.send("t", b"v").result(10).offset == 1
+        assert producer.send("t", b"v").result(30).offset == 1
 
 
 def test_a_cluster_that_is_replaced_is_found_under_its_old_address(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ def test_a_client_signs_in_and_does_all_its_work(place: Place, mechanism: str) -
         admin.create_topic(topic, 2)
         deliveries = [producer.send(topic, b"%d" % n) for n in range(50)]
         producer.flush()
-        assert all(delivery.result(10).offset >= 0 for delivery in deliveries)
+        assert all(delivery.result(30).offset >= 0 for delivery in deliveries)
     settings |= {"group.id": topic, "auto.offset.reset": "earliest"}
     with Consumer(settings) as consumer:
         consumer.subscribe([topic])

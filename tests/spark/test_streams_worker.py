@@ -281,9 +281,9 @@ def test_a_query_that_fails_is_told_and_does_not_cut_the_worker_off() -> None:
     line.answer = answer
     try:
         told = {"answer": 0, "error": "RuntimeError: dictionary changed size during iteration"}
-        assert workers.ask({}, 5) == {0: told}
+        assert workers.ask({}, 30) == {0: told}
         workers.stop()
-        assert line.stopped.wait(5)
+        assert line.stopped.wait(30)
         assert not line.is_lost
     finally:
         line.close()
