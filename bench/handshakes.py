@@ -37,6 +37,7 @@ _SECONDS = 3.0
 _PAUSE_SECONDS, _THINK_SECONDS = 0.05, 0.0005
 #: Priorities of the nodes with the client that measures, and of the bursts.
 _FIRST, _NEXT = 5, 1
+_JVM = ("-Xms256m", "-Xmx768m", "-XX:+UseG1GC")
 _CASES = ("alone", "bursts at this node", "bursts at the other node")
 
 
@@ -129,7 +130,7 @@ def secured_nodes(settings: Mapping[str, str]) -> Iterator[list[SecuredServer]]:
     with tempfile.TemporaryDirectory(dir=SCRATCH) as scratch:
         files = Path(scratch) / "certificates"
         certificate.make(files)
-        kinds = (servers.ottla(), servers.apache())
+        kinds = (servers.ottla(), servers.apache(_JVM))
         nodes = [SecuredServer(kind, Path(scratch) / kind.name, settings, files) for kind in kinds]
         try:
             for node in nodes:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.interop import server as servers
+from tests.interop import toolchain
 from tests.interop.server import Server
 
 #: Small and soon up: nothing here is about speed.
-JVM = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 #: A broker that died is noticed after the session; a replica that lags is out of the ISR after the lag.
 _SETTINGS: Mapping[str, str] = {
@@ -71,7 +71,7 @@ class Brokers:
     """Of Apache Kafka, if no kind is given. Whoever makes it calls `start`, and `stop` at the end."""
 
     def __init__(self, directory: Path, kind: servers.Kind | None = None) -> None:
-        kind = kind or servers.apache(JVM)
+        kind = kind or servers.apache(toolchain.quick_jvm("384m"))
         joining = servers.Kind(kind.name, tuple(word for word in kind.format if word != "--standalone"), kind.start)
         self.of = {
             number: Broker(kind if number == 1 else joining, directory / str(number), node_id=number)

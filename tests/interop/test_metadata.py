@@ -26,13 +26,19 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 
 _TIMEOUT_S = 60
 _SHELLS_MAX = 20
-_JAVA = ["-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+
+
+def program(main: str, *arguments: str) -> list[str]:
+    """The command of one of Apache's programs."""
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
+    return ["java", *toolchain.quick_jvm("384m"), quiet, "-cp", toolchain.classpath(), main, *arguments]
 
 
 def java(main: str, *arguments: str) -> str:
     """Run one of Apache's tools; what it printed."""
-    command = ["java", *_JAVA, "-cp", toolchain.classpath(), main, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL)
+    done = subprocess.run(
+        program(main, *arguments), capture_output=True, text=True, timeout=_TIMEOUT_S, stdin=subprocess.DEVNULL
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -80,7 +86,7 @@ class Site:
     @contextmanager
     def apache(self) -> Iterator[None]:
         """Apache Kafka runs on the directory, and stops cleanly."""
-        command = ["java", *_JAVA, "-cp", toolchain.classpath(), "kafka.Kafka", str(self.properties)]
+        command = program("kafka.Kafka", str(self.properties))
         with self.output.open("wb") as output:
             process = subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
         try:

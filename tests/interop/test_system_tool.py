@@ -30,7 +30,7 @@ class Program:
     """One running program of Apache's. `events` are the lines it has said so far."""
 
     def __init__(self, name: str, arguments: Sequence[str], output: Path) -> None:
-        options = ["-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+        options = [*toolchain.quick_jvm("256m"), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
         command = ["java", *options, "-cp", toolchain.classpath(), f"org.apache.kafka.tools.{name}", *arguments]
         self.name = name
         self.output = output

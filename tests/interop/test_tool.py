@@ -18,7 +18,7 @@ TIMEOUT_S = 90
 
 def tool(main: str, *arguments: str, typed: str = "", code: int = 0) -> str:
     """Run a tool by its class; what it printed. It must end with `code`."""
-    command = ["java", "-XX:TieredStopAtLevel=1", "-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    command = ["java", *toolchain.quick_jvm("256m"), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
     command += ["-cp", toolchain.classpath(), main if main.startswith("kafka.") else f"org.apache.kafka.{main}"]
     done = subprocess.run([*command, *arguments], input=typed, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert done.returncode == code, f"{main} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"

@@ -1,7 +1,6 @@
 """Apache Kafka 4.3.1 as the referee: it writes and we read, we write and it reads, on the same directories."""
 
 import contextlib
-import os
 import signal
 import subprocess
 import time
@@ -20,7 +19,7 @@ from ottla.log.producer.snapshot import decode
 from ottla.wire.batch import NewRecord, build, read
 from ottla.wire.codec import Codec
 from tests.interop.server import free_ports
-from tests.interop.toolchain import classpath
+from tests.interop.toolchain import classpath, quick_jvm
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(240)]
 
@@ -29,8 +28,7 @@ _SETTINGS = LogSettings(segment_bytes=1 << 20)
 
 
 def _java(*arguments: str, heap: str = "256m") -> list[str]:
-    libs = os.environ.get("KAFKA_LIBS")
-    return ["java", f"-Xmx{heap}", "-XX:+UseSerialGC", "-cp", f"{libs}/*" if libs else classpath(), *arguments]
+    return ["java", *quick_jvm(heap), "-cp", classpath(), *arguments]
 
 
 def _tool(*arguments: str) -> str:

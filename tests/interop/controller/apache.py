@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ottla.wire.batch import read
 from ottla.wire.record.metadata import RegisterControllerRecord, parse
 from tests.interop import server as servers
+from tests.interop import toolchain
 from tests.interop.server import START_TIMEOUT_S, Server
 
 NODE_ID = 3000
@@ -43,8 +44,7 @@ class ApacheController(Server):
     """`start` returns when it leads its quorum of one."""
 
     def __init__(self, directory: Path) -> None:
-        jvm = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
-        super().__init__(servers.apache(jvm), directory, base=SETTINGS)
+        super().__init__(servers.apache(toolchain.quick_jvm("256m")), directory, base=SETTINGS)
         self._position = 0
 
     def written(self) -> list[Written]:

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from ottla.settings.properties import write
+from tests.interop import toolchain
 from tests.interop.server import free_ports, serves
 from tests.node_processes import NodeProcesses
 
@@ -36,7 +37,6 @@ SETTINGS: Mapping[str, str] = {
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.num.partitions": "4",
 }
-_JVM = ("-Xms64m", "-Xmx320m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 
 @dataclass
@@ -81,7 +81,8 @@ class MixedCluster:
         self._settings = {**SETTINGS, **_replicas(nodes), **(settings or {})}
         self._static = static
         level = os.environ.get("OTTLA_INTEROP_LOG", "warn")
-        self._processes = NodeProcesses(directory, (*_JVM, f"-Dorg.slf4j.simpleLogger.defaultLogLevel={level}"))
+        jvm = (*toolchain.quick_jvm("320m"), "-XX:-UsePerfData", f"-Dorg.slf4j.simpleLogger.defaultLogLevel={level}")
+        self._processes = NodeProcesses(directory, jvm)
         for node in nodes:
             node.port, node.controller_port = free_ports(2)
             node.directory_id = _uuid(node.node_id)
