@@ -4,6 +4,7 @@ Each work runs under callgrind, which counts only inside `functools.reduce`, whe
 a thousand times as many instructions, and not always the same number. With `--beside TREE` (repeatable) the same runs
 on other work trees of this repository, for a table of before and after. Needs valgrind, and a Python with symbols.
 
+- send: `Producer.send` of a hundred records of 100 B, and the encoding of their batch, without a broker.
 - append: `Log.append` of a batch of ten records of 100 B, checksum and write included.
 - produce: one record of 1 KiB to a partition, from the frame to the response (`Dispatch`), without sockets.
 - produce 6 x 16 KiB: six partitions, as filled by a producer of 100 B records with its defaults.
@@ -47,6 +48,33 @@ class _Peer:
         """Do nothing: there are no further requests."""
 
     resume = pause
+
+
+def _send(directory: str) -> Callable[[], object]:
+    from ottla.client import Producer
+    from ottla.wire.codec import Codec
+
+    producer = Producer("127.0.0.1:1")
+    accumulator, lock, values = (
+        producer._accumulator,
+        producer._lock,
+        [bytes([index % 256]) * 100 for index in range(100)],
+    )
+    with lock:
+        accumulator.set_partitions("t", 6, range(6))
+
+    def once() -> None:
+        for value in values:
+            producer.send("t", value)
+        with lock:
+            for partition in list(accumulator.active):
+                while partition in accumulator.active:
+                    batch = accumulator.take(partition)
+                    batch.encode(Codec.NONE, None)
+                    accumulator.complete(partition, batch)
+                    batch.succeed(0, -1)
+
+    return once
 
 
 def _append(directory: str) -> Callable[[], object]:
@@ -194,6 +222,7 @@ def _replica_news(directory: str) -> Callable[[], object]:
 
 
 WORKS: dict[str, Callable[[str], Callable[[], object]]] = {
+    "send": _send,
     "append": _append,
     "produce": _produce,
     "produce 6 x 16 KiB": _produce_six,

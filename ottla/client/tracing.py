@@ -69,7 +69,7 @@ class ProducerTracing:
         if delivery is not None and span.is_recording():
             if key is not None and value is None:
                 span.set_attribute("messaging.kafka.message.tombstone", True)
-            delivery[0].when_done(lambda: _end(span, delivery))
+            delivery.batch.when_done(lambda: _end(span, delivery))
         return delivery
 
 

@@ -293,9 +293,9 @@ def test_a_closed_producer_takes_nothing_more_and_forgets_what_it_had() -> None:
     accumulator, _ = made()
     open_one = put(accumulator)
     assert open_one is not None
-    assert accumulator.close() == [open_one[0]]
+    assert accumulator.close() == [open_one.batch]
     assert queue(accumulator).open is None, "the synchronous producer appends to an open batch without asking"
     with pytest.raises(ClientClosed):
         put(accumulator)
     with pytest.raises(ClientClosed):
-        accumulator.put(queue(accumulator), open_one[0])
+        accumulator.put(queue(accumulator), open_one.batch)

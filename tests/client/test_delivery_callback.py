@@ -16,8 +16,8 @@ def test_a_callback_that_raises_is_logged_and_the_others_are_told(caplog: pytest
     def fails(*_: object) -> None:
         raise ZeroDivisionError
 
-    Delivery((batch, 0)).when_done(fails)
-    Delivery((batch, 1)).when_done(lambda metadata, _: told.append(metadata))
+    Delivery.of(batch, 0).when_done(fails)
+    Delivery.of(batch, 1).when_done(lambda metadata, _: told.append(metadata))
     with caplog.at_level(logging.ERROR, "ottla.client"):
         batch.succeed(7, -1)
     assert told == [RecordMetadata("t", 0, 8, 5)]
@@ -30,13 +30,13 @@ def test_a_program_whose_loop_is_closed_keeps_nobody_waiting() -> None:
     told: list[RecordMetadata | None] = []
 
     async def waits() -> None:
-        waiting = asyncio.ensure_future(_result(Delivery((batch, 0))))
+        waiting = asyncio.ensure_future(_result(Delivery.of(batch, 0)))
         await asyncio.sleep(0)
         assert not waiting.done()
 
     asyncio.run(waits())
     assert batch.waiters
-    Delivery((batch, 0)).when_done(lambda metadata, _: told.append(metadata))
+    Delivery.of(batch, 0).when_done(lambda metadata, _: told.append(metadata))
     batch.succeed(7, -1)
     assert told == [RecordMetadata("t", 0, 7, 5)]
 

@@ -129,7 +129,7 @@ def test_a_batch_that_may_be_written_keeps_its_number_when_another_partition_giv
         kept, late = scene.send(0), scene.send(1)
         sent, answer = await scene.request()
         assert sent == {0: (1, 0), 1: (1, 0)}
-        late[0].deadline_ms = 0
+        late.batch.deadline_ms = 0
         answer(LOST)
         # The broker may have the first batch: under another number it would be written twice.
         sent, answer = await scene.request()
@@ -160,7 +160,7 @@ def test_batches_behind_one_that_was_given_up_keep_their_numbers_until_the_broke
     async def play(scene: Scene) -> None:
         given_up = scene.send(0)
         _, answer_first = await scene.request()
-        given_up[0].deadline_ms = 0
+        given_up.batch.deadline_ms = 0
         second = scene.send(0)
         sent, answer = await scene.request()
         assert sent == {0: (1, 1)}

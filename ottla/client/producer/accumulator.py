@@ -147,27 +147,29 @@ class Accumulator:
             for name, content in headers:
                 size += _HEADER_OVERHEAD + 3 * len(name) + len(content or b"")
         batch = queue.partitions[partition].open
-        if batch is None or batch.size + size > batch.limit:
+        if batch is None or size > batch.room:
             batch = self._batch_with_room(queue, partition, size)
             if batch is None:
                 return None
             self.stirred = True
         index = len(batch.values)
         batch.values.append(value)
-        batch.size += size
+        batch.room -= size
         if timestamp != batch.timestamp:
             batch.stamp(index, timestamp)
         if key is not None or batch.keys is not None:
             if batch.keys is None:
                 batch.keys = [None] * index
+                batch.keyed = None if batch.keyed is None else True
             batch.keys.append(key)
         if headers or batch.headers is not None:
             if batch.headers is None:
                 batch.headers = [()] * index
+                batch.keyed = None
             batch.headers.append(headers or ())
         if self._round_robin and key is None:
             self._choose_next(queue)
-        return Delivery((batch, index))
+        return Delivery.of(batch, index)
 
     def _batch_with_room(self, queue: TopicQueue, number: int, size: int) -> ProducerBatch | None:
         """The partition's open batch, grown or new, with room for `size` more bytes; None if memory is exhausted."""
@@ -190,7 +192,9 @@ class Accumulator:
                 if not self._reserve(more):
                     return None
                 batch.reserved += more
+                before = batch.limit
                 batch.limit = min(batch.limit + more, self._batch_bytes_max)
+                batch.room += batch.limit - before
                 return batch
             self.close_batch(partition)
             if queue.sticky == number and not self._round_robin:
@@ -202,7 +206,7 @@ class Accumulator:
         now_ms = self._clock.monotonic_ms()
         batch = ProducerBatch(queue.name, number, now_ms, now_ms + self._settings.delivery_timeout_ms)
         batch.reserved = wanted
-        batch.limit = max(size, min(wanted, self._batch_bytes_max))
+        batch.limit = batch.room = max(size, min(wanted, self._batch_bytes_max))
         partition.open = batch
         self.active[partition] = None
         self.incomplete[batch] = None

@@ -55,6 +55,7 @@ class ProducerBatch:
         "parts",
         "error",
         "headers",
+        "keyed",
         "keys",
         "limit",
         "max_timestamp",
@@ -64,11 +65,11 @@ class ProducerBatch:
         "renews",
         "reserved",
         "retry_at_ms",
+        "room",
         "runs",
         "seen",
         "serial",
         "since_ns",
-        "size",
         "timestamp",
         "topic",
         "transactional",
@@ -85,14 +86,16 @@ class ProducerBatch:
         #: None until a record has a key, or headers.
         self.keys: list[bytes | None] | None = None
         self.headers: list[Sequence[Header]] | None = None
+        #: Whether `keys` is set; None once a record has headers.
+        self.keyed: bool | None = False
         self.runs: list[Run] = []
         #: The last record's timestamp in ms, and the range of wall-clock nanoseconds that maps to it.
         self.timestamp = -1
         self.since_ns = self.until_ns = 0
         self.max_timestamp = -1
-        #: An upper bound of the encoded size, the size up to which it may grow, and its share of buffer.memory.
-        self.size = 0
+        #: The size up to which it may grow, the part of it that is left, and its share of buffer.memory.
         self.limit = 0
+        self.room = 0
         self.reserved = 0
         #: Monotonic times.
         self.created_ms = created_ms
@@ -122,6 +125,11 @@ class ProducerBatch:
         self.error: KafkaError | None = None
         self.seen = False
         self.waiters: list[Callable[[], None]] = []
+
+    @property
+    def size(self) -> int:
+        """An upper bound of the encoded size in bytes."""
+        return self.limit - self.room
 
     @property
     def records(self) -> int:
@@ -214,7 +222,7 @@ class ProducerBatch:
         part.runs = [(0, self.timestamp_of(start))]
         part.runs += [(first - start, timestamp) for first, timestamp in self.runs if start < first < end]
         part.max_timestamp = max(timestamp for _, timestamp in part.runs)
-        part.size = self.size // 2
+        part.limit = self.size // 2
         part.serial = self.serial
         part.attempts = self.attempts + 1
         if self.producer is not None:
@@ -271,23 +279,35 @@ class ProducerBatch:
         return timestamp_found
 
 
-class Delivery(tuple["ProducerBatch", int]):
+class Delivery:
     """The pending delivery of a record. Await it or call `result` to get its RecordMetadata, or its error."""
 
-    # A tuple of its batch and its index there: `send` makes one per record, and a tuple runs no `__init__`.
-    __slots__ = ()
+    # `send` makes one per record: without an `__init__`, which would cost twice as much.
+    __slots__ = ("batch", "index")
+
+    #: The record's batch, and its index in it.
+    batch: ProducerBatch
+    index: int
+
+    @classmethod
+    def of(cls, batch: ProducerBatch, index: int) -> Delivery:
+        """The delivery of one record of a batch."""
+        delivery = cls()
+        delivery.batch = batch
+        delivery.index = index
+        return delivery
 
     @property
     def done(self) -> bool:
         """True once the record is delivered or has failed."""
-        return self[0].done
+        return self.batch.done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait for the outcome, at most `timeout` seconds (default: no limit).
 
         Raises the KafkaError with which the delivery failed; RequestTimedOut after `timeout`.
         """
-        batch = self[0]
+        batch = self.batch
         if not batch.done:
             done = threading.Event()
             timeout = optional_seconds(timeout)
@@ -301,7 +321,7 @@ class Delivery(tuple["ProducerBatch", int]):
 
         The call runs on the client's loop, so it must be brief. An exception from it is logged.
         """
-        batch = self[0]
+        batch = self.batch
 
         def on_batch_done() -> None:
             try:
@@ -314,7 +334,7 @@ class Delivery(tuple["ProducerBatch", int]):
         batch.when_done(on_batch_done)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        batch = self[0]
+        batch = self.batch
         if not batch.done:
             loop = asyncio.get_running_loop()
             done: asyncio.Future[None] = loop.create_future()
@@ -337,7 +357,7 @@ class Delivery(tuple["ProducerBatch", int]):
 
     def _locate(self) -> tuple[ProducerBatch, int]:
         """The batch that carries the record now, which may be a half of its first one, and the index in it."""
-        batch, index = self
+        batch, index = self.batch, self.index
         while batch.parts:
             first, part = batch.parts[1] if index >= batch.parts[1][0] else batch.parts[0]
             batch, index = part, index - first
@@ -358,7 +378,7 @@ class TableDelivery:
     __slots__ = ("_deliveries",)
 
     def __init__(self, batches: Sequence[ProducerBatch]) -> None:
-        self._deliveries = [Delivery((batch, 0)) for batch in batches]
+        self._deliveries = [Delivery.of(batch, 0) for batch in batches]
 
     @property
     def done(self) -> bool:
@@ -381,14 +401,14 @@ class TableDelivery:
 
     def _outcomes(self) -> list[RecordMetadata]:
         """The outcome of every batch, or of its halves if it was split."""
-        left = [batch for batch, _ in reversed(self._deliveries)]
+        left = [delivery.batch for delivery in reversed(self._deliveries)]
         outcomes: list[RecordMetadata] = []
         while left:
             batch = left.pop()
             if batch.parts:
                 left += [part for _, part in reversed(batch.parts)]
             else:
-                outcomes.append(Delivery((batch, 0)).result())
+                outcomes.append(Delivery.of(batch, 0).result())
         return outcomes
 
 

@@ -271,7 +271,7 @@ def fill(
     batch.count = len(cut.values)
     if codec is Codec.NONE:
         batch.uncompressed = encode_columns(cut.values, cut.keys, cut.headers, stamps, room=HEADER_BYTES, memory=memory)
-        batch.size = len(batch.uncompressed)
+        batch.limit = len(batch.uncompressed)
     else:
         batch.body = compress(codec, encode_columns(cut.values, cut.keys, cut.headers, stamps), level)
-        batch.size = len(batch.body) + HEADER_BYTES
+        batch.limit = len(batch.body) + HEADER_BYTES

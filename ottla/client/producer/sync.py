@@ -127,28 +127,33 @@ class Producer(Generic[K, V]):
             and headers is None
             and timestamp is None
             and (name is None or name.__class__ is bytes)
-            and topic in self._fast_topics
+            and (queue := self._fast_topics.get(topic)) is not None
         ):
             now = _now_ns()
-            queue = self._fast_topics[topic]
-            number = queue.sticky if name is None else key_hash(name) % len(queue.partitions)
+            size = len(content) + RECORD_OVERHEAD
+            if name is None:
+                number, keyed = queue.sticky, False
+            else:
+                number, keyed = key_hash(name) % len(queue.partitions), True
+                size += len(name)
+            handle = Delivery()
             self._acquire()
             try:
                 batch = queue.partitions[number].open
-                if batch is not None and (batch.keys is None) is (name is None) and batch.headers is None:
-                    size = batch.size + len(content) + RECORD_OVERHEAD
-                    if name is not None:
-                        size += len(name)
-                    if size <= batch.limit:
-                        batch.size = size
+                if batch is not None and batch.keyed is keyed:
+                    room = batch.room - size
+                    if room >= 0:
+                        batch.room = room
                         values = batch.values
                         index = len(values)
                         values.append(content)
-                        if name is not None:
+                        if keyed:
                             batch.keys.append(name)  # type: ignore[union-attr]
                         if not batch.since_ns <= now < batch.until_ns:
                             batch.stamp(index, now // 1_000_000)
-                        return Delivery((batch, index))
+                        handle.batch = batch
+                        handle.index = index
+                        return handle
             finally:
                 self._release()
         record = convert(self.settings, topic, value, key, partition, headers, timestamp)
