@@ -19,7 +19,7 @@ def test_a_receive_buffer_takes_only_the_pages_that_were_received_into() -> None
     before = _resident_bytes()
     buffers = [ReceiveMemory() for _ in range(64)]
     assert _resident_bytes() - before < 16 * RECEIVE_BUFFER_BYTES
-    assert all(buffer.shared[:4] == bytes(4) for buffer in buffers)
+    assert all(bytes(buffer.shared[:4]) == bytes(4) for buffer in buffers)
 
 
 def test_a_fork_receives_into_memory_of_its_own() -> None:
@@ -30,4 +30,4 @@ def test_a_fork_receives_into_memory_of_its_own() -> None:
         memory.shared[:4] = b"fork"
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
-    assert memory.shared[:4] == b"ours"
+    assert bytes(memory.shared[:4]) == b"ours"
