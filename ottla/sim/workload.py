@@ -26,10 +26,13 @@ _REQUEST_MS = 4_000
 _ATTEMPTS = 20
 PARTITIONS = 3
 Going = Callable[[], bool]
+Seconds = tuple[float, float]
 
 
-async def produce(name: str, servers: str, ledger: WorkloadLedger, rng: Random, going: Going) -> None:
-    """Send bursts of numbered records as an idempotent producer while `going`."""
+async def produce(
+    name: str, servers: str, ledger: WorkloadLedger, rng: Random, going: Going, pause_s: Seconds = _PAUSE_S
+) -> None:
+    """Send bursts of numbered records as an idempotent producer while `going`, with a pause after each burst."""
     number = 0
     while going():
         try:
@@ -43,7 +46,7 @@ async def produce(name: str, servers: str, ledger: WorkloadLedger, rng: Random, 
                         burst.append(SentRecord(name, number, b"%s %d" % (name.encode(), number)))
                     ledger.sent += burst
                     await _deliver(producer, ledger, burst, rng)
-                    await asyncio.sleep(rng.uniform(*_PAUSE_S))
+                    await asyncio.sleep(rng.uniform(*pause_s))
         except (KafkaError, OttlaError):
             await asyncio.sleep(rng.uniform(*_PAUSE_S))
 

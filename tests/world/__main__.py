@@ -1,10 +1,10 @@
 """`make world SEEDS=n PROFILE=name`: histories of a simulated world, each in two processes whose traces must be equal.
 
-    python -m tests.world --profile replicated --seeds 50 [--first 1] [--once] [--resume]
+    python -m tests.world --profile replicated --seeds 50 [--first 1] [--once] [--resume] [--jobs 2]
 
 A line a seed: its trace, what was acknowledged, which faults there were. A broken promise is raised with its seed.
-`--once` runs each seed in this process alone. `--resume` leaves out the seeds that ran at this commit before: they are
-noted, one after the other, in build/world/PROFILE-COMMIT.txt.
+`--once` runs each seed once. `--jobs` runs that many seeds at a time. `--resume` leaves out the seeds
+that ran at this commit before: they are noted, one after the other, in build/world/PROFILE-COMMIT.txt.
 """
 
 from __future__ import annotations
@@ -12,17 +12,33 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import multiprocessing
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 
+from ottla.kernel.named import NamedTuple
 from tests import evidence
-from tests.world.history import History
 from tests.world.profile import PROFILES
 
 _RAN = Path(__file__).parent.parent.parent / "build" / "world"
+
+
+class Played(NamedTuple):
+    """One history: what it had, and what it cost."""
+
+    seed: int
+    trace: str
+    acknowledged: int
+    faults: dict[str, int]
+    simulated_us: int
+    cpu_seconds: float
 
 
 def main() -> int:
@@ -30,14 +46,15 @@ def main() -> int:
     parser.add_argument("--profile", choices=sorted(PROFILES), default="alone")
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--once", action="store_true", help="in this process only; print the traces")
+    parser.add_argument("--once", action="store_true", help="run each seed once; print the traces")
     parser.add_argument("--resume", action="store_true", help="leave out what ran at this commit; note what runs")
+    parser.add_argument("--jobs", type=int, default=1, help="how many seeds run at a time")
     asked = parser.parse_args()
     # Clients that cannot reach a killed node say so; here that is no news.
     logging.getLogger("ottla").setLevel(logging.CRITICAL)
     # As a node does it: the heap of several nodes is large, and otherwise walked all the time.
     gc.set_threshold(50_000, 20, 100)
-    began, cpu = time.monotonic(), time.process_time()
+    began = time.monotonic()
     seeds = list(range(asked.first, asked.first + asked.seeds))
     ran = _RAN
     if asked.resume:
@@ -47,44 +64,59 @@ def main() -> int:
         before = {int(line.split()[0]) for line in known if line}
         seeds = [each for each in seeds if each not in before]
         print(f"{asked.profile}: {len(before)} seeds ran at this commit before, {len(seeds)} are left", flush=True)
-    other = None if asked.once else _other(asked.profile, asked.first, asked.seeds)
-    acknowledged = faults = simulated_us = 0
-    lines = []
-    for seed in seeds:
-        history = _run(asked.profile, seed)
-        acknowledged += history.acknowledged
-        faults += sum(history.faults.values())
-        simulated_us += history.world.now_us
-        lines.append(f"{seed} {history.world.trace}")
+    other = None if asked.once else _other(asked.profile, asked.first, asked.seeds, asked.jobs)
+    played = []
+    for history in _play_all(asked.profile, seeds, asked.jobs):
+        played.append(history)
+        count = sum(history.faults.values())
         what = ", ".join(f"{kind} {count}" for kind, count in sorted(history.faults.items()))
-        print(f"{lines[-1]} {history.acknowledged} acknowledged; {what}", flush=True)
+        print(f"{history.seed} {history.trace} {history.acknowledged} acknowledged; {what}", flush=True)
         if asked.resume:
             with ran.open("a") as file:
-                file.write(f"{lines[-1]} {history.acknowledged} {sum(history.faults.values())}\n")
+                file.write(f"{history.seed} {history.trace} {history.acknowledged} {count}\n")
     if other is not None:
+        lines = [f"{each.seed} {each.trace}" for each in played]
         told = [" ".join(line.split()[:2]) for line in other.communicate()[0].splitlines() if "; " in line]
         told = [line for line in told if int(line.split()[0]) in seeds]
         if other.returncode or told != lines:
             print("the other process had another history:", *(set(told) ^ set(lines)), sep="\n  ")
             return 1
-    counts = f"{acknowledged} acknowledged records, {faults} faults"
-    seconds, simulated_s = time.monotonic() - began, simulated_us / 1_000_000
-    rate = f"{simulated_s:.0f} simulated s in {seconds:.0f} s, {simulated_s / (time.process_time() - cpu):.0f} a CPU s"
-    print(f"{len(seeds)} histories of {asked.profile}, {counts}, {rate}: no difference")
+    print(_summary(asked.profile, played, time.monotonic() - began))
     return 0
 
 
-def _run(profile: str, seed: int) -> History:
+def _summary(profile: str, played: list[Played], seconds: float) -> str:
+    simulated_s = sum(each.simulated_us for each in played) / 1_000_000
+    cpu_seconds = sum(each.cpu_seconds for each in played)
+    faults = sum(sum(each.faults.values()) for each in played)
+    counts = f"{sum(each.acknowledged for each in played)} acknowledged records, {faults} faults"
+    rate = f"{simulated_s:.0f} simulated s in {seconds:.0f} s, {simulated_s / (cpu_seconds or 1):.0f} a CPU s"
+    return f"{len(played)} histories of {profile}, {counts}, {rate}: no difference"
+
+
+def _play_all(profile: str, seeds: Iterable[int], jobs: int) -> Iterator[Played]:
+    """Play the seeds, `jobs` at a time; they come in their order."""
+    if jobs == 1:
+        yield from map(partial(_play, profile), seeds)
+        return
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        yield from pool.map(_play, repeat(profile), seeds)
+
+
+def _play(profile: str, seed: int) -> Played:
+    cpu = time.process_time()
     try:
-        return PROFILES[profile](seed)
+        history = PROFILES[profile](seed)
     except BaseException:
         print(f"seed {seed} of {profile}", flush=True)
         raise
+    seconds, world = time.process_time() - cpu, history.world
+    return Played(seed, world.trace, history.acknowledged, history.faults, world.now_us, seconds)
 
 
-def _other(profile: str, first: int, seeds: int) -> subprocess.Popen[str]:
+def _other(profile: str, first: int, seeds: int, jobs: int) -> subprocess.Popen[str]:
     """The same seeds in a process with another order of its hash tables."""
-    command = [sys.executable, "-m", "tests.world", "--once", "--profile", profile]
+    command = [sys.executable, "-m", "tests.world", "--once", "--profile", profile, "--jobs", str(jobs)]
     environment = dict(os.environ, PYTHONHASHSEED="1")
     return subprocess.Popen(
         [*command, "--first", str(first), "--seeds", str(seeds)],

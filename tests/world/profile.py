@@ -12,6 +12,7 @@ from tests.world.history import History, run_history
 from tests.world.operated import run_operated
 from tests.world.reads import run_reads
 from tests.world.replicated import run_replicated
+from tests.world.ten_minutes import run_ten_minutes
 
 #: Name -> a history by a seed.
 PROFILES: dict[str, Callable[[int], History]] = {
@@ -23,7 +24,9 @@ PROFILES: dict[str, Callable[[int], History]] = {
     "voters": partial(run_cluster_history, voters=3),
     # A controller and three brokers, three replicas a partition.
     "replicated": run_replicated,
-    # The same without faults but one: the coordinator of a group dies right after it has confirmed a commit.
+    # Three nodes that are both, three replicas a partition, ten minutes of faults of every kind.
+    "ten-minutes": run_ten_minutes,
+    # The replicated one without faults but one: the coordinator of a group dies right after it has confirmed a commit.
     "commits": run_commits,
     # The same, and a leader dies right after a consumer was served records of its partition.
     "reads": run_reads,
