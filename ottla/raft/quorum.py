@@ -176,15 +176,19 @@ class Quorum:
             case Leader():
                 deadlines += self._leader_deadlines(role)
             case Follower() if member.may_lead:
-                deadlines += [role.election_deadline_ms, role.update_deadline_ms]
+                deadlines += [role.election_deadline_ms, self._update_deadline_ms(role)]
             case Follower() if member.settings.auto_join and member.settings.can_vote:
-                deadlines.append(role.update_deadline_ms)
+                deadlines.append(self._update_deadline_ms(role))
             case Unattached() if not member.may_lead:
                 pass
             case Unattached() | Prospective() | Candidate() | ResignedLeader():
                 deadlines.append(role.election_deadline_ms)
         deadlines.append(member.connections.deadline_ms(member.now_ms))
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def _update_deadline_ms(self, role: Follower) -> int | None:
+        """None if the last step could not send a due request: it goes when the leader answers or its backoff ends."""
+        return role.update_deadline_ms if role.update_deadline_ms > self._member.now_ms else None
 
     def _leader_deadlines(self, role: Leader) -> list[int | None]:
         followers = len(role.progress.voters) - role.progress.counts_leader

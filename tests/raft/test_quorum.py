@@ -15,6 +15,7 @@ from ottla.raft.effect import (
     Effect,
     LeaderChanged,
     SaveElection,
+    Send,
     Sync,
     WriteSnapshot,
 )
@@ -269,3 +270,23 @@ def test_a_request_is_for_the_voter_that_it_names_by_id_and_directory() -> None:
             (1, other), (0, ME.directory_id), (0, NO_UUID), (2, ME.directory_id),
         )
     ] == [True] * 4 + [False] * 4  # fmt: skip
+
+
+def test_a_follower_whose_leader_owes_an_answer_does_not_wake_up_for_its_update() -> None:
+    leader = VoterNode(Voter(2), (VoterEndpoint("CONTROLLER", "there", 9093),))
+    history, log = VoterHistory((VoterNode(Voter(1), WHERE), leader)), MemoryLog()
+    log.append(3, 4)
+    settings = QuorumSettings(endpoints=WHERE, answer_timeout_ms=5_000)
+    quorum = Quorum(ME, history, Election(4, leader_id=2), settings, log, random.Random(1))
+    started = quorum.step(Started(3, 0, 0), 1_000)
+    sync = quorum.step(Synced(3), 1_000)
+    role = quorum.role
+    assert isinstance(role, Follower)
+    assert [each for each in (*started, *sync) if isinstance(each, Send)]
+    # The leader is heard of, and the fetch waits there.
+    due_ms, role.fetch_deadline_ms = role.update_deadline_ms, 60_000
+    assert quorum.step(TimerExpired(), due_ms - 1) == []
+    assert quorum.deadline_ms() == due_ms
+    assert quorum.step(TimerExpired(), due_ms) == []
+    found_ms = quorum.deadline_ms()
+    assert found_ms is not None and found_ms > due_ms
