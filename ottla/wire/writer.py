@@ -297,7 +297,7 @@ _Add = Callable[[bytes], None]
 
 
 class _Uncompiled:
-    """One message in one version. The methods have the names of those of `_Writer` that generate the same work."""
+    """Encodes one message in one version. Its methods are named like those that generate the same code."""
 
     __slots__ = ("flexible", "name", "version")
 

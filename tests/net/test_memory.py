@@ -1,14 +1,9 @@
 """The memory that connections receive into, as the machine counts it."""
 
 import os
-import sys
 from pathlib import Path
 
-import pytest
-
 from ottla.net.memory import RECEIVE_BUFFER_BYTES, ReceiveMemory
-
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def _resident_bytes() -> int:

@@ -156,6 +156,17 @@ class Producer(Generic[K, V]):
                         return handle
             finally:
                 self._release()
+        return self._send(topic, value, key, partition, headers, timestamp)
+
+    def _send(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None,
+        partition: int | None,
+        headers: Headers | None,
+        timestamp: int | None,
+    ) -> Delivery:
         record = convert(self.settings, topic, value, key, partition, headers, timestamp)
         try:
             with self._lock:
