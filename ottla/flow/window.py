@@ -17,16 +17,16 @@ from ottla.flow.where import here
 Duration = timedelta | int
 
 
-def ms(duration: Duration, what: str = "duration") -> int:
-    """The duration in whole milliseconds. TopologyError if it is negative or not a duration."""
+def ms(duration: Duration, what: str = "duration", least: int = 0) -> int:
+    """The duration in whole milliseconds. TopologyError if it is less than `least` or not a duration."""
     if isinstance(duration, timedelta):
         value = duration // timedelta(milliseconds=1)
     elif type(duration) is int:
         value = duration
     else:
         raise TopologyError(f"invalid {what}: {duration!r} (expected a timedelta or milliseconds as an int)", here())
-    if value < 0:
-        raise TopologyError(f"invalid {what}: {value} ms (expected 0 or more)", here())
+    if value < least:
+        raise TopologyError(f"invalid {what}: {value} ms (expected {least} or more)", here())
     return value
 
 
@@ -136,13 +136,13 @@ class SessionWindows:
 
     @classmethod
     def of_inactivity_gap_with_no_grace(cls, gap: Duration) -> SessionWindows:
-        """Sessions that close after the inactivity gap. TopologyError if the gap is 0."""
-        return cls(_positive(gap, "inactivity gap"))
+        """Sessions that close after the inactivity gap. With a gap of 0 they hold records of the same time."""
+        return cls(ms(gap, "inactivity gap"))
 
     @classmethod
     def of_inactivity_gap_and_grace(cls, gap: Duration, grace: Duration) -> SessionWindows:
-        """Sessions that close `grace` after the inactivity gap. TopologyError if the gap is 0."""
-        return cls(_positive(gap, "inactivity gap"), ms(grace, "grace period"))
+        """Sessions that close `grace` after the inactivity gap."""
+        return cls(ms(gap, "inactivity gap"), ms(grace, "grace period"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +167,16 @@ class JoinWindows:
         return replace(cls.of_time_difference_with_no_grace(difference), grace_ms=ms(grace, "grace period"))
 
     def before(self, difference: Duration) -> JoinWindows:
-        """Set how much earlier than the left record a right record may be."""
-        return replace(self, before_ms=ms(difference, "time difference"))
+        """Set how much earlier than the left record a right record may be. A negative difference: it must be that much
+        later. TopologyError if the window would end before it starts.
+        """
+        return replace(self, before_ms=ms(difference, "time difference", -self.after_ms))
 
     def after(self, difference: Duration) -> JoinWindows:
-        """Set how much later than the left record a right record may be."""
-        return replace(self, after_ms=ms(difference, "time difference"))
+        """Set how much later than the left record a right record may be. A negative difference: it must be that much
+        earlier. TopologyError if the window would end before it starts.
+        """
+        return replace(self, after_ms=ms(difference, "time difference", -self.before_ms))
 
     @property
     def size_ms(self) -> int:

@@ -147,6 +147,7 @@ class Materialized:
 
     def with_retention(self, retention: Duration) -> Materialized:
         """Set how long a windowed table keeps its windows: a timedelta or ms, at least the window and its grace."""
+        ms(retention, "retention")
         return replace(self, retention=retention)
 
     def with_logging_disabled(self) -> Materialized:

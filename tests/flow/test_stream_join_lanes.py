@@ -72,8 +72,8 @@ def windows(rng: Random) -> JoinWindows:
     else:
         made = JoinWindows.of_time_difference_and_grace(difference, grace)
     if rng.random() < 0.2:
-        made = made.after(rng.choice((0, 5, 20)))
-    return made.before(rng.choice((0, 5))) if rng.random() < 0.2 else made
+        made = made.after(rng.choice((0, 5, 20, -min(3, difference))))
+    return made.before(rng.choice((0, 5, -min(2, made.after_ms)))) if rng.random() < 0.2 else made
 
 
 def prepared(rng: Random, stream: KStream[Any, Any]) -> KStream[Any, Any]:

@@ -126,10 +126,10 @@ def streams_peer() -> list[str]:
 
 
 @cache
-def streams_driver() -> list[str]:
-    """The command of TopologyTestDriver, which runs programs that come as JSON."""
+def streams_driver(program: str = "Driver") -> list[str]:
+    """The command of TopologyTestDriver: `Driver` runs programs given as JSON, `Options` those of test_option.py."""
     directory = HERE / "java" / "driver"
-    return _java("streams-driver", directory, f"{_jars('driver-jars', directory / 'pom.xml')}/*", "Driver")
+    return _java("streams-driver", directory, f"{_jars('driver-jars', directory / 'pom.xml')}/*", program)
 
 
 def streams_jars() -> list[Path]:

@@ -12,6 +12,7 @@ from ottla.streams import (
     BufferConfig,
     Context,
     EmitStrategy,
+    JoinWindows,
     Materialized,
     Processor,
     Record,
@@ -46,8 +47,19 @@ def test_sessions_without_grace_drop_a_record_behind_their_gap() -> None:
     topic.pipe("other", "v", 21)
     topic.pipe("k", "v", 10)
     assert driver.dropped == 1
-    with pytest.raises(TopologyError):
-        SessionWindows.of_inactivity_gap_with_no_grace(0)
+
+
+@pytest.mark.parametrize("bound", ["before", "after"])
+def test_a_join_window_may_begin_after_the_record_but_not_after_its_end(bound: str) -> None:
+    bounds = getattr(JoinWindows.of_time_difference_with_no_grace(10), bound)
+    assert bounds(-10).size_ms == 0
+    with pytest.raises(TopologyError, match="expected -10 or more"):
+        bounds(-11)
+
+
+def test_a_retention_is_not_negative() -> None:
+    with pytest.raises(TopologyError, match="invalid retention: -1 ms"):
+        Materialized.as_("counts").with_retention(-1)
 
 
 class Sessions(Processor):
