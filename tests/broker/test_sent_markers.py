@@ -34,6 +34,7 @@ class Scene:
         runtime = SimpleNamespace(image=image, node_id=1, loop=self.loop, closed=False)
         parts: Any = SimpleNamespace(runtime=runtime, leadership=SimpleNamespace(partitions={}))
         self.peers, self.driver = Mock(), Mock()
+        self.driver.when_writable = lambda do: do()
         self.markers = Markers(parts, Mock(), self.peers)
 
     def write(self, producer_epoch: int = 0, partitions: tuple[TopicPartition, ...] = (TP,)) -> None:
