@@ -222,13 +222,16 @@ def test_candidates_expire_in_the_order_of_single_records() -> None:
     assert found.columns > 600
 
 
+@pytest.mark.parametrize("before", [10, -8])
 @pytest.mark.parametrize("last", [TIME_MAX, TIME_MAX - 5, 1 << 62])
-def test_windows_that_end_beyond_the_last_time_are_joined_as_single_records_are(last: int) -> None:
+def test_windows_that_end_beyond_the_last_time_are_joined_as_single_records_are(last: int, before: int) -> None:
     builder = StreamsBuilder()
-    windows = JoinWindows.of_time_difference_and_grace(10, 3)
+    windows = JoinWindows.of_time_difference_and_grace(10, 3).before(before)
     builder.stream("a").left_join(builder.stream("b"), left + right.otherwise("-"), windows).to("out")
     times = (1, 2, 3, last - 3, last - 3, last, last, last - 1, last)
-    same(builder, [Input("ab"[n % 2], 0, n // 2, time, b"k", b"%d" % n) for n, time in enumerate(times)])
+    given = [Input("ab"[n % 2], 0, n // 2, time, b"k", b"%d" % n) for n, time in enumerate(times)]
+    same(builder, given)
+    same(builder, given[:3], given[3:])
 
 
 def test_a_record_that_fails_is_found_among_the_joined() -> None:

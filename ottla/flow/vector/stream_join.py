@@ -73,9 +73,11 @@ class Pairs(NamedTuple):
 
 def joined(task: Task, sides: Sequence[Side], frames: Sequence[Frame], run: RegionRun) -> Frame:
     """The results of the frames of both sides, left first."""
-    left = sides[0].processor
+    left, windows = sides[0].processor, sides[0].processor.windows
     records = _records(frames, left.clock.stream_time.value, sides[0].store.key_serde)
-    if int(records.newest[-1]) + left.windows.size_ms + left.windows.grace_ms > TIME_MAX:
+    # A window that begins after the record is shorter than its reach.
+    reach = max(windows.before_ms, windows.after_ms, windows.size_ms)
+    if int(records.newest[-1]) + reach + windows.grace_ms > TIME_MAX:
         raise OverflowError("the end of a record's window is not a time")
     data = [encode(side.store.value_serde, frame.values) for side, frame in zip(sides, frames, strict=True)]
     pairs = [_pairs(records, mine, sides[1 - number].store) for number, mine in enumerate(sides)]
