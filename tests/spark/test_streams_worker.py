@@ -232,6 +232,22 @@ def test_a_worker_that_loses_its_driver_fails_and_one_that_is_stopped_does_not(n
     assert [str(error).partition(";")[0] for error in session.failures] == ["the connection to the driver was lost"]
 
 
+def test_a_changelog_that_is_created_again_while_the_program_runs_ends_it(node: ottla.Node) -> None:
+    """The tasks would go on with an empty state when a worker opens them again."""
+    for topic in ("in", "out"):
+        node.create_topic(topic)
+    running = start(counting(), node.bootstrap_servers)
+    send(node, "in", "1")
+    assert counts(node, 1) == [1]
+    with Admin(node.bootstrap_servers) as admin:
+        admin.delete_topic("app-counts-changelog")
+        admin.create_topic("app-counts-changelog", 1)
+    running._workers._lines[0].shutdown(socket.SHUT_RDWR)
+    told = "internal topic app-counts-changelog was deleted and created again while application app ran"
+    with pytest.raises(StreamsError, match=told):
+        running.await_termination(WAIT_S)
+
+
 def test_a_program_without_input_survives_troubles_that_are_far_between(
     node: ottla.Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

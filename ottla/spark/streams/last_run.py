@@ -21,11 +21,12 @@ from ottla.client.admin.result import NewTopic
 from ottla.client.consumer.sync import Consumer
 from ottla.client.producer.sync import Producer
 from ottla.flow.describe import describe
+from ottla.flow.error import StreamsError
 from ottla.flow.store.spec import StoreSpec
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.named import NamedTuple
-from ottla.spark.streams.layout import Program
+from ottla.spark.streams.layout import Program, known
 
 SUFFIX = "-ottla-plan-changelog"
 _KEY = b"plan"
@@ -244,9 +245,21 @@ def plan_partition(program: Program) -> TopicPartition:
 
 
 def check_run(admin: Admin, program: Program) -> None:
-    """Raise Replaced if the application has been started again or reset since this run began."""
-    plan, _ = read(admin, program.connection(), program.application_id)
+    """Raise Replaced if the application has been started again or reset since this run began, and StreamsError if an
+    internal topic has been replaced by another one of its name.
+    """
+    application = program.application_id
+    plan, _ = read(admin, program.connection(), application)
     _check(program, None if plan is None else plan.run)
+    assert plan is not None
+    ids = known({listing.name: listing.id for listing in admin.list_topics()})
+    for topic, topic_id in plan.topics.items():
+        if ids.get(topic, topic_id) != topic_id:
+            raise StreamsError(
+                f"internal topic {topic} was deleted and created again while application {application} ran, and its "
+                f"records are lost: run `ottla streams reset {application}` to process the input again, or accept the "
+                "loss with accept_changes=True (--accept-changes)"
+            )
 
 
 def check_record(program: Program, key: bytes | None, value: bytes | None) -> None:
