@@ -73,7 +73,7 @@ def windows(rng: Random) -> JoinWindows:
         made = JoinWindows.of_time_difference_and_grace(difference, grace)
     if rng.random() < 0.2:
         made = made.after(rng.choice((0, 5, 20, -min(3, difference))))
-    return made.before(rng.choice((0, 5, -min(2, made.after_ms)))) if rng.random() < 0.2 else made
+    return made.before(max(rng.choice((0, 5, -2)), -made.after_ms)) if rng.random() < 0.2 else made
 
 
 def prepared(rng: Random, stream: KStream[Any, Any]) -> KStream[Any, Any]:

@@ -78,6 +78,9 @@ class Driver(ABC, Generic[M]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms: int | None = None
         self._steps: deque[Any] = deque()
+        #: What `when_writable` has postponed, and the next try.
+        self._postponed: deque[Callable[[], None]] = deque()
+        self._retry: asyncio.TimerHandle | None = None
         #: The log refused an append, or this node lost the leadership: the machine may hold state that the log does not
         #: have, and its effects are ignored.
         self.failed = False
@@ -151,6 +154,7 @@ class Driver(ABC, Generic[M]):
             write_error = self.write_error()
             if write_error is not None:
                 return self._waiting.pop(event.ticket)(write_error)
+            self._do_postponed()
         self._steps.append(event)
         if len(self._steps) > 1:
             return None
@@ -211,13 +215,23 @@ class Driver(ABC, Generic[M]):
         """Have the machine take back the step of this event: the log has refused its records."""
 
     def when_writable(self, do: Callable[[], None]) -> None:
-        """Call `do` now, or when enough replicas are in sync; never when this coordinator ends before."""
-        if self.failed:
-            return None
-        if self.write_error() is None:
-            return do()
-        self.runtime.loop.call_later(RETRY_SECONDS, self.when_writable, do)
-        return None
+        """Call `do` now, or when enough replicas are in sync: in turn, and before any request that appends. Never when
+        this coordinator ends before.
+        """
+        self._postponed.append(do)
+        self._do_postponed()
+
+    def _do_postponed(self) -> None:
+        while self._postponed and not self.failed:
+            if self.write_error() is not None:
+                if self._retry is None:
+                    self._retry = self.runtime.loop.call_later(RETRY_SECONDS, self._retry_postponed)
+                return
+            self._postponed.popleft()()
+
+    def _retry_postponed(self) -> None:
+        self._retry = None
+        self._do_postponed()
 
     def _answer(self, answer: Callable[[Any], None], response: Any) -> None:
         """Answer once the whole log is committed, or with an error when that takes too long."""
