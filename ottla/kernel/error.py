@@ -6,8 +6,10 @@ Rules:
 - The numbers and names are Apache Kafka 4.4.0's (`org.apache.kafka.common.protocol.Errors`).
 """
 
+import copyreg
 from collections.abc import Sequence
 from enum import IntEnum
+from typing import Any
 
 
 class ErrorCode(IntEnum):
@@ -166,7 +168,15 @@ class ErrorCode(IntEnum):
         return self in _RETRIABLE
 
 
-class KafkaError(Exception):
+class _Portable(Exception):
+    """An error that can be copied and pickled, whatever the arguments of its class's `__init__` are."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exception passes the message to `__init__`: a pool of processes would report that instead of the error.
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
+
+
+class KafkaError(_Portable):
     """A request, or a part of one, that failed with one of Kafka's codes.
 
     `message` is for people; it is sent if the response has a field for it.
@@ -187,7 +197,7 @@ class RefusedBatch(KafkaError):
         self.records = records
 
 
-class OttlaError(Exception):
+class OttlaError(_Portable):
     """A user-facing error whose message says how to fix the problem. Tools print it without a traceback."""
 
 
