@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 
+import pytest
+
+from ottla.sim.node import NodeHost
 from tests.world.ten_minutes import Counts, TenMinutesHistory
 
 
@@ -14,6 +18,31 @@ def test_the_faults_go_on_until_there_were_enough() -> None:
     history.faults_ms = 1_000
     history.run()
     assert all(had >= least for had, least in zip(history.counts, enough, strict=True)), history.counts
+
+
+class _Deaths(TenMinutesHistory):
+    """A history in which often no node is left to kill."""
+
+    @property
+    def kinds(self) -> list[Callable[[NodeHost], None]]:
+        return [self._kill, self._kill_controller, self._pause]
+
+
+def test_a_fault_waits_until_there_is_something_to_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    history = _Deaths(1, Counts(acknowledged=0, faults=8, kinds=3, leader_changes=0, quorum_elections=0))
+    # One of three voters is never elected.
+    decides = property(lambda node: node.running is not None and history.world.now_us % 60_000_000 > 30_000_000)
+    monkeypatch.setattr(NodeHost, "decides", decides)
+    history.world.after(20_000_000, history.nodes[0].start)
+    history._fail_for(1)
+    assert len(history.faults) == 3
+    assert max(history.faults.values()) - min(history.faults.values()) <= 1, history.faults
+
+
+def test_a_crash_that_follows_from_another_fault_is_no_kind_of_its_own() -> None:
+    history = TenMinutesHistory(1)
+    history.faults = {"kill": 2, "crash in recovery": 1}
+    assert history.kinds_had == 1
 
 
 def test_seeds_have_the_same_histories_in_several_processes() -> None:
