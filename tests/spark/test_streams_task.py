@@ -16,7 +16,14 @@ from ottla.spark.streams.cells import newest, pack
 from ottla.spark.streams.running import prepare
 from ottla.spark.streams.task import HostedTask
 from ottla.spark.streams.worker import read
-from ottla.streams import StreamsBuilder, StreamsError, TimeWindows, use_partition_time_on_invalid_timestamp
+from ottla.streams import (
+    Handlers,
+    StreamsBuilder,
+    StreamsError,
+    TimeWindows,
+    log_and_continue,
+    use_partition_time_on_invalid_timestamp,
+)
 from tests.spark.in_process import start
 
 DAY_MS = 86_400_000
@@ -140,16 +147,27 @@ def test_the_time_of_a_partition_is_in_its_own_commit_alone() -> None:
         again.close(lambda call: call())
 
 
+@pytest.mark.parametrize("value", [b"v", b"v" * 2_000], ids=["accepted", "refused"])
 @pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
-def test_more_cells_than_brokers_accept_end_the_program_with_what_to_do(guarantee: str) -> None:
+def test_more_cells_than_brokers_accept_end_the_program_with_what_to_do(guarantee: str, value: bytes) -> None:
+    """Also if the step is written again, without an output that is too large."""
     builder = StreamsBuilder()
-    builder.stream("in").group_by_key().windowed_by(TimeWindows.of(10)).count(materialized="counts")
+    stream = builder.stream("in")
+    stream.group_by_key().windowed_by(TimeWindows.of(10)).count(materialized="counts")
+    stream.to("out")
     config = {"processing.guarantee": guarantee}
-    application = builder.build(application_id="full", key_serde="string", value_serde="string", config=config)
+    application = builder.build(
+        application_id="full",
+        key_serde="string",
+        value_serde="string",
+        config=config,
+        handlers=Handlers(production=log_and_continue),
+    )
     with ottla.Node(settings={"offset.metadata.max.bytes": 40}) as node:
         node.create_topic("in")
+        node.create_topic("out", settings={"max.message.bytes": 1000})
         with Producer(node.bootstrap_servers) as producer:
-            producer.send("in", b"v", b"k").result(30)
+            producer.send("in", value, b"k").result(30)
         running = start(application, node.bootstrap_servers)
         told = (
             r"task 0_0 .* a commit needs \d+ characters of metadata, .*: raise offset\.metadata\.max\.bytes there, or"

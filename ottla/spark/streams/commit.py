@@ -71,15 +71,21 @@ class Committer:
         """
         began = time.perf_counter()
         try:
-            self._attempt(outputs, changes, offsets)
+            self._commit(task, outputs, changes, offsets)
         except KafkaError as error:
             if error.code is ErrorCode.OFFSET_METADATA_TOO_LARGE:
                 raise StreamsError(self._too_many_cells(offsets)) from error
+            raise
+        self.commits += 1
+        self.seconds += time.perf_counter() - began
+
+    def _commit(self, task: Task, outputs: list[AnyOutput], changes: Changes, offsets: Offsets) -> None:
+        try:
+            self._attempt(outputs, changes, offsets)
+        except KafkaError as error:
             if error.code not in REFUSED:
                 raise
             self._without_refused(task, singles(outputs), changes, offsets)
-        self.commits += 1
-        self.seconds += time.perf_counter() - began
 
     def _too_many_cells(self, offsets: Offsets) -> str:
         size = max(len(offset.metadata) for offset in offsets.values())
