@@ -33,7 +33,9 @@ else:
         """Compile `__new__` as collections.namedtuple does."""
         names = ", ".join(owner._fields)
         source = f"lambda _cls, {names}: _new_tuple(_cls, ({names},))" if names else "lambda _cls: _new_tuple(_cls, ())"
-        made = eval(source, {"_new_tuple": _new_tuple, "__name__": owner.__module__})
+        # Evaluating a text, not code, makes CPython forget that Ctrl-C ends the program: the node stops at its exit.
+        code = compile(source, "<named>", "eval")
+        made = eval(code, {"_new_tuple": _new_tuple, "__name__": owner.__module__})
         made.__name__, made.__qualname__ = "__new__", f"{owner.__qualname__}.__new__"
         made.__defaults__ = tuple(owner._field_defaults.values())
         made.__annotations__ = owner.__annotations__

@@ -8,7 +8,7 @@ import pytest
 from ottla.broker.endpoint import advertise
 from ottla.broker.metadata.registration import random_uuid, voter_endpoints
 from ottla.broker.metadata.voters import asks_others, first_voters
-from ottla.kernel.ids import Uuid
+from ottla.kernel.ids import Uuid, uuid_text
 from ottla.raft.role import Election, Voter
 from ottla.settings.server.settings import ServerSettings
 
@@ -99,6 +99,8 @@ def test_a_broker_on_all_addresses_tells_an_address_that_other_hosts_can_reach(
 
 def test_a_random_id_is_a_uuid_of_version_4() -> None:
     rng = Random(1)
-    for _ in range(20):
-        found = uuid.UUID(bytes=bytes(random_uuid(rng)))
+    for _ in range(500):
+        made = random_uuid(rng)
+        found = uuid.UUID(bytes=bytes(made))
         assert (found.version, found.variant) == (4, uuid.RFC_4122)
+        assert not uuid_text(made).startswith("-"), "tools take it for an option"
