@@ -133,8 +133,9 @@ def random_uuid(rng: Rng) -> Uuid:
     while True:
         raw = bytearray(rng.randbytes(16))
         raw[6], raw[8] = raw[6] & 0x0F | 0x40, raw[8] & 0x3F | 0x80
-        if not uuid_text(raw).startswith("-"):
-            return Uuid(bytes(raw))
+        made = Uuid(bytes(raw))
+        if not uuid_text(made).startswith("-"):
+            return made
 
 
 def directory_id(store: LogDirectories, path: str) -> Uuid:
