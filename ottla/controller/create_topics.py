@@ -17,7 +17,7 @@ from ottla.controller.config import check_topic, clear_elr, effective_topic_conf
 from ottla.controller.decision import Decision, MutationQuota, message_or_none, unlimited
 from ottla.controller.placement import active_of, check_assignment, partition_record, place
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import METADATA_TOPIC, Uuid
+from ottla.kernel.ids import METADATA_TOPIC, Uuid, random_uuid
 from ottla.kernel.ports import Rng
 from ottla.kernel.topic_name import check_name, collision_name, may_collide
 from ottla.metadata.image import TOPIC, Image
@@ -192,15 +192,10 @@ def _automatic_assignment(
 
 
 def _new_topic_id(image: Image, rng: Rng) -> Uuid:
-    """Return a random UUID (version 4) that is unused, is not one of Kafka's reserved ids and has no leading `-`."""
-    while True:
-        raw = bytearray(rng.randbytes(16))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        topic_id = Uuid(bytes(raw))
-        # A command line would take a text with a leading dash for an option: 0b111110 is `-`.
-        if raw[0] >> 2 != 0b111110 and topic_id not in image.topic_names:
-            return topic_id
+    """Return a random UUID that is unused and, being of version 4, is not one of Kafka's reserved ids."""
+    while (topic_id := random_uuid(rng)) in image.topic_names:
+        continue
+    return topic_id
 
 
 def _failed(name: str, code: ErrorCode, why: str | None) -> CreatableTopicResult:

@@ -3,10 +3,15 @@
 A UUID is its 16 bytes (`Uuid`), as on the wire. People see Kafka's text form: base64url without padding.
 """
 
+from __future__ import annotations
+
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from typing import NewType
+from typing import TYPE_CHECKING, NewType
 
 from ottla.kernel.named import NamedTuple
+
+if TYPE_CHECKING:
+    from ottla.kernel.ports import Rng
 
 #: 16 bytes, big-endian, as on the wire.
 Uuid = NewType("Uuid", bytes)
@@ -29,6 +34,20 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def uuid_v4(rng: Rng) -> Uuid:
+    """A random UUID, version 4 (RFC 9562)."""
+    raw = bytearray(rng.randbytes(16))
+    raw[6], raw[8] = raw[6] & 0x0F | 0x40, raw[8] & 0x3F | 0x80
+    return Uuid(bytes(raw))
+
+
+def random_uuid(rng: Rng) -> Uuid:
+    """A new id, version 4. As in Apache Kafka its text has no leading `-`, which tools take for an option."""
+    while uuid_text(made := uuid_v4(rng)).startswith("-"):
+        continue
+    return made
 
 
 def uuid_text(uuid: bytes) -> str:

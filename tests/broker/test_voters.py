@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from ottla.broker.endpoint import advertise
-from ottla.broker.metadata.registration import random_uuid, voter_endpoints
+from ottla.broker.metadata.registration import voter_endpoints
 from ottla.broker.metadata.voters import asks_others, first_voters
-from ottla.kernel.ids import Uuid, uuid_text
+from ottla.kernel.ids import Uuid, random_uuid, uuid_text
 from ottla.raft.role import Election, Voter
 from ottla.settings.server.settings import ServerSettings
 

@@ -11,6 +11,7 @@ from ottla.broker.metadata.format import format_directories
 from ottla.broker.metadata.metadata_log import MetadataLog
 from ottla.controller.controller import NEWEST
 from ottla.kernel.error import KafkaError
+from ottla.kernel.ids import random_uuid
 from ottla.log.directory.store import Store
 from ottla.log.setting import LogSettings
 from ottla.settings.server.settings import ServerSettings
@@ -47,7 +48,7 @@ class Place:
         try:
             log = MetadataLog.open(self.disk, self.settings, store, self.clock, self.rng)
             directory_ids = [registration.directory_id(store, path) for path in store.directories]
-            incarnation = registration.random_uuid(self.rng)
+            incarnation = random_uuid(self.rng)
             log.join(
                 registration.broker_request(self.settings, incarnation, -1, store.cluster_id, directory_ids, [endpoint])
             )

@@ -44,7 +44,7 @@ from ottla.broker.controllers.lifecycle import (
 from ottla.broker.metadata import registration
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.error_message import words
-from ottla.kernel.ids import Uuid
+from ottla.kernel.ids import Uuid, random_uuid
 from ottla.log.checkpoint import clean_shutdown_epoch
 from ottla.wire.api.broker_registration import BrokerRegistrationRequest
 
@@ -95,7 +95,7 @@ class BrokerLife:
         self._events: deque[LifeEvent] = deque()
         self._is_stepping = False
         self._timer: asyncio.TimerHandle | None = None
-        self._incarnation_id = registration.random_uuid(runtime.rng)
+        self._incarnation_id = random_uuid(runtime.rng)
         self._previous_epoch = -1
         self._closed = False
         #: The last error from the controller.

@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ottla.broker.metadata.registration import random_uuid
 from ottla.kernel.error import ErrorCode, KafkaError
-from ottla.kernel.ids import NO_UUID, Uuid, uuid_text
+from ottla.kernel.ids import NO_UUID, Uuid, random_uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Rng

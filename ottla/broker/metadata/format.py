@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.metadata.file import PARTITION, make_durable_directory, write_batches
-from ottla.broker.metadata.registration import controller_listeners, random_uuid, voter_endpoints
+from ottla.broker.metadata.registration import controller_listeners, voter_endpoints
 from ottla.kernel.error import OttlaError
-from ottla.kernel.ids import Uuid, uuid_text
+from ottla.kernel.ids import Uuid, random_uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Clock, Disk, Rng
 from ottla.log.checkpoint import META_PROPERTIES, read_properties, write_properties

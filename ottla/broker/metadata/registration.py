@@ -7,7 +7,7 @@ from typing import Protocol
 
 from ottla.broker.endpoint import WILDCARD_HOSTS, advertised, own_host
 from ottla.kernel.error import OttlaError
-from ottla.kernel.ids import Uuid, parse_uuid, uuid_text
+from ottla.kernel.ids import Uuid, parse_uuid, random_uuid
 from ottla.kernel.ports import Rng
 from ottla.metadata.feature import supported
 from ottla.raft.checkpoint import VoterEndpoint
@@ -126,16 +126,6 @@ def broker_request(
         log_dirs=directory_ids,
         previous_broker_epoch=previous_broker_epoch,
     )
-
-
-def random_uuid(rng: Rng) -> Uuid:
-    """A random UUID, version 4. As in Apache Kafka its text has no leading `-`, which tools take for an option."""
-    while True:
-        raw = bytearray(rng.randbytes(16))
-        raw[6], raw[8] = raw[6] & 0x0F | 0x40, raw[8] & 0x3F | 0x80
-        made = Uuid(bytes(raw))
-        if not uuid_text(made).startswith("-"):
-            return made
 
 
 def directory_id(store: LogDirectories, path: str) -> Uuid:

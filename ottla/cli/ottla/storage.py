@@ -142,10 +142,9 @@ def random_uuid(as_json: bool) -> None:
     """Print a random id for a new cluster."""
     from random import SystemRandom
 
-    from ottla.broker.metadata.registration import random_uuid as make
-    from ottla.kernel.ids import uuid_text
+    from ottla.kernel import ids
 
-    made = uuid_text(make(SystemRandom()))
+    made = ids.uuid_text(ids.random_uuid(SystemRandom()))
     if as_json:
         from ottla.cli import screen
 

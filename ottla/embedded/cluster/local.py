@@ -22,13 +22,12 @@ from pathlib import Path
 from random import SystemRandom
 
 from ottla.broker.metadata.format import format_directories
-from ottla.broker.metadata.registration import random_uuid
 from ottla.embedded.cluster.plan import HOST, ClusterPlan, PlannedNode, rack_of, voters_of
 from ottla.embedded.cluster.process import NodeProcess, start, wait_until_ready
 from ottla.host.clock import HostClock
 from ottla.host.disk import HostDisk
 from ottla.kernel.error import OttlaError
-from ottla.kernel.ids import uuid_text
+from ottla.kernel.ids import random_uuid, uuid_text
 from ottla.settings.properties import write
 from ottla.settings.server.settings import ServerSettings
 

@@ -16,7 +16,7 @@ from ottla.group.state.streams import StreamsGroup
 from ottla.group.timer import TimerKey, Timers
 from ottla.group.topic import TopicView
 from ottla.kernel.error import KafkaError
-from ottla.kernel.ids import Uuid
+from ottla.kernel.ids import Uuid, uuid_v4
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.now import Now
 from ottla.kernel.ports import Rng
@@ -142,10 +142,7 @@ class CommandContext:
 
     def new_uuid_text(self) -> str:
         """A random UUID (version 4) as Java prints it, for member ids."""
-        raw = bytearray(self.shard.rng.randbytes(16))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        text = raw.hex()
+        text = uuid_v4(self.shard.rng).hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 

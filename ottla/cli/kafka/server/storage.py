@@ -79,8 +79,7 @@ def _run(words: Words) -> int:
     else:
         from random import SystemRandom
 
-        from ottla.broker.metadata.registration import random_uuid
-        from ottla.kernel.ids import uuid_text
+        from ottla.kernel.ids import random_uuid, uuid_text
 
         print(uuid_text(random_uuid(SystemRandom())))
     return 0
