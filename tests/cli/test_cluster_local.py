@@ -1,5 +1,6 @@
 """`ottla cluster up` and its kin: what stays behind, what is deleted, and what a person hears while a command waits."""
 
+import shutil
 import signal
 import socket
 import time
@@ -11,7 +12,7 @@ from ottla.cli.ottla.cluster.local import up
 from ottla.embedded.cluster.local import LocalCluster
 from ottla.embedded.cluster.process import wait_until_ready
 from ottla.kernel.error import OttlaError
-from tests.cli.tool import in_process
+from tests.cli.tool import Tool, in_process
 
 
 @pytest.mark.parametrize(
@@ -131,6 +132,49 @@ def test_no_option_of_up_is_ignored_for_a_cluster_that_is_there(tmp_path: Path) 
     LocalCluster.create(tmp_path, 1)
     said = in_process("cluster", "up", "-d", str(tmp_path), "--port", "0")
     assert (said.code, "already holds a cluster" in said.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "called", "number", "state", "more"),
+    [
+        (["kill", "2"], ("kill", 2), 2, "killed", ""),
+        (["stop", "2"], ("stop", [2]), 2, "stopped", ""),
+        (["restart", "2"], ("restart", 2), 2, "up", ""),
+        (["add-node", "--rack", "r"], ("start", [3]), 3, "up", " on 127.0.0.1:"),
+    ],
+)
+def test_a_command_for_one_node_does_it_and_says_so(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    words: list[str],
+    called: tuple[str, object],
+    number: int,
+    state: str,
+    more: str,
+) -> None:
+    calls: list[tuple[str, object]] = []
+    for name in ("kill", "stop", "restart", "start"):
+
+        def call(_: LocalCluster, node: object, name: str = name) -> list[object]:
+            calls.append((name, node))
+            return [node]
+
+        monkeypatch.setattr(LocalCluster, name, call)
+    tool = Tool("", monkeypatch, capfd)
+    cluster = LocalCluster.create(tmp_path / "cluster", 2)
+    shutil.copytree(cluster.directory, tmp_path / "again")
+    said = tool("cluster", *words, "-d", str(cluster.directory), "--json")
+    assert (said.code, said.json, calls) == (0, {"node": number, "state": state}, [called])
+    said = tool("cluster", *words, "-d", str(tmp_path / "again"))
+    assert (said.code, f"node {number} {state}{more}" in said.err, calls) == (0, True, [called, called])
+    assert LocalCluster.open(cluster.directory).plan.node(number).rack == ("r" if number == 3 else "")
+
+
+def test_a_node_that_does_not_run_cannot_be_stopped(tmp_path: Path) -> None:
+    LocalCluster.create(tmp_path, 1)
+    said = in_process("cluster", "stop", "1", "-d", str(tmp_path))
+    assert (said.code, said.out, "node 1 is not running" in said.err) == (1, "", True)
 
 
 def test_a_node_that_keeps_a_command_waiting_is_named(tmp_path: Path) -> None:

@@ -11,9 +11,11 @@ from ottla.client.admin.acl import Acl, AclFilter, AclOperation, AclResource
 from ottla.client.admin.credential import ScramDeletion, ScramMechanism
 from ottla.client.admin.quota import QuotaEntity
 from ottla.client.admin.replica import Replica
-from ottla.client.admin.result import ConfigResource, NewTopic, ResourceType, Results
-from ottla.client.connection.cluster import Cluster
+from ottla.client.admin.result import ConfigResource, GroupDescription, NewTopic, ResourceType, Results
+from ottla.client.connection.cluster import GROUP, Cluster
+from ottla.client.connection.metadata import ClusterNode
 from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.wire.api.consumer_group_describe import ConsumerGroupDescribeResponse, DescribedGroup
 from ottla.wire.api.describe_quorum import DescribeQuorumResponse, ResponseTopicData
 from ottla.wire.api.leave_group import LeaveGroupResponse, MemberResponse
 from ottla.wire.api.list_partition_reassignments import ListPartitionReassignmentsResponse
@@ -263,3 +265,15 @@ def test_what_changes_topics_asks_for_fresh_metadata(call: Callable[[AsyncAdmin]
         return metadata.update_due_ms()
 
     assert (asked(due_ms) < 1 << 60) == asks
+
+
+@pytest.mark.parametrize("known", [1, 7, None])
+def test_a_described_group_names_its_coordinator_as_far_as_it_is_known(known: int | None) -> None:
+    async def described(admin: AsyncAdmin) -> GroupDescription:
+        if known is not None:
+            admin._cluster._coordinators[(GROUP, "g")] = known
+        return await admin.describe_group("g")
+
+    answer = ConsumerGroupDescribeResponse(groups=[DescribedGroup(group_id="g", group_state="Empty")])
+    node: ClusterNode = asked(described, answer).coordinator
+    assert node == {1: ClusterNode(1, "127.0.0.1", 1), 7: ClusterNode(7, "", -1), None: ClusterNode(-1, "", -1)}[known]
