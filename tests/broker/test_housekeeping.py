@@ -1,0 +1,176 @@
+"""Periodic jobs: an error ends none, every partition has its turn, and a failed disk goes offline, a full one not."""
+
+from __future__ import annotations
+
+import errno
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.partitions.housekeeping import Housekeeping
+from ottla.kernel.ids import TopicPartition
+
+_NEVER_MS = (1 << 63) - 1
+
+
+class _Log:
+    """A log as far as housekeeping knows it."""
+
+    def __init__(self, scene: _Scene, name: str, error: OSError | None = None, **answers: bool) -> None:
+        self.name, self.error, self.answers = name, error, answers
+        self.settings = SimpleNamespace(producer_expiration_ms=5)
+        self.producers = SimpleNamespace(expire=lambda now, after: scene.said.append(("expire", name, now, after)))
+        self._scene = scene
+
+    def delete_old_segments(self, now_ms: int) -> bool:
+        self._scene.said.append(("retain", self.name, now_ms))
+        if self.error is not None:
+            raise self.error
+        return False
+
+    @property
+    def wants_flush(self) -> bool:
+        return self.answers.get("rolled", False)
+
+    def flush_is_overdue(self, now_ms: int) -> bool:
+        assert now_ms == 1000
+        return self.answers.get("overdue", False)
+
+
+class _Scene:
+    """The parts that housekeeping uses; `said` is what it told them."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[Any, ...]] = []
+        self.timers: list[tuple[float, Any]] = []
+        self.logs: list[_Log] = []
+        self.removal_error: OSError | None = None
+        #: The error of writing each directory's checkpoints.
+        self.errors: dict[str, Exception | None] = {"/a": None}
+        self.closed = False
+
+    @property
+    def jobs(self) -> Housekeeping:
+        scene = self
+        settings = SimpleNamespace(
+            log_retention_check_interval_ms=300_000,
+            log_flush_offset_checkpoint_interval_ms=60_000,
+            log_flush_scheduler_interval_ms=_NEVER_MS,
+        )
+
+        def call_later(seconds: float, run: Any) -> Any:
+            scene.timers.append((seconds, run))
+            return SimpleNamespace(cancel=lambda: scene.said.append(("cancelled", seconds)))
+
+        def remove_deleted(now_ms: int) -> None:
+            scene.said.append(("remove", now_ms))
+            if scene.removal_error is not None:
+                raise scene.removal_error
+
+        def submit(path: str) -> Future[None]:
+            task: Future[None] = Future()
+            task.set_exception(error) if (error := scene.errors[path]) else task.set_result(None)
+            return task
+
+        def say(*words: Any) -> None:
+            scene.said.append(words)
+
+        runtime: Any = SimpleNamespace(
+            settings=settings,
+            clock=SimpleNamespace(now_ms=lambda: 1000),
+            closed=self.closed,
+            pool=SimpleNamespace(submit=submit),
+            loop=SimpleNamespace(call_later=call_later, call_soon_threadsafe=lambda call, *given: call(*given)),
+        )
+        store: Any = SimpleNamespace(
+            remove_deleted=remove_deleted, directories=list(self.errors), checkpoint_tasks=lambda: list(self.errors)
+        )
+        hosted = {
+            TopicPartition("t", number): SimpleNamespace(log=log, tp=f"t-{number}")
+            for number, log in enumerate(self.logs)
+        }
+        leadership: Any = SimpleNamespace(hosted=hosted, retry_creation=lambda: say("retry creation"))
+        flusher: Any = SimpleNamespace(flush=lambda logs, done: say("flush", [log.name for log in logs]))
+        log_dirs: Any = SimpleNamespace(
+            check=lambda log, error: say("check", log.name, error.errno),
+            suspect=lambda path, error: say("suspect", path, error.errno),
+        )
+        return Housekeeping(runtime, store, leadership, flusher, log_dirs)
+
+
+def test_retention_goes_on_after_a_log_that_fails_and_has_its_disk_checked_last() -> None:
+    scene = _Scene()
+    scene.logs = [_Log(scene, "a"), _Log(scene, "b", OSError(errno.EIO, "broken")), _Log(scene, "c")]
+    scene.jobs.retain()
+    done = [each for name in "abc" for each in (("retain", name, 1000), ("expire", name, 1000, 5))]
+    assert scene.said == [*done, ("check", "b", errno.EIO)]
+
+
+def test_logs_that_have_rolled_are_flushed_before_each_checkpoint() -> None:
+    scene = _Scene()
+    scene.logs = [_Log(scene, "a", rolled=True), _Log(scene, "b"), _Log(scene, "c", rolled=True)]
+    scene.jobs.checkpoint()
+    assert scene.said == [("retry creation",), ("remove", 1000), ("flush", ["a", "c"])]
+    scene.logs = scene.logs[1:2]
+    scene.said.clear()
+    scene.jobs.checkpoint()
+    assert scene.said == [("retry creation",), ("remove", 1000)]
+
+
+def test_files_that_cannot_be_removed_hold_up_no_checkpoint() -> None:
+    scene = _Scene()
+    scene.removal_error = OSError(errno.EACCES, "not yours")
+    scene.logs = [_Log(scene, "a", rolled=True)]
+    scene.jobs.checkpoint()
+    assert scene.said[-1] == ("flush", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("error", "closed", "said"),
+    [
+        (OSError(errno.EIO, "broken"), False, [("suspect", "/b", errno.EIO)]),
+        (OSError(errno.EIO, "broken"), True, []),
+        (ValueError("a bug"), False, []),
+        (None, False, []),
+    ],
+)
+def test_a_checkpoint_that_fails_makes_its_own_directory_suspect(
+    error: Exception | None, closed: bool, said: list[Any]
+) -> None:
+    scene = _Scene()
+    scene.errors = {"/a": None, "/b": error, "/c": None}
+    scene.closed = closed
+    scene.jobs.checkpoint()
+    assert scene.said[2:] == said
+
+
+def test_only_overdue_logs_are_flushed() -> None:
+    scene = _Scene()
+    scene.logs = [_Log(scene, "a"), _Log(scene, "b", overdue=True)]
+    scene.jobs.flush_overdue()
+    scene.logs = scene.logs[:1]
+    scene.jobs.flush_overdue()
+    assert scene.said == [("flush", ["b"])]
+
+
+def test_jobs_run_at_their_intervals_also_after_an_error_until_they_are_stopped() -> None:
+    scene = _Scene()
+    jobs = scene.jobs
+    runs: list[str] = []
+
+    def fails() -> None:
+        runs.append("run")
+        raise OSError(errno.EIO, "broken")
+
+    jobs.retain = fails  # type: ignore[method-assign]
+    jobs.start()
+    # The longest interval means never, as in Apache Kafka.
+    assert [seconds for seconds, _ in scene.timers] == [300, 60]
+    scene.timers[0][1]()
+    assert (runs, [seconds for seconds, _ in scene.timers]) == (["run"], [300, 60, 300])
+    scene.timers[2][1]()
+    assert len(runs) == 2
+    jobs.stop()
+    assert sorted(scene.said) == [("cancelled", 60), ("cancelled", 300)]

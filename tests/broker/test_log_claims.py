@@ -1,0 +1,109 @@
+"""Which log a partition gets at a start, and what becomes of moves that cannot go on."""
+
+from __future__ import annotations
+
+import errno
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.partitions.leadership import Leadership
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import TopicPartition
+from ottla.log.path import PARTITION_METADATA
+from tests.broker.disk_scene import TOPIC, Scene
+
+_TP = TopicPartition(TOPIC, 0)
+
+
+@pytest.mark.parametrize("records", [[], [b"one"]])
+def test_a_log_whose_topic_id_was_not_written_serves_and_keeps_its_records(records: list[bytes]) -> None:
+    """A crash between the creation of the directory and that of its first file; an empty log gets its topic id."""
+    scene = Scene()
+    scene.create()
+    for value in records:
+        scene.write(0, value)
+    where = f"{scene.lies_in(0)}/{_TP}/{PARTITION_METADATA}"
+    scene.machine.stop()
+    scene.machine.disk.remove(where)
+    scene.machine.start()
+    scene.machine.settle()
+    assert scene.read(0) == records
+    assert scene.write(0, b"two") == "NONE"
+    assert scene.read(0) == [*records, b"two"]
+    if not records:
+        assert scene.machine.disk.exists(where)
+        assert scene.node.store.get(_TP).topic_id == scene.node.image.topics[TOPIC].topic_id
+
+
+@pytest.mark.parametrize(
+    ("fields", "replaceable"),
+    [
+        ({}, True),
+        ({"isr": (2, 1)}, False),
+        ({"eligible_leader_replicas": (1,)}, False),
+        ({"last_known_elr": (1,)}, False),
+        ({"leader": 1}, False),
+        ({"leader": -1}, False),
+        ({"isr": (2, 3), "eligible_leader_replicas": (3,), "last_known_elr": (3,)}, True),
+    ],
+)
+def test_a_lost_log_is_fetched_afresh_only_if_nothing_relies_on_it(fields: dict[str, Any], replaceable: bool) -> None:
+    usual = {"leader": 2, "isr": (2,), "eligible_leader_replicas": (), "last_known_elr": ()}
+    node: Any = SimpleNamespace(_runtime=SimpleNamespace(node_id=1))
+    known: Any = SimpleNamespace(**usual | fields)
+    assert Leadership._is_replaceable(node, known) is replaceable
+
+
+def _moving(monkeypatch: pytest.MonkeyPatch, error: Exception) -> tuple[Scene, int]:
+    """The copy of a move fails with this error."""
+    scene = Scene()
+    scene.create()
+    _, moved = scene.in_b()
+    scene.write(moved, b"one")
+
+    def fails(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(scene.node.log_dirs, "_copy_piece", fails)
+    assert scene.move(moved, "/b") == "NONE"
+    scene.machine.settle()
+    return scene, moved
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "full", "/b/t-0/x.log"),
+        OSError(errno.EMFILE, "too many files"),
+        KafkaError(ErrorCode.CORRUPT_MESSAGE, "a damaged batch"),
+    ],
+)
+def test_a_move_that_cannot_go_on_is_dropped_and_no_directory_with_it(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    scene, moved = _moving(monkeypatch, error)
+    assert not scene.node.failed_directories
+    assert scene.node.store.future(TopicPartition(TOPIC, moved)) is None
+    assert not [name for name in scene.machine.disk.list("/b") if name.endswith("-future")]
+    assert (scene.lies_in(moved), scene.write(moved, b"two")) == ("/a", "NONE")
+    assert scene.read(moved) == [b"one", b"two"]
+
+
+@pytest.mark.parametrize(("code", "failed"), [(errno.EIO, ["/b"]), (errno.ENOSPC, [])])
+def test_a_move_that_cannot_begin_is_an_error_of_its_destination(
+    monkeypatch: pytest.MonkeyPatch, code: int, failed: list[str]
+) -> None:
+    scene = Scene()
+    scene.create()
+    _, moved = scene.in_b()
+
+    def fails(*_: Any) -> None:
+        raise OSError(code, "no")
+
+    monkeypatch.setattr(scene.node.store, "begin_move", fails)
+    assert scene.move(moved, "/b") == "KAFKA_STORAGE_ERROR"
+    scene.machine.settle()
+    assert list(scene.node.failed_directories) == failed
+    assert scene.write(moved, b"one") == "NONE"
