@@ -47,6 +47,22 @@ def test_what_is_built_is_read_back(records: list[NewRecord], codec: Codec, base
     assert [each.offset for each in found] == list(range(base_offset, base_offset + len(records)))
 
 
+#: Numbers around those where a varint gets another byte.
+_EDGES = [0, 1, 62, 63, 64, 65, 127, 128, 129, 8191, 8192, 8193]
+
+
+def test_every_length_of_a_varint_is_read_back() -> None:
+    """Offsets, times, keys, values and headers whose varints end or go on with each byte."""
+    records: list[NewRecord] = [(1_000_000, None, None, [])] * 200
+    records += [(1_000_000 + sign * edge, b"k", b"v", []) for edge in _EDGES for sign in (1, -1)]
+    records += [(1_000_000, bytes(edge), bytes(edge), [("h" * edge, bytes(edge))]) for edge in _EDGES]
+    records += [(1_000_000, b"k", b"v", [("h", b"v")] * edge) for edge in _EDGES[:9]]
+    (batch,) = read(build(records, base_offset=5))
+    found = batch.records()
+    assert [(each.timestamp, each.key, each.value, each.headers) for each in found] == records
+    assert [each.offset for each in found] == list(range(5, 5 + len(records)))
+
+
 @given(_RECORDS, st.sampled_from(Codec))
 @settings(max_examples=30, deadline=None)
 def test_kafka_python_reads_what_we_build(records: list[NewRecord], codec: Codec) -> None:
