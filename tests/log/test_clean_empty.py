@@ -1,6 +1,7 @@
 """The last batch of a producer stays, empty, when all its records are superseded: it holds the producer's sequence."""
 
-from ottla.wire.batch import NewRecord, build
+from ottla.log.cleaning.transaction import CleanedTransactions
+from ottla.wire.batch import HEADER_BYTES, NewRecord, build, header_at
 from ottla.wire.codec import Codec
 from tests.log.compaction import NOW_MS, batches, compact, end, open_log, put, transaction
 
@@ -30,3 +31,17 @@ def test_a_rebuilt_batch_has_the_largest_timestamp_of_what_it_keeps() -> None:
     compact(log)
     header = next(batches(log)).header
     assert (header.count, header.base_timestamp, header.max_timestamp) == (2, NOW_MS + 5, NOW_MS + 5)
+
+
+def test_an_emptied_marker_says_nothing_of_a_transaction() -> None:
+    """Its transaction has no batch left, whatever the pass has met of this producer."""
+    data = build(
+        [(NOW_MS, bytes([0, 0, 0, 1]), bytes(6), [])], producer_id=7, producer_epoch=0, transactional=True, control=True
+    )
+    header = header_at(data)
+    transactions = CleanedTransactions([])
+    assert not transactions.is_aborted(header._replace(base_offset=0))
+    emptied = header._replace(base_offset=1, length=HEADER_BYTES - 12, count=0)
+    assert transactions.ended(emptied, data[:HEADER_BYTES]) == (True, None)
+    # The marker that is still whole has its batch.
+    assert transactions.ended(header._replace(base_offset=2), data) == (False, None)
