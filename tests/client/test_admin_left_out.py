@@ -277,3 +277,13 @@ def test_a_described_group_names_its_coordinator_as_far_as_it_is_known(known: in
     answer = ConsumerGroupDescribeResponse(groups=[DescribedGroup(group_id="g", group_state="Empty")])
     node: ClusterNode = asked(described, answer).coordinator
     assert node == {1: ClusterNode(1, "127.0.0.1", 1), 7: ClusterNode(7, "", -1), None: ClusterNode(-1, "", -1)}[known]
+
+
+def test_metadata_that_is_an_error_as_a_whole_is_raised_and_replaces_nothing() -> None:
+    async def updated(admin: AsyncAdmin) -> list[int]:
+        with pytest.raises(KafkaError) as error:
+            await Cluster.update(admin._cluster, ["t"])
+        assert error.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return list(admin._cluster.metadata.nodes)
+
+    assert asked(updated, MetadataResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))) == [1]

@@ -23,5 +23,5 @@ tests that run its line: `tests/mutants/lines.py` makes that map. Measures:
   caught (ten are caught since, and the line of one is gone), twelve change nothing that can be seen.
 - Seed 20261210 (the first half of 48 under all but flow, sim, spark and streams), on a busy machine, with at most 25
   quick tests and those of 15 seconds more, without those of `tests/client` and `tests/wire`, so that "not caught" is an
-  upper bound. Of 22: 15 caught (one by a hang), four not caught (two are caught since), three change nothing.
+  upper bound. Of 22: 15 caught (one by a hang), four not caught (three are caught since), three change nothing.
 """
