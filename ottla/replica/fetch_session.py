@@ -19,6 +19,7 @@ from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import mutable
 from ottla.kernel.ports import Rng
 from ottla.replica.hosted import HostedReplica
+from ottla.wire.api.fetch import FetchPartition
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -40,7 +41,7 @@ class CachedPartition:
     topic: str | bytes
     partition: int
     fetch_offset: int
-    bytes_max: int
+    partition_max_bytes: int
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
@@ -49,10 +50,10 @@ class CachedPartition:
     #: The replica that served it last; the node may not host it any more.
     replica: HostedReplica | None = None
 
-    def update(self, other: CachedPartition) -> None:
+    def update(self, other: CachedPartition | FetchPartition) -> None:
         """Take over the fields of the client's newest request."""
         self.fetch_offset = other.fetch_offset
-        self.bytes_max = other.bytes_max
+        self.partition_max_bytes = other.partition_max_bytes
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
         self.log_start_offset = other.log_start_offset

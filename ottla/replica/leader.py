@@ -352,16 +352,18 @@ class LeaderReplica:
     # ---- the high watermark
 
     def _raise_high_watermark(self, now_ms: int) -> list[Effect]:
-        if self.is_under_min_isr:
-            return []
-        isr, lowest = self.maximal_isr, self.end_offset
+        lowest = self.end_offset
         for replica_id, progress in self.followers.items():
             if progress.end_offset >= lowest:
                 continue
             # Wait for a follower that is about to join, so that the high watermark does not run away from it.
-            if replica_id in isr or (self._is_caught_up(progress, now_ms) and self._may_join(replica_id)):
+            if (
+                replica_id in self.state.isr
+                or (self.proposal is not None and replica_id in self.maximal_isr)
+                or (self._is_caught_up(progress, now_ms) and self._may_join(replica_id))
+            ):
                 lowest = progress.end_offset
-        if lowest <= self.high_watermark:
+        if lowest <= self.high_watermark or self.is_under_min_isr:
             return []
         self.high_watermark = lowest
         return [RaiseHighWatermark(lowest)]

@@ -10,7 +10,6 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -74,20 +73,19 @@ class Partition(HostedReplica):
         )
         log.high_watermark = self.machine.high_watermark
         # A leader that is alone in the ISR commits what it has.
-        self.step(leader.Appended(log.visible_end_offset))
+        self._step(self.machine, leader.Appended(log.visible_end_offset))
 
     def step(self, event: leader.Event) -> None:
         """Pass an event to the machine and carry out its effects."""
         machine = self.machine
         assert machine is not None
-        if not isinstance(event, leader.Appended | leader.Fetched):
-            for session, watched in self.sessions.items():
-                if not session.is_marked(watched):
-                    machine.note_caught_up(session.replica_id, session.fetched_ms)
-        self._carry_out(machine.step(event, self._host.monotonic_ms()))
+        for session, watched in self.sessions.items():
+            if not session.is_marked(watched):
+                machine.note_caught_up(session.replica_id, session.fetched_ms)
+        self._step(machine, event)
 
-    def _carry_out(self, effects: Sequence[leader.Effect]) -> None:
-        for effect in effects:
+    def _step(self, machine: LeaderReplica, event: leader.Event) -> None:
+        for effect in machine.step(event, self._host.monotonic_ms()):
             if isinstance(effect, RaiseHighWatermark):
                 self.log.high_watermark = effect.offset
                 for session, watched in self.sessions.items():
@@ -166,7 +164,8 @@ class Partition(HostedReplica):
     def fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
         """Record that a follower fetches from `offset`. Raises KafkaError like `check_follower`."""
         self.check_follower(replica_id, broker_epoch)
-        self.step(leader.Fetched(replica_id, broker_epoch, offset, log_start_offset))
+        assert self.machine is not None
+        self._step(self.machine, leader.Fetched(replica_id, broker_epoch, offset, log_start_offset))
         if self.deletions.first_offset is not None:
             self.deletions.complete(self.low_watermark)
 
@@ -211,18 +210,16 @@ class Partition(HostedReplica):
                 self.on_readable(self)
             return appended
         if machine is not None and log.end_offset != before:
-            self._after_append()
+            self._after_append(machine)
         return appended
 
-    def _after_append(self) -> None:
-        machine = self.machine
-        assert machine is not None
+    def _after_append(self, machine: LeaderReplica) -> None:
         for session, watched in self.sessions.items():
             if not session.is_marked(watched):
                 machine.note_caught_up(session.replica_id, session.fetched_ms)
                 session.mark(watched)
             session.wake()
-        self.step(leader.Appended(self.log.visible_end_offset))
+        self._step(machine, leader.Appended(self.log.visible_end_offset))
 
     def log_start_moved(self) -> None:
         """Send the log's new start to the followers with their next fetches."""
@@ -239,7 +236,7 @@ class Partition(HostedReplica):
     def synced(self) -> None:
         """Take the log's flushed end into account after a flush that `flush.messages` asked for."""
         if self.machine is not None:
-            self.step(leader.Appended(self.log.visible_end_offset))
+            self._step(self.machine, leader.Appended(self.log.visible_end_offset))
         else:
             self.notify_readers()
 

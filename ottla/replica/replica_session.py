@@ -11,12 +11,13 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Rng
 from ottla.replica.fetch_session import CachedPartition, Key
+from ottla.wire.api.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
@@ -58,18 +59,21 @@ class ReplicaSession:
         #: Retries the parked fetch; None while none is parked.
         self.retry_fetch: Callable[[], None] | None = None
 
-    def update(self, changed: Iterable[CachedPartition], forgotten: Iterable[Key]) -> None:
+    def update(self, request: FetchRequest) -> None:
         """Take over the partitions of a request."""
-        for cached in changed:
-            key = cached.topic, cached.partition
-            watched = self.watched.get(key)
-            if watched is None:
-                watched = self.watched[key] = WatchedPartition(key, cached)
-            else:
-                watched.cached.update(cached)
-            self.mark(watched)
-        for key in forgotten:
-            self.forget(key)
+        for topic in request.topics:
+            name = topic.topic_id if self.by_id else topic.topic
+            for named in topic.partitions:
+                key = name, named.partition
+                watched = self.watched.get(key)
+                if watched is None:
+                    watched = self.watched[key] = WatchedPartition(key, CachedPartition(*key, 0, 0))
+                watched.cached.update(named)
+                self.marked[key] = watched
+        for forgotten in request.forgotten_topics_data:
+            name = forgotten.topic_id if self.by_id else forgotten.topic
+            for partition in forgotten.partitions:
+                self.forget((name, partition))
 
     def forget(self, key: Key) -> None:
         """Remove a partition from the session."""

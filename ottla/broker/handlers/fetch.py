@@ -63,8 +63,9 @@ def _error_response(request: FetchRequest, _: int, error: KafkaError) -> FetchRe
 @handles(ApiKey.FETCH, error_response=_error_response)
 def fetch(call: Call, request: FetchRequest) -> Reply:
     """Read now, and wait for more if there is too little and the client allows it."""
-    if replica_of(request) >= 0:
-        return fetch_as_replica(call, request)
+    replica_id = replica_of(request)
+    if replica_id >= 0:
+        return fetch_as_replica(call, request, replica_id)
     if call.is_long:
         return in_turns(call.connection, _long_fetch(call, request))
     parked = ParkedFetch(call, request)
@@ -245,7 +246,7 @@ class ParkedFetch:
                     return sent_elsewhere(wanted.partition, partition, nearest)
             fetched = partition.read(
                 wanted.fetch_offset,
-                min(wanted.bytes_max, bytes_left),
+                min(wanted.partition_max_bytes, bytes_left),
                 self.request.isolation_level,
                 min_one_batch=min_one_batch,
             )

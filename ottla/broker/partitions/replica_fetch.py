@@ -25,7 +25,6 @@ from ottla.broker.call.fetch_data import (
     BY_ID_FROM,
     add_records,
     append_data,
-    cached_partitions,
     divergence,
     failed,
     partition_data,
@@ -50,12 +49,12 @@ _PARTITIONS_PER_STEP = 200
 
 def replica_of(request: FetchRequest) -> int:
     """The id of the fetching replica; negative for a consumer."""
-    return max(request.replica_id, request.replica_state.replica_id)
+    return request.replica_id if request.replica_id >= 0 else request.replica_state.replica_id
 
 
-def fetch_as_replica(call: Call, request: FetchRequest) -> Reply:
+def fetch_as_replica(call: Call, request: FetchRequest, replica_id: int) -> Reply:
     """Record the follower's progress, read once, and wait if there is nothing to send."""
-    fetch = ReplicaFetch(call, request)
+    fetch = ReplicaFetch(call, request, replica_id)
     if len(fetch.session.marked) > _STEPS_FROM:
         return in_turns(call.connection, fetch.in_steps())
     has_news = fetch.note()
@@ -68,19 +67,18 @@ def fetch_as_replica(call: Call, request: FetchRequest) -> Reply:
 class ReplicaFetch:
     """A follower's fetch: tried at once, and retried on appends while it waits."""
 
-    def __init__(self, call: Call, request: FetchRequest) -> None:
+    def __init__(self, call: Call, request: FetchRequest, replica_id: int) -> None:
         self.node: BrokerNode = call.node
         self.request = request
         self.by_id = call.version >= BY_ID_FROM
-        self.session, self.incremental = self._open_session()
+        self.session, self.incremental = self._open_session(replica_id)
         self.later: Later | None = None
         self._timer: TimerHandle | None = None
         self._planned = False
 
-    def _open_session(self) -> tuple[ReplicaSession, bool]:
+    def _open_session(self, replica_id: int) -> tuple[ReplicaSession, bool]:
         request, sessions = self.request, self.node.replication.sessions
-        now_ms = self.node.clock.monotonic_ms()
-        replica_id, broker_epoch = replica_of(request), request.replica_state.replica_epoch
+        now_ms, broker_epoch = self._now_ms(), request.replica_state.replica_epoch
         incremental = request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
         if incremental:
             session = sessions.resume(request.session_id, request.session_epoch, replica_id, self.by_id, now_ms)
@@ -92,12 +90,7 @@ class ReplicaFetch:
             else:
                 session = sessions.create(replica_id, broker_epoch, self.by_id, now_ms)
         session.broker_epoch = broker_epoch
-        forgotten = (
-            (topic.topic_id if self.by_id else topic.topic, partition)
-            for topic in request.forgotten_topics_data
-            for partition in topic.partitions
-        )
-        session.update(cached_partitions(request, self.by_id), forgotten)
+        session.update(request)
         return session, incremental
 
     @property
@@ -173,7 +166,6 @@ class ReplicaFetch:
             # Watch before the checks, which may fail: the session must hear of it when the partition ends.
             self.session.watch(watched, partition)
         partition.check_epoch(wanted.current_leader_epoch)
-        partition.check_follower(self.session.replica_id, self.session.broker_epoch)
         return partition
 
     def attempt(self, *, final: bool = False) -> FetchResponse | None:
@@ -205,17 +197,19 @@ class ReplicaFetch:
         wanted, partition = watched.cached, None
         try:
             partition = self._leader_of(watched)
+            partition.check_follower(self.session.replica_id, self.session.broker_epoch)
             diverging = divergence(partition, wanted)
             if diverging is not None:
                 return diverging
             log, offset = partition.log, wanted.fetch_offset
-            if not log.start_offset <= offset <= log.end_offset:
+            end_offset = log.end_offset
+            if not log.start_offset <= offset <= end_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
             data = partition_data(wanted.partition, log.high_watermark, log.last_stable_offset, log.start_offset)
-            bytes_max = min(wanted.bytes_max, bytes_left)
-            readable = offset < log.end_offset and (bytes_max > 0 or min_one_batch)
-            if readable and not self._is_throttled(partition):
-                add_records(data, log.read(offset, bytes_max, end_offset=log.end_offset, min_one_batch=min_one_batch))
+            if offset < end_offset:
+                bytes_max = min(wanted.partition_max_bytes, bytes_left)
+                if (bytes_max > 0 or min_one_batch) and not self._is_throttled(partition):
+                    add_records(data, log.read(offset, bytes_max, end_offset=end_offset, min_one_batch=min_one_batch))
             return data
         except KafkaError as error:
             return failed(wanted.partition, error.code)

@@ -67,6 +67,8 @@ class Replication:
         self._isr_changes: isr_changes.IsrChanges | None = None
         self._committed: dict[Partition, None] = {}
         self._lag_timer: asyncio.TimerHandle | None = None
+        #: Whether consumers are sent to the replica in their rack (KIP-392).
+        self.selects = runtime.settings.replica_selector_class == RACK_AWARE
 
     def settings_of(self, min_isr: int) -> LeaderSettings:
         """The settings of a leader with this `min.insync.replicas`."""
@@ -78,11 +80,6 @@ class Replication:
         if selector not in (None, "", RACK_AWARE, LEADER_ONLY):
             _log.warning("unknown replica.selector.class=%s: consumers will read from leaders", selector)
         self._schedule()
-
-    @property
-    def selects(self) -> bool:
-        """Whether consumers are sent to the replica in their rack (KIP-392)."""
-        return self._runtime.settings.replica_selector_class == RACK_AWARE
 
     def nearest(self, partition: Partition, rack: str, offset: int) -> int:
         """The broker from which a consumer in `rack` should read `offset`; LEADER for this one."""
@@ -143,9 +140,11 @@ class Replication:
 
     def committed(self, partition: Partition) -> None:
         """Note that the high watermark of a partition has moved."""
-        if not self._committed:
-            self._runtime.loop.call_soon(self._notify_committed)
-        self._committed[partition] = None
+        # A waiter that comes later sees the new high watermark itself.
+        if partition.waiting or partition.commits.first_offset is not None:
+            if not self._committed:
+                self._runtime.loop.call_soon(self._notify_committed)
+            self._committed[partition] = None
         if self.selects:
             # Consumers may be waiting at the followers, which are woken at once, as in Apache Kafka.
             for session in partition.sessions:
