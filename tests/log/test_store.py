@@ -449,8 +449,7 @@ def test_a_stop_whose_volume_does_not_sync_leaves_no_mark_unless_each_file_does(
         store._sync_names()
         disk.syncs_to_fail = fails
         # A file that the kernel has lost says so when it is synced alone. Some files need no sync, and may be lost.
-        with suppress(OSError):
-            store.close()
+        store.close()
         if disk.exists(f"/a/{checkpoint.CLEAN_SHUTDOWN}"):
             marked += 1
             disk.crash()

@@ -22,9 +22,11 @@ VOLUME_SYNC_LOGS_MIN = 64
 _Result = TypeVar("_Result")
 
 
-def close_logs(logs: Iterable[tuple[Log, Directory]], pool: Executor | None) -> list[BaseException]:
-    """Close all logs, also after a failure; the failures."""
-    failed: list[BaseException] = []
+def close_logs(
+    logs: Iterable[tuple[Log, Directory]], pool: Executor | None
+) -> dict[Directory, tuple[Log, BaseException]]:
+    """Close all logs, also after a failure; the first failure of each directory, and its log."""
+    failed: dict[Directory, tuple[Log, BaseException]] = {}
     begun: dict[Directory, list[Log]] = {}
     for log, directory in logs:
         if log.closed:
@@ -36,7 +38,7 @@ def close_logs(logs: Iterable[tuple[Log, Directory]], pool: Executor | None) -> 
             else:
                 durability.close_files(log)
         except OSError as error:
-            failed.append(error)
+            failed.setdefault(directory, (log, error))
     together = [
         (directory, _submit(pool, partial(sync_volume_of, directory, directory_logs)))
         for directory, directory_logs in begun.items()
@@ -47,16 +49,16 @@ def close_logs(logs: Iterable[tuple[Log, Directory]], pool: Executor | None) -> 
             for log in begun.pop(directory):
                 durability.close_files(log)
     alone = [
-        (log, _submit(pool, partial(durability.sync_closed, log)))
-        for directory_logs in begun.values()
+        (directory, log, _submit(pool, partial(durability.sync_closed, log)))
+        for directory, directory_logs in begun.items()
         for log in directory_logs
     ]
-    for log, synced in alone:
+    for directory, log, synced in alone:
         failure = synced.exception()
         if failure is None:
             durability.close_files(log)
         else:
-            failed.append(failure)
+            failed.setdefault(directory, (log, failure))
     return failed
 
 

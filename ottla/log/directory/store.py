@@ -322,7 +322,8 @@ class Store(Directories):
     def close(self, broker_epoch: int = -1, pool: Executor | None = None) -> None:
         """Flush and close all logs, write the checkpoints and the clean shutdown marker, release the locks.
 
-        The threads of `pool`, if there is one, sync the logs in parallel.
+        The threads of `pool`, if there is one, sync the logs in parallel. A directory whose disk takes less than all of
+        this gets no marker, and one line in the log: its next start recovers, as after a crash.
 
         The marker has the epoch of the broker's registration, by which the controller recognizes a clean restart
         (KIP-966).
@@ -332,14 +333,23 @@ class Store(Directories):
         try:
             self._sync_names()
             failed = close_logs([(log, self._home[tp]) for tp, log in self._logs.items()], pool)
-            if failed:
-                raise failed[0]
             for directory in self._online():
-                self._checkpoint_task(directory)()
-            for directory in self._online():
-                checkpoint.write_clean_shutdown(self._disk, directory.path, broker_epoch)
+                self._mark_clean(directory, failed.get(directory), broker_epoch)
         finally:
             self._release()
+
+    def _mark_clean(self, directory: Directory, failed: tuple[Log, BaseException] | None, broker_epoch: int) -> None:
+        """Write the checkpoints and the marker, unless a log of the directory could not be closed."""
+        what = directory.path
+        try:
+            if failed is not None:
+                what = failed[0].path
+                raise failed[1]
+            self._checkpoint_task(directory)()
+            checkpoint.write_clean_shutdown(self._disk, directory.path, broker_epoch)
+        except OSError as error:
+            why = "cannot write what a clean stop adds to %s: %s; the next start checks the logs in %s"
+            _log.error(why, what, error, directory.path)
 
     def _sync_names(self) -> None:
         """Sync the parents of all new logs, once each; if that fails, each log tries again and reports the error."""

@@ -1,0 +1,113 @@
+"""Logs that are deleted, or closed, on a disk that refuses something."""
+
+import errno
+import random
+from typing import Any
+
+import pytest
+
+from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.log import checkpoint, durability
+from ottla.log.directory.store import Store
+from ottla.log.log import Log, LogSettings
+from ottla.sim.disk import SimDisk
+from ottla.wire.batch import build
+
+_TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    disk = SimDisk(random.Random(5))
+    for path in ("/a", "/b"):
+        disk.make_directory(path)
+        properties = {"version": "1", "node.id": "1", "cluster.id": "c", "directory.id": path[1:]}
+        checkpoint.write_properties(disk, f"{path}/meta.properties", properties)
+    disk.sync_directory("/")
+    return disk
+
+
+def _open(disk: SimDisk, *dirs: str) -> Store:
+    settings = LogSettings(segment_index_bytes=1200, file_delete_delay_ms=100)
+    return Store.open(disk, dirs or ("/a",), now_ms=1000, settings_of=lambda _: settings, node_id=1)
+
+
+def _write(store: Store, topic: str) -> None:
+    store.create(topic, Uuid(bytes(15) + b"\x09"), 0).append(build([(1, b"k", b"v", [])]), leader_epoch=2, now_ms=1)
+
+
+@pytest.fixture
+def store(disk: SimDisk) -> Store:
+    store = _open(disk)
+    _write(store, "t")
+    return store
+
+
+def _full(*_: Any) -> None:
+    raise OSError(errno.ENOSPC, "no space left on device")
+
+
+def test_a_log_is_deleted_though_the_cleaners_offsets_cannot_be_written(
+    disk: SimDisk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = store.get(_TP)
+    assert log is not None
+    log.cleaner_offset = 1
+    monkeypatch.setattr(checkpoint, "write_offsets", _full)
+    with pytest.raises(OSError, match="no space"):
+        store.delete(_TP)
+    assert not disk.exists("/a/t-0")
+    store.remove_deleted(10_000)
+    assert not [name for name in disk.list("/a") if name.startswith("t-0")]
+
+
+def test_a_new_topic_does_not_begin_with_the_log_of_a_deleted_one(
+    disk: SimDisk, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "rename", _full)
+        with pytest.raises(OSError, match="no space"):
+            store.delete(_TP)
+    other = Uuid(bytes(15) + b"\x0a")
+    log = store.create("t", other, 0)
+    assert (log.topic_id, log.end_offset) == (other, 0)
+
+
+@pytest.mark.parametrize("room", range(0, 600, 12))
+def test_a_stop_with_a_full_disk_says_so_in_one_line_and_loses_nothing(
+    disk: SimDisk, store: Store, room: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    _write(store, "u")
+    # The index files may fit, or the checkpoints too, or the mark too, or nothing.
+    disk.fill(disk._used() + room)
+    store.close()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) <= 1 and all("/a" in line and "the simulated disk is full" in line for line in lines)
+    assert lines or room
+    assert disk.exists(f"/a/{checkpoint.CLEAN_SHUTDOWN}") is not bool(lines)
+    disk.fill(None)
+    again = _open(disk)
+    for topic in ("t", "u"):
+        log = again.get(TopicPartition(topic, 0))
+        assert log is not None and (log.end_offset, log.epochs.latest) == (1, 2)
+
+
+def test_a_directory_that_cannot_be_closed_leaves_the_others_clean(
+    disk: SimDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = _open(disk, "/a", "/b")
+    for topic in ("t", "u"):
+        _write(store, topic)
+    failing, sync_closed = store.directory_of(_TP), durability.sync_closed
+
+    def refused(log: Log) -> None:
+        if log.path.startswith(failing):
+            raise OSError(errno.EIO, "the disk is broken")
+        sync_closed(log)
+
+    monkeypatch.setattr(durability, "sync_closed", refused)
+    store.close()
+    [line] = [record.getMessage() for record in caplog.records]
+    assert failing in line and "the disk is broken" in line
+    marked = {path for path in ("/a", "/b") if disk.exists(f"{path}/{checkpoint.CLEAN_SHUTDOWN}")}
+    assert marked == {"/a", "/b"} - {failing}
