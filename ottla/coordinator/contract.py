@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
 from ottla.kernel.now import Now
+from ottla.wire.batch import HEADER_BYTES
 
 #: The encoded key and value of a record. A value of None is a tombstone.
 Entry = tuple[bytes, bytes | None]
@@ -75,6 +76,25 @@ class Append:
     entries: Sequence[Entry]
     producer_id: int = -1
     producer_epoch: int = -1
+    #: The records depend neither on each other nor on the effects before: they may go into several batches, each of
+    #: which is appended even if the log refuses another one as too large.
+    independent: bool = False
+
+    def batches(self, bytes_max: int) -> list[Sequence[Entry]]:
+        """The records of each batch in a log that takes batches of at most `bytes_max`."""
+        if not self.independent:
+            return [self.entries]
+        bytes_max = min(bytes_max, _BATCH_BYTES) - HEADER_BYTES
+        batches: list[list[Entry]] = []
+        size = bytes_max
+        for key, value in self.entries:
+            record_bytes = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+            size += record_bytes
+            if size > bytes_max or not batches:
+                batches.append([])
+                size = record_bytes
+            batches[-1].append((key, value))
+        return [*batches]
 
 
 @frozen
@@ -102,16 +122,8 @@ def independent(entries: Iterable[Entry]) -> list[Append]:
 
     Their number has no bound, and a log refuses a batch that is too large for it.
     """
-    batches: list[list[Entry]] = []
-    size = _BATCH_BYTES
-    for key, value in entries:
-        record_bytes = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
-        size += record_bytes
-        if size > _BATCH_BYTES:
-            batches.append([])
-            size = record_bytes
-        batches[-1].append((key, value))
-    return [Append(batch) for batch in batches]
+    listed = [*entries]
+    return [Append(listed, independent=True)] if listed else []
 
 
 #: Error of the log -> error for a client of the coordinator.

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.coordinator.contract import Answer, Append, Called, Entry, Loaded, independent
+from ottla.coordinator.contract import Answer, Append, Called, Continue, Entry, Loaded, independent
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
 from ottla.settings.server.transaction import TransactionDeclaration
 from ottla.settings.view import AS_DECLARED, SettingsView
-from ottla.txn.event import AddPartitions, Effect, Event, MarkersWritten, VerifyPartitions, WriteMarkers
+from ottla.txn.event import AddPartitions, Effect, Event, MarkersWritten, TimedOut, VerifyPartitions, WriteMarkers
 from ottla.txn.transaction import (
     COMPLETED,
     EPOCH_BUMP_VERSION,
@@ -108,6 +108,8 @@ class TransactionCoordinator:
             return self._called(event, now.wall_ms)
         if isinstance(event, MarkersWritten):
             return self._markers_written(event.transactional_id, now.wall_ms)
+        if isinstance(event, TimedOut):
+            return self._timed_out(event.transactional_id, now.wall_ms)
         if isinstance(event, Loaded):
             self._timeouts_checked_ms = self._expiry_checked_ms = now.monotonic_ms
             return [
@@ -275,9 +277,7 @@ class TransactionCoordinator:
                 if transaction.timeout_ms == NO_TIMEOUT_MS and transaction.client_version >= EPOCH_BUMP_VERSION:
                     continue
                 if transaction.state is State.ONGOING and transaction.start_ms + transaction.timeout_ms < now.wall_ms:
-                    ended = self._fence(transaction, now.wall_ms)
-                    # Without a new producer id, the next check tries again.
-                    effects += [] if ended is None else [self._save(ended), _markers(ended)]
+                    effects.append(Continue(TimedOut(transaction.transactional_id)))
         if now.monotonic_ms >= self._expiry_due_ms:
             self._expiry_checked_ms = now.monotonic_ms
             oldest_ms = now.wall_ms - self._settings.transactional_id_expiration_ms
@@ -288,6 +288,12 @@ class TransactionCoordinator:
             ]
             effects += independent(tombstones)
         return effects
+
+    def _timed_out(self, name: str, now_ms: int) -> list[Effect]:
+        known = self.transactions.get(name)
+        ended = self._fence(known, now_ms) if known is not None and known.state is State.ONGOING else None
+        # Without a new producer id, or if the log refuses the record, the next check tries again.
+        return [] if ended is None else [self._save(ended), _markers(ended)]
 
 
 def _may_initialize(known: Transaction, producer_id: int, producer_epoch: int) -> bool:

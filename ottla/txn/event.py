@@ -1,6 +1,6 @@
 """The events and effects of a transaction coordinator, besides those of `ottla.coordinator.contract`."""
 
-from ottla.coordinator.contract import Answer, Append, Called, Loaded, TimePassed
+from ottla.coordinator.contract import Answer, Append, Called, Continue, Loaded, TimePassed
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import TopicPartition
 
@@ -40,7 +40,14 @@ class MarkersWritten:
     transactional_id: str
 
 
-Event = Called | Loaded | MarkersWritten | TimePassed
+@frozen
+class TimedOut:
+    """The transaction's timeout has passed. Each gets a step of its own, so that no other has to wait for it."""
+
+    transactional_id: str
+
+
+Event = Called | Loaded | MarkersWritten | TimedOut | TimePassed
 
 
 @frozen
@@ -56,4 +63,4 @@ class WriteMarkers:
     transaction_version: int
 
 
-Effect = Append | Answer | WriteMarkers
+Effect = Append | Answer | Continue | WriteMarkers

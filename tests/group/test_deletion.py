@@ -158,7 +158,7 @@ def test_a_group_with_many_offsets_goes_in_batches_that_a_log_accepts() -> None:
     host.call(commit_request(group_id, {"orders": dict.fromkeys(range(60), 1)}), 8)
     request = DeleteGroupsRequest(groups_names=[group_id])
     effects = host.coordinator.step(Called(10_000, request, 2), Now(host.now_ms, host.now_ms))
-    batches = [effect.entries for effect in effects if isinstance(effect, Append)]
+    batches = [batch for effect in effects if isinstance(effect, Append) for batch in effect.batches(1 << 20)]
     assert len(batches) > 1 and sum(len(entries) for entries in batches) == 61
     assert all(sum(len(key) for key, _ in entries) < 300_000 for entries in batches)
     assert isinstance(effects[-1], Answer)

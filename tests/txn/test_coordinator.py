@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.coordinator.contract import Answer, Append, Called, Loaded, TimePassed
+from ottla.coordinator.contract import Answer, Append, Called, Continue, Loaded, TimePassed
 from ottla.kernel.error import ErrorCode
 from ottla.kernel.ids import TopicPartition
 from ottla.kernel.now import Now
@@ -53,6 +53,8 @@ class Scene:
             elif isinstance(effect, Answer):
                 assert effect.ticket not in self.answers, "a request has one answer"
                 self.answers[effect.ticket] = effect.response
+            elif isinstance(effect, Continue):
+                self.carry_out(self.machine.step(effect.event, Now(self.now_ms, self.now_ms)))
             else:
                 self.markers.append(effect)
         if not self.holding:

@@ -211,7 +211,7 @@ def test_many_expired_ids_go_in_batches_that_a_log_accepts() -> None:
         assert scene.ask(request).error_code == 0
     scene.now_ms += scene.machine._settings.transactional_id_expiration_ms + 1
     effects = scene.machine.step(TimePassed(), Now(scene.now_ms, scene.now_ms))
-    batches = [effect.entries for effect in effects if isinstance(effect, Append)]
+    batches = [batch for effect in effects if isinstance(effect, Append) for batch in effect.batches(1 << 20)]
     assert 1 < len(batches) < len(names)
     assert all(sum(len(key) for key, _ in entries) < 300_000 for entries in batches)
     scene.carry_out(effects)

@@ -32,6 +32,7 @@ from ottla.coordinator.contract import (
     Called,
     Continue,
     CoordinatorMachine,
+    Entry,
     Loaded,
     TimePassed,
     append_error,
@@ -50,7 +51,8 @@ _log = logging.getLogger("ottla.broker")
 RETRY_SECONDS = 0.5
 _BASE_OFFSET = Struct(">q")
 #: The log refuses these records before anything is written, and may accept others.
-_REFUSED = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
+_REFUSED = (ErrorCode.NOT_ENOUGH_REPLICAS, *_TOO_LARGE)
 #: Size of a piece of a log being loaded: some hundred records, a few milliseconds.
 LOAD_BYTES = 32 << 10
 
@@ -194,8 +196,8 @@ class Driver(ABC, Generic[M]):
                 answer = self._waiting.pop(ticket, None)
                 if answer is not None:
                     self._answer(answer, effect.response if failed is None else _client_error(failed))
-            elif failed is None:
-                failed = self._attempt(effect, now_ms)
+            elif failed is None or (failed.code in _TOO_LARGE and isinstance(effect, Append) and effect.independent):
+                failed = self._attempt(effect, now_ms) or failed
         if failed is None:
             return
         if failed.code not in _REFUSED:
@@ -287,7 +289,7 @@ class Driver(ABC, Generic[M]):
         try:
             match effect:
                 case Append():
-                    self._append(effect, now_ms)
+                    self._append_all(effect, now_ms)
                 case Continue(event):
                     self.step(event)
                 case _:
@@ -302,9 +304,22 @@ class Driver(ABC, Generic[M]):
         _log.error("cannot append to %s: %s", self.partition.tp, failed.message)
         return failed
 
-    def _append(self, effect: Append, now_ms: int) -> None:
-        """Append records as one batch (in the effect's transaction, if it names a producer) and replay them."""
-        entries, producer_id, epoch = effect.entries, effect.producer_id, effect.producer_epoch
+    def _append_all(self, effect: Append, now_ms: int) -> None:
+        """Append the effect's batches. A batch that is too large fails the effect, but not its other batches."""
+        settings = self.partition.log.settings
+        too_large: KafkaError | None = None
+        for entries in effect.batches(min(settings.max_message_bytes, settings.segment_bytes)):
+            try:
+                self._append(entries, effect.producer_id, effect.producer_epoch, now_ms)
+            except KafkaError as error:
+                if error.code not in _TOO_LARGE:
+                    raise
+                too_large = error
+        if too_large is not None:
+            raise too_large
+
+    def _append(self, entries: Sequence[Entry], producer_id: int, epoch: int, now_ms: int) -> None:
+        """Append records as one batch (in the producer's transaction, if there is a producer) and replay them."""
         records = [(now_ms, key, value, ()) for key, value in entries]
         data = bytearray(build(records, producer_id=producer_id, producer_epoch=epoch, transactional=producer_id >= 0))
         appended = self.partition.append(data, now_ms, Origin.COORDINATOR)
