@@ -62,8 +62,11 @@ class File(Protocol):
 class Disk(Protocol):
     """A file system. Paths are absolute strings with `/`."""
 
-    def open(self, path: str, *, create: bool = False) -> File:
-        """Open for reading and writing. FileNotFoundError if the file does not exist and `create` is False."""
+    def open(self, path: str, *, create: bool = False, lasting: bool = False) -> File:
+        """Open for reading and writing. FileNotFoundError if the file does not exist and `create` is False.
+
+        `lasting`: the file will stay open, so keep it out of the way of other code's descriptors.
+        """
 
     def exists(self, path: str) -> bool: ...
     def is_directory(self, path: str) -> bool: ...

@@ -179,7 +179,7 @@ class SimDisk:
 
     # ---- the port
 
-    def open(self, path: str, *, create: bool = False) -> SimFile:
+    def open(self, path: str, *, create: bool = False, lasting: bool = False) -> SimFile:
         directory, name = self._parent(path)
         found = directory.names.get(name)
         if isinstance(found, _Directory):

@@ -31,11 +31,11 @@ class SlowDisk(HostDisk):
         self.gate = threading.Event()
         self.reached = threading.Event()
 
-    def open(self, path: str, *, create: bool = False) -> HostFile:
+    def open(self, path: str, *, create: bool = False, lasting: bool = False) -> HostFile:
         if path.endswith("slow-1/00000000000000000000.log"):
             self.reached.set()
             assert self.gate.wait(60)
-        return super().open(path, create=create)
+        return super().open(path, create=create, lasting=lasting)
 
 
 @pytest.fixture
@@ -112,10 +112,10 @@ def test_a_node_alone_that_is_stopped_while_it_recovers_loses_nothing(data: Path
 
 def test_logs_that_cannot_be_opened_stop_a_start_as_before(data: Path) -> None:
     class Foreign(SlowDisk):
-        def open(self, path: str, *, create: bool = False) -> HostFile:
+        def open(self, path: str, *, create: bool = False, lasting: bool = False) -> HostFile:
             if path.endswith("slow-1/00000000000000000000.log"):
                 raise OttlaError("a log of another program")
-            return super().open(path, create=create)
+            return super().open(path, create=create, lasting=lasting)
 
     loop = asyncio.new_event_loop()
     node = BrokerNode(ServerSettings.parse(single_node(str(data), "127.0.0.1", 0)), loop, Ports(Foreign()))

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from ottla.host.descriptor import allow_many
 from ottla.host.disk import HostDisk
+from ottla.log.log import Log, LogSettings
+from ottla.wire.batch import build
 
 _MANY_PARTITIONS = """
 import resource
@@ -23,15 +25,17 @@ print("written")
 """
 
 
-def test_a_file_leaves_the_numbers_that_select_can_wait_for(tmp_path: Path) -> None:
+def test_a_log_leaves_the_numbers_that_select_can_wait_for(tmp_path: Path) -> None:
     allow_many()
-    file = HostDisk().open(str(tmp_path / "file"), create=True)
-    descriptor = file.descriptor()
-    assert descriptor is not None
-    assert descriptor >= 1024
-    file.write(b"there", 0)
-    assert (tmp_path / "file").read_bytes() == b"there"
-    file.close()
+    path, batch = str(tmp_path / "log-0"), build([(1, None, b"there", [])])
+    for _ in ("created", "opened"):
+        log = Log.open(HostDisk(), path, LogSettings(), now_ms=1, clean=True)
+        log.append(bytearray(batch), leader_epoch=0, now_ms=1)
+        log.roll(1)
+        descriptors = [segment.file.descriptor() for segment in log.segments]
+        assert all(descriptor is not None and descriptor >= 1024 for descriptor in descriptors), descriptors
+        assert b"there" in log.segments[0].file.read(1000, 0)
+        log.close()
 
 
 def test_there_is_room_for_many_files_before_there_are_threads() -> None:

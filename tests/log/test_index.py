@@ -110,13 +110,16 @@ def test_a_full_index_is_one_of_its_bound_and_a_time_index_keeps_a_place() -> No
     assert (offsets.file_bytes, times.file_bytes) == (10 * OFFSET_ENTRY_BYTES, 10 * TIME_ENTRY_BYTES)
 
 
-def test_the_files_are_kafkas() -> None:
+@pytest.mark.parametrize("more", [0, 200])
+def test_the_files_are_kafkas(more: int) -> None:
+    offsets = [*_OFFSETS, *((80_000 + number, 2_000_000_001 + number) for number in range(more))]
+    times = [*_TIMES, *(((1 << 41) + 300 * number, 80_000 + number) for number in range(1, more + 1))]
     disk = SimDisk(Random(1))
-    assert _offsets(disk).finish() == (40, 0)
-    assert _file(disk) == b"".join(struct.pack(">ii", offset - _BASE, position) for offset, position in _OFFSETS)
+    assert _offsets(disk, offsets).finish() == (8 * len(offsets), 0)
+    assert _file(disk) == b"".join(struct.pack(">ii", offset - _BASE, position) for offset, position in offsets)
     disk = SimDisk(Random(1))
-    assert _times(disk).finish() == (60, 0)
-    assert _file(disk) == b"".join(struct.pack(">qi", timestamp, offset - _BASE) for timestamp, offset in _TIMES)
+    assert _times(disk, times).finish() == (12 * len(times), 0)
+    assert _file(disk) == b"".join(struct.pack(">qi", timestamp, offset - _BASE) for timestamp, offset in times)
 
 
 @pytest.mark.parametrize("keep", range(6))

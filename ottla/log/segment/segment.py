@@ -133,7 +133,7 @@ class Segment:
         If the disk fails, no file is left behind: the log goes on in the old segment, and its offsets would pass the
         base offset of this one.
         """
-        file = disk.open(f"{directory}/{offset_name(base_offset, LOG)}{suffix}", create=True)
+        file = disk.open(f"{directory}/{offset_name(base_offset, LOG)}{suffix}", create=True, lasting=True)
         if file.size():
             file.truncate(0)
         segment = cls(disk, directory, base_offset, settings, now_ms, file, suffix)
@@ -150,7 +150,7 @@ class Segment:
 
     @classmethod
     def open(cls, disk: Disk, directory: str, base_offset: int, settings: LogSettings, now_ms: int) -> "Segment":
-        file = disk.open(f"{directory}/{offset_name(base_offset, LOG)}")
+        file = disk.open(f"{directory}/{offset_name(base_offset, LOG)}", lasting=True)
         return cls(disk, directory, base_offset, settings, now_ms, file)
 
     def path(self, suffix: str) -> str:
