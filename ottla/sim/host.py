@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 #: The duration of a callback: a node handles a small request in about 100 us (docs/internals/bench.md).
 _COST_US = (10, 120)
+_COSTS = _COST_US[1] - _COST_US[0]
+_COST_BITS = _COSTS.bit_length()
 #: The delay until a job on another thread runs.
 _JOB_US = (20, 3_000)
 _EPOCH_MS = 1_700_000_000_000
@@ -55,7 +57,9 @@ class DriftingClock:
         return now
 
     def monotonic_ms(self) -> int:
-        return self.monotonic_us() // 1000
+        # `monotonic_us`, which a node calls too often for a call more.
+        now = self._world.now_us
+        return (now + now * self.drift_ppm // 1_000_000 + self.offset_us) // 1000
 
     def now_ms(self) -> int:
         return self.wall_ms + self.monotonic_ms()
@@ -206,7 +210,10 @@ class HostLoop:
 
     def call_soon(self, callback: Any, *args: Any, context: contextvars.Context | None = None) -> _Handle:
         handle = _Handle(self, 0.0, callback, args, context)
-        self.enqueue(handle)
+        if not self.dead:
+            self._ready.append(handle)
+            if not self._planned:
+                self.go_on()
         return handle
 
     call_soon_threadsafe = call_soon
@@ -214,7 +221,7 @@ class HostLoop:
     def call_later(
         self, delay: float, callback: Any, *args: Any, context: contextvars.Context | None = None
     ) -> _Handle:
-        return self.call_at(self.time() + delay, callback, *args, context=context)
+        return self.call_at(self._clock.monotonic_us() / 1_000_000 + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: contextvars.Context | None = None) -> _Handle:
         handle = _Handle(self, when, callback, args, context)
@@ -349,30 +356,34 @@ class HostLoop:
         self._free_us = max(self._free_us, self._world.now_us) + ms * 1000
 
     def go_on(self) -> None:
-        """Continue after a pause of the host."""
-        self._plan()
+        """Plan the next callback, also after a pause of the host."""
+        if self._ready and not self._planned and not self.host.paused:
+            self._planned = True
+            self._world.at(self._free_us, self._run_one, self._label)
 
     def enqueue(self, handle: _Handle) -> None:
         if not self.dead:
             self._ready.append(handle)
             if not self._planned:
-                self._plan()
-
-    def _plan(self) -> None:
-        if self._ready and not self._planned and not self.host.paused:
-            self._planned = True
-            self._world.at(self._free_us, self._run_one, self._label)
+                self.go_on()
 
     def _run_one(self) -> None:
         self._planned = False
-        if self.dead or self.host.paused or not self._ready:
+        host, ready = self.host, self._ready
+        if self.dead or host.paused or not ready:
             return
-        handle = self._ready.popleft()
+        handle = ready.popleft()
         if handle.callback is not None:
             world = self._world
-            self._free_us = world.now_us + world.between(*_COST_US) * self.host.slowness
+            # `World.between(*_COST_US)`, for each callback.
+            draw = world.draw
+            cost_us = draw(_COST_BITS)
+            while cost_us >= _COSTS:
+                cost_us = draw(_COST_BITS)
+            self._free_us = world.now_us + (_COST_US[0] + cost_us) * host.slowness
             self._guarded(handle.context.run, handle.callback, *handle.args)
-        self._plan()
+        if ready:
+            self.go_on()
 
     def _guarded(self, work: Callable[..., object], *args: Any) -> None:
         network = self._world.network

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 WINDOW_BYTES = 1 << 18
 #: The one-way latency within a data centre.
 _LATENCY_US = (40, 400)
+_LATENCIES = _LATENCY_US[1] - _LATENCY_US[0]
+_LATENCY_BITS = _LATENCIES.bit_length()
 #: The delay of TCP's retransmission (RFC 6298's minimum timeout and its doublings).
 _RETRY_US = (200_000, 1_600_000)
 _PORT_FIRST = 32_768
@@ -30,15 +32,51 @@ _PORT_FIRST = 32_768
 class Link:
     """The link from one host to another. `slow_us` is added to every latency."""
 
-    __slots__ = ("held", "is_cut", "is_loopback", "label", "slow_us")
+    __slots__ = ("_world", "held", "is_cut", "is_loopback", "label", "slow_us")
 
-    def __init__(self, source: Host, target: Host) -> None:
+    def __init__(self, world: World, source: Host, target: Host) -> None:
+        self._world = world
         self.label = f"{source.name}>{target.name}"
         self.is_loopback = source is target
         self.is_cut = False
         self.slow_us = 0
         #: Deliveries that wait for the link to heal, in order.
         self.held: list[tuple[SimSocket | None, Callable[[], object]]] = []
+
+    def send(self, sock: SimSocket | None, action: Callable[[], object], delay_us: int = 0) -> None:
+        """Deliver `action` at the other end, in order with everything else that `sock` sends."""
+        if self.is_cut:
+            self.held.append((sock, action))
+            return
+        world = self._world
+        when_us = world.now_us + delay_us
+        if self.is_loopback:
+            when_us += 5
+        else:
+            # `World.between(*_LATENCY_US)`, for each segment.
+            draw = world.draw
+            latency_us = draw(_LATENCY_BITS)
+            while latency_us >= _LATENCIES:
+                latency_us = draw(_LATENCY_BITS)
+            when_us += _LATENCY_US[0] + latency_us + self.slow_us
+        if sock is not None:
+            if when_us <= sock.arrives_us:
+                when_us = sock.arrives_us + 1
+            sock.arrives_us = when_us
+
+        def arrive() -> None:
+            # The link was cut in the meantime: the segment is lost and will be retransmitted.
+            if self.is_cut:
+                self.held.append((sock, action))
+            else:
+                action()
+
+        world.at(when_us, arrive, self.label)
+
+    def probe(self, action: Callable[[], object]) -> None:
+        """Deliver a segment that is not retransmitted: a cut link loses it."""
+        if not self.is_cut:
+            self._world.after(_LATENCY_US[1] + self.slow_us, action, f"{self.label} keepalive")
 
 
 class Network:
@@ -57,7 +95,7 @@ class Network:
     def link(self, source: Host, target: Host) -> Link:
         found = self._links.get((source.address, target.address))
         if found is None:
-            found = self._links[source.address, target.address] = Link(source, target)
+            found = self._links[source.address, target.address] = Link(self._world, source, target)
         return found
 
     def cut(self, source: Host, target: Host) -> None:
@@ -72,7 +110,7 @@ class Network:
             # All connections of the link share a retransmission delay.
             delay_us = self._world.rng.randrange(*_RETRY_US)
             for sock, action in held:
-                self._deliver(link, sock, action, delay_us)
+                link.send(sock, action, delay_us)
 
     def isolate(self, host: Host) -> None:
         """Cut this host off from all others, in both directions."""
@@ -110,36 +148,3 @@ class Network:
 
     def host_of(self, address: str) -> Host | None:
         return next((each for each in self._world.hosts if each.address == address), None)
-
-    def send(self, link: Link, sock: SimSocket | None, action: Callable[[], object]) -> None:
-        """Deliver `action` at the other end, in order with everything else that `sock` sends."""
-        if link.is_cut:
-            link.held.append((sock, action))
-        else:
-            self._deliver(link, sock, action, 0)
-
-    def probe(self, link: Link, action: Callable[[], object]) -> None:
-        """Deliver a segment that is not retransmitted: a cut link loses it."""
-        if not link.is_cut:
-            self._world.after(_LATENCY_US[1] + link.slow_us, action, f"{link.label} keepalive")
-
-    def _deliver(self, link: Link, sock: SimSocket | None, action: Callable[[], object], delay_us: int) -> None:
-        world = self._world
-        when_us = world.now_us + delay_us
-        if link.is_loopback:
-            when_us += 5
-        else:
-            when_us += world.between(*_LATENCY_US) + link.slow_us
-        if sock is not None:
-            if when_us <= sock.arrives_us:
-                when_us = sock.arrives_us + 1
-            sock.arrives_us = when_us
-
-        def arrive() -> None:
-            # The link was cut in the meantime: the segment is lost and will be retransmitted.
-            if link.is_cut:
-                link.held.append((sock, action))
-            else:
-                action()
-
-        world.at(when_us, arrive, link.label)

@@ -12,6 +12,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.sim.network import WINDOW_BYTES, Link
@@ -27,6 +28,7 @@ class SimSocket:
 
     def __init__(self, host: Host, fd: int) -> None:
         self.host = host
+        self._world = host.world
         self._network = host.world.network
         self._fd = fd
         self._local = (host.address, 0)
@@ -35,7 +37,7 @@ class SimSocket:
         self._link: Link | None = None
         self.peer: SimSocket | None = None
         self._listening = False
-        self._backlog: deque[SimSocket] = deque()
+        self.backlog: deque[SimSocket] = deque()
         self._connecting = False
         self.inbox = bytearray()
         self.eof = False
@@ -60,7 +62,7 @@ class SimSocket:
 
     @property
     def readable(self) -> bool:
-        return bool(self._backlog or self.inbox or self.eof or self.error)
+        return bool(self.backlog or self.inbox or self.eof or self.error)
 
     @property
     def writable(self) -> bool:
@@ -104,9 +106,9 @@ class SimSocket:
         return self._remote
 
     def accept(self) -> tuple[SimSocket, tuple[str, int]]:
-        if not self._backlog:
+        if not self.backlog:
             raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-        sock = self._backlog.popleft()
+        sock = self.backlog.popleft()
         return sock, sock._remote
 
     def connect_ex(self, address: tuple[str, int]) -> int:
@@ -159,7 +161,7 @@ class SimSocket:
         piece = bytes(data if len(data) <= room else memoryview(data).cast("B")[:room])
         self._in_flight += len(piece)
         peer = self.peer
-        self._carry(lambda: peer._arrived(piece))
+        self._carry(partial(peer._arrived, piece))
         return len(piece)
 
     def sendmsg(self, pieces: Sequence[_Buffer], *_: Any) -> int:
@@ -194,12 +196,12 @@ class SimSocket:
         self.host.sockets.pop(self._fd, None)
         if self._listening:
             self._network.unlisten(self._local)
-            for each in self._backlog:
+            for each in self.backlog:
                 each.reset()
 
     def _carry(self, action: Any) -> None:
         assert self._link is not None
-        self._network.send(self._link, self, action)
+        self._link.send(self, action)
 
     def _connection_attempt(self, target: Host, address: tuple[str, int]) -> None:
         """Handle a connection attempt that arrives at the other host."""
@@ -208,19 +210,19 @@ class SimSocket:
         listener = self._network.listener(address)
         if listener is None:
             back = self._network.link(target, self.host)
-            self._network.send(back, None, lambda: self._connect_finished(errno.ECONNREFUSED))
+            back.send(None, lambda: self._connect_finished(errno.ECONNREFUSED))
             return
         far = target.socket()
         far._local, far._remote = address, self._local
         far._link, far.peer = self._network.link(target, self.host), self
-        listener._backlog.append(far)
+        listener.backlog.append(far)
         listener._changed()
         far._carry(lambda: self._accepted(far))
 
     def _accepted(self, far: SimSocket) -> None:
         if self.closed:
             # The socket was closed meanwhile.
-            self._network.send(self._network.link(self.host, far.host), None, far._was_reset)
+            self._network.link(self.host, far.host).send(None, far._was_reset)
             return
         self.peer = far
         self._connect_finished(0)
@@ -232,7 +234,7 @@ class SimSocket:
 
     def _probe(self) -> None:
         """Keepalive: after a silence, probe the other kernel; ETIMEDOUT if it answers no probe."""
-        world, idle_us = self.host.world, 1_000_000 * self._options[socket.TCP_KEEPIDLE]
+        world, idle_us = self._world, 1_000_000 * self._options[socket.TCP_KEEPIDLE]
         interval_us = 1_000_000 * self._options.get(socket.TCP_KEEPINTVL, 75)
         if not self._probing:
             self._probing, self._heard_us = True, world.now_us
@@ -242,7 +244,7 @@ class SimSocket:
         if silent_us < idle_us:
             world.after(idle_us - silent_us, self._probe, "keepalive")
         elif silent_us < idle_us + interval_us * self._options.get(socket.TCP_KEEPCNT, 9):
-            self._network.probe(self._link, self.peer._probed)
+            self._link.probe(self.peer._probed)
             world.after(interval_us, self._probe, "keepalive")
         else:
             self.error = errno.ETIMEDOUT
@@ -252,13 +254,13 @@ class SimSocket:
         if self.closed:
             self._answer_by_reset()
         elif self.peer is not None and self._link is not None:
-            self._network.probe(self._link, self.peer._heard)
+            self._link.probe(self.peer._heard)
 
     def _heard(self) -> None:
-        self._heard_us = self.host.world.now_us
+        self._heard_us = self._world.now_us
 
     def _arrived(self, piece: bytes) -> None:
-        self._heard()
+        self._heard_us = self._world.now_us
         if self.closed:
             return self._answer_by_reset()
         self.inbox += piece
@@ -267,12 +269,13 @@ class SimSocket:
     def _acknowledge(self, count: int) -> None:
         peer = self.peer
         if peer is not None:
-            self._carry(lambda: peer._taken(count))
+            self._carry(partial(peer._taken, count))
 
     def _taken(self, count: int) -> None:
-        self._heard()
+        self._heard_us = self._world.now_us
         self._in_flight -= count
-        self._changed()
+        if self.on_writable is not None:
+            self._changed()
 
     def _ended(self) -> None:
         self.eof = True

@@ -12,7 +12,7 @@ Rules:
 - An exception out of a callback ends the run, except the `Crashed` of a planned crash.
 - `trace` is a hash of every event: two runs with one seed have the same one, in any process.
 
-Read `run_until` first, then `ottla/sim/host.py`.
+Read `_run` first, then `ottla/sim/host.py`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ottla.sim.host import Host
 from ottla.sim.network import Network
 
 _EVENTS_MAX = 50_000_000
-#: Events are hashed whenever these bits of their number are 0: 4,096 at once.
-_NOTES_MASK = 4_095
+#: The number of events that are hashed at once.
+_NOTES = 4_096
 
 
 class World:
@@ -40,14 +40,15 @@ class World:
         self.now_us = 0
         self.hosts: list[Host] = []
         self.network = Network(self)
-        self.events = 0
         #: (time, number, action, label): the number decides between events of one moment.
         self._heap: list[tuple[int, int, Callable[[], object], str]] = []
         self._number = 0
         self._trace = hashlib.blake2b(digest_size=8)
-        #: Events that are not in the trace yet.
+        #: The number of events in the trace, and the events that are not in it yet.
+        self._hashed = 0
         self._notes: list[str] = []
-        self._draw = self.rng.getrandbits
+        #: The source of `between`; the hottest callers draw from it themselves.
+        self.draw = self.rng.getrandbits
 
     def host(self, name: str) -> Host:
         """Add a machine to the network, without a process."""
@@ -68,9 +69,9 @@ class World:
         """`rng.randrange(low, high)`: the same draws in a third of the time."""
         count = high - low
         bits = count.bit_length()
-        drawn = self._draw(bits)
+        drawn = self.draw(bits)
         while drawn >= count:
-            drawn = self._draw(bits)
+            drawn = self.draw(bits)
         return low + drawn
 
     def run_until(self, done: Callable[[], bool], *, limit_ms: int) -> bool:
@@ -80,28 +81,36 @@ class World:
             if not heap or heap[0][0] > end_us:
                 self.now_us = end_us
                 return done()
-            self._step()
+            self._run(heap[0][0], 1)
         return True
 
     def run_for(self, ms: int) -> None:
         """Run events for `ms` milliseconds of true time."""
-        end_us, heap, step = self.now_us + ms * 1000, self._heap, self._step
-        while heap and heap[0][0] <= end_us:
-            step()
+        end_us = self.now_us + ms * 1000
+        self._run(end_us, _EVENTS_MAX)
         self.now_us = end_us
 
-    def _step(self) -> None:
-        self.now_us, _, action, label = heapq.heappop(self._heap)
-        self.events += 1
-        self._notes.append(f"{self.now_us} {label}\n")
-        if not self.events & _NOTES_MASK:
-            self._hash_notes()
-        action()
+    def _run(self, end_us: int, count: int) -> None:
+        """Run at most `count` events until a true time."""
+        heap, notes, pop = self._heap, self._notes, heapq.heappop
+        while count and heap and heap[0][0] <= end_us:
+            count -= 1
+            self.now_us, _, action, label = pop(heap)
+            notes.append(f"{self.now_us} {label}\n")
+            if len(notes) == _NOTES:
+                self._hash_notes()
+            action()
 
     def _hash_notes(self) -> None:
-        assert self.events < _EVENTS_MAX, f"nothing comes to an end: {_EVENTS_MAX} events"
+        self._hashed += len(self._notes)
+        assert self._hashed < _EVENTS_MAX, f"nothing comes to an end: {_EVENTS_MAX} events"
         self._trace.update("".join(self._notes).encode())
         self._notes.clear()
+
+    @property
+    def events(self) -> int:
+        """The number of events so far."""
+        return self._hashed + len(self._notes)
 
     @property
     def trace(self) -> str:
