@@ -18,6 +18,7 @@ from ottla.controller import broker, directory, producer_ids
 from ottla.controller.active import Active
 from ottla.controller.decision import Decision, MutationQuota, unlimited
 from ottla.controller.draft import Draft
+from ottla.kernel.deadline import earliest
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Rng
@@ -123,7 +124,7 @@ class Controller:
         if active is None:
             return None
         due = (active.sessions.deadline_ms(), active.preferred.due_ms, active.unclean.due_ms, active.tokens.due_ms)
-        return min((deadline for deadline in due if deadline is not None), default=None)
+        return earliest(due)
 
     def tokens_due_ms(self) -> int | None:
         """Return when expired tokens are due for removal: the only timer of a single-node cluster."""

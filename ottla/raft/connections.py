@@ -111,4 +111,5 @@ class Connections:
     def deadline_ms(self, now_ms: int) -> int | None:
         """Return the next future timeout or end of a backoff; None if there is none."""
         ends = [exchange.sent_ms + self.timeout_ms for exchange in self._waiting.values()]
-        return min((end for end in [*ends, *self._pauses.values()] if end > now_ms), default=None)
+        ends += self._pauses.values()
+        return min([end for end in ends if end > now_ms], default=None) if ends else None

@@ -115,8 +115,9 @@ class QuorumMember:
         A leader that removed itself and was restarted can be the only node with the longest log.
         """
         voters = self.voters
-        if self.is_voter or voters.last_offset < self.high_watermark:
-            return self.is_voter
+        is_voter = self.is_voter
+        if is_voter or voters.last_offset < self.high_watermark:
+            return is_voter
         return self.settings.can_vote and find_voter(voters.before_last, self.me) is not None
 
     @property

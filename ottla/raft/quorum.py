@@ -18,6 +18,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ottla.kernel.deadline import earliest
 from ottla.kernel.frozen import frozen
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.ports import Rng
@@ -170,8 +171,9 @@ class Quorum:
 
     def deadline_ms(self) -> int | None:
         """Return when `TimerExpired` is due; None if no timer is running."""
-        member, role = self._member, self.role
-        deadlines = [self._serving.deadline_ms(), self._idle_deadline_ms()]
+        member = self._member
+        role, now_ms = member.role, member.now_ms
+        deadlines = [self._serving.deadline_ms(), self._idle_deadline_ms(), member.connections.deadline_ms(now_ms)]
         match role:
             case Leader():
                 deadlines += self._leader_deadlines(role)
@@ -183,8 +185,7 @@ class Quorum:
                 pass
             case Unattached() | Prospective() | Candidate() | ResignedLeader():
                 deadlines.append(role.election_deadline_ms)
-        deadlines.append(member.connections.deadline_ms(member.now_ms))
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return earliest(deadlines)
 
     def _update_deadline_ms(self, role: Follower) -> int | None:
         """None if the last step could not send a due request: it goes when the leader answers or its backoff ends."""

@@ -138,7 +138,7 @@ class Serving:
         self._waiting.pop(ticket, None)
 
     def deadline_ms(self) -> int | None:
-        return min((fetch.deadline_ms for fetch in self._waiting.values()), default=None)
+        return min([fetch.deadline_ms for fetch in self._waiting.values()]) if self._waiting else None
 
     def _finish(self, waiting: WaitingFetch) -> None:
         role, partition = self._member.role, waiting.partition

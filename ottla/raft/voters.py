@@ -96,7 +96,11 @@ def changes_in(batches: Buffer) -> tuple[tuple[int, Any], ...]:
 
 def find_voter(membership: Membership, key: Voter) -> VoterNode | None:
     """Return the voter that matches `key`; None if there is none."""
-    return next((node for node in membership.voters if node.voter.matches(key)), None)
+    # Asked several times in each step of the machine: a plain loop.
+    for node in membership.voters:
+        if node.voter.matches(key):
+            return node
+    return None
 
 
 def find_node(membership: Membership, node_id: int) -> VoterNode | None:

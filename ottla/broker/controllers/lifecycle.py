@@ -37,6 +37,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from ottla.kernel.deadline import earliest
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid, uuid_text
@@ -247,7 +248,7 @@ class Lifecycle:
         if self.state in (LifeState.NOT_RUNNING, LifeState.SHUTTING_DOWN):
             return None
         times = [self._limit_ms, None if self._asking else self._next_ms, *self._offline.values()]
-        return min((time for time in times if time is not None), default=None)
+        return earliest(times)
 
     def step(self, event: LifeEvent, now_ms: int) -> list[LifeEffect]:
         """The effects of `event`, in order."""

@@ -24,6 +24,7 @@ from ottla.broker.metadata.registration import LogDirectories
 from ottla.controller.broker import register_broker, register_controller, unfence
 from ottla.controller.controller import NEWEST
 from ottla.controller.decision import MutationQuota, unlimited
+from ottla.kernel.deadline import earliest
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ports import Clock, Disk, Rng
 from ottla.log.log import Log
@@ -247,8 +248,7 @@ class MetadataLog:
         """When `time_passed` is due, by the clock's `monotonic_ms`; None if nothing depends on time."""
         if self.raft.sync.failure is not None:
             return None
-        deadlines = (self.raft.quorum.deadline_ms(), self._controller.deadline_ms())
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+        return earliest((self.raft.quorum.deadline_ms(), self._controller.deadline_ms()))
 
     def time_passed(self) -> None:
         """Do what is due. KafkaError if the log cannot be written."""
@@ -335,6 +335,9 @@ class MetadataLog:
 
     def _plan(self, pause_ms_min: int = 0) -> None:
         """Set the timer to the next deadline, unless it is already due earlier."""
+        if self._timer is not None and self._timer_ms <= self._clock.monotonic_ms():
+            # The timer is due, or running: `_due` plans the next one.
+            return
         deadline_ms = self.deadline_ms()
         if deadline_ms is None or self._loop is None:
             return
@@ -348,10 +351,12 @@ class MetadataLog:
         self._timer = self._loop.call_later(wait_ms / 1000, self._due)
 
     def _due(self) -> None:
-        self._timer = None
+        pause_ms_min = 0
         try:
             self.time_passed()
         except KafkaError:
             _log.exception("cannot write the metadata log; will retry")
-            return self._plan(_RETRY_MS)
-        return self._plan()
+            pause_ms_min = _RETRY_MS
+        finally:
+            self._timer = None
+        self._plan(pause_ms_min)
