@@ -29,6 +29,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 from ottla.kernel.error import KafkaError, OttlaError
@@ -48,7 +49,7 @@ _JITTER = 0.2
 class OutboundRequest:
     """A request that waits to be sent, or for its answer."""
 
-    __slots__ = ("api", "at_least", "at_most", "correlation_id", "done", "request", "timer", "version")
+    __slots__ = ("api", "at_least", "at_most", "correlation_id", "done", "due", "request", "timeout_ms", "version")
 
     def __init__(self, api: Api, request: object, at_least: int, at_most: int | None, done: Done) -> None:
         self.api = api
@@ -56,7 +57,9 @@ class OutboundRequest:
         self.at_least = at_least
         self.at_most = at_most
         self.done = done
-        self.timer: asyncio.TimerHandle | None = None
+        #: On the loop's clock: when it expires; never if it is the connection's own.
+        self.due = inf
+        self.timeout_ms = 0
         self.version = self.correlation_id = -1
 
 
@@ -101,6 +104,8 @@ class Outbound:
         #: On the loop's clock: no attempt to connect before this.
         self._not_before = 0.0
         self._setup: asyncio.TimerHandle | None = None
+        #: Runs when the first pending request expires, or earlier: an answer leaves it as it is.
+        self._expiry: asyncio.TimerHandle | None = None
         self._waiting: deque[OutboundRequest] = deque()
         self._sent: deque[OutboundRequest] = deque()
         self._out: deque[memoryview] = deque()
@@ -128,8 +133,9 @@ class Outbound:
         entry = OutboundRequest(api_of(request), request, at_least, at_most, done)
         if self.closed:
             return self._give_up(entry, Disconnected(self._say("closed by this node"), was_sent=False))
-        entry.timer = self._loop.call_later(timeout_ms / 1000, self._expired, entry, timeout_ms)
+        entry.due, entry.timeout_ms = self._loop.time() + timeout_ms / 1000, timeout_ms
         self._waiting.append(entry)
+        self._expire_at(entry.due)
         if self._sock is None:
             self._connect_later()
         elif self.versions is not None:
@@ -362,16 +368,36 @@ class Outbound:
         self._sent.popleft()
         if self.versions is None:
             return self._handle_setup(response, entry.version)
-        if entry.timer is not None:
-            entry.timer.cancel()
         self._loop.call_soon(entry.done, response)
         self._send_waiting()
         return None
 
     # ---- ends
 
-    def _expired(self, entry: OutboundRequest, timeout_ms: int) -> None:
-        what = f"{entry.api.name} was not answered in {timeout_ms} ms"
+    def _expire_at(self, due: float) -> None:
+        """Have `_expire` run at `due`, unless it runs before."""
+        if self._expiry is not None:
+            if self._expiry.when() <= due:
+                return
+            self._expiry.cancel()
+        self._expiry = self._loop.call_at(due, self._expire)
+
+    def _expire(self) -> None:
+        """End the requests that have expired, and wait for the next one."""
+        self._expiry = None
+        now = self._loop.time()
+        while (first := self._first_due()) is not None and first.due <= now:
+            self._expired(first)
+        if first is not None:
+            self._expire_at(first.due)
+
+    def _first_due(self) -> OutboundRequest | None:
+        """The pending request that expires first; the connection's own ones never do."""
+        pending = [each for each in (*self._sent, *self._waiting) if each.due < inf]
+        return min(pending, key=lambda each: each.due, default=None)
+
+    def _expired(self, entry: OutboundRequest) -> None:
+        what = f"{entry.api.name} was not answered in {entry.timeout_ms} ms"
         if entry in self._waiting:
             self._waiting.remove(entry)
             why = f"{what}; it was not sent: {self.last_failure}" if self.last_failure else f"{what}; it was not sent"
@@ -394,6 +420,9 @@ class Outbound:
         if self._setup is not None:
             self._setup.cancel()
             self._setup = None
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
         if self._sock is not None:
             self._loop.remove_reader(self._fd)
             if self._writing:
@@ -411,8 +440,6 @@ class Outbound:
             self._give_up(entry, kind(self._say(why), was_sent=False))
 
     def _give_up(self, entry: OutboundRequest, why: Unanswered) -> None:
-        if entry.timer is not None:
-            entry.timer.cancel()
         self._loop.call_soon(entry.done, why)
 
     def _say(self, why: str) -> str:

@@ -19,6 +19,8 @@ from ottla.wire.api.list_groups import ListedGroup, ListGroupsRequest, ListGroup
 from ottla.wire.compile import decode, encode
 from ottla.wire.header import RequestHeader, ResponseHeader, request_header_version, response_header_version
 
+#: A told request is this late at most: callbacks take their time, and clocks drift.
+_SLACK_US = 20_000
 PORT = 9093
 VERSIONS = ApiVersionsResponse(api_keys=[ApiVersion(api_key=ApiKey.LIST_GROUPS, min_version=0, max_version=5)])
 
@@ -69,11 +71,14 @@ class Asker:
         self.outbound = make(cast(asyncio.AbstractEventLoop, loop), server.host.address, PORT, client_id="asker")
         self.told: dict[str, Any] = {}
         self.asked_us: dict[str, int] = {}
+        #: When each must have been told.
+        self.until_us: dict[str, int] = {}
         self.told_us: dict[str, int] = {}
 
     def ask(self, timeout_ms: int = 2_000) -> str:
         name = str(len(self.asked_us))
         self.asked_us[name] = self.world.now_us
+        self.until_us[name] = self.world.now_us + 1000 * timeout_ms + _SLACK_US
         request = ListGroupsRequest(states_filter=[name])
 
         def done(value: Any) -> None:
@@ -181,7 +186,7 @@ def test_whatever_happens_everyone_is_told_once_and_in_time(seed: int) -> None:
     assert set(asker.told) == set(asker.asked_us)
     for name, value in asker.told.items():
         assert isinstance(value, ListGroupsResponse | Unanswered)
-        assert asker.told_us[name] - asker.asked_us[name] < 3_200_000
+        assert asker.told_us[name] < asker.until_us[name]
         if isinstance(value, ListGroupsResponse):
             assert [each.group_id for each in value.groups] == [name]
         elif not value.was_sent:
@@ -191,7 +196,8 @@ def test_whatever_happens_everyone_is_told_once_and_in_time(seed: int) -> None:
     assert isinstance(asker.answer(last), ListGroupsResponse)
     # Nothing is sent twice by the connection itself.
     assert len(server.handled) == len(set(server.handled))
-    assert server.handled == sorted(server.handled, key=int)
-    answered = sum(isinstance(each, ListGroupsResponse) for each in asker.told.values())
-    assert answered > 3
+    # What a connection that was given up still carried may arrive after the requests of the next one.
+    answered = [name for name in server.handled if isinstance(asker.told.get(name), ListGroupsResponse)]
+    assert answered == sorted(answered, key=int)
+    assert len(answered) > 3
     assert not asker.host.unretrieved
