@@ -71,10 +71,7 @@ def details(node: plan.Node) -> list[str]:
     windows = getattr(node, "windows", None)
     if windows is not None:
         lines.append(f"windows: {_windows(windows)}{', emitted on close' if getattr(node, 'on_close', False) else ''}")
-    for name in ("store", "this_store", "other_store", "candidates", "subscriptions", "buffer"):
-        store = getattr(node, name, None)
-        if store is not None and not (getattr(node, "materialized", True) is False and name == "store"):
-            lines.append(f"store {store.name} ({store.kind.replace('_', ' ')})")
+    lines += [f"store {store.name} ({store.kind.replace('_', ' ')})" for store in plan.stores_of(node)]
     if isinstance(node, (plan.Repartition, plan.TableRepartition)):
         lines.append(f"through topic <application id>-{node.topic}")
     if isinstance(node, plan.ForeignKeyJoin):

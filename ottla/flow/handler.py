@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from ottla.flow.check import checked
 from ottla.flow.record import Headers, Output
 
 #: The prefix of a dead letter's headers (KIP-1034).
@@ -93,6 +94,7 @@ def log_and_continue(context: ErrorContext, error: BaseException) -> Response:
     return Response.resume()
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Handlers:
     """A handler for each kind of error. With `dead_letter_topic`, a response without dead letters gets one: the source

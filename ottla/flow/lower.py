@@ -12,7 +12,17 @@ from ottla.flow.error import TopologyError
 from ottla.flow.lower_stream import STREAM_NODES
 from ottla.flow.lower_table import TABLE_NODES, make_view
 from ottla.flow.operator.view import View
-from ottla.flow.plan import ForeignKeyJoin, Node, Plan, Repartition, StreamJoin, StreamSource, StreamTableJoin
+from ottla.flow.plan import (
+    AddStore,
+    ForeignKeyJoin,
+    Node,
+    Plan,
+    Repartition,
+    StreamJoin,
+    StreamSource,
+    StreamTableJoin,
+    stores_of,
+)
 from ottla.flow.topology import Topology
 
 
@@ -44,6 +54,7 @@ class Lowering:
 
 def lower(plan: Plan) -> Topology:
     """The topology of a plan. TopologyError names the line of an invalid step."""
+    _check_stores(plan)
     lowering = Lowering(plan)
     _merge_sources(lowering)
     for node in plan:
@@ -55,6 +66,19 @@ def lower(plan: Plan) -> Topology:
     for sources, where in plan.copartitioned:
         lowering.topology.copartition({aliases.get(source, source) for source in sources}, where)
     return lowering.topology
+
+
+def _check_stores(plan: Plan) -> None:
+    """TopologyError if two steps use one store, which would mix their rows."""
+    owners: dict[str, Node] = {}
+    for node in plan:
+        for spec in stores_of(node):
+            other = owners.setdefault(spec.name, node)
+            if other is not node and not (isinstance(node, AddStore) and isinstance(other, AddStore)):
+                raise TopologyError(
+                    f"a state store named {spec.name} has already been added ({other.where}): give each its own name",
+                    node.where,
+                )
 
 
 def _merge_sources(lowering: Lowering) -> None:

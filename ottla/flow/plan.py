@@ -306,6 +306,16 @@ class StreamTableJoin(Node):
     global_store: str | None = None
 
 
+def stores_of(node: Node) -> Iterator[StoreSpec]:
+    """The stores that a node adds."""
+    if getattr(node, "shared", False) or isinstance(node, CogroupMerge):
+        return
+    for name in ("store", "this_store", "other_store", "candidates", "subscriptions", "buffer"):
+        store = getattr(node, name, None)
+        if store is not None and not (getattr(node, "materialized", True) is False and name == "store"):
+            yield store
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """All nodes in the order of the calls, and the sources that must be co-partitioned."""

@@ -20,12 +20,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ottla.flow.check import check_name, checked
 from ottla.flow.error import TopologyError
 from ottla.flow.processor import Supplier
 from ottla.flow.serde import Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import Where, here
+from ottla.kernel.argument import shown
 
+RESETS, BY_DURATION = ("earliest", "latest", "none"), "by_duration:"
 #: (record, the partition's newest timestamp so far) -> timestamp in ms; a negative one drops the record.
 Extractor = Callable[..., int]
 #: (topic, key, value, number of partitions) -> a partition, several, or None for the default.
@@ -90,6 +93,7 @@ class Subtopology:
     is_global: bool
 
 
+@checked
 @dataclass(slots=True)
 class Topology:
     """Sources, processors, stores and sinks (Kafka Streams: Topology). The `add_` methods return the topology.
@@ -132,7 +136,11 @@ class Topology:
         names = (topics,) if isinstance(topics, str) else () if isinstance(topics, re.Pattern) else tuple(topics)
         if not names and pattern is None:
             raise TopologyError(f"source {name} reads no topic: name at least one", where)
+        if offset_reset not in (None, *RESETS) and not str(offset_reset).startswith(BY_DURATION):
+            takes = f"{', '.join(RESETS)} or {BY_DURATION}PT1H"
+            raise TopologyError(f"invalid offset_reset: {shown(offset_reset)} (expected {takes})", where)
         for topic in names:
+            check_name(topic, "topic", where)
             taken = next((source.name for source in self.sources.values() if topic in source.topics), None)
             if taken is not None:
                 raise TopologyError(
@@ -171,6 +179,8 @@ class Topology:
         where = where or here()
         self._claim(name, where)
         self._known(name, parents, where)
+        if isinstance(topic, str):
+            check_name(topic, "topic", where)
         key, value = serde(key_serde, where), serde(value_serde, where)
         self.sinks[name] = Sink(name, topic, key, value, partitioner, parents, where, internal)
         return self
@@ -179,6 +189,7 @@ class Topology:
         """Add a store and connect processors to it. Adding an equal store again has no effect."""
         where = where or here()
         spec = spec.build() if hasattr(spec, "build") else spec
+        check_name(spec.name, "store name", where)
         known = self.stores.get(spec.name)
         if known is not None and known != spec:
             raise TopologyError(f"a different state store named {spec.name} has already been added", where)
@@ -227,6 +238,8 @@ class Topology:
             where=where,
         )
         self.add_processor(processor, supplier, source, where=where)
+        if spec.name in self.stores:
+            raise TopologyError(f"a state store named {spec.name} has already been added", where)
         self.stores[spec.name] = spec.without_logging()
         self.processors[processor].stores.append(spec.name)
         self.global_sources[source] = spec.name

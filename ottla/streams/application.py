@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+from ottla.flow.check import checked
 from ottla.flow.engine import Settings
 from ottla.flow.handler import ErrorResponse, Handlers, State
 from ottla.flow.lanes import lanes
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 reading: ContextVar[bool] = ContextVar("reading", default=False)
 
 
+@checked
 class Application:
     """A program that is ready to run (Kafka Streams: KafkaStreams).
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.flow import plan
+from ottla.flow.check import checked
 from ottla.flow.column.expression import Expression
 from ottla.flow.where import here
 from ottla.streams.function import callable_of
@@ -18,6 +19,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
+@checked
 class BranchedKStream(Generic[K, V]):
     """Branches in the order in which their predicates are tried (Kafka Streams: BranchedKStream).
 

@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ottla.flow import plan
+from ottla.flow.check import check_name, checked
 from ottla.flow.error import TopologyError
 from ottla.flow.handler import Handlers
 from ottla.flow.lower import lower
@@ -36,6 +37,7 @@ NodeT = TypeVar("NodeT", bound=plan.Node)
 _OPTIMIZATIONS = frozenset({"reuse.ktable.source.topics", "single.store.self.join"})
 
 
+@checked
 class StreamsBuilder:
     """Builds a program: sources first, then operators on the streams and tables they return, then `build`.
 
@@ -179,6 +181,7 @@ class StreamsBuilder:
         `ensure.explicit.internal.resource.naming`, ...). TopologyError if the plan cannot run or would run wrong.
         """
         where = here()
+        check_name(application_id, "application_id", where)
         config = dict(config or {})
         finished = self.plan(_optimizations(config.get("topology.optimization", "none"), where))
         if not finished.nodes:
@@ -218,8 +221,6 @@ class StreamsBuilder:
 
     def _table(self, topic: str, options: Consumed, given: Any, kind: Any) -> dict[str, Any]:
         where = here()
-        if not isinstance(topic, str):
-            raise TopologyError(f"invalid topic for a table: {topic!r} (expected the name of one topic)", where)
         store_options = materialized(given)
         store = self.store_name(store_options, f"{topic}-")
         source = self.named(options.name, "KSTREAM-SOURCE-", "-source")
@@ -247,8 +248,6 @@ def _consumed(
     consumed: Consumed | None, key: Any, value: Any, extractor: Extractor | None, reset: str | None, name: str | None
 ) -> Consumed:
     consumed = consumed or Consumed()
-    if not isinstance(consumed, Consumed):
-        raise TopologyError(f"invalid consumed: {consumed!r} (expected Consumed)", here())
     return Consumed(
         key if key is not None else consumed.key_serde,
         value if value is not None else consumed.value_serde,

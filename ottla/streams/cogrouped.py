@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from ottla.flow import plan
+from ottla.flow.check import checked
 from ottla.flow.error import TopologyError
 from ottla.flow.record import Windowed
 from ottla.flow.serde import serde
@@ -23,6 +24,7 @@ Pairs = tuple[tuple[KGroupedStream[Any, Any], Callable[[Any, Any, Any], Any]], .
 MaterializedLike = Materialized | str | StoreSpec | None
 
 
+@checked
 class CogroupedKStream(Generic[K]):
     """Grouped streams, each with its aggregator (Kafka Streams: CogroupedKStream)."""
 
@@ -53,6 +55,7 @@ class CogroupedKStream(Generic[K]):
         )
 
 
+@checked
 class TimeWindowedCogroupedKStream(Generic[K]):
     """A cogroup in tumbling, hopping, unlimited or sliding windows."""
 
@@ -67,6 +70,7 @@ class TimeWindowedCogroupedKStream(Generic[K]):
         return _table(self._pairs, initializer, None, self._windows, name, materialized)
 
 
+@checked
 class SessionWindowedCogroupedKStream(Generic[K]):
     """A cogroup in session windows."""
 

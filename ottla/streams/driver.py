@@ -17,6 +17,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from ottla.flow.check import checked
 from ottla.flow.error import TopologyError
 from ottla.flow.make_store import bound
 from ottla.flow.record import Headers, Input, Output, Record
@@ -36,6 +37,7 @@ class TestDriver:
 
     __test__ = False
 
+    @checked
     def __init__(self, application: Application, *, start: int = 0, changelog: bool = False) -> None:
         self.application = application
         self._settings = replace(application.settings, changelog=changelog)
@@ -65,6 +67,7 @@ class TestDriver:
         A record piped without a timestamp gets the topic's time, which starts at `start` (ms; default: the wall
         clock) and then advances by `advance` (a timedelta or ms).
         """
+        self._check_input(topic)
         source = next(
             (candidate for candidate in self.application.topology.sources.values() if topic in candidate.topics), None
         )
@@ -101,10 +104,7 @@ class TestDriver:
         TopologyError if no source reads the topic. StreamsError if processing fails: the driver stays usable, but the
         effects of the failed record up to then remain.
         """
-        known = self._runner.sources() | self._runner.sources(global_=True)
-        sources = self.application.topology.sources.values()
-        if topic not in known and not any(source.pattern is not None for source in sources):
-            raise TopologyError(f"no source reads topic {topic} (sources read: {', '.join(sorted(known))})", here())
+        self._check_input(topic)
         offset = self._offsets.get(topic, 0)
         self._offsets[topic] = offset + 1
         self._run([Input(topic, 0, offset, timestamp, key, value, headers)])
@@ -145,6 +145,12 @@ class TestDriver:
         """Close the processors."""
         for task in self._runner.tasks.values():
             task.close()
+
+    def _check_input(self, topic: str) -> None:
+        known = self._runner.sources() | self._runner.sources(global_=True)
+        sources = self.application.topology.sources.values()
+        if topic not in known and not any(source.pattern is not None for source in sources):
+            raise TopologyError(f"no source reads topic {topic} (sources read: {', '.join(sorted(known))})", here())
 
     def _run(self, inputs: list[Input]) -> None:
         try:

@@ -47,7 +47,7 @@ def join(
         where,
         left,
         extractor,
-        with_key(joiner, 2),
+        with_key(joiner, 2, "joiner"),
         names,
         subscriptions,
         spec,

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from ottla.flow import plan
+from ottla.flow.check import checked
+from ottla.flow.column.batch import BatchFunction
+from ottla.flow.column.expression import Expression
 from ottla.flow.column.fold import FOLDS
 from ottla.flow.error import TopologyError
 from ottla.flow.serde import JSON, LONG, Serde, serde
@@ -61,6 +64,7 @@ def zero() -> int:
     return 0
 
 
+@checked
 class KGroupedStream(Generic[K, V]):
     """Records grouped by key (Kafka Streams: KGroupedStream). Aggregations drop null keys and null values.
 
@@ -113,25 +117,37 @@ class KGroupedStream(Generic[K, V]):
         )
 
     def sum(
-        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+        self,
+        expression: Callable[..., Any] | Expression | BatchFunction,
+        name: str | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[K, Any]:
         """The sum of a column expression, or of a function of the value; nulls are ignored. Not in Kafka Streams."""
         return project(self, expression).reduce(BuiltInReducer("sum"), name, materialized)
 
     def min(
-        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+        self,
+        expression: Callable[..., Any] | Expression | BatchFunction,
+        name: str | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[K, Any]:
         """The minimum of a column expression, or of a function of the value; nulls are ignored."""
         return project(self, expression).reduce(BuiltInReducer("min"), name, materialized)
 
     def max(
-        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+        self,
+        expression: Callable[..., Any] | Expression | BatchFunction,
+        name: str | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[K, Any]:
         """The maximum of a column expression, or of a function of the value; nulls are ignored."""
         return project(self, expression).reduce(BuiltInReducer("max"), name, materialized)
 
     def avg(
-        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+        self,
+        expression: Callable[..., Any] | Expression | BatchFunction,
+        name: str | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[K, float]:
         """The mean as a double; nulls are ignored. The store holds the sum and the count as JSON."""
         store_options = _store_options(materialized)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.flow import plan
+from ottla.flow.check import checked
 from ottla.flow.column.expression import Expression
 from ottla.flow.column.function import FoldFunction
 from ottla.flow.error import TopologyError
@@ -23,6 +24,7 @@ V = TypeVar("V")
 MaterializedLike = Materialized | str | StoreSpec | None
 
 
+@checked
 class KGroupedTable(Generic[K, V]):
     """A regrouped table (Kafka Streams: KGroupedTable). For each update of a row, an aggregation subtracts the row's
     old value and adds its new one.

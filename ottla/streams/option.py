@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from ottla.flow.check import checked
 from ottla.flow.error import TopologyError
 from ottla.flow.operator.suppress import SuppressRule
 from ottla.flow.serde import Serde, serde
@@ -20,6 +21,7 @@ from ottla.flow.where import here
 from ottla.flow.window import Duration, ms
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Consumed:
     """How to read a topic. `offset_reset`: "earliest", "latest", "none", or "by_duration:PT1H" (KIP-1106; not
@@ -33,6 +35,7 @@ class Consumed:
     name: str | None = None
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Produced:
     """How to write a topic. `partitioner(topic, key, value, partitions)` returns a partition, several, or None for
@@ -45,6 +48,7 @@ class Produced:
     name: str | None = None
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Grouped:
     """How to group a stream or table. `name` names the repartition topic."""
@@ -54,6 +58,7 @@ class Grouped:
     value_serde: Any = None
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Joined:
     """How to join a stream with a table. `grace`, a timedelta or ms, needs a versioned table."""
@@ -65,6 +70,7 @@ class Joined:
     grace: Duration | None = None
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class StreamJoined:
     """How to join two streams: serdes, names and state stores.
@@ -84,6 +90,7 @@ class StreamJoined:
     log_settings: Mapping[str, str] = field(default_factory=dict)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class TableJoined:
     """How to join tables by foreign key: the join's name, and partitioners of the left key and of the foreign key."""
@@ -93,6 +100,7 @@ class TableJoined:
     other_partitioner: Partitioner | None = None
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Repartitioned:
     """How to repartition a stream. `partitions` None: as many as the topics it must be co-partitioned with."""
@@ -104,6 +112,7 @@ class Repartitioned:
     partitions: int | None = None
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Materialized:
     """How to store a table: the store's name, serdes, changelog and retention.
@@ -175,14 +184,7 @@ def materialized(given: Materialized | str | StoreSpec | None) -> Materialized:
     """An operator's `materialized` argument as options."""
     if given is None:
         return Materialized()
-    if isinstance(given, (str, StoreSpec)):
-        return Materialized.as_(given)
-    if isinstance(given, Materialized):
-        return given
-    raise TopologyError(
-        f"invalid materialized: {given!r} (expected a store name, a store of ottla.streams.stores or a Materialized)",
-        here(),
-    )
+    return given if isinstance(given, Materialized) else Materialized.as_(given)
 
 
 def store_of(
@@ -243,6 +245,7 @@ class EmitStrategy:
         return cls(True)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class BufferConfig:
     """How much `suppress` may hold back, in records and bytes (None: no limit).
@@ -296,6 +299,7 @@ class BufferConfig:
         return replace(self, logging=False)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Suppressed:
     """How `suppress` holds a table's updates back (Kafka Streams: Suppressed)."""
@@ -334,6 +338,7 @@ class Suppressed:
         return SuppressRule(wait, self.wait_ms is None, buffer.records, buffer.size, buffer.shut_down)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
 class Branched:
     """How to handle a branch: its name, and a function or consumer of the branch's stream.

@@ -12,6 +12,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
+from ottla.flow.check import checked
 from ottla.flow.column.serde import ColumnsSerde
 from ottla.flow.error import TopologyError
 from ottla.flow.serde import FunctionSerde, Serde, SessionWindowedSerde, TimeWindowedSerde
@@ -19,6 +20,7 @@ from ottla.flow.where import here
 from ottla.flow.window import Duration, ms
 
 
+@checked
 def of_functions(name: str, serializer: Callable[[Any], bytes], deserializer: Callable[[bytes], Any]) -> Serde:
     """A serde made of two functions, `serializer(value)` and `deserializer(data)`. Neither is called for None."""
     return FunctionSerde(name, serializer, deserializer)

@@ -13,17 +13,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.flow.check import checked
+from ottla.flow.error import TopologyError
 from ottla.flow.serde import serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
 from ottla.flow.window import Duration, ms
 
 
+@checked
 def key_value(name: str, key_serde: Any = None, value_serde: Any = None, *, in_memory: bool = False) -> StoreSpec:
     """A key-value store (Kafka Streams: persistentKeyValueStore, inMemoryKeyValueStore)."""
     return StoreSpec(name, "key_value", serde(key_serde, here()), serde(value_serde, here()), in_memory=in_memory)
 
 
+@checked
 def timestamped_key_value(
     name: str, key_serde: Any = None, value_serde: Any = None, *, in_memory: bool = False
 ) -> StoreSpec:
@@ -32,12 +36,14 @@ def timestamped_key_value(
     return StoreSpec(name, "timestamped_key_value", *kinds, in_memory=in_memory)
 
 
+@checked
 def lru_map(name: str, size: int, key_serde: Any = None, value_serde: Any = None) -> StoreSpec:
     """A key-value store of the `size` most recently used keys (Kafka Streams: lruMap)."""
     kinds = serde(key_serde, here()), serde(value_serde, here())
     return StoreSpec(name, "key_value", *kinds, in_memory=True, capacity=size)
 
 
+@checked
 def versioned(name: str, history: Duration, key_serde: Any = None, value_serde: Any = None) -> StoreSpec:
     """A store of all versions of each key, as far back as `history` (Kafka Streams: persistentVersionedKeyValueStore,
     KIP-889).
@@ -46,6 +52,7 @@ def versioned(name: str, history: Duration, key_serde: Any = None, value_serde: 
     return StoreSpec(name, "versioned", *kinds, ms(history, "history retention"))
 
 
+@checked
 def window(
     name: str,
     retention: Duration,
@@ -63,6 +70,10 @@ def window(
     `retention`: how long behind the newest window start entries can be read. `retain_duplicates`: keep every value of
     a key and start instead of the last one.
     """
+    if ms(retention, "retention") < ms(size, "window size"):
+        raise TopologyError(
+            f"invalid retention of store {name}: {retention} (expected at least the window size, {size})", here()
+        )
     return StoreSpec(
         name,
         "timestamped_window" if timestamped else "window",
@@ -75,6 +86,7 @@ def window(
     )
 
 
+@checked
 def session(
     name: str, retention: Duration, key_serde: Any = None, value_serde: Any = None, *, in_memory: bool = False
 ) -> StoreSpec:

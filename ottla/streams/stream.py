@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.flow import plan
+from ottla.flow.check import checked, named
 from ottla.flow.column.batch import BatchFunction
 from ottla.flow.column.expression import Expression
 from ottla.flow.column.kind import type_of
@@ -51,6 +52,7 @@ V = TypeVar("V")
 _GENERATED = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 
+@checked
 class KStream(Generic[K, V]):
     """A stream of records (Kafka Streams: KStream). Operators return a new stream and leave this one unchanged.
 
@@ -67,6 +69,9 @@ class KStream(Generic[K, V]):
         self.sources = sources
         #: The repartition topic that unnamed joins of this stream share, as in Kafka Streams (KStreamImpl).
         self._repartition: plan.Repartition | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.node.name}>"
 
     @property
     def key_serde(self) -> Serde | None:
@@ -85,11 +90,15 @@ class KStream(Generic[K, V]):
 
     # ---- stateless operators
 
-    def filter(self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None) -> KStream[K, V]:
+    def filter(
+        self, predicate: Callable[[K, V], Any] | Expression | BatchFunction, name: str | None = None
+    ) -> KStream[K, V]:
         """Keep the records for which `predicate(key, value)` is true."""
         return self._stateless("filter", predicate, "KSTREAM-FILTER-", name, self.node.schema)
 
-    def filter_not(self, predicate: Callable[[K, V], Any] | Expression, name: str | None = None) -> KStream[K, V]:
+    def filter_not(
+        self, predicate: Callable[[K, V], Any] | Expression | BatchFunction, name: str | None = None
+    ) -> KStream[K, V]:
         """Drop the records for which `predicate(key, value)` is true."""
         return self._stateless("filter_not", predicate, "KSTREAM-FILTER-", name, self.node.schema)
 
@@ -97,13 +106,15 @@ class KStream(Generic[K, V]):
         """Replace each record by the pair `mapper(key, value) -> (key, value)`. Keyed operators then repartition."""
         return self._stateless("map", mapper, "KSTREAM-MAP-", name, plan.Schema(partitioned=False))
 
-    def map_values(self, mapper: Callable[..., Any] | Expression, name: str | None = None) -> KStream[K, Any]:
+    def map_values(
+        self, mapper: Callable[..., Any] | Expression | BatchFunction, name: str | None = None
+    ) -> KStream[K, Any]:
         """Replace each value by `mapper(value)` or `mapper(key, value)`; keys and partitioning stay."""
         schema = replace(self.node.schema, value=None)
         return self._stateless("map_values", with_key(mapper), "KSTREAM-MAPVALUES-", name, schema)
 
     def flat_map(
-        self, mapper: Callable[[K, V], Iterable[tuple[Any, Any]]], name: str | None = None
+        self, mapper: Callable[[K, V], Iterable[tuple[Any, Any]]] | BatchFunction, name: str | None = None
     ) -> KStream[Any, Any]:
         """Replace each record by the (key, value) pairs that `mapper(key, value)` yields."""
         return self._stateless("flat_map", mapper, "KSTREAM-FLATMAP-", name, plan.Schema(partitioned=False))
@@ -296,8 +307,8 @@ class KStream(Generic[K, V]):
     def join(
         self,
         other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
-        joiner: Callable[..., Any] | Expression,
-        windows: JoinWindows | None = None,
+        joiner: Callable[..., Any] | Expression | BatchFunction,
+        windows: JoinWindows | Joined | None = None,
         joined: StreamJoined | Joined | None = None,
         *,
         key_selector: Callable[[K, V], Any] | Expression | None = None,
@@ -309,8 +320,8 @@ class KStream(Generic[K, V]):
         `joiner(value, other_value)` or `joiner(key, value, other_value)` returns the result's value. It may be a column
         expression of `key`, `left` and `right`, or a `batch` function. `key_selector(key, value)`, or a column
         expression, returns the global table's key. `grace` (versioned tables only) makes records wait that long for
-        late updates of the table. TopologyError if `windows` or `key_selector` is missing where it is needed, or
-        `other` is of another builder.
+        late updates of the table. `Joined(...)` may stand in place of `windows`, as in Kafka Streams. TopologyError if
+        an argument is missing for this kind of join, or is for another kind, or `other` is of another builder.
         """
         stream: KStream[K, Any] = self._join("inner", other, joiner, windows, joined, key_selector, name, grace)
         return stream
@@ -318,8 +329,8 @@ class KStream(Generic[K, V]):
     def left_join(
         self,
         other: KStream[K, Any] | KTable[K, Any] | GlobalKTable[Any, Any],
-        joiner: Callable[..., Any] | Expression,
-        windows: JoinWindows | None = None,
+        joiner: Callable[..., Any] | Expression | BatchFunction,
+        windows: JoinWindows | Joined | None = None,
         joined: StreamJoined | Joined | None = None,
         *,
         key_selector: Callable[[K, V], Any] | Expression | None = None,
@@ -333,7 +344,7 @@ class KStream(Generic[K, V]):
     def outer_join(
         self,
         other: KStream[K, Any],
-        joiner: Callable[..., Any] | Expression,
+        joiner: Callable[..., Any] | Expression | BatchFunction,
         windows: JoinWindows,
         joined: StreamJoined | None = None,
         *,
@@ -368,16 +379,15 @@ class KStream(Generic[K, V]):
         return KStream(self.builder, self._repartition, frozenset({self._repartition.name}))
 
     def _stateless(
-        self, operation: Any, function: Function | Expression, prefix: str, name: str | None, schema: plan.Schema
+        self,
+        operation: Any,
+        function: Function | Expression | BatchFunction,
+        prefix: str,
+        name: str | None,
+        schema: plan.Schema,
     ) -> KStream[Any, Any]:
         where = here()
         lane, callable_ = lane_of(function), callable_of(function)
-        if not callable(callable_):
-            raise TopologyError(f"invalid function for {operation}: {function!r} (expected a callable)", where)
-        if lane == "batch" and operation not in ("filter", "filter_not", "map_values", "flat_map"):
-            raise TopologyError(
-                f"{operation} takes no batch function (only filter, filter_not, map_values and flat_map do)", where
-            )
         if lane != "record":
             schema = self._typed(operation, callable_, schema)
         node = plan.Stateless(self.builder.named(name, prefix), (self.node,), schema, where, operation, callable_, lane)
@@ -410,17 +420,23 @@ class KStream(Generic[K, V]):
 
         where = here()
         self._same_builder(other, where)
+        if isinstance(windows, Joined):  # join(table, joiner, Joined(...)), as in Kafka Streams
+            windows, joined = None, windows
+        given = {"windows": windows, "joined": joined, "key_selector": selector, "grace": grace}
         if isinstance(other, GlobalKTable):
+            _takes_only("a global table", given, ("key_selector",), where)
             if selector is None:
                 raise TopologyError("a join with a global table needs key_selector= (key, value) -> table key", where)
             function, selected = stream_joiner(joiner), table_selector(selector)
             return stream_join.with_global_table(self, other, selected, function, kind == "left", name, where)
         if isinstance(other, KTable):
+            _takes_only("a table", given, ("grace", Joined), where)
             options = joined or Joined()
             options = replace(options, name=name or options.name, grace=grace if grace is not None else options.grace)
             return stream_join.with_table(self, other, stream_joiner(joiner), options, kind == "left", where)
         if not isinstance(windows, JoinWindows):
             raise TopologyError("a join of two streams needs windows= (JoinWindows)", where)
+        _takes_only("a stream", given, ("windows", StreamJoined), where)
         options = joined or StreamJoined()
         return stream_join.with_stream(
             self, other, stream_joiner(joiner), windows, replace(options, name=name or options.name), kind, where
@@ -429,6 +445,14 @@ class KStream(Generic[K, V]):
     def _same_builder(self, other: Any, where: Where) -> None:
         if getattr(other, "builder", None) is not self.builder:
             raise TopologyError(f"{other!r} is not a stream or table of the same StreamsBuilder", where)
+
+
+def _takes_only(what: str, given: dict[str, Any], takes: tuple[str | type, ...], where: Where) -> None:
+    """TopologyError if a join with `what` was given an argument that it does not take. A class: that of `joined`."""
+    for name, value in given.items():
+        if value is not None and name not in takes and not (name == "joined" and type(value) in takes):
+            words = " and ".join(word if isinstance(word, str) else f"joined={word.__name__}(...)" for word in takes)
+            raise TopologyError(f"a join with {what} takes no {name}={named(value)} (only {words})", where)
 
 
 def _materialized(given: Materialized | str | StoreSpec | None) -> Materialized:

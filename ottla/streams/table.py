@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from ottla.flow import plan
-from ottla.flow.column.batch import BatchFunction
+from ottla.flow.check import checked
 from ottla.flow.column.expression import Expression
 from ottla.flow.column.function import ColumnFunction, PairFunction, without_time
 from ottla.flow.error import TopologyError
@@ -29,6 +29,7 @@ V = TypeVar("V")
 MaterializedLike = Materialized | str | StoreSpec | None
 
 
+@checked
 class KTable(Generic[K, V]):
     """A table: the latest value of each key (Kafka Streams: KTable). Its changes flow downstream; None deletes a key.
 
@@ -45,6 +46,9 @@ class KTable(Generic[K, V]):
         self.sources = sources
         #: The name of the store that queries can read, or None.
         self.queryable_store_name = queryable
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.node.name}>"
 
     @property
     def key_serde(self) -> Serde | None:
@@ -132,8 +136,6 @@ class KTable(Generic[K, V]):
         key, value = serde(key_serde or options.key_serde, where), serde(value_serde or options.value_serde, where)
         mapper: Any = selector
         if isinstance(mapper, tuple):
-            if len(mapper) != 2 or not all(isinstance(part, Expression) for part in mapper):
-                raise TopologyError(f"invalid selector: {selector!r} (expected a function or two expressions)", where)
             mapper = PairFunction(*mapper)
             given = [None if inner is None else inner.column_type for inner in (self.key_serde, self.value_serde)]
             kinds = mapper.kinds(*given)
@@ -196,10 +198,6 @@ class KTable(Generic[K, V]):
         where, store_options = here(), materialized(given)
         if isinstance(function, (Expression, ColumnFunction)):
             function = without_time(function if isinstance(function, Expression) else function.expression)
-        if isinstance(function, BatchFunction) or not callable(function):
-            raise TopologyError(
-                f"invalid function for {operation}: {function!r} (expected a callable or a column expression)", where
-            )
         if given is not None and store_options.store_name is None and operation != "transform_values":
             # Kafka Streams uses up a number here.
             self.builder.next_store(prefix)
@@ -234,8 +232,10 @@ class KTable(Generic[K, V]):
         if foreign_key is not None:
             options = table_joined or TableJoined(name)
             return foreign_key_join.join(
-                self, other, with_key(foreign_key), joiner, kind == "left", options, given, where
+                self, other, with_key(foreign_key, what="foreign_key"), joiner, kind == "left", options, given, where
             )
+        if table_joined is not None:
+            raise TopologyError("table_joined= is for joins by foreign key; pass foreign_key=, or name=", where)
         builder = self.builder
         store_options = materialized(given)
         store = builder.store_name(store_options, "KTABLE-MERGE-") if given is not None else None
@@ -247,7 +247,7 @@ class KTable(Generic[K, V]):
         key, value = serde(store_options.key_serde, where) or self.key_serde, serde(store_options.value_serde, where)
         spec = store_of(store_options, store, "timestamped_key_value", key, value) if store is not None else None
         schema = plan.Schema("table", key, value, versioned=spec is not None and spec.versioned)
-        function = with_key(joiner, 2)
+        function = with_key(joiner, 2, "joiner")
         parents = (self.node, other.node)
         node = plan.TableJoin(merged, parents, schema, where, kind, function, this_name, other_name, spec)
         return KTable(builder, builder.add(node), sources, store)
@@ -272,3 +272,6 @@ class GlobalKTable(Generic[K, V]):
         self.node = node
         self.store = store
         self.queryable_store_name = store if queryable else None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.node.name}>"

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.flow import plan
+from ottla.flow.check import checked
+from ottla.flow.column.batch import BatchFunction
+from ottla.flow.column.expression import Expression
 from ottla.flow.error import TopologyError
 from ottla.flow.record import TIME_MAX, Windowed
 from ottla.flow.serde import JSON, LONG, Serde, SessionWindowedSerde, TimeWindowedSerde, serde
@@ -59,6 +62,7 @@ def windowed_key(windows: plan.AggregateWindows, key: Serde | None) -> Serde:
     return TimeWindowedSerde(key, size)
 
 
+@checked
 class _WindowedKStream(Generic[K, V]):
     """The aggregations that all windows share."""
 
@@ -110,25 +114,37 @@ class _WindowedKStream(Generic[K, V]):
         )
 
     def sum(
-        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+        self,
+        expression: Callable[..., Any] | Expression | BatchFunction,
+        name: str | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[Windowed, Any]:
         """The sum of a column expression, or of a function of the value; nulls are ignored. Not in Kafka Streams."""
         return self._projected(expression).reduce(BuiltInReducer("sum"), name, materialized)
 
     def min(
-        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+        self,
+        expression: Callable[..., Any] | Expression | BatchFunction,
+        name: str | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[Windowed, Any]:
         """The minimum of a column expression, or of a function of the value; nulls are ignored."""
         return self._projected(expression).reduce(BuiltInReducer("min"), name, materialized)
 
     def max(
-        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+        self,
+        expression: Callable[..., Any] | Expression | BatchFunction,
+        name: str | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[Windowed, Any]:
         """The maximum of a column expression, or of a function of the value; nulls are ignored."""
         return self._projected(expression).reduce(BuiltInReducer("max"), name, materialized)
 
     def avg(
-        self, expression: Any, name: str | None = None, materialized: Materialized | str | StoreSpec | None = None
+        self,
+        expression: Callable[..., Any] | Expression | BatchFunction,
+        name: str | None = None,
+        materialized: Materialized | str | StoreSpec | None = None,
     ) -> KTable[Windowed, float]:
         """The mean as a double; nulls are ignored. The store holds the sum and the count as JSON."""
         store_options = _store_options(materialized)
@@ -178,6 +194,7 @@ class _WindowedKStream(Generic[K, V]):
         )
 
 
+@checked
 class TimeWindowedKStream(_WindowedKStream[K, V]):
     """Records grouped by key and tumbling, hopping, unlimited or sliding window (Kafka Streams: TimeWindowedKStream).
 
@@ -208,6 +225,7 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
         )
 
 
+@checked
 class SessionWindowedKStream(_WindowedKStream[K, V]):
     """Records grouped by key and session (Kafka Streams: SessionWindowedKStream). Null keys are dropped."""
 

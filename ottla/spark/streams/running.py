@@ -19,7 +19,7 @@ from ottla.client.admin.client import Admin
 from ottla.flow.engine import Settings
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.handler import ErrorResponse, State
-from ottla.flow.topology import Topology
+from ottla.flow.topology import RESETS, Topology
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.spark import driver
 from ottla.spark.streams import last_run
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RESETS = ("earliest", "latest", "none")
 #: Seconds until a warning about workers that Spark has not started.
 WAITING_S = 30
 #: Seconds that a query waits for the workers.
