@@ -129,12 +129,13 @@ class Application:
         """
         self._error_handler = handler
 
-    def store(self, name: str) -> StoreView:
+    def store(self, name: str, max_behind: int | None = None) -> StoreView:
         """A read-only view of a state store of the running program (Kafka Streams: KafkaStreams.store).
 
+        With `max_behind`, a read raises NotReadable while more input records than that wait to be processed.
         OttlaError if the program has no such store or was not started.
         """
-        return self._started().store(name)
+        return self._started().store(name, max_behind)
 
     @property
     def http(self) -> str | None:

@@ -12,7 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from ottla.flow.serde import JSON
+from ottla.flow.serde import JSON, STRING
+from ottla.flow.store.spec import StoreSpec
 from ottla.spark.streams import http
 from ottla.spark.streams.http import REQUESTS_MAX, HttpServer, HttpSources
 from ottla.spark.streams.query import StoreView
@@ -66,6 +67,28 @@ def test_a_request_that_is_wrong_gets_an_answer(server: HttpServer, target: str,
     assert found == status
     if told is not None:
         assert body == {"error": told}
+
+
+def test_an_answer_has_a_bound_of_staleness() -> None:
+    page = {"entries": [["YQ==", "eyJuIjo1fQ=="]], "more": False, "lag": 5, "counted_ms_ago": 7}
+    spec = StoreSpec("totals", "key_value", STRING, JSON)
+    sources = HttpSources(
+        lambda: "", dict, list, lambda name: StoreView(spec, (None, None), lambda asked: {0: {"tasks": {"0_0": page}}})
+    )
+    server = HttpServer(0, sources)
+    try:
+        behind = {"records": 5, "counted_ms_ago": 7}
+        for bound in ("", "?max_behind=5"):
+            assert get(server, f"/stores/totals/key/a{bound}") == (
+                200,
+                {"key": "a", "value": {"n": 5}, "staleness": behind},
+            )
+        for path in ("key/a", "range", ""):
+            status, body = get(server, f"/stores/totals/{path}?max_behind=4".replace("/?", "?"))
+            assert (status, body["error"]) == (503, "store totals is 5 input records behind (max_behind: 4); try again")
+        assert get(server, "/stores/totals?max_behind=few")[0] == 400
+    finally:
+        server.close()
 
 
 def test_clients_that_send_byte_by_byte_keep_no_turn(server: HttpServer) -> None:

@@ -341,6 +341,8 @@ def test_a_global_store_is_as_stale_as_its_own_topic(node: ottla.Node) -> None:
                 return view.staleness.records
 
             until(running, lambda: staleness() == 1)
+            with pytest.raises(NotReadable, match=r"names is 1 input records behind \(max_behind: 0\)"):
+                running.store("names", max_behind=0).get("k")
         until(running, lambda: view.get("k") == "after")
 
 

@@ -8,7 +8,8 @@
     GET /stores/NAME/key/KEY                    the value of a key (404 if there is none)
     GET /stores/NAME/fetch/KEY?from=MS&to=MS    windows or sessions of a key
 
-Query responses are JSON with `staleness`. At most `REQUESTS_MAX` requests are served at once; others wait.
+Query responses are JSON with `staleness`. With `max_behind=N` the response is 503 while more than N input records wait.
+At most `REQUESTS_MAX` requests are served at once; others wait.
 """
 
 from __future__ import annotations
@@ -146,23 +147,29 @@ class _Handler(BaseHTTPRequestHandler):
             case ["stores"]:
                 return 200, self.sources.stores()
             case ["stores", name]:
-                store = self.sources.store(name)
+                store = self._store(name, given)
                 return 200, _entries(store, store.all(), given)
             case ["stores", name, "range"]:
-                store = self.sources.store(name)
+                store = self._store(name, given)
                 low, high = (_key(store.key_serde, given[end]) if end in given else None for end in ("from", "to"))
                 return 200, _entries(store, store.range(low, high), given)
             case ["stores", name, "key", key]:
-                store = self.sources.store(name)
+                store = self._store(name, given)
                 value = store.get(_key(store.key_serde, key))
                 body = {"key": key, "value": value, "staleness": _staleness(store)}
                 return 404 if value is None else 200, body
             case ["stores", name, "fetch", key]:
-                store = self.sources.store(name)
+                store = self._store(name, given)
                 earliest, latest = int(given.get("from", 0)), int(given.get("to", TIME_MAX))
                 return 200, _entries(store, store.fetch(_key(store.key_serde, key), earliest, latest), given)
             case _:
                 return 404, {"error": f"unknown path: {self.path} (expected /stores, /state or /metrics)"}
+
+    def _store(self, name: str, given: dict[str, str]) -> StoreView:
+        store = self.sources.store(name)
+        if "max_behind" in given:
+            store.max_behind = int(given["max_behind"])
+        return store
 
     def _send(self, status: int, kind: str, text: str) -> None:
         content = text.encode()

@@ -3,6 +3,7 @@
     counts = app.store("counts")
     counts.get("fox"), list(counts.range("a", "m")), list(windows.fetch("card-13", start, end))
     counts.staleness                     # of the previous answer: how many input records it does not reflect
+    app.store("counts", max_behind=100).get("fox")      # NotReadable while more input records wait
 
 Rules:
 - Workers answer between their steps, so an answer contains exactly what is committed.
@@ -37,7 +38,9 @@ Ask = Callable[[Message], dict[int, Message]]
 
 
 class NotReadable(OttlaError):
-    """The store cannot be read now, because its tasks are being opened (Kafka Streams: InvalidStateStoreException)."""
+    """The store cannot be read now: its tasks are being opened, or more input records wait than `max_behind` allows
+    (Kafka Streams: InvalidStateStoreException, FailureReason.NOT_UP_TO_BOUND).
+    """
 
 
 class Staleness(NamedTuple):
@@ -51,8 +54,8 @@ class StoreView:
     """A read-only view of a state store over all tasks, made by `Application.store` (Kafka Streams:
     ReadOnlyKeyValueStore, ReadOnlyWindowStore, ReadOnlySessionStore).
 
-    Reads raise NotReadable while tasks are being opened, and OttlaError if the store's kind lacks the method. Times are
-    ms since 1970.
+    Reads raise NotReadable while tasks are being opened or too many records wait, and OttlaError if the store's kind
+    lacks the method. Times are ms since 1970.
     """
 
     def __init__(self, spec: StoreSpec, defaults: tuple[Any, Any], ask: Ask, *, is_global: bool = False) -> None:
@@ -62,6 +65,8 @@ class StoreView:
         self.value_serde = bound(spec.value, defaults, f"the value of state store {spec.name}")
         #: The staleness of the last answer.
         self.staleness: Staleness | None = None
+        #: The largest number of unprocessed input records with which an answer is given; None: any.
+        self.max_behind: int | None = None
         self._ask = ask
         self._is_global = is_global
 
@@ -140,6 +145,10 @@ class StoreView:
                 pages = {first: pages[first]}
             lag = sum(page["lag"] for page in pages.values())
             self.staleness = Staleness(lag, max(page["counted_ms_ago"] for page in pages.values()))
+            if self.max_behind is not None and lag > self.max_behind:
+                raise NotReadable(
+                    f"store {self.name} is {lag} input records behind (max_behind: {self.max_behind}); try again"
+                )
             rest = {}
             for task, page in sorted(pages.items()):
                 entries = [(_bytes(name), _bytes(data)) for name, data in page["entries"]]

@@ -165,7 +165,7 @@ class Running:
             if self.http is not None:
                 self.http.close()
 
-    def store(self, name: str) -> StoreView:
+    def store(self, name: str, max_behind: int | None = None) -> StoreView:
         """A read-only view of a store over all tasks. OttlaError if there is no queryable store with this name."""
         if name not in self.stores():
             there = ", ".join(self.stores()) or "none"
@@ -173,7 +173,9 @@ class Running:
                 f"application {self.program.application_id} has no store {name} to query (queryable: {there})"
             )
         topology, defaults = self.program.topology, self.program.settings.defaults
-        return StoreView(topology.stores[name], defaults, self._ask, is_global=name in topology.global_stores)
+        view = StoreView(topology.stores[name], defaults, self._ask, is_global=name in topology.global_stores)
+        view.max_behind = max_behind
+        return view
 
     def stores(self) -> list[str]:
         """The names of the queryable stores."""
