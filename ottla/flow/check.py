@@ -33,7 +33,8 @@ _WORDS = {Expression: "a column expression", BatchFunction: "a batch function", 
 def checked(target: T) -> T:
     """Check the arguments of a function, of a class's public methods, and of a dataclass's fields."""
     if not isinstance(target, type):
-        return _wrapped(target)
+        wrapped: T = _wrapped(target)
+        return wrapped
     for name, member in list(vars(target).items()):
         if name.startswith("_") and not (name == "__init__" and is_dataclass(target)):
             continue
@@ -107,7 +108,7 @@ def _given(
 
 
 def _hints(function: Any) -> dict[str, Any]:
-    hints = {}
+    hints: dict[str, Any] = {}
     for name, annotation in function.__annotations__.items():
         try:
             one = SimpleNamespace(__annotations__={name: annotation})

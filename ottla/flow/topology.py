@@ -27,7 +27,9 @@ from ottla.flow.serde import Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import Where, here
 from ottla.kernel.argument import shown
+from ottla.kernel.validators import duration_ms
 
+#: Where to start without a committed offset; or BY_DURATION and an ISO 8601 duration (KIP-1106).
 RESETS, BY_DURATION = ("earliest", "latest", "none"), "by_duration:"
 #: (record, the partition's newest timestamp so far) -> timestamp in ms; a negative one drops the record.
 Extractor = Callable[..., int]
@@ -136,9 +138,8 @@ class Topology:
         names = (topics,) if isinstance(topics, str) else () if isinstance(topics, re.Pattern) else tuple(topics)
         if not names and pattern is None:
             raise TopologyError(f"source {name} reads no topic: name at least one", where)
-        if offset_reset not in (None, *RESETS) and not str(offset_reset).startswith(BY_DURATION):
-            takes = f"{', '.join(RESETS)} or {BY_DURATION}PT1H"
-            raise TopologyError(f"invalid offset_reset: {shown(offset_reset)} (expected {takes})", where)
+        if offset_reset is not None:
+            _check_reset(offset_reset, where)
         for topic in names:
             check_name(topic, "topic", where)
             taken = next((source.name for source in self.sources.values() if topic in source.topics), None)
@@ -361,3 +362,13 @@ class Topology:
                 raise TopologyError(f"parent {parent} of node {name} has not been added yet", where)
             if parent in self.sinks:
                 raise TopologyError(f"sink {parent} cannot be the parent of node {name}", where)
+
+
+def _check_reset(reset: str, where: Where) -> None:
+    try:
+        if reset in RESETS or (reset.startswith(BY_DURATION) and duration_ms(reset.removeprefix(BY_DURATION)) >= 0):
+            return
+    except ValueError:
+        pass
+    takes = f"{', '.join(RESETS)}, or {BY_DURATION} and a duration, such as {BY_DURATION}PT1H"
+    raise TopologyError(f"invalid offset_reset: {shown(reset)} (expected {takes})", where)

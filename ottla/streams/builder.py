@@ -67,7 +67,8 @@ class StreamsBuilder:
         """Read one topic, several, or all topics whose whole name matches a compiled pattern, as a stream.
 
         `timestamp_extractor(record, partition_time)` returns ms since 1970; a negative result drops the record.
-        `offset_reset` says where to start without a committed offset: "earliest" (the default), "latest" or "none".
+        `offset_reset` says where to start without a committed offset: "earliest" (the default), "latest", "none", or
+        "by_duration:PT1H", at the records of the last hour.
         """
         options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, offset_reset, name)
         where = here()

@@ -24,9 +24,7 @@ from ottla.flow.window import Duration, ms
 @checked
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """How to read a topic. `offset_reset`: "earliest", "latest", "none", or "by_duration:PT1H" (KIP-1106; not
-    supported on Spark yet).
-    """
+    """How to read a topic. `offset_reset`: "earliest", "latest", "none", or "by_duration:PT1H" (KIP-1106)."""
 
     key_serde: Any = None
     value_serde: Any = None

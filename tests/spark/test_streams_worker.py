@@ -115,6 +115,21 @@ def test_a_program_ends_when_its_source_was_cut_below_what_it_has_read(node: ott
     assert counts(node, 0) == []
 
 
+@pytest.mark.parametrize(("hours", "results"), [(1, [1, 2]), (3, [1, 1, 2])])
+def test_a_program_starts_at_the_records_of_the_last_hours(node: ottla.Node, hours: int, results: list[int]) -> None:
+    for topic in ("in", "out"):
+        node.create_topic(topic)
+    now = int(time.time() * 1000)
+    with Producer(node.bootstrap_servers) as producer:
+        for key, age in ((b"old", 2 * 3_600_000), (b"k", 60_000)):
+            producer.send("in", b"1", key, timestamp=now - age)
+    app = counting(offset_reset=f"by_duration:PT{hours}H")
+    with start(app, node.bootstrap_servers) as running:
+        until(running, lambda: running.state is State.RUNNING)
+        send(node, "in", "2")
+        assert counts(node, len(results)) == results
+
+
 @pytest.mark.parametrize(("reset", "results"), [("earliest", [1, 2]), ("latest", [1])])
 def test_records_that_were_deleted_before_they_were_read_are_passed_over(
     node: ottla.Node, reset: str, results: list[int], caplog: pytest.LogCaptureFixture

@@ -134,6 +134,7 @@ _BUILT: dict[str, tuple[Callable[[Any], object], str]] = {
     "output": (lambda b: stream(b).to(""), "invalid topic: ''"),
     "store": (lambda b: stream(b).group_by_key().count(materialized="a/b"), "invalid store name: 'a/b'"),
     "reset": (lambda b: b.stream("in", offset_reset="earlist"), "invalid offset_reset: 'earlist' (expected earliest,"),
+    "duration": (lambda b: b.stream("in", offset_reset="by_duration:1h"), "such as by_duration:PT1H)"),
 }
 
 

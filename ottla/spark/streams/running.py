@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ottla.client.admin.client import Admin
 from ottla.flow.engine import Settings
-from ottla.flow.error import StreamsError, TopologyError
+from ottla.flow.error import StreamsError
 from ottla.flow.handler import ErrorResponse, State
-from ottla.flow.topology import RESETS, Topology
+from ottla.flow.topology import Topology
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.spark import driver
 from ottla.spark.streams import last_run
@@ -349,12 +349,6 @@ def start(
     http: int | str | None = None,
 ) -> Running:
     """Start a program on Spark. `Application.start` in ottla.streams describes the arguments."""
-    for source in topology.sources.values():
-        if source.reset not in (None, *RESETS):
-            takes = ", ".join(RESETS)
-            raise TopologyError(
-                f"offset_reset {source.reset} is not supported on Spark yet (expected {takes})", source.where
-            )
     if spark is not None and (master or spark_settings):
         raise OttlaError("spark= cannot be combined with master= or spark_settings=: pass a running session, or these")
     for name in spark_settings or ():

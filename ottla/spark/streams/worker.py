@@ -28,10 +28,12 @@ from ottla.client.consumer.sync import Consumer
 from ottla.client.membership.commit import CommittedOffset
 from ottla.flow.engine import GlobalTask, Task
 from ottla.flow.error import StreamsError, TopologyError
+from ottla.flow.topology import BY_DURATION
 from ottla.flow.vector.columns import Batch, objects
 from ottla.kernel.client_error import Fenced, LogTruncation
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.validators import duration_ms
 from ottla.spark.streams import last_run
 from ottla.spark.streams.control import PATIENCE_S, DriverLine, Message
 from ottla.spark.streams.last_run import Replaced
@@ -190,11 +192,9 @@ class TaskShare:
             by_reset.setdefault(task.plan.sources[partition], []).append(partition)
             if partition in gone:
                 log.warning("%s: %s; offset_reset applies", partition, gone[partition])
-        starts = consumer.beginning_offsets(by_reset.get("earliest", ())) | consumer.end_offsets(
-            by_reset.get("latest", ())
-        )
-        for partition, offset in starts.items():
-            consumer.seek(partition, offset)
+        for reset, partitions in by_reset.items():
+            for partition, offset in _starts(consumer, reset, partitions).items():
+                consumer.seek(partition, offset)
         if none := by_reset.get("none"):
             raise TopologyError(
                 f"{none[0]}: {gone.get(none[0], 'no offset is committed')}, and offset_reset is none; commit one, "
@@ -271,6 +271,20 @@ class TaskShare:
             lags = {task: self._globals.lag if is_global and self._globals else self._lag(task) for task in self._tasks}
             tasks = {task.plan.id: (task.task, lag, self._reported) for task, lag in lags.items()}
             return answer(tasks, question)
+
+
+def _starts(consumer: Consumer, reset: str, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+    """The offsets at which an `offset_reset` begins; none for "none"."""
+    if reset == "none":
+        return {}
+    if reset == "earliest":
+        return consumer.beginning_offsets(partitions)
+    ends = consumer.end_offsets(partitions)
+    if reset == "latest":
+        return ends
+    since = max(0, int(time.time() * 1000) - duration_ms(reset.removeprefix(BY_DURATION)))
+    found = consumer.offsets_for_times(dict.fromkeys(partitions, since))
+    return ends | {partition: at[0] for partition, at in found.items() if at is not None}
 
 
 def _gone(
