@@ -330,7 +330,7 @@ def test_wrong_types_are_refused_at_the_line_of_the_user() -> None:
     with pytest.raises(TopologyError, match=r"needs to know the types.*test_lanes\.py:\d+"):
         builder.build()
     with pytest.raises(TopologyError, match=r"invalid selector for KStream\.group_by"):
-        StreamsBuilder().stream("a").group_by(batch(lambda rows: rows["n"]))  # type: ignore[arg-type]
+        StreamsBuilder().stream("a").group_by(batch(lambda rows: rows["n"]))
     with pytest.raises(TopologyError, match="not available in a table's step"):
         StreamsBuilder().table("a").filter(timestamp > 1)
 

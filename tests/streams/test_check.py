@@ -34,6 +34,8 @@ from ottla.streams import (
 
 #: Any, because a type checker refuses most of these calls as well.
 Build = Callable[[Any], object]
+_FIVE: Any = 5
+_TEXT: Any = "five"
 _WINDOWS = JoinWindows.of_time_difference_with_no_grace(10)
 _SESSIONS = SessionWindows.of_inactivity_gap_with_no_grace(10)
 _GROUPED = "a function aggregator(key, value, aggregate)"
@@ -90,8 +92,8 @@ _REFUSED: dict[str, tuple[Build, str]] = {
     "strategy": (lambda b: grouped(b).windowed_by(_SESSIONS).emit_strategy("close"), "'close' (expected EmitStrategy)"),
     "cogroup": (lambda b: grouped(b).cogroup(max).cogroup(5, max), "5 (expected KGroupedStream)"),
     "suppressed": (lambda b: table(b).suppress(5), "5 (expected Suppressed)"),
-    "buffer": (lambda b: Suppressed.until_time_limit(5, 5), "5 (expected BufferConfig)"),
-    "records": (lambda b: BufferConfig.max_records("5"), "'5' (expected int)"),
+    "buffer": (lambda b: Suppressed.until_time_limit(5, _FIVE), "5 (expected BufferConfig)"),
+    "records": (lambda b: BufferConfig.max_records(_TEXT), "'five' (expected int)"),
     "join windows": (lambda b: stream(b).join(stream(b), max, timedelta(1)), "(expected JoinWindows or Joined)"),
     "joiner": (lambda b: stream(b).join(table(b), lambda value: 1), "(expected joiner(value, other_value) or joiner("),
     "windows of a table": (lambda b: stream(b).join(table(b), max, _WINDOWS), "a join with a table takes no windows="),
@@ -111,8 +113,8 @@ _REFUSED: dict[str, tuple[Build, str]] = {
     "table's batch": (lambda b: table(b).map_values(batch(len)), "(expected a function mapper(value) or a column exp"),
     "adder": (lambda b: regrouped(b).reduce(5, max), "5 (expected a function adder(aggregate, value) or a column exp"),
     "store's windows": (lambda b: stores.window("x", 5, 10), "invalid retention of store x: 5 (expected at least"),
-    "serializer": (lambda b: serdes.of_functions("x", 5, len), "5 (expected a function serializer(value))"),
-    "handler": (lambda b: Handlers(processing="continue"), "invalid processing for Handlers: 'continue'"),
+    "serializer": (lambda b: serdes.of_functions("x", _FIVE, len), "5 (expected a function serializer(value))"),
+    "handler": (lambda b: Handlers(processing=_TEXT), "invalid processing for Handlers: 'five'"),
     "handlers": (lambda b: b.build("app", handlers=log_and_continue), "(expected Handlers)"),
     "id": (lambda b: b.build("my app"), "invalid application_id: 'my app' (expected 1 to 249 letters, digits"),
     "driver": (lambda b: TestDriver(b), "(expected Application)"),
