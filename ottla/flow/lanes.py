@@ -8,14 +8,15 @@ from ottla.flow.column.function import ColumnFunction, FoldFunction, JoinFunctio
 from ottla.flow.column.kind import Type, type_of
 from ottla.flow.error import TopologyError
 from ottla.flow.serde import Serde
+from ottla.flow.window import TimeWindows
 
 Kinds = tuple[Type, Type]
 RECORD = "record: a Python call for each record"
 
 
 def lanes(program: plan.Plan, key: Serde | None, value: Serde | None) -> dict[plan.Node, str]:
-    """The lane of each step that has a function. `key` and `value` are the application's default serdes. TopologyError
-    if the types of a step do not match.
+    """The lane of each step that has a function or aggregates. `key` and `value` are the application's default serdes.
+    TopologyError if the types of a step do not match.
     """
     kinds: dict[plan.Node, Kinds] = {}
     lane_of: dict[plan.Node, str] = {}
@@ -36,8 +37,12 @@ def lanes(program: plan.Plan, key: Serde | None, value: Serde | None) -> dict[pl
             lane_of[node] = _group(node, parents[0])
         if isinstance(node, plan.TableAggregate) and isinstance(node.adder, FoldFunction):
             lane_of[node] = _fold(node, parents[0], kinds[node][1])
+        elif isinstance(node, (plan.Aggregate, plan.TableAggregate)):
+            lane_of[node] = _built_in(node, parents[0], program.children(node))
+        if isinstance(node, (plan.Process, plan.TableJoin, plan.ForeignKeyJoin)):
+            lane_of[node] = RECORD
         function = getattr(node, "function", None) or getattr(node, "predicate", None)
-        if function is not None and not isinstance(node, plan.Process):
+        if function is not None:
             lane_of[node] = _lane(node, function, kinds[node.parents[0]])
     return lane_of
 
@@ -74,6 +79,26 @@ def _group(node: plan.TableGroup, given: Kinds) -> str:
     if None in given:
         return f"{lane}, for each record, because its input types are not known"
     return f"{lane}, for each record, because the table is versioned" if node.parents[0].is_versioned else lane
+
+
+def _built_in(node: plan.Aggregate | plan.TableAggregate, given: Kinds, children: list[plan.Node]) -> str:
+    """The lane of an aggregate: count, sum, min and max take columns (vector/region.py), all others records."""
+    windows = node.windows if isinstance(node, plan.Aggregate) else None
+    fold = getattr(node.aggregator if isinstance(node, plan.Aggregate) else node.adder, "fold", None)
+    if fold is None:
+        return RECORD
+    why = None
+    if None in given:
+        why = "its input types are not known"
+    elif getattr(node, "on_close", False):
+        why = "its windows are emitted when they close"
+    elif windows is not None and not isinstance(windows, TimeWindows):
+        why = "its windows are neither tumbling nor hopping"
+    elif node.store.versioned:
+        why = "its store is versioned"
+    elif not all(isinstance(child, plan.Stateless) for child in children):
+        why = "a step of tables follows"
+    return f"column: {fold}" + (f", for each record, because {why}" if why else "")
 
 
 def _fold(node: plan.TableAggregate, given: Kinds, kind: Type) -> str:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from random import Random
 from typing import Any
 
@@ -19,6 +20,8 @@ from ottla.streams import (
     EmitStrategy,
     KStream,
     Materialized,
+    Processor,
+    SessionWindows,
     StreamsBuilder,
     TestDriver,
     TimeWindows,
@@ -351,3 +354,33 @@ def test_expressions_travel_to_workers() -> None:
     again = pickle.loads(pickle.dumps(node.function))  # type: ignore[attr-defined]
     assert repr(again.expression) == "(value.n > 1)"
     assert again.timed("k", {"n": 2}, 0) is True
+
+
+def test_explain_names_the_lane_of_aggregates_processors_and_joins_of_tables() -> None:
+    builder = StreamsBuilder()
+    orders = builder.stream("orders", key_serde="string", value_serde=ORDER)
+    orders.group_by_key().count(name="counted").to_stream().to("counts")
+    orders.group_by_key().count(name="kept").filter(lambda key, count: count > 1).to_stream().to("many")
+    sessions = SessionWindows.of_inactivity_gap_with_no_grace(5)
+    orders.group_by_key().windowed_by(sessions).count(name="visits").to_stream().to("visits")
+    orders.group_by_key().aggregate(int, lambda key, order, total: total, name="totals", materialized="totals")
+    orders.process(Processor, name="own")
+    rows = [builder.table(topic, key_serde="string", value_serde="json") for topic in ("one", "two")]
+    rows[0].join(rows[1], lambda one, two: one, name="joined")
+    rows[0].group_by(lambda key, row: (key, row)).count(name="rows")
+    told = builder.build(application_id="app", key_serde="string", value_serde="json").explain()
+    paragraphs = re.split(r"\n +\d+ ", told)
+    lanes = {name: next(part for part in paragraphs if part.split("\n")[0].endswith(f"  {name}")) for name in _LANES}
+    for name, lane in _LANES.items():
+        assert f"lane  {lane}\n" in lanes[name]
+
+
+_LANES = {
+    "counted": "column: count",
+    "kept": "column: count, for each record, because a step of tables follows",
+    "visits": "column: count, for each record, because its windows are neither tumbling nor hopping",
+    "totals": "record: a Python call for each record",
+    "own": "record: a Python call for each record",
+    "joined": "record: a Python call for each record",
+    "rows": "column: count, for each record, because its input types are not known",
+}
