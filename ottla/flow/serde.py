@@ -194,8 +194,9 @@ def serde(value: Any, where: Where | None = None) -> Serde | None:
         raise TopologyError(f"unknown serde: {value!r} (expected one of {', '.join(sorted(_NAMED))})", where)
     if callable(getattr(value, "serialize", None)) and callable(getattr(value, "deserialize", None)):
         return _Foreign(value)
+    hint = f"; for a class: serdes.of_class({value.__name__})" if isinstance(value, type) else ""
     raise TopologyError(
-        f"invalid serde: {value!r} (expected a name, or an object with serialize and deserialize)", where
+        f"invalid serde: {value!r} (expected a name, or an object with serialize and deserialize{hint})", where
     )
 
 

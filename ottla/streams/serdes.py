@@ -7,9 +7,11 @@ The built-in serdes are given by name wherever a serde is expected: "bytes", "st
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
+import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ottla.flow.check import checked
@@ -27,7 +29,8 @@ def of_functions(name: str, serializer: Callable[[Any], bytes], deserializer: Ca
 
 
 def of_class(cls: type) -> Serde:
-    """Instances of a dataclass or a Pydantic model, as JSON. Nested dataclasses are restored as well.
+    """Instances of a dataclass or a Pydantic model, as JSON. Dataclasses within are restored as well, also
+    those in lists, tuples, dicts and optional fields.
 
     TopologyError if `cls` is neither.
     """
@@ -42,7 +45,7 @@ def of_class(cls: type) -> Serde:
             raise TypeError(f"expected {cls.__name__}")
         return json.dumps(dataclasses.asdict(value), separators=(",", ":"), ensure_ascii=False).encode()
 
-    return FunctionSerde(cls.__name__, write, lambda data: _made(cls, json.loads(data)))
+    return FunctionSerde(cls.__name__, write, lambda data: _restored(cls, json.loads(data)))
 
 
 def columns(fields: typing.Any = None, /, **named: str) -> Serde:
@@ -54,13 +57,31 @@ def columns(fields: typing.Any = None, /, **named: str) -> Serde:
     return ColumnsSerde({**(fields or {}), **named})
 
 
-def _made(cls: Any, fields: Any) -> Any:
-    kinds = typing.get_type_hints(cls)
-    nested = {
-        name: _made(kinds[name], value) if dataclasses.is_dataclass(kinds.get(name)) and value is not None else value
-        for name, value in fields.items()
-    }
-    return cls(**nested)
+_hints = functools.cache(typing.get_type_hints)
+
+
+def _restored(kind: Any, data: Any) -> Any:
+    """JSON data as a value of the annotated type: dataclasses, also those in lists, tuples, dicts and `X | None`."""
+    if data is None:
+        return None
+    made: Any = kind
+    if dataclasses.is_dataclass(kind):
+        if not isinstance(data, dict):
+            raise TypeError(f"expected an object for {made.__name__}")
+        hints = _hints(made)
+        return made(**{name: _restored(hints.get(name), each) for name, each in data.items()})
+    origin, parts = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        given = [part for part in parts if part is not types.NoneType]
+        return _restored(given[0], data) if len(given) == 1 else data
+    if tuple in (origin, kind):
+        kinds = parts[:1] * len(data) if parts[1:] in ((), (Ellipsis,)) else parts
+        return tuple(map(_restored, kinds, data)) if parts else tuple(data)
+    if parts and origin in (list, Sequence):
+        return [_restored(parts[0], each) for each in data]
+    if parts and origin in (dict, Mapping):
+        return {name: _restored(parts[1], each) for name, each in data.items()}
+    return data
 
 
 def avro(schema: Any, *, schema_id: int | None = None, registry: Any = None) -> Serde:

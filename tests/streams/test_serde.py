@@ -71,6 +71,28 @@ def test_classes_come_back_as_themselves() -> None:
         made.serialize("t", "ada")
     with pytest.raises(TopologyError, match="expected a dataclass or a Pydantic model"):
         serdes.of_class(int)
+    with pytest.raises(TopologyError, match=r"for a class: serdes\.of_class\(Person\)"):
+        StreamsBuilder().stream("people", value_serde=Person)
+
+
+@dataclass(frozen=True)
+class Atlas:
+    towns: list[Place]
+    capital: Place | None
+    route: tuple[Place, ...]
+    by_name: dict[str, Place | None]
+    size: tuple[int, int]
+    labels: tuple  # type: ignore[type-arg]
+    other: Any = None
+
+
+def test_dataclasses_within_are_restored() -> None:
+    one, two = Place("Brno", 60200), Place("Most", 43401)
+    atlas = Atlas([one, two], one, (two, one), {"m": two, "n": None}, (1, 2), ("a",), [{"n": 1}])
+    made = serdes.of_class(Atlas)
+    assert made.deserialize("t", made.serialize("t", atlas)) == atlas
+    with pytest.raises(SerdeError, match="expected an object for Place"):
+        made.deserialize("t", b'{"towns":["Brno"]}')
 
 
 @pytest.mark.parametrize(
