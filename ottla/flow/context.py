@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from ottla.flow.check import named, takes
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.failure import Failed
 from ottla.flow.make_store import bound
@@ -15,6 +16,7 @@ from ottla.flow.store.changelog import Cell
 from ottla.flow.task.punctuation import CANCELLED, Schedule
 from ottla.flow.task.push import Fused, Push, at, call_all
 from ottla.flow.topology import Sink
+from ottla.flow.where import here
 from ottla.flow.window import ms
 
 if TYPE_CHECKING:
@@ -107,7 +109,12 @@ class NodeContext:
     ) -> Schedule:
         every = ms(interval, "punctuation interval")
         if every < 1:
-            raise TopologyError(f"invalid punctuation interval: {interval} (expected at least 1 ms)")
+            raise TopologyError(f"invalid punctuation interval: {interval} (expected at least 1 ms)", here())
+        if not isinstance(kind, PunctuationType) or not takes(punctuator, 1):
+            raise TopologyError(
+                f"invalid schedule: {kind!r}, {named(punctuator)} (expected a PunctuationType and a function of time)",
+                here(),
+            )
         wall_clock = kind is PunctuationType.WALL_CLOCK_TIME
         now = self.task.now if wall_clock else self.task.stream_time
         first = start if start is not None else now + every if wall_clock else 0

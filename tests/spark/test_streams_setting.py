@@ -53,3 +53,11 @@ def test_settings_of_kafka_streams_without_effect_are_told_in_one_line(caplog: p
     assert [each.partition(": no effect")[0] for each in caplog.messages] == [
         "config: commit.interval.ms, consumer.fetch.min.bytes, num.standby.replicas"
     ]
+
+
+def test_a_setting_that_is_misspelt_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    warn_unserved({"procesing.guarantee": "at_least_once", "num.stream.thread": 5, "topic.segment.ms": 1})
+    assert caplog.messages == [
+        "config: num.stream.thread is not a setting of Kafka Streams; did you mean num.stream.threads?",
+        "config: procesing.guarantee is not a setting of Kafka Streams; did you mean processing.guarantee?",
+    ]

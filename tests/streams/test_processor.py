@@ -354,3 +354,15 @@ def test_a_due_time_of_another_interval_or_of_a_clock_that_was_ahead_does_not_ho
     shorter = task_of(lambda: Ticker(("W", 10, WALL, None), ("S", 10, STREAM, None)))
     changed = Task(shorter.topology, 0, 0, shorter.settings, state=task.snapshot(), now=1_000)
     assert values(changed.run([record(1, 6)], 1_010)) == [b"6", b"1010"]
+
+
+@pytest.mark.parametrize(("kind", "punctuator"), [("wall-clock time", print), (WALL, lambda: None), (WALL, 5)])
+def test_a_wrong_schedule_is_refused_at_its_line(kind: Any, punctuator: Any) -> None:
+    class Wrong(Processor):
+        def init(self, context: Context) -> None:
+            context.schedule(10, kind, punctuator)
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Wrong)
+    with pytest.raises(TopologyError, match=r"invalid schedule: .*expected a PunctuationType.*test_processor\.py:\d+"):
+        TestDriver(builder.build(key_serde="string", value_serde="string")).input_topic("in").pipe("k", "v")

@@ -3,11 +3,13 @@
 Rules (StreamsConfig 4.3.1, InternalTopicConfig):
 - `topic.NAME` is a setting of every internal topic; a store's own changelog settings win over it.
 - `replication.factor` is that of every internal topic; -1 is the brokers' default.
-- A setting that Kafka Streams has but that has no effect here is named in a warning at the start.
+- A setting that Kafka Streams has but that has no effect here is named in a warning at the start, and so is a name
+  that is one of its settings but for a few letters.
 """
 
 from __future__ import annotations
 
+import difflib
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -41,6 +43,10 @@ _NAMES = """
     windowed.inner.class.serde windowstore.changelog.additional.retention.ms
 """
 _UNSERVED = frozenset(_NAMES.split())
+_SERVED = (
+    *("processing.guarantee", REPLICATION, "topology.optimization", "ensure.explicit.internal.resource.naming"),
+    "repartition.purge.interval.ms",
+)
 
 
 def topic_configs(configs: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,7 +69,14 @@ def replication_factor(configs: Mapping[str, Any]) -> int:
 
 
 def warn_unserved(configs: Mapping[str, Any]) -> None:
-    """Warn in one line about the settings that have no effect."""
+    """Warn in one line about the settings that have no effect, and about each name that looks like another's. Other
+    names are the program's own (`Context.app_configs`).
+    """
+    for name in sorted(configs.keys() - _UNSERVED - set(_SERVED)):
+        if name.startswith((*_CLIENTS, _TOPIC)):
+            continue
+        if close := difflib.get_close_matches(name, (*_SERVED, *_UNSERVED), 1, 0.85):
+            log.warning("config: %s is not a setting of Kafka Streams; did you mean %s?", name, close[0])
     if unserved := sorted(name for name in configs if name in _UNSERVED or name.startswith(_CLIENTS)):
         log.warning(
             "config: %s: no effect on Spark (pass client settings in client=, and serdes and handlers to build())",
