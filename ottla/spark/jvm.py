@@ -88,6 +88,11 @@ def start(
     """
     class_path = os.pathsep.join(str(jar) for jar in (*jars, *sorted((spark_home / "jars").glob("*.jar"))))
     options = ["-XX:+UseG1GC"] if long_running else [*_light(java, class_path)]
+    # Hadoop finds yarn-site.xml and core-site.xml by the class path. A class archive takes jars alone.
+    given = [os.environ[name] for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if os.environ.get(name)]
+    if given:
+        options = [option for option in options if "Archive" not in option]
+        class_path = os.pathsep.join((*given, class_path))
     connection_file = Path(tempfile.mkdtemp(prefix="ottla-gateway-"), "connection")
     logging = connection_file.with_name("log4j2.properties")
     logging.write_text(LOGGING)

