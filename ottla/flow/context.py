@@ -110,7 +110,8 @@ class NodeContext:
         every = ms(interval, "punctuation interval")
         if every < 1:
             raise TopologyError(f"invalid punctuation interval: {interval} (expected at least 1 ms)", here())
-        if not isinstance(kind, PunctuationType) or not takes(punctuator, 1):
+        known: tuple[Any, ...] = tuple(PunctuationType)
+        if kind not in known or not takes(punctuator, 1):
             raise TopologyError(
                 f"invalid schedule: {kind!r}, {named(punctuator)} (expected a PunctuationType and a function of time)",
                 here(),

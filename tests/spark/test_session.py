@@ -212,7 +212,7 @@ def test_the_jvm_finds_the_configuration_of_hadoop(tmp_path: Path, monkeypatch: 
         started.append(command)
         raise OSError("not started")
 
-    monkeypatch.setattr(jvm.subprocess, "Popen", popen)
+    monkeypatch.setattr(subprocess, "Popen", popen)
     for given in ({}, {"HADOOP_CONF_DIR": "/etc/hadoop", "YARN_CONF_DIR": "/etc/yarn"}):
         for name, value in given.items():
             monkeypatch.setenv(name, value)
