@@ -10,10 +10,9 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from ottla.client.admin.client import Admin
 from ottla.flow.engine import Settings
@@ -25,6 +24,7 @@ from ottla.spark import driver
 from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
 from ottla.spark.streams.control import PATIENCE_S, Message, Workers
+from ottla.spark.streams.handle import Handle
 from ottla.spark.streams.http import HttpServer, HttpSources
 from ottla.spark.streams.layout import Program, check_internal, check_outputs, create_topics, guarantee, lay_out
 from ottla.spark.streams.metric import prometheus
@@ -49,11 +49,8 @@ STOP_S = 30
 copyreg.pickle(struct.Struct, lambda compiled: (struct.Struct, (compiled.format,)))
 
 
-class Running:
-    """A running program, made by `Application.start`. Stops the program at the end of a `with` block.
-
-    Listeners are called on internal threads, one call at a time.
-    """
+class Running(Handle):
+    """A running program, made by `Application.start`."""
 
     def __init__(
         self,
@@ -64,18 +61,11 @@ class Running:
         on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
         http: int | str | None = None,
     ) -> None:
-        self.program = program
+        super().__init__(program, on_state_change, on_error)
         self.slots = slots
-        self.error: BaseException | None = None
-        self.state = State.CREATED
         #: The metrics of each task from its worker's last report, by the names in metric.py.
         self.tasks: dict[str, dict[str, Any]] = {}
         self._spark = spark
-        self._on_state_change = on_state_change
-        self._on_error = on_error
-        self._lock = threading.RLock()
-        #: The thread that is calling a listener.
-        self._caller: int | None = None
         self._open: set[int] = set()
         self._warned: set[str] = set()
         self._given_up: str | None = None
@@ -85,19 +75,7 @@ class Running:
         sources = HttpSources(self.metrics, self.about, self.stores, self.store)
         self.http = None if http is None else HttpServer(http, sources)
         self._heartbeat = Heartbeat(program.connection(), program.application_id, self._heartbeat_fields)
-        self._thread = threading.Thread(target=self._run, daemon=True, name=f"ottla-streams-{program.application_id}")
-        self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stop the program, and raise the error that ended it unless the block failed itself."""
-        self.stop()
-        if error is None:
-            self.await_termination(0)
+        self._run_on_thread(self._run)
 
     def stop(self) -> None:
         """Finish the open transactions, end the program, and wait until all workers have ended. A listener may call
@@ -110,14 +88,12 @@ class Running:
         self._workers.stop()
         if self._caller == threading.get_ident():
             return
-        if started:
-            self._thread.join(STOP_S)
-            if self._thread.is_alive():
-                application = self.program.application_id
-                log.warning("the workers of %s need more than %d s to end: they are cancelled", application, STOP_S)
-        while self._thread.is_alive():
+        if started and not self._over.wait(STOP_S):
+            application = self.program.application_id
+            log.warning("the workers of %s need more than %d s to end: they are cancelled", application, STOP_S)
+        while not self._over.is_set():
             self._spark.interruptTag(self.program.run)
-            self._thread.join(1)
+            self._over.wait(1)
 
     def pause(self) -> None:
         """Stop processing until `resume`. Tasks stay open."""
@@ -126,15 +102,6 @@ class Running:
     def resume(self) -> None:
         """Continue processing after `pause`."""
         self._workers.pause(False)
-
-    def await_termination(self, timeout: float | None = None) -> bool:
-        """Wait until the program ends, and raise the error that ended it. False if `timeout` seconds pass first."""
-        self._thread.join(timeout)
-        if self._thread.is_alive():
-            return False
-        if self.error is not None:
-            raise self.error
-        return True
 
     def _run(self) -> None:
         program, slots, address, secret = self.program, self.slots, self._workers.address, self._workers.secret
@@ -287,40 +254,13 @@ class Running:
             text = f"another instance of application {self.program.application_id} has taken over: {text}"
         error = StreamsError(text)
         error.add_note(message["traceback"])
-        response = None
-        if self._on_error is not None and message["kind"] == "failed":
-            self._caller = threading.get_ident()
-            try:
-                response = self._on_error(error)
-            except Exception:
-                log.exception("the error handler of %s failed", self.program.application_id)
-            finally:
-                self._caller = None
+        response = self._respond(error) if message["kind"] == "failed" else None
         if response is ErrorResponse.REPLACE_THREAD:
             self._workers.reopen(slot)
             return
         self.error = error
         self._set_state(State.PENDING_ERROR)
         self._workers.stop()
-
-    def _set_state(self, new: State) -> None:
-        with self._lock:
-            old = self.state
-            ended = old in (State.NOT_RUNNING, State.ERROR)
-            ending = old in (State.PENDING_SHUTDOWN, State.PENDING_ERROR)
-            if new is old or ended or (ending and new in (State.REBALANCING, State.RUNNING)):
-                return
-            self.state = new
-            self._heartbeat.wake()
-            before, self._caller = self._caller, threading.get_ident()
-            try:
-                for listener in self._on_state_change:
-                    try:
-                        listener(new, old)
-                    except Exception:
-                        log.exception("a state listener of %s failed", self.program.application_id)
-            finally:
-                self._caller = before
 
     def _warn_missing_workers(self) -> None:
         running = len(self._workers.connected)
@@ -353,10 +293,7 @@ def start(
         raise OttlaError("spark= cannot be combined with master= or spark_settings=: pass a running session, or these")
     for name in spark_settings or ():
         if name.startswith("spark.sql.streaming.realTimeMode"):
-            raise OttlaError(
-                f"unsupported setting {name}: Spark's real-time mode runs no Python functions and is at least once "
-                "only; remove it"
-            )
+            raise OttlaError(f"unsupported setting {name}: for Spark's real-time mode, pass real_time=True instead")
     program = prepare(topology, settings, bootstrap_servers, dict(client or {}), accept_changes=accept_changes)
     spark = spark or driver.session(settings.application_id, master=master, settings=spark_settings)
     ship(spark, topology, py_files)
@@ -371,15 +308,23 @@ def prepare(
     client: dict[str, Any],
     *,
     accept_changes: bool,
+    serves: Container[str] = (),
 ) -> Program:
-    """Check the program against the cluster and the application's last run, and create its topics.
+    """Check the program against the cluster and the application's last run, and create its topics. `serves`: settings
+    of Kafka Streams that have an effect here only now.
 
     Fences the tasks of the last run that this one does not fence itself before it reads their partitions.
     """
+    for source in topology.sources.values():
+        if source.reset not in (None, *RESETS):
+            takes = ", ".join(RESETS)
+            raise TopologyError(
+                f"offset_reset {source.reset} is not supported on Spark yet (expected {takes})", source.where
+            )
     guarantee(settings)
     purge_interval_ms(settings.configs)
     replicas = replication_factor(settings.configs)
-    warn_unserved(settings.configs)
+    warn_unserved({name: value for name, value in settings.configs.items() if name not in serves})
     reach = {"bootstrap.servers": bootstrap_servers, **client}
     with Admin(reach) as admin:
         layout = lay_out(admin, topology, settings)
