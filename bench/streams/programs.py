@@ -1,4 +1,4 @@
-"""The programs, with Python callables and with columns.
+"""The programs, with Python callables, with columns, and in real-time mode.
 
     python -m bench.streams.programs BOOTSTRAP PROGRAM LANE APPLICATION INPUT OTHER OUTPUT
 
@@ -20,7 +20,7 @@ MINUTE = TimeWindows.of(timedelta(minutes=1))
 def stateless(builder: StreamsBuilder, lane: Lane, source: str, other: str, output: str) -> None:
     """A filter and a function of the value."""
     stream: KStream[str, str] = builder.stream(source, key_serde="string", value_serde="string")
-    if lane == "columns":
+    if lane in ("columns", "real-time"):
         stream.filter(value.length() > 3).map_values(value.upper()).to(output)
     else:
         stream.filter(lambda key, text: len(text) > 3).map_values(lambda text: text.upper()).to(output)
@@ -82,7 +82,8 @@ def application(program: str, lane: Lane, application_id: str, source: str, othe
     """A program, ready to start."""
     builder = StreamsBuilder()
     PROGRAMS[program](builder, lane, source, other, output)
-    return builder.build(application_id=application_id, key_serde="string", value_serde="string")
+    config = {"processing.guarantee": "at_least_once"} if lane == "real-time" else None
+    return builder.build(application_id=application_id, key_serde="string", value_serde="string", config=config)
 
 
 def main() -> None:
@@ -92,7 +93,7 @@ def main() -> None:
     servers, program, lane, application_id, source, other, output = sys.argv[1:]
     app = application(program, lane, application_id, source, other, output)
     session = ottla.spark.session("bench", cores=2, long_running=True)
-    app.start(servers, spark=session)
+    app.start(servers, spark=session, real_time=lane == "real-time")
     print("state RUNNING", flush=True)
     sys.stdin.read()
     app.stop()

@@ -15,7 +15,7 @@ from ottla.client import Admin, OffsetSpec, Producer, TopicPartition
 from tests.interop import toolchain
 
 JAVA = Path(__file__).resolve().parent / "java"
-SYSTEMS = ("ottla-python", "ottla-columns", "kafka-streams", "pyspark")
+SYSTEMS = ("ottla-python", "ottla-columns", "ottla-real-time", "kafka-streams", "pyspark")
 PARTITIONS = 2
 WAIT_S = 600.0
 

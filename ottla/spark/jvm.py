@@ -57,7 +57,8 @@ OPENS = (
 #: Java 24 removed this package and warns about opening it.
 REMOVED_IN_JAVA_24 = ("java.base/sun.security.action", True)
 
-#: Spark's own log: only errors, on standard error. Exceptions of queries reach Python anyway.
+#: Spark's own log: only errors, on standard error. Exceptions of queries reach Python anyway. A query that writes to
+#: topics logs four errors for each of its tasks whenever it is stopped; they are dropped.
 LOGGING = """\
 rootLogger.level = error
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
@@ -66,6 +67,10 @@ rootLogger.appenderRef.stderr.ref = console
 appender.console.type = Console
 appender.console.name = console
 appender.console.target = SYSTEM_ERR
+appender.console.filter.stop.type = RegexFilter
+appender.console.filter.stop.regex = Abort(ing|ed) (task|commit .*)|Data source write support .* abort(ing|ed)[.]
+appender.console.filter.stop.onMatch = DENY
+appender.console.filter.stop.onMismatch = NEUTRAL
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 """

@@ -15,7 +15,8 @@ One query may read several sources; all their topics are committed for the one g
 import json
 import logging
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import (
     QueryProgressEvent,
@@ -42,14 +43,16 @@ class GroupCommit(StreamingQueryListener):
     Spark calls it on a separate thread, one event at a time.
     """
 
-    def __init__(self, spark: "SparkSession", query: "StreamingQuery", group: str, bootstrap_servers: str) -> None:
+    def __init__(
+        self, spark: "SparkSession", query: "StreamingQuery", group: str, client: str | Mapping[str, Any]
+    ) -> None:
         self.query, self.group = query, group
         #: The offsets of the last commit.
         self.committed: dict[TopicPartition, int] = {}
         self._spark = spark
         self._batch = -1
         self._lock = threading.Lock()
-        self._admin = Admin(bootstrap_servers)
+        self._admin = Admin(client)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         """Do nothing: nothing has been read yet."""
@@ -92,9 +95,14 @@ class GroupCommit(StreamingQueryListener):
         self._admin.close()
 
 
-def commit_for(spark: "SparkSession", query: "StreamingQuery", group: str, bootstrap_servers: str) -> GroupCommit:
-    """Commit the progress of `query` from now on, for the consumer group `group` of the cluster that it reads from."""
-    listener = GroupCommit(spark, query, group, bootstrap_servers)
+def commit_for(
+    spark: "SparkSession", query: "StreamingQuery", group: str, client: str | Mapping[str, Any]
+) -> GroupCommit:
+    """Commit the progress of `query` from now on, for the consumer group `group` of the cluster that it reads from.
+
+    `client`: bootstrap servers, or client settings by Kafka's names.
+    """
+    listener = GroupCommit(spark, query, group, client)
     spark.streams.addListener(listener)
     last = query.lastProgress
     if last is not None:

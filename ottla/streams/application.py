@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.flow.check import checked
@@ -17,6 +18,7 @@ from ottla.kernel.error import OttlaError
 
 if TYPE_CHECKING:
     from ottla.spark.streams.query import StoreView
+    from ottla.spark.streams.real_time import RealTime
     from ottla.spark.streams.running import Running
 
 
@@ -42,7 +44,7 @@ class Application:
         config: Mapping[str, Any] | None = None,
     ) -> None:
         self.application_id = application_id
-        self._running: Running | None = None
+        self._running: Running | RealTime | None = None
         self._state_listeners: list[Callable[[State, State], None]] = []
         self._error_handler: Callable[[BaseException], ErrorResponse | None] | None = None
         self.plan = plan
@@ -72,7 +74,8 @@ class Application:
         client: Mapping[str, Any] | None = None,
         accept_changes: bool = False,
         http: int | str | None = None,
-    ) -> Running:
+        real_time: bool = False,
+    ) -> Running | RealTime:
         """Start the program on Spark, exactly once by default, and return without waiting for its end.
 
         `master`: where Spark runs: `local[N]` (this machine, the default), `spark://HOST:PORT`, `yarn`, `k8s://...`,
@@ -81,13 +84,12 @@ class Application:
         `workers`: how many Spark tasks share the program's tasks, by default the session's cores; all of them must be
         able to run at the same time. `client`: settings of the Kafka clients by Kafka's names (security, timeouts).
         `accept_changes`: start even if the new plan loses state of the last run. `http`: a port, or HOST:PORT, for an
-        HTTP server with store queries and Prometheus metrics; the host defaults to 127.0.0.1.
+        HTTP server with store queries and Prometheus metrics; the host defaults to 127.0.0.1. `real_time`: use Spark's
+        real-time mode, for stateless programs of column expressions: at least once, with the least latency.
 
         TopologyError if a source topic is missing or topics are not co-partitioned. OttlaError if an internal topic
         or the state of an earlier run does not fit, no Spark answers at `master`, or the program is already running.
         """
-        from ottla.spark.streams.running import start
-
         if reading.get():
             raise OttlaError(
                 f"application {self.application_id} must not start while its file is imported; move the call below "
@@ -95,7 +97,9 @@ class Application:
             )
         if self._running is not None and not self._running.await_termination(0):
             raise OttlaError(f"application {self.application_id} is already running; call stop() first")
-        self._running = start(
+        if not isinstance(real_time, bool):
+            raise OttlaError(f"invalid value for real_time: {real_time!r} (expected True or False)")
+        self._running = self._starter(real_time)(
             self.topology,
             self.settings,
             bootstrap_servers,
@@ -171,7 +175,16 @@ class Application:
         finally:
             self.stop()
 
-    def _started(self) -> Running:
+    def _starter(self, real_time: bool) -> Callable[..., Running | RealTime]:
+        if real_time:
+            from ottla.spark.streams import real_time as mode
+
+            return partial(mode.start, self.plan)
+        from ottla.spark.streams.running import start
+
+        return start
+
+    def _started(self) -> Running | RealTime:
         if self._running is None:
             raise OttlaError(f"application {self.application_id} was not started; call start() or run() first")
         return self._running

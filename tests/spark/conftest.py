@@ -24,7 +24,9 @@ Settings = dict[str, str | int]
 
 @pytest.fixture(scope="session")
 def spark() -> "Iterator[SparkSession]":
-    session = ottla.spark.session("tests", cores=2)
+    # Programs get two workers; a program in real-time mode needs a slot for each of its partitions.
+    two = {"spark.default.parallelism": "2", "spark.sql.shuffle.partitions": "2"}
+    session = ottla.spark.session("tests", cores=6, settings=two)
     yield session
     session.stop()
 

@@ -355,7 +355,7 @@ def test_states_pauses_and_a_worker_that_starts_again(
 
 
 def test_a_session_of_one_master_is_not_taken_for_another(spark: SparkSession, bootstrap_servers: str) -> None:
-    with pytest.raises(OttlaError, match=r"this process already has a Spark session at local\[2,4\]; stop it"):
+    with pytest.raises(OttlaError, match=r"this process already has a Spark session at local\[6,4\]; stop it"):
         ottla.spark.session(master="spark://127.0.0.1:7077")
     with pytest.raises(OttlaError, match="invalid master: lokal"):
         driver.check_master("lokal")

@@ -77,6 +77,7 @@ def list_(bootstrap: str, client: tuple[str, ...], as_json: bool) -> None:
 )
 @click.option("--http", metavar="[HOST:]PORT", help="Serve metrics and store queries at this address.")
 @click.option("--accept-changes", is_flag=True, help="Start even if state of the last run is lost.")
+@click.option("--real-time", is_flag=True, help="Use Spark's real-time mode: column expressions only, at least once.")
 def run(
     bootstrap: str,
     client: tuple[str, ...],
@@ -87,6 +88,7 @@ def run(
     workers: int | None,
     http: str | None,
     accept_changes: bool,
+    real_time: bool,
 ) -> None:
     """Run the application in a Python file on Spark, exactly once, until Ctrl-C or SIGTERM.
 
@@ -113,6 +115,7 @@ def run(
             client=settings,
             accept_changes=accept_changes,
             http=http,
+            real_time=real_time,
         )
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None
