@@ -136,8 +136,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is collections.abc.Sequence:
         return isinstance(value, origin) and not isinstance(value, str) and all(_fits(each, parts[0]) for each in value)
     kind = origin or hint
-    if kind is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+    if kind in (int, float):  # an int is a float, too
+        return isinstance(value, (int, kind)) and not isinstance(value, bool)
     return not isinstance(kind, type) or kind is Any or isinstance(value, kind)
 
 

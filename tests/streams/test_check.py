@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.kernel.error import OttlaError
 from ottla.streams import (
     BufferConfig,
     Consumed,
@@ -187,3 +188,16 @@ def test_functions_that_do_not_tell_their_arguments_are_taken() -> None:
     made: KStream[Any, Any] = stream(builder).map_values(str).peek(print).filter(max)
     counted: KTable[Any, Any] = made.group_by_key().windowed_by(TimeWindows.of(5)).aggregate(dict, lambda *each: each)
     assert repr(counted) == "<KTable KSTREAM-AGGREGATE-0000000005>"
+
+
+def test_an_int_stands_for_a_float() -> None:
+    """Without a running program, the call passes its check and says so."""
+    builder = StreamsBuilder()
+    builder.stream("in").to("out")
+    app = builder.build("app")
+    with pytest.raises(OttlaError, match="was not started"):
+        app.await_termination(0)
+    with pytest.raises(
+        TopologyError, match=r"invalid timeout for Application.await_termination: '1' \(expected float\)"
+    ):
+        app.await_termination("1")  # type: ignore[arg-type]
