@@ -25,7 +25,7 @@ from examples.flights.pace import Pace
 from examples.flights.results import Results
 from ottla.flow.handler import State
 from ottla.kernel.error import OttlaError
-from ottla.spark.streams.running import Running
+from ottla.spark.streams.handle import Handle
 
 SPEED_UP = 1_000_000.0
 LOOK_EVERY_S = 0.25
@@ -91,7 +91,7 @@ def run(console: Console, options: argparse.Namespace) -> int:
     return conclude(console, judged, pace, picture, time.monotonic() - began)
 
 
-def await_running(running: Running) -> None:
+def await_running(running: Handle) -> None:
     """Wait until all tasks are open; raises the error if the program ends before."""
     deadline = time.monotonic() + START_S
     while running.state is not State.RUNNING:

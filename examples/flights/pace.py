@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from examples.streams_flights import CHANGED
 from ottla.client import Admin, OffsetSpec
+from ottla.spark.streams.handle import Handle
 from ottla.spark.streams.query import NotReadable
-from ottla.spark.streams.running import Running
 
 
 @dataclass(slots=True)
@@ -27,7 +27,7 @@ class Part:
 class Pace:
     """The program's parts, in order. `look` reads the tasks' latest figures."""
 
-    def __init__(self, running: Running, bootstrap_servers: str) -> None:
+    def __init__(self, running: Handle, bootstrap_servers: str) -> None:
         self.running = running
         self._admin = Admin(bootstrap_servers)
         application = running.program.application_id

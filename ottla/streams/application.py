@@ -97,8 +97,6 @@ class Application:
             )
         if self._running is not None and not self._running.await_termination(0):
             raise OttlaError(f"application {self.application_id} is already running; call stop() first")
-        if not isinstance(real_time, bool):
-            raise OttlaError(f"invalid value for real_time: {real_time!r} (expected True or False)")
         self._running = self._starter(real_time)(
             self.topology,
             self.settings,

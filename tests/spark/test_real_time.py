@@ -9,8 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ottla.client import Admin, Consumer, Producer, TopicPartition
-from ottla.flow.error import StreamsError
+from ottla.flow.error import StreamsError, TopologyError
 from ottla.kernel.error import OttlaError
+from ottla.spark.streams.real_time import start_offsets
+from ottla.spark.streams.running import prepare
 from ottla.streams import Handlers, State, StreamsBuilder, TestDriver, key, log_and_continue, timestamp, value
 from ottla.streams.application import Application
 
@@ -184,6 +186,35 @@ def test_a_query_that_fails_starts_again_after_progress(
     assert "commit.interval.ms" not in caplog.text
 
 
+def test_a_start_without_a_usable_offset_follows_offset_reset(
+    bootstrap_servers: str, names: tuple[str, ...], caplog: pytest.LogCaptureFixture
+) -> None:
+    create(bootstrap_servers, names, partitions=1)
+    now = time.time_ns() // 1_000_000
+    with Producer(bootstrap_servers) as producer:
+        for at in (0, now - 7_200_000, now - 60_000, now):
+            producer.send(names[0], b"v", timestamp=at)
+    place = TopicPartition(names[0], 0)
+
+    def starts(reset: str, application_id: str) -> dict[TopicPartition, int]:
+        builder = StreamsBuilder()
+        builder.stream(names[0], key_serde="string", value_serde="string", offset_reset=reset).to(names[2])
+        app = builder.build(application_id=application_id, config=AT_LEAST_ONCE)
+        return start_offsets(prepare(app.topology, app.settings, bootstrap_servers, {}, accept_changes=False))
+
+    resets = {"earliest": 0, "latest": 4, "by_duration:PT1H": 2, "by_duration:PT0.001S": 4}
+    for number, (reset, offset) in enumerate(resets.items()):
+        own = f"{names[4]}-{number}"
+        # It is committed: the next start goes on there whatever offset_reset says.
+        assert [starts(reset, own), starts("earliest", own)] == [{place: offset}] * 2
+    with pytest.raises(TopologyError, match="no offset is committed, and offset_reset is none"):
+        starts("none", names[4])
+    with Admin(bootstrap_servers) as admin:
+        admin.alter_group_offsets(names[4], {place: 9}).check()
+    assert starts("latest", names[4]) == {place: 4}
+    assert r"the committed offset 9 is not in the log (0 to 4); offset_reset applies" in caplog.text
+
+
 def test_another_run_takes_over(spark: SparkSession, bootstrap_servers: str, names: tuple[str, ...]) -> None:
     create(bootstrap_servers, names, partitions=1)
     first, second = program(names), program(names)
@@ -199,12 +230,6 @@ def test_too_few_task_slots_are_refused(spark: SparkSession, bootstrap_servers: 
     told = r'a task slot for each of the 8 source partitions, but there are 6; start with master="local\[8\]"'
     with pytest.raises(OttlaError, match=told):
         program(names).start(bootstrap_servers, spark=spark, real_time=True)
-
-
-def reset() -> Application:
-    builder = StreamsBuilder()
-    builder.stream("in", key_serde="string", value_serde="string", offset_reset="by_duration:PT1H").to("out")
-    return builder.build(application_id="app", config=AT_LEAST_ONCE)
 
 
 def of_integers(expression: Any) -> Application:
@@ -274,7 +299,6 @@ REFUSED: dict[str, tuple[Callable[[], Application], str]] = {
         lambda: stateless(lambda words: words, handlers=Handlers(processing=log_and_continue)),
         "handlers do not run in real-time",
     ),
-    "reset": (reset, "offset_reset by_duration:PT1H is not supported on Spark yet"),
     "outputs": (lambda: stateless(lambda words: None), "a program without outputs"),
 }  # fmt: skip
 
@@ -290,7 +314,7 @@ def test_a_program_that_cannot_run_is_refused_before_anything_starts(name: str) 
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"real_time": "yes"}, "invalid value for real_time: 'yes'"),
+        ({"real_time": "yes"}, r"invalid real_time for Application.start: 'yes' \(expected bool\)"),
         ({"real_time": True, "workers": 2}, "workers does not apply in real-time mode"),
         ({"real_time": True, "http": 8080}, "http does not apply in real-time mode"),
         ({"real_time": True, "client": {"sasl.username": "u"}}, "client setting sasl.username is not known to Java"),

@@ -16,7 +16,7 @@ class Waiting(Handle):
 
     def __init__(self) -> None:
         program: Any = SimpleNamespace(application_id="app")
-        super().__init__(program, (), None)
+        super().__init__(program, 1, (), None)
         self.told = threading.Event()
         self._run_on_thread(self._wait)
 

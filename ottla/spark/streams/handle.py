@@ -6,11 +6,14 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from ottla.flow.handler import ErrorResponse, State
 from ottla.spark.streams.alive import Heartbeat
 from ottla.spark.streams.layout import Program
+
+if TYPE_CHECKING:
+    from ottla.spark.streams.query import StoreView
 
 log = logging.getLogger(__name__)
 OnStateChange = Callable[[State, State], None]
@@ -26,8 +29,14 @@ class Handle:
 
     _heartbeat: Heartbeat
 
-    def __init__(self, program: Program, on_state_change: Sequence[OnStateChange], on_error: OnError | None) -> None:
+    def __init__(
+        self, program: Program, slots: int, on_state_change: Sequence[OnStateChange], on_error: OnError | None
+    ) -> None:
         self.program = program
+        #: How many Spark tasks run the program.
+        self.slots = slots
+        #: The metrics of each task from its worker's last report, by the names in metric.py.
+        self.tasks: dict[str, dict[str, Any]] = {}
         self.error: BaseException | None = None
         self.state = State.CREATED
         self._on_state_change = on_state_change
@@ -52,6 +61,10 @@ class Handle:
 
     def stop(self) -> None:
         """End the program, and wait for its end."""
+        raise NotImplementedError
+
+    def store(self, name: str, max_behind: int | None = None) -> StoreView:
+        """A read-only view of a store."""
         raise NotImplementedError
 
     def await_termination(self, timeout: float | None = None) -> bool:

@@ -28,9 +28,10 @@ from ottla.flow.engine import Settings
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.handler import ErrorResponse, State
 from ottla.flow.plan import Plan
-from ottla.flow.topology import Topology
+from ottla.flow.topology import BY_DURATION, RESETS, Topology
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
+from ottla.kernel.validators import duration_ms
 from ottla.spark import driver
 from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
@@ -69,8 +70,7 @@ class RealTime(Handle):
         on_state_change: Sequence[Callable[[State, State], None]] = (),
         on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
     ) -> None:
-        super().__init__(program, on_state_change, on_error)
-        self.slots = len(_sources(program))
+        super().__init__(program, len(_sources(program)), on_state_change, on_error)
         # A session of its own: the user's settings may change the meaning of SQL.
         self._spark = spark.newSession()
         self._projection = projection
@@ -94,7 +94,7 @@ class RealTime(Handle):
 
     resume = pause
 
-    def store(self, name: str) -> NoReturn:
+    def store(self, name: str, max_behind: int | None = None) -> NoReturn:
         """Not in real-time mode."""
         raise OttlaError(f"there is no store {name}: a program in real-time mode has no state")
 
@@ -218,36 +218,35 @@ def start_offsets(program: Program) -> dict[TopicPartition, int]:
     """Where each source partition starts: at the group's offset, otherwise as offset_reset says. Commits the latter, so
     that a program that fails before its first commit starts there again.
     """
-    sources = _sources(program)
+    sources, group = _sources(program), program.application_id
+    now = time.time_ns() // 1_000_000
     with Admin(program.connection()) as admin:
-        ends: dict[OffsetSpec, dict[TopicPartition, int]] = {}
-        for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST):
-            found = admin.list_offsets(dict.fromkeys(sources, spec)).check()
-            ends[spec] = {place: one.offset for place, one in found.items()}
-        committed = {
-            place: one.offset for place, one in admin.list_group_offsets(program.application_id, stable=True).items()
-        }
-        starts = {}
+
+        def offsets(at: Mapping[TopicPartition, OffsetSpec | int]) -> dict[TopicPartition, int]:
+            return {place: one.offset for place, one in admin.list_offsets(at).check().items()} if at else {}
+
+        first, last = (offsets(dict.fromkeys(sources, at)) for at in (OffsetSpec.EARLIEST, OffsetSpec.LATEST))
+        ages = {place: reset.removeprefix(BY_DURATION) for place, reset in sources.items() if reset not in RESETS}
+        recent = offsets({place: max(0, now - duration_ms(age)) for place, age in ages.items()})
+        known = {place: one.offset for place, one in admin.list_group_offsets(group, stable=True).items()}
+        starts = {place: known[place] for place in sources if first[place] <= known.get(place, -1) <= last[place]}
+        new: dict[TopicPartition, int] = {}
         for place, reset in sources.items():
-            offset, first, last = committed.get(place), ends[OffsetSpec.EARLIEST][place], ends[OffsetSpec.LATEST][place]
-            if offset is not None and first <= offset <= last:
-                starts[place] = offset
+            if place in starts:
                 continue
-            why = (
-                f"offset {offset} is not in the log ({first} to {last})"
-                if offset is not None
-                else "no offset is committed"
-            )
+            why = "no offset is committed"
+            if place in known:
+                why = f"the committed offset {known[place]} is not in the log ({first[place]} to {last[place]})"
+                log.warning("%s: %s; offset_reset applies", place, why)
             if reset == "none":
                 raise TopologyError(
                     f"{place}: {why}, and offset_reset is none; commit one, or set offset_reset to earliest or latest"
                 )
-            if offset is not None:
-                log.warning("%s: %s; offset_reset applies", place, why)
-            starts[place] = first if reset == "earliest" else last
-        if new := {place: offset for place, offset in starts.items() if committed.get(place) != offset}:
-            admin.alter_group_offsets(program.application_id, new).check()
-    return starts
+            at = first[place] if reset == "earliest" else recent.get(place, -1)
+            new[place] = at if at >= 0 else last[place]
+        if new:
+            admin.alter_group_offsets(group, new).check()
+    return starts | new
 
 
 def commit_interval_ms(configs: Mapping[str, Any]) -> int:

@@ -61,10 +61,7 @@ class Running(Handle):
         on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
         http: int | str | None = None,
     ) -> None:
-        super().__init__(program, on_state_change, on_error)
-        self.slots = slots
-        #: The metrics of each task from its worker's last report, by the names in metric.py.
-        self.tasks: dict[str, dict[str, Any]] = {}
+        super().__init__(program, slots, on_state_change, on_error)
         self._spark = spark
         self._open: set[int] = set()
         self._warned: set[str] = set()
@@ -315,12 +312,6 @@ def prepare(
 
     Fences the tasks of the last run that this one does not fence itself before it reads their partitions.
     """
-    for source in topology.sources.values():
-        if source.reset not in (None, *RESETS):
-            takes = ", ".join(RESETS)
-            raise TopologyError(
-                f"offset_reset {source.reset} is not supported on Spark yet (expected {takes})", source.where
-            )
     guarantee(settings)
     purge_interval_ms(settings.configs)
     replicas = replication_factor(settings.configs)
