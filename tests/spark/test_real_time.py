@@ -15,6 +15,7 @@ from ottla.spark.streams.real_time import start_offsets
 from ottla.spark.streams.running import prepare
 from ottla.streams import Handlers, State, StreamsBuilder, TestDriver, key, log_and_continue, timestamp, value
 from ottla.streams.application import Application
+from tests.crash.pause import pause
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -98,7 +99,7 @@ def until(true: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not true():
         assert time.monotonic() < deadline
-        time.sleep(0.1)
+        pause(0.1)
 
 
 def test_the_engines_results_and_a_restart_that_loses_nothing(

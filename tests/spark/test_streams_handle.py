@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -22,6 +22,9 @@ class Waiting(Handle):
 
     def _wait(self) -> None:
         self.told.wait(30)
+
+    def store(self, name: str, max_behind: int | None = None) -> NoReturn:
+        raise KeyError(name)
 
     def stop(self) -> None:
         self.told.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +21,7 @@ OnStateChange = Callable[[State, State], None]
 OnError = Callable[[BaseException], ErrorResponse | None]
 
 
-class Handle:
+class Handle(ABC):
     """A started program. Stops the program at the end of a `with` block.
 
     Listeners are called on internal threads, one call at a time. A subclass sets `_heartbeat` and calls
@@ -59,13 +60,13 @@ class Handle:
         if error is None:
             self.await_termination(0)
 
+    @abstractmethod
     def stop(self) -> None:
         """End the program, and wait for its end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def store(self, name: str, max_behind: int | None = None) -> StoreView:
         """A read-only view of a store."""
-        raise NotImplementedError
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Wait until the program ends, and raise the error that ended it. False if `timeout` seconds pass first."""
