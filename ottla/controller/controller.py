@@ -18,9 +18,9 @@ from ottla.controller import broker, directory, producer_ids
 from ottla.controller.active import Active
 from ottla.controller.decision import Decision, MutationQuota, unlimited
 from ottla.controller.draft import Draft
-from ottla.kernel.deadline import earliest
 from ottla.kernel.lazy import LazyModule
 from ottla.kernel.named import NamedTuple
+from ottla.kernel.now import earliest
 from ottla.kernel.ports import Rng
 from ottla.metadata.image import BrokerImage, Image
 from ottla.settings.server.settings import ServerSettings

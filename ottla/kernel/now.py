@@ -1,4 +1,4 @@
-"""The current time on both clocks.
+"""The current time on both clocks, and deadlines.
 
 Rules:
 - A deadline is monotonic: sessions, locks, delays. Setting the wall clock must not affect clients.
@@ -7,6 +7,8 @@ Rules:
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from ottla.kernel.named import NamedTuple
 from ottla.kernel.ports import Clock
@@ -24,3 +26,12 @@ class Now(NamedTuple):
     def of(cls, clock: Clock) -> Now:
         """Read both clocks."""
         return cls(clock.now_ms(), clock.monotonic_ms())
+
+
+def earliest(times: Iterable[int | None]) -> int | None:
+    """Return the earliest time that is set; None if none is. Timers are planned after each event: a plain loop."""
+    found = None
+    for time in times:
+        if time is not None and (found is None or time < found):
+            found = time
+    return found

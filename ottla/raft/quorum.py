@@ -18,9 +18,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ottla.kernel.deadline import earliest
 from ottla.kernel.frozen import frozen
 from ottla.kernel.lazy import LazyModule
+from ottla.kernel.now import earliest
 from ottla.kernel.ports import Rng
 from ottla.raft.checkpoint import Membership, VoterEndpoint
 from ottla.raft.connections import QuorumPeer

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import mutable
 from ottla.kernel.ports import Rng
 from ottla.replica.hosted import HostedReplica
-from ottla.wire.api.fetch import FetchPartition
+
+if TYPE_CHECKING:
+    from ottla.wire.api.fetch import FetchPartition
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ports import Rng
 from ottla.replica.fetch_session import CachedPartition, Key
-from ottla.wire.api.fetch import FetchRequest
 
 if TYPE_CHECKING:
     from ottla.replica.partition import Partition
+    from ottla.wire.api.fetch import FetchRequest
 
 _EPOCH_MAX = 0x7FFFFFFF
 #: A broker of Apache Kafka opens num.replica.fetchers sessions; beyond this number the oldest is closed.

@@ -54,9 +54,9 @@ def rows(rng: Random, topic: str, count: int, bad: float) -> list[Input]:
     return found
 
 
-def derived(rng: Random, table: KTable[Any, Any]) -> KTable[Any, Any]:
+def derived(rng: Random, table: KTable[Any, Any], store: str) -> KTable[Any, Any]:
     which = rng.randrange(7)
-    kept = "kept" if rng.random() < 0.3 else None
+    kept = store if rng.random() < 0.3 else None
     if which == 0:
         return table.filter(value["n"] > 0, materialized=kept)
     if which == 1:
@@ -110,7 +110,7 @@ def program(rng: Random) -> Application:
     else:
         versions = Materialized.as_(stores.versioned("versions", 20)) if rng.random() < 0.15 else None
         table = builder.table("t", key_serde="string", value_serde=ROW, materialized=versions)
-    final = derived(rng, derived(rng, table)) if rng.random() < 0.7 else table
+    final = derived(rng, derived(rng, table, "kept"), "kept-again") if rng.random() < 0.7 else table
     if rng.random() < 0.2:
         table.to_stream().to("rows")
     if rng.random() < 0.3:

@@ -37,11 +37,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from ottla.kernel.deadline import earliest
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.frozen import frozen
 from ottla.kernel.ids import Uuid, uuid_text
 from ottla.kernel.lazy import LazyModule
+from ottla.kernel.now import earliest
 from ottla.settings.server.node import NodeDeclaration
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from ottla.broker.metadata.registration import LogDirectories
 from ottla.controller.broker import register_broker, register_controller, unfence
 from ottla.controller.controller import NEWEST
 from ottla.controller.decision import MutationQuota, unlimited
-from ottla.kernel.deadline import earliest
 from ottla.kernel.error import KafkaError, OttlaError
+from ottla.kernel.now import earliest
 from ottla.kernel.ports import Clock, Disk, Rng
 from ottla.log.log import Log
 from ottla.metadata.feature import CONTROLLER_REGISTRATIONS_FROM, supported

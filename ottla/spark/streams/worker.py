@@ -282,7 +282,7 @@ def _starts(consumer: Consumer, reset: str, partitions: list[TopicPartition]) ->
     ends = consumer.end_offsets(partitions)
     if reset == "latest":
         return ends
-    since = max(0, int(time.time() * 1000) - duration_ms(reset.removeprefix(BY_DURATION)))
+    since = max(0, _now() - duration_ms(reset.removeprefix(BY_DURATION)))
     found = consumer.offsets_for_times(dict.fromkeys(partitions, since))
     return ends | {partition: at[0] for partition, at in found.items() if at is not None}
 
