@@ -1,6 +1,7 @@
 """State stores: what they give, in which order, and what they hide (Kafka Streams 4.3, tried)."""
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
@@ -116,6 +117,32 @@ def test_window_stores_fetch_by_start_and_hide_what_is_older_than_the_retention(
     store.put("k", "late", 9)
     store.put("k", None, 20)
     assert [start for start, _ in store.fetch("k", 0, 100)] == [30, 40]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_windows_with_cached_objects_are_those_of_a_store_without(seed: int) -> None:
+    """A store with a changelog function caches nothing."""
+    rng = Random(seed)
+    spec = stores.window("s", 30, 10, "string", "string", timestamped=True)
+    cached, plain = opened(spec), opened(spec, [])
+    start = 0
+    for number in range(400):
+        start = max(0, start + rng.choice((0, 0, 0, 1, 7, -5, -40)))
+        # Keys that are equal, but not always one object.
+        key = "".join(("k", rng.choice("abc")))
+        if rng.random() < 0.5:
+            assert cached.fetch_one(key, start) == plain.fetch_one(key, start)
+            if rng.random() < 0.3:
+                key, start = "kd", max(0, start - rng.choice((0, 3)))
+        if rng.random() < 0.8:
+            value = None if rng.random() < 0.1 else ValueAndTimestamp(f"v{number}", number)
+            cached.put(key, value, start)
+            plain.put(key, value, start)
+        assert cached.fetch_one(key, start) == plain.fetch_one(key, start)
+        if number % 10 == 0:
+            assert list(cached.all()) == list(plain.all())
+            assert list(cached.fetch("ka", 0, 10_000)) == list(plain.fetch("ka", 0, 10_000))
+            assert list(cached.fetch_closed(0, 10_000)) == list(plain.fetch_closed(0, 10_000))
 
 
 def test_a_window_store_may_keep_every_value() -> None:

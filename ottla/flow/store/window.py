@@ -271,30 +271,54 @@ class TimestampedWindowStore(Timestamped):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._exact: frozenset[type] = self._value.exact if self._log is None else frozenset()
+        #: The last key and start that were fetched and not cached, and the key of their entry.
+        self._fetched: tuple[Any, int, bytes] = (None, -1, b"")
 
     def fetch_one(self, key: Any, start: int) -> Any:
-        if start > self._observed.value - self.spec.retention_ms and key.__class__ in IMMUTABLE:
-            cached = self._recent.get((key, start))
-            if cached is not None:
-                return cached[0]
-        return super().fetch_one(key, start)
+        if start <= self._observed.value - self.spec.retention_ms or key.__class__ not in IMMUTABLE:
+            return super().fetch_one(key, start)
+        cached = self._recent.get((key, start))
+        if cached is not None:
+            return cached[0]
+        entry_key = BY_KEY + self._key_bytes(key) + start.to_bytes(8, "big") + bytes(4)
+        self._fetched = (key, start, entry_key)
+        data = self.entries.get(entry_key)
+        return None if data is None else self._read(data)
 
     def put(self, key: Any, value: Any, start: int, headers: Headers = (), deleted_ms: int | None = None) -> None:
         if value is None or value[0].__class__ not in self._exact or key.__class__ not in IMMUTABLE:
             super().put(key, value, start, headers, deleted_ms)
             return
-        cached = self._recent.get((key, start))
-        if cached is not None and start >= self._observed.value - self.spec.retention_ms:
-            # The entry exists, so the indexes need no change.
-            self.entries.put(cached[1], self._write(value)[0])
-            self._recent[key, start] = (value, cached[1])
+        observed, window = self._observed.value, (key, start)
+        if not observed - self.spec.retention_ms <= start <= observed:
+            super().put(key, value, start, headers)
+            if start > observed:
+                self._remember(window, value, self._entry_key(key, start))
             return
-        super().put(key, value, start, headers)
-        if start >= self._observed.value - self.spec.retention_ms:
-            if len(self._recent) >= CACHED_MAX:
-                self._recent.clear()
-            entry_key = BY_KEY + self._key_bytes(key) + start.to_bytes(8, "big") + bytes(4)
-            self._recent[key, start] = (value, entry_key)
+        data = self._write(value)[0]
+        cached = self._recent.get(window)
+        if cached is not None:
+            # The entry exists, so the indexes need no change.
+            self._recent[window] = (value, cached[1])
+            self.entries.put(cached[1], data)
+            return
+        entry_key = self._entry_key(key, start)
+        if self.entries.get(entry_key) is None:
+            self._index(start, entry_key)
+        self.entries.put(entry_key, data)
+        self._remember(window, value, entry_key)
+
+    def _entry_key(self, key: Any, start: int) -> bytes:
+        """The key of a window's entry, which was often fetched just before."""
+        fetched = self._fetched
+        if fetched[0] is key and fetched[1] == start:
+            return fetched[2]
+        return BY_KEY + self._key_bytes(key) + start.to_bytes(8, "big") + bytes(4)
+
+    def _remember(self, window: tuple[Any, int], value: ValueAndTimestamp, entry_key: bytes) -> None:
+        if len(self._recent) >= CACHED_MAX:
+            self._recent.clear()
+        self._recent[window] = (value, entry_key)
 
     def entry_keys(self, keys: Sequence[bytes], starts: Sequence[int]) -> list[bytes]:
         """The entry keys of windows, by key bytes and start, for `read_many` and `write_many`."""
