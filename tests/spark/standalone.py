@@ -1,10 +1,13 @@
-"""Spark as a service on this machine: a standalone cluster of a master and workers, and a Spark Connect server."""
+"""Spark as a service on this machine: a standalone cluster of a master and workers, and a Spark Connect server. And a
+wait for what Spark does by itself.
+"""
 
 import os
 import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark
@@ -15,6 +18,7 @@ from tests.crash.pause import pause
 
 HOME = Path(pyspark.__file__).parent
 START_TIMEOUT_S = 180
+WAIT_S = 240
 
 
 def start(output: Path, *words: str) -> "subprocess.Popen[bytes]":
@@ -30,6 +34,14 @@ def start(output: Path, *words: str) -> "subprocess.Popen[bytes]":
             stdin=subprocess.DEVNULL,
             env=os.environ | said | {"PYSPARK_PYTHON": sys.executable},
         )
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait until this is so."""
+    deadline = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < deadline
+        pause(0.1)
 
 
 def said(output: Path, pattern: str) -> str:

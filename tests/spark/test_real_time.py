@@ -15,11 +15,10 @@ from ottla.spark.streams.real_time import start_offsets
 from ottla.spark.streams.running import prepare
 from ottla.streams import Handlers, State, StreamsBuilder, TestDriver, key, log_and_continue, timestamp, value
 from ottla.streams.application import Application
-from tests.crash.pause import pause
+from tests.spark.standalone import WAIT_S, until
 
 pytestmark = pytest.mark.timeout(600)
 
-WAIT_S = 240
 AT_LEAST_ONCE = {"processing.guarantee": "at_least_once", "commit.interval.ms": 5_000}
 Row = tuple[str, bytes | None, bytes | None, Any]
 
@@ -93,13 +92,6 @@ def read(servers: str, outputs: tuple[str, ...], count: int) -> list[Row]:
 def committed(servers: str, application_id: str) -> int:
     with Admin(servers) as admin:
         return sum(one.offset for one in admin.list_group_offsets(application_id).values())
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < deadline
-        pause(0.1)
 
 
 def test_the_engines_results_and_a_restart_that_loses_nothing(
