@@ -95,6 +95,10 @@ class Application:
                 f"application {self.application_id} must not start while its file is imported; move the call below "
                 'if __name__ == "__main__":'
             )
+        if spark is not None and (master or spark_settings):
+            raise OttlaError(
+                "spark= cannot be combined with master= or spark_settings=: pass a running session, or these"
+            )
         if self._running is not None and not self._running.await_termination(0):
             raise OttlaError(f"application {self.application_id} is already running; call stop() first")
         self._running = self._starter(real_time)(

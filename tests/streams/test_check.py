@@ -201,3 +201,13 @@ def test_an_int_stands_for_a_float() -> None:
         TopologyError, match=r"invalid timeout for Application.await_termination: '1' \(expected float\)"
     ):
         app.await_termination("1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("real_time", [False, True])
+def test_a_session_comes_with_neither_a_master_nor_settings(real_time: bool) -> None:
+    builder = StreamsBuilder()
+    builder.stream("a").to("b")
+    app = builder.build(application_id="app")
+    for other in ({"master": "local[2]"}, {"spark_settings": {"spark.executor.memory": "1g"}}):
+        with pytest.raises(OttlaError, match="spark= cannot be combined"):
+            app.start(spark=object(), real_time=real_time, **other)

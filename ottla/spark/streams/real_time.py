@@ -19,7 +19,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.client.admin.client import Admin
@@ -35,7 +35,7 @@ from ottla.kernel.validators import duration_ms
 from ottla.spark import driver
 from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
-from ottla.spark.streams.handle import Handle
+from ottla.spark.streams.handle import Handle, OnError, OnStateChange
 from ottla.spark.streams.layout import Program, guarantee
 from ottla.spark.streams.place import is_connect, slots_of
 from ottla.spark.streams.real_time_plan import Projection, project
@@ -67,8 +67,8 @@ class RealTime(Handle):
         spark: SparkSession,
         program: Program,
         projection: Projection,
-        on_state_change: Sequence[Callable[[State, State], None]] = (),
-        on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
+        on_state_change: Sequence[OnStateChange] = (),
+        on_error: OnError | None = None,
     ) -> None:
         super().__init__(program, len(_sources(program)), on_state_change, on_error)
         # A session of its own: the user's settings may change the meaning of SQL.
@@ -267,8 +267,8 @@ def start(
     master: str | None = None,
     spark_settings: Mapping[str, str] | None = None,
     client: Mapping[str, Any] | None = None,
-    on_state_change: Sequence[Callable[[State, State], None]] = (),
-    on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
+    on_state_change: Sequence[OnStateChange] = (),
+    on_error: OnError | None = None,
     accept_changes: bool = False,
     **unused: Any,
 ) -> RealTime:
@@ -277,8 +277,6 @@ def start(
     """
     _check_arguments(settings, client or {}, master, spark, unused)
     projection = project(plan, topology, settings)
-    if spark is not None and (master or spark_settings):
-        raise OttlaError("spark= cannot be combined with master= or spark_settings=: pass a running session, or these")
     program = prepare(
         *(topology, settings, bootstrap_servers, dict(client or {})), accept_changes=accept_changes, serves=(COMMIT,)
     )

@@ -24,7 +24,7 @@ from ottla.spark import driver
 from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
 from ottla.spark.streams.control import PATIENCE_S, Message, Workers
-from ottla.spark.streams.handle import Handle
+from ottla.spark.streams.handle import Handle, OnError, OnStateChange
 from ottla.spark.streams.http import HttpServer, HttpSources
 from ottla.spark.streams.layout import Program, check_internal, check_outputs, create_topics, guarantee, lay_out
 from ottla.spark.streams.metric import prometheus
@@ -57,8 +57,8 @@ class Running(Handle):
         spark: SparkSession,
         program: Program,
         slots: int,
-        on_state_change: Sequence[Callable[[State, State], None]] = (),
-        on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
+        on_state_change: Sequence[OnStateChange] = (),
+        on_error: OnError | None = None,
         http: int | str | None = None,
     ) -> None:
         super().__init__(program, slots, on_state_change, on_error)
@@ -280,14 +280,12 @@ def start(
     py_files: Sequence[str] = (),
     workers: int | None = None,
     client: Mapping[str, Any] | None = None,
-    on_state_change: Sequence[Callable[[State, State], None]] = (),
-    on_error: Callable[[BaseException], ErrorResponse | None] | None = None,
+    on_state_change: Sequence[OnStateChange] = (),
+    on_error: OnError | None = None,
     accept_changes: bool = False,
     http: int | str | None = None,
 ) -> Running:
     """Start a program on Spark. `Application.start` in ottla.streams describes the arguments."""
-    if spark is not None and (master or spark_settings):
-        raise OttlaError("spark= cannot be combined with master= or spark_settings=: pass a running session, or these")
     for name in spark_settings or ():
         if name.startswith("spark.sql.streaming.realTimeMode"):
             raise OttlaError(f"unsupported setting {name}: for Spark's real-time mode, pass real_time=True instead")
