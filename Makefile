@@ -143,6 +143,7 @@ check: $(VENV)/.dev
 	@$(BIN)/ruff format --check --quiet . || { echo 'not formatted: run make fmt'; exit 1; }
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
+	@$(BIN)/mypy --python-version 3.13
 	@$(BIN)/lint-imports --no-logo
 	@$(PY) -m pytest -q tests/tidy
 

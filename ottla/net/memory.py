@@ -10,6 +10,7 @@ Rules:
 from __future__ import annotations
 
 import mmap
+import sys
 from collections.abc import Callable
 
 #: A recv takes at most this much; all connections of a listener share the buffer.
@@ -23,10 +24,6 @@ _SPARE_FROM_BYTES = 1 << 16
 _SPARES_MAX = 2
 _GENEROUS_BYTES = 16 << 20
 _FRAME_BYTES_LEAST = 1 << 12
-#: A fork has its own copy, as of any other memory. Windows has neither forks nor these flags.
-_OF_THIS_PROCESS: dict[str, int] = (
-    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-)
 
 
 class RequestMemory:
@@ -83,7 +80,7 @@ class ReceiveMemory:
         #: The limit of all listeners.
         self.requests = requests or RequestMemory()
         # Unlike a bytearray, a mapping takes only the pages that were received into.
-        self._whole = self.shared = memoryview(mmap.mmap(-1, RECEIVE_BUFFER_BYTES, **_OF_THIS_PROCESS))
+        self._whole = self.shared = memoryview(_map(RECEIVE_BUFFER_BYTES))
         self._spares: list[bytearray] = []
         #: Bytes lent to incomplete frames.
         self.lent_bytes = 0
@@ -113,3 +110,11 @@ class ReceiveMemory:
         """Add `count` (negative: subtract) to the bytes that wait for their turn."""
         self.held_bytes += count
         self.shared = self._whole if self.held_bytes < _HELD_BYTES_MANY else self._whole[:_RECEIVE_BYTES_LITTLE]
+
+
+def _map(size: int) -> mmap.mmap:
+    """Memory that no other process shares: a fork has its own copy, as of any other memory."""
+    # Windows has neither forks nor these flags; only this form of the question is understood by type checkers.
+    if sys.platform == "win32":
+        return mmap.mmap(-1, size)
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
