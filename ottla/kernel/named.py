@@ -18,8 +18,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING or sys.version_info >= (3, 14):
-    # From 3.14 on, annotations are not in the class namespace (PEP 749).
+if TYPE_CHECKING or sys.version_info >= (3, 14) or sys.implementation.name != "cpython":
+    # From 3.14 on, annotations are not in the class namespace (PEP 749). The getters in C are CPython's.
     from typing import NamedTuple as NamedTuple
 else:
     from _collections import _tuplegetter
