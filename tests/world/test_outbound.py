@@ -155,7 +155,7 @@ def test_a_slow_link_is_only_slow() -> None:
     assert all(isinstance(asker.answer(name), ListGroupsResponse) for name in names)
 
 
-@pytest.mark.parametrize("seed", range(1, 13))
+@pytest.mark.parametrize("seed", [*range(1, 13), 47])
 def test_whatever_happens_everyone_is_told_once_and_in_time(seed: int) -> None:
     world, server, asker = _both(seed, setup_timeout_ms=1_000, setup_timeout_max_ms=3_000, in_flight_max=seed % 3 + 1)
     rng, network = world.rng, world.network
@@ -192,8 +192,10 @@ def test_whatever_happens_everyone_is_told_once_and_in_time(seed: int) -> None:
         elif not value.was_sent:
             assert name not in server.handled
     assert not asker.outbound.pending
-    last = asker.ask(20_000)
-    assert isinstance(asker.answer(last), ListGroupsResponse)
+    if isinstance(first := asker.answer(asker.ask(20_000)), Disconnected):
+        # Of a connection that the other end lost with its power, the next request tells.
+        first = asker.answer(asker.ask(20_000))
+    assert isinstance(first, ListGroupsResponse)
     # Nothing is sent twice by the connection itself.
     assert len(server.handled) == len(set(server.handled))
     # What a connection that was given up still carried may arrive after the requests of the next one.
