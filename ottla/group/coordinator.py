@@ -8,7 +8,7 @@ state; `validate` checks the rest.
 
 from collections.abc import Callable
 
-from ottla.coordinator.contract import Answer, Called, Loaded, TimePassed
+from ottla.coordinator.contract import Answer, Called, Loaded, TimePassed, independent
 from ottla.group.classic.join import join_group
 from ottla.group.classic.sync import heartbeat, leave_group, sync_group
 from ottla.group.consumer.heartbeat import consumer_heartbeat
@@ -229,17 +229,15 @@ class GroupCoordinator:
         if not self.leading:
             return []
         request_topic_refresh(self.shard, [*event.created, *event.changed, *(name for name, _ in event.deleted)])
-        effects: list[Effect] = []
+        context = CommandContext(self.shard, now)
         if event.deleted:
             # Every group with offsets is in `groups`: its first offset creates it.
-            for group_id in self.shard.groups:
-                context = CommandContext(self.shard, now)
+            for group_id, group in self.shard.groups.items():
                 forget_topics(context, group_id, event.deleted)
-                group = self.shard.groups[group_id]
                 if isinstance(group, ShareGroup):
                     forget_state(context, group, [topic_id for _, topic_id in event.deleted])
-                effects += context.effects()
-        return effects
+        # A group whose record is too large for the log must not hold up the others.
+        return [*independent(context.entries)]
 
     def _loaded(self, now: Now) -> list[Effect]:
         self.leading = True

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from ottla.group.event import HeartbeatSuperseded
+from ottla.coordinator.contract import Append
+from ottla.group.event import HeartbeatSuperseded, TopicsChanged
 from ottla.group.setting import CoordinatorSettings
 from ottla.group.share.assignor import assign_simple
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import Uuid
+from ottla.kernel.now import Now
 from ottla.wire.api.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsRequestPartition,
@@ -340,6 +342,17 @@ def test_a_deleted_topic_is_forgotten() -> None:
     settle(host, one)
     assert one.assigned == {CLICKS: [0, 1]}
     assert set(host.replayed_group().initialized) == {CLICKS}
+
+
+def test_what_groups_forget_of_a_deleted_topic_goes_into_batches_of_their_own() -> None:
+    host = Host()
+    for group_id in ("one", "two"):
+        Sharer(host, group_id, ["orders"], group_id).beat()
+    host.topics.delete("orders")
+    [append] = host.coordinator.step(TopicsChanged(host.topics, deleted=[("orders", ORDERS)]), Now(0, 0))
+    assert isinstance(append, Append)
+    # However small the batches are that the log takes: one that is too large holds up no other group's.
+    assert [len(batch) for batch in append.batches(1)] == [1, 1]
 
 
 def _alter(host: Host, offsets: dict[str, dict[int, int]], group_id: str = "g") -> Any:
