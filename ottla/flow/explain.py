@@ -18,9 +18,9 @@ def explain(program: plan.Plan, lanes: Mapping[plan.Node, str]) -> str:
             lines.append(f"      from  {', '.join(parent.name for parent in node.parents)}")
         if schema.kind != "nothing":
             keys = "partitioned by key" if schema.partitioned else "not partitioned by key"
-            lines.append(
-                f"      emits a {schema.kind}: key {schema.key or 'default'}, value {schema.value or 'default'}; {keys}"
-            )
+            which = f"; {changes(node)}" if schema.kind == "table" else ""
+            types = f"key {schema.key or 'default'}, value {schema.value or 'default'}"
+            lines.append(f"      emits a {schema.kind}: {types}; {keys}{which}")
         lines += [f"      {detail}" for detail in details(node)]
         if node in lanes:
             lines.append(f"      lane  {lanes[node]}")
@@ -63,6 +63,13 @@ def operation(node: plan.Node) -> str:
         plan.Suppress: "suppress",
     }
     return words[type(node)]
+
+
+def changes(node: plan.Node) -> str:
+    """Which of a table's changes a node emits."""
+    if isinstance(node, plan.Suppress):
+        return "the last change of those it holds back"
+    return "one change when a window closes" if getattr(node, "on_close", False) else "every change"
 
 
 def details(node: plan.Node) -> list[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ottla.flow import plan
 from ottla.flow.check import check_name, checked
@@ -27,10 +27,15 @@ from ottla.flow.serde import serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.topology import Extractor
 from ottla.flow.where import Where, here
+from ottla.kernel.argument import shown
 from ottla.streams.application import Application
 from ottla.streams.option import Consumed, Materialized, materialized, store_of
 from ottla.streams.stream import KStream
 from ottla.streams.table import GlobalKTable, KTable
+
+if TYPE_CHECKING:
+    #: The values of `build(emit=)`. For type checkers only: `build` refuses others with its own words.
+    Emit = Literal["every"]
 
 NodeT = TypeVar("NodeT", bound=plan.Node)
 #: What `topology.optimization=all` enables. Kafka Streams' third one, merge.repartition.topics, is not implemented.
@@ -174,15 +179,23 @@ class StreamsBuilder:
         value_serde: Any = None,
         handlers: Handlers | None = None,
         config: Mapping[str, Any] | None = None,
+        emit: Emit = "every",
     ) -> Application:
         """Check the program and return it ready to run.
 
         `key_serde` and `value_serde` are the default serdes. `handlers` decide what happens to records that cannot be
         read, processed or written. `config` takes Kafka Streams' setting names (`topology.optimization`,
-        `ensure.explicit.internal.resource.naming`, ...). TopologyError if the plan cannot run or would run wrong.
+        `ensure.explicit.internal.resource.naming`, ...). `emit`: which changes of tables are emitted; "every", the only
+        value, is each of them, in all lanes, as Kafka Streams does without its record cache. TopologyError if the plan
+        cannot run or would run wrong.
         """
         where = here()
         check_name(application_id, "application_id", where)
+        if emit != "every":
+            raise TopologyError(
+                f"invalid emit: {shown(emit)} (expected 'every'; for fewer changes of a table, put suppress() after it)",
+                where,
+            )
         config = dict(config or {})
         finished = self.plan(_optimizations(config.get("topology.optimization", "none"), where))
         if not finished.nodes:
