@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from ottla.flow.check import checked
+from ottla.flow.check import check_name, checked
 from ottla.flow.record import Headers, Output
+from ottla.flow.where import here
 
 #: The prefix of a dead letter's headers (KIP-1034).
 _PREFIX = "__streams.errors."
@@ -105,6 +106,16 @@ class Handlers:
     processing: Handler = log_and_fail
     production: Handler = log_and_fail
     dead_letter_topic: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.dead_letter_topic is not None:
+            check_name(self.dead_letter_topic, "dead_letter_topic", here())
+
+    @property
+    def write_any_topic(self) -> bool:
+        """Whether a handler is the program's own, which may write dead letters to any topic."""
+        given = (self.deserialization, self.processing, self.production)
+        return any(handler not in (log_and_fail, log_and_continue) for handler in given)
 
     def respond(self, handler: Handler, context: ErrorContext, error: BaseException) -> Response:
         """Call a handler and add the dead letter."""

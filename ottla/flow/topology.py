@@ -320,6 +320,11 @@ class Topology:
         """A topic's real name: internal names begin with the application's id."""
         return f"{application_id}-{name}" if name in self.internal_topics else name
 
+    @property
+    def writes_any_topic(self) -> bool:
+        """Whether a function of the program names the topic of each record."""
+        return any(not isinstance(sink.topic, str) for sink in self.sinks.values())
+
     def describe(self) -> str:
         """The text of Kafka Streams' `Topology.describe()`."""
         from ottla.flow.describe import describe

@@ -1,4 +1,5 @@
-"""The windows of aggregates and joins. All times are in milliseconds; a duration is a timedelta or a number of ms.
+"""The windows of aggregates and joins. All times are in milliseconds. A duration is a timedelta or a number of ms, a
+time a datetime with a time zone or the ms since 1970.
 
 Rules (Kafka Streams):
 - Time windows are aligned to 1970; the start is inclusive, the end exclusive. Sliding and session windows include both.
@@ -8,13 +9,16 @@ Rules (Kafka Streams):
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from ottla.flow.error import TopologyError
 from ottla.flow.record import TIME_MAX, Window
 from ottla.flow.where import here
 
 Duration = timedelta | int
+Time = datetime | int
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def ms(duration: Duration, what: str = "duration", least: int = 0) -> int:
@@ -30,11 +34,27 @@ def ms(duration: Duration, what: str = "duration", least: int = 0) -> int:
     return value
 
 
-def _positive(duration: Duration, what: str) -> int:
-    value = ms(duration, what)
-    if value == 0:
-        raise TopologyError(f"invalid {what}: 0 ms (expected more than 0)", here())
+def time_ms(time: Time, what: str = "timestamp", least: int | None = None) -> int:
+    """The time in ms since 1970. TopologyError if it is less than `least` or not a time."""
+    if isinstance(time, datetime) and time.tzinfo is not None:
+        value = (time - _EPOCH) // timedelta(milliseconds=1)
+    elif isinstance(time, int) and not isinstance(time, bool):
+        value = time
+    else:
+        raise TopologyError(
+            f"invalid {what}: {time!r} (expected ms since 1970 as an int, or a datetime with a time zone)", here()
+        )
+    if least is not None and value < least:
+        raise TopologyError(f"invalid {what}: {value} ms since 1970 (expected {least} or more)", here())
     return value
+
+
+def _check(value: Any, what: str, least: int = 0) -> None:
+    """Check a field of windows, which is in ms."""
+    if isinstance(value, timedelta):
+        raise TopologyError(f"invalid {what}: {value!r} (expected milliseconds as an int)", here())
+    if ms(value, what) < least:
+        raise TopologyError(f"invalid {what}: {value} ms (expected more than 0)", here())
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +65,20 @@ class TimeWindows:
     advance_ms: int
     grace_ms: int = 0
 
+    def __post_init__(self) -> None:
+        _check(self.size_ms, "window size", 1)
+        _check(self.advance_ms, "window advance", 1)
+        _check(self.grace_ms, "grace period")
+        if self.advance_ms > self.size_ms:
+            raise TopologyError(
+                f"invalid window advance: {self.advance_ms} ms (expected at most the window size, {self.size_ms} ms)",
+                here(),
+            )
+
     @classmethod
     def of(cls, size: Duration) -> TimeWindows:
         """Tumbling windows that close at their end; `.grace(...)` sets a grace period. TopologyError if size is 0."""
-        size_ms = _positive(size, "window size")
+        size_ms = ms(size, "window size")
         return cls(size_ms, size_ms)
 
     @classmethod
@@ -63,12 +93,7 @@ class TimeWindows:
 
     def advance_by(self, advance: Duration) -> TimeWindows:
         """Hopping windows: each record is in about `size / advance` of them. TopologyError if `advance` is larger."""
-        advance_ms = _positive(advance, "window advance")
-        if advance_ms > self.size_ms:
-            raise TopologyError(
-                f"invalid window advance: {advance_ms} ms (expected at most the window size, {self.size_ms} ms)", here()
-            )
-        return replace(self, advance_ms=advance_ms)
+        return replace(self, advance_ms=ms(advance, "window advance"))
 
     def grace(self, grace: Duration) -> TimeWindows:
         """Accept records until `grace` after a window's end."""
@@ -92,14 +117,18 @@ class UnlimitedWindows:
     start_ms: int = 0
     grace_ms: int = 0
 
+    def __post_init__(self) -> None:
+        _check(self.start_ms, "window start")
+        _check(self.grace_ms, "grace period")
+
     @classmethod
     def of(cls) -> UnlimitedWindows:
         """A window that starts at 0 (1970)."""
         return cls()
 
-    def start_on(self, start: int) -> UnlimitedWindows:
-        """Set the window's start, in ms since 1970."""
-        return replace(self, start_ms=ms(start, "window start"))
+    def start_on(self, start: Time) -> UnlimitedWindows:
+        """Set the window's start: a datetime with a time zone, or ms since 1970."""
+        return replace(self, start_ms=time_ms(start, "window start", 0))
 
     @property
     def size_ms(self) -> int:
@@ -115,6 +144,10 @@ class SlidingWindows:
 
     difference_ms: int
     grace_ms: int = 0
+
+    def __post_init__(self) -> None:
+        _check(self.difference_ms, "time difference")
+        _check(self.grace_ms, "grace period")
 
     @classmethod
     def of_time_difference_with_no_grace(cls, difference: Duration) -> SlidingWindows:
@@ -133,6 +166,10 @@ class SessionWindows:
 
     gap_ms: int
     grace_ms: int = 0
+
+    def __post_init__(self) -> None:
+        _check(self.gap_ms, "inactivity gap")
+        _check(self.grace_ms, "grace period")
 
     @classmethod
     def of_inactivity_gap_with_no_grace(cls, gap: Duration) -> SessionWindows:
@@ -154,6 +191,10 @@ class JoinWindows:
     before_ms: int
     after_ms: int
     grace_ms: int = 0
+
+    def __post_init__(self) -> None:
+        ms(self.before_ms, "time difference", -ms(self.after_ms, "time difference", -TIME_MAX))
+        _check(self.grace_ms, "grace period")
 
     @classmethod
     def of_time_difference_with_no_grace(cls, difference: Duration) -> JoinWindows:

@@ -95,6 +95,8 @@ class Application:
                 f"application {self.application_id} must not start while its file is imported; move the call below "
                 'if __name__ == "__main__":'
             )
+        if workers is not None and workers < 1:
+            raise OttlaError(f"invalid number of workers: {workers} (expected at least 1)")
         if spark is not None and (master or spark_settings):
             raise OttlaError(
                 "spark= cannot be combined with master= or spark_settings=: pass a running session, or these"
@@ -141,6 +143,8 @@ class Application:
         With `max_behind`, a read raises NotReadable while more input records than that wait to be processed.
         OttlaError if the program has no such store or was not started.
         """
+        if max_behind is not None and max_behind < 0:
+            raise OttlaError(f"invalid max_behind: {max_behind} (expected 0 or more)")
         return self._started().store(name, max_behind)
 
     @property

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from ottla.flow import plan
+from ottla.flow import plan, setting
 from ottla.flow.check import check_name, checked
 from ottla.flow.error import TopologyError
 from ottla.flow.handler import Handlers
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     Emit = Literal["every"]
 
 NodeT = TypeVar("NodeT", bound=plan.Node)
-#: What `topology.optimization=all` enables. Kafka Streams' third one, merge.repartition.topics, is not implemented.
-_OPTIMIZATIONS = frozenset({"reuse.ktable.source.topics", "single.store.self.join"})
 
 
 @checked
@@ -78,6 +76,7 @@ class StreamsBuilder:
         options = _consumed(consumed, key_serde, value_serde, timestamp_extractor, offset_reset, name)
         where = here()
         names = () if isinstance(topics, re.Pattern) else (topics,) if isinstance(topics, str) else tuple(topics)
+        names = tuple(dict.fromkeys(names))
         pattern = topics if isinstance(topics, re.Pattern) else None
         if not names and pattern is None:
             raise TopologyError("stream() has no topic: name at least one", where)
@@ -193,14 +192,15 @@ class StreamsBuilder:
         check_name(application_id, "application_id", where)
         if emit != "every":
             raise TopologyError(
-                f"invalid emit: {shown(emit)} (expected 'every'; for fewer changes of a table, put suppress() after it)",
+                f"invalid emit: {shown(emit)} (expected 'every'; for fewer changes, put suppress() after the table)",
                 where,
             )
         config = dict(config or {})
-        finished = self.plan(_optimizations(config.get("topology.optimization", "none"), where))
+        setting.check(config, where)
+        finished = self.plan(setting.optimizations(config))
         if not finished.nodes:
             raise TopologyError("the program is empty: begin with stream(), table() or global_table()", where)
-        if str(config.get("ensure.explicit.internal.resource.naming", False)).lower() == "true":
+        if setting.explicit_names(config):
             _explicit(finished, where)
         topology = lower(finished)
         return Application(
@@ -225,7 +225,10 @@ class StreamsBuilder:
     def named(self, name: str | None, prefix: str, suffix: str = "") -> str:
         """The given name with `suffix`, or the next generated one. A given name uses up a number as well."""
         generated = self.next_name(prefix)
-        return generated if name is None else name + suffix
+        if name is None:
+            return generated
+        check_name(name, "name", here())
+        return name + suffix
 
     def store_name(self, options: Materialized, prefix: str) -> str:
         return options.store_name if options.store_name is not None else self.next_store(prefix)
@@ -269,21 +272,6 @@ def _consumed(
         reset or consumed.offset_reset,
         name or consumed.name,
     )
-
-
-def _optimizations(setting: str, where: Where) -> frozenset[str]:
-    if setting in ("none", ""):
-        return frozenset()
-    if setting == "all":
-        return _OPTIMIZATIONS
-    names = frozenset(name.strip() for name in setting.split(","))
-    if unknown := names - _OPTIMIZATIONS:
-        raise TopologyError(
-            f"invalid topology.optimization: {', '.join(sorted(unknown))} (expected none, all or some of "
-            f"{', '.join(sorted(_OPTIMIZATIONS))})",
-            where,
-        )
-    return names
 
 
 def _explicit(finished: plan.Plan, where: Where) -> None:

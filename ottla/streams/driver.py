@@ -12,7 +12,7 @@ partition. The wall clock moves only by `advance_wall_clock`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
@@ -24,24 +24,27 @@ from ottla.flow.record import Headers, Input, Output, Record
 from ottla.flow.runner import Runner
 from ottla.flow.serde import Serde, serde
 from ottla.flow.where import here
-from ottla.flow.window import Duration, ms
+from ottla.flow.window import Duration, Time, ms, time_ms
+from ottla.kernel.argument import shown
 from ottla.streams.application import Application
+
+HeaderPairs = Sequence[tuple[str, bytes | None]]
 
 
 class TestDriver:
     """Runs an application for tests (Kafka Streams: TopologyTestDriver).
 
-    `start` is the initial wall-clock time in ms since 1970. With `changelog`, writes to the stores' changelog topics
-    are outputs too. Closes the processors at the end of a `with` block.
+    `start` is the initial wall-clock time. With `changelog`, writes to the stores' changelog topics are outputs too.
+    Closes the processors at the end of a `with` block. A time is a datetime with a time zone, or ms since 1970.
     """
 
     __test__ = False
 
     @checked
-    def __init__(self, application: Application, *, start: int = 0, changelog: bool = False) -> None:
+    def __init__(self, application: Application, *, start: Time = 0, changelog: bool = False) -> None:
         self.application = application
         self._settings = replace(application.settings, changelog=changelog)
-        self._runner = Runner(application.topology, self._settings, now=start)
+        self._runner = Runner(application.topology, self._settings, now=time_ms(start, "start", 0))
         self._produced: dict[str, deque[Output]] = {}
         self._offsets: dict[str, int] = {}
 
@@ -59,13 +62,13 @@ class TestDriver:
         *,
         key_serde: Any = None,
         value_serde: Any = None,
-        start: int | None = None,
+        start: Time | None = None,
         advance: Duration = 0,
     ) -> TestInputTopic:
         """A topic to write to. Serdes default to those of the source that reads it.
 
-        A record piped without a timestamp gets the topic's time, which starts at `start` (ms; default: the wall
-        clock) and then advances by `advance` (a timedelta or ms).
+        A record piped without a timestamp gets the topic's time, which starts at `start` (default: the wall clock) and
+        then advances by `advance` (a timedelta or ms).
         """
         self._check_input(topic)
         source = next(
@@ -79,12 +82,16 @@ class TestDriver:
             topic,
             bound(key, defaults, f"the key of input topic {topic}", key=True),
             bound(value, defaults, f"the value of input topic {topic}"),
-            self._runner.now if start is None else start,
+            self._runner.now if start is None else time_ms(start, "start", 0),
             ms(advance, "advance"),
         )
 
     def output_topic(self, topic: str, *, key_serde: Any = None, value_serde: Any = None) -> TestOutputTopic:
-        """A topic to read from. Serdes default to those of the sink that writes it."""
+        """A topic to read from. Serdes default to those of the sink that writes it.
+
+        TopologyError if the program cannot write the topic.
+        """
+        self._check_output(topic)
         sink = next(
             (candidate for candidate in self.application.topology.sinks.values() if candidate.topic == topic), None
         )
@@ -98,16 +105,25 @@ class TestDriver:
             bound(value, defaults, f"the value of output topic {topic}"),
         )
 
-    def pipe(self, topic: str, key: bytes | None, value: bytes | None, timestamp: int, headers: Headers = ()) -> None:
+    def pipe(
+        self, topic: str, key: bytes | None, value: bytes | None, timestamp: Time, headers: HeaderPairs = ()
+    ) -> None:
         """Process a record given as bytes.
 
         TopologyError if no source reads the topic. StreamsError if processing fails: the driver stays usable, but the
         effects of the failed record up to then remain.
         """
         self._check_input(topic)
+        time, pairs = time_ms(timestamp), _headers(headers)
+        for what, data in (("key", key), ("value", value)):
+            if not isinstance(data, (bytes, type(None))):
+                raise TopologyError(
+                    f"invalid {what}: {shown(data)} (expected bytes or None; input_topic().pipe() takes objects)",
+                    here(),
+                )
         offset = self._offsets.get(topic, 0)
         self._offsets[topic] = offset + 1
-        self._run([Input(topic, 0, offset, timestamp, key, value, headers)])
+        self._run([Input(topic, 0, offset, time, key, value, pairs)])
 
     def advance_wall_clock(self, duration: Duration) -> None:
         """Advance the wall clock and call the wall-clock punctuators that become due."""
@@ -152,6 +168,17 @@ class TestDriver:
         if topic not in known and not any(source.pattern is not None for source in sources):
             raise TopologyError(f"no source reads topic {topic} (sources read: {', '.join(sorted(known))})", here())
 
+    def _check_output(self, topic: str) -> None:
+        topology, settings = self.application.topology, self._settings
+        if topology.writes_any_topic or settings.handlers.write_any_topic:
+            return
+        known = {topology.topic(str(sink.topic), settings.application_id) for sink in topology.sinks.values()}
+        known |= {f"{settings.application_id}-{store}-changelog" for store in topology.stores}
+        if settings.handlers.dead_letter_topic is not None:
+            known.add(settings.handlers.dead_letter_topic)
+        if topic not in known:
+            raise TopologyError(f"no sink writes topic {topic} (topics: {', '.join(sorted(known)) or 'none'})", here())
+
     def _run(self, inputs: list[Input]) -> None:
         try:
             self._keep(self._runner.run(inputs))
@@ -179,8 +206,10 @@ class TestInputTopic:
         self._time = start
         self._advance = advance
 
-    def pipe(self, key: Any, value: Any, timestamp: int | None = None, headers: Headers = ()) -> None:
-        """Process a record. `timestamp`: ms since 1970; by default the topic's time, which then advances."""
+    def pipe(self, key: Any, value: Any, timestamp: Time | None = None, headers: HeaderPairs = ()) -> None:
+        """Process a record. `timestamp`: a datetime with a time zone, or ms since 1970; by default the topic's time,
+        which then advances.
+        """
         if timestamp is None:
             timestamp = self._time
             self._time += self._advance
@@ -194,8 +223,11 @@ class TestInputTopic:
 
     def pipe_all(self, pairs: Iterable[tuple[Any, Any]]) -> None:
         """Process several (key, value) pairs."""
-        for key, value in pairs:
-            self.pipe(key, value)
+        pair: Any
+        for pair in pairs:
+            if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+                raise TopologyError(f"invalid pair: {shown(pair)} (expected (key, value))", here())
+            self.pipe(*pair)
 
     def advance_time(self, duration: Duration) -> None:
         """Advance the topic's time."""
@@ -250,3 +282,15 @@ class TestOutputTopic:
     def read_map(self) -> dict[Any, Any]:
         """Read all remaining records: the latest value of each key."""
         return dict(self.read_key_values())
+
+
+def _headers(given: Any) -> Headers:
+    """The headers of a record. TopologyError if they are not pairs of a name and bytes."""
+    pairs = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    for pair in pairs:
+        known = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
+        if not known or not isinstance(pair[1], (bytes, type(None))):
+            raise TopologyError(
+                f"invalid headers: {shown(given)} (expected a tuple or list of pairs (name, bytes or None))", here()
+            )
+    return pairs

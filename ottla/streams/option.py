@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ottla.flow.check import checked
+from ottla.flow.check import check_name, checked
 from ottla.flow.error import TopologyError
 from ottla.flow.operator.suppress import SuppressRule
 from ottla.flow.serde import Serde, serde
@@ -257,6 +257,11 @@ class BufferConfig:
     shut_down: bool = False
     logging: bool = True
 
+    def __post_init__(self) -> None:
+        for what, limit in (("records", self.records), ("bytes", self.size)):
+            if limit is not None and limit < 0:
+                raise TopologyError(f"invalid number of {what} for a buffer: {limit} (expected 0 or more)", here())
+
     @classmethod
     def max_records(cls, records: int) -> BufferConfig:
         """Hold at most this many keys; emit early beyond that."""
@@ -307,6 +312,12 @@ class Suppressed:
     buffer: BufferConfig
     name: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.wait_ms is not None:
+            ms(self.wait_ms, "time limit")
+        if self.name is not None:
+            check_name(self.name, "name", here())
+
     @classmethod
     def until_window_closes(cls, buffer: BufferConfig) -> Suppressed:
         """Emit one final result per window. TopologyError if the buffer may emit early: it must be `unbounded()` or
@@ -348,6 +359,10 @@ class Branched:
     name: str | None = None
     function: Callable[[Any], Any] | None = None
     consumer: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if self.function is not None and self.consumer is not None:
+            raise TopologyError("a branch takes function= or consumer=, not both", here())
 
     @classmethod
     def as_(cls, name: str) -> Branched:

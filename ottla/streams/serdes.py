@@ -17,9 +17,11 @@ from typing import Any
 from ottla.flow.check import checked
 from ottla.flow.column.serde import ColumnsSerde
 from ottla.flow.error import TopologyError
-from ottla.flow.serde import FunctionSerde, Serde, SessionWindowedSerde, TimeWindowedSerde
+from ottla.flow.serde import FunctionSerde, Serde, SessionWindowedSerde, TimeWindowedSerde, serde
 from ottla.flow.where import here
 from ottla.flow.window import Duration, ms
+from ottla.kernel.argument import shown
+from ottla.kernel.error import OttlaError
 
 
 @checked
@@ -54,6 +56,8 @@ def columns(fields: typing.Any = None, /, **named: str) -> Serde:
     Types are long, double, string and boolean; column expressions and batch functions use them. A missing field reads
     as None, and other fields of the JSON are ignored.
     """
+    if not isinstance(fields, (Mapping, type(None))):
+        raise TopologyError(f"invalid columns: {shown(fields)} (expected a dict of names and types)", here())
     return ColumnsSerde({**(fields or {}), **named})
 
 
@@ -84,6 +88,7 @@ def _restored(kind: Any, data: Any) -> Any:
     return data
 
 
+@checked
 def avro(schema: Any, *, schema_id: int | None = None, registry: Any = None) -> Serde:
     """Avro with a fixed schema. Needs the extra `ottla[avro]`.
 
@@ -91,11 +96,16 @@ def avro(schema: Any, *, schema_id: int | None = None, registry: Any = None) -> 
     """
     from ottla.serde.serializer_avro import avro_deserializer, avro_serializer
 
-    return FunctionSerde(
-        "avro", avro_serializer(schema, schema_id=schema_id), avro_deserializer(schema, registry=registry)
-    )
+    try:
+        write, read = avro_serializer(schema, schema_id=schema_id), avro_deserializer(schema, registry=registry)
+    except OttlaError:
+        raise
+    except Exception as error:  # the library has its own for each fault
+        raise TopologyError(f"invalid Avro schema: {type(error).__name__}: {error}", here()) from error
+    return FunctionSerde("avro", write, read)
 
 
+@checked
 def protobuf(message: Any, *, schema_id: int | None = None) -> Serde:
     """Instances of a Protobuf message class. Needs the extra `ottla[protobuf]`.
 
@@ -103,12 +113,15 @@ def protobuf(message: Any, *, schema_id: int | None = None) -> Serde:
     """
     from ottla.serde.serializer_protobuf import protobuf_deserializer, protobuf_serializer
 
+    if not hasattr(message, "DESCRIPTOR") or not isinstance(message, type):
+        raise TopologyError(f"invalid message: {shown(message)} (expected a class that protoc made)", here())
     confluent = schema_id is not None
     return FunctionSerde(
         "protobuf", protobuf_serializer(schema_id), protobuf_deserializer(message, confluent=confluent)
     )
 
 
+@checked
 def json_schema(schema: Any, *, schema_id: int | None = None, registry: Any = None) -> Serde:
     """JSON that a JSON Schema validates, as dicts and lists. Needs the extra `ottla[json-schema]`.
 
@@ -118,18 +131,19 @@ def json_schema(schema: Any, *, schema_id: int | None = None, registry: Any = No
     from ottla.serde.serializer_json_schema import json_schema_deserializer, json_schema_serializer
 
     confluent = schema_id is not None
-    return FunctionSerde(
-        "json_schema",
-        json_schema_serializer(schema, schema_id=schema_id),
-        json_schema_deserializer(schema, confluent=confluent, registry=registry),
-    )
+    try:
+        write = json_schema_serializer(schema, schema_id=schema_id)
+        read = json_schema_deserializer(schema, confluent=confluent, registry=registry)
+    except OttlaError as error:
+        raise TopologyError(str(error), here()) from error
+    return FunctionSerde("json_schema", write, read)
 
 
 def time_windowed(inner: Any, size: Duration) -> Serde:
     """Keys of time and sliding windows (`Windowed`). The bytes hold only the start; `size` determines the end."""
-    return TimeWindowedSerde(inner, ms(size, "window size"))
+    return TimeWindowedSerde(serde(inner, here()), ms(size, "window size", 1))
 
 
 def session_windowed(inner: Any) -> Serde:
     """Keys of session windows (`Windowed`)."""
-    return SessionWindowedSerde(inner)
+    return SessionWindowedSerde(serde(inner, here()))

@@ -38,7 +38,9 @@ def timestamped_key_value(
 
 @checked
 def lru_map(name: str, size: int, key_serde: Any = None, value_serde: Any = None) -> StoreSpec:
-    """A key-value store of the `size` most recently used keys (Kafka Streams: lruMap)."""
+    """A key-value store of the `size` most recently used keys (Kafka Streams: lruMap). TopologyError if it is 0."""
+    if size < 1:
+        raise TopologyError(f"invalid size of store {name}: {size} (expected at least 1)", here())
     kinds = serde(key_serde, here()), serde(value_serde, here())
     return StoreSpec(name, "key_value", *kinds, in_memory=True, capacity=size)
 

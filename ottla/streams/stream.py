@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ottla.flow import plan
-from ottla.flow.check import checked, named
+from ottla.flow.check import check_name, checked, named
 from ottla.flow.column.batch import BatchFunction
 from ottla.flow.column.expression import Expression
 from ottla.flow.column.kind import type_of
@@ -177,7 +177,7 @@ class KStream(Generic[K, V]):
         """
         where = here()
         schema = plan.Schema(key=serde(key_serde, where), value=serde(value_serde, where), partitioned=False)
-        node_name = name if name is not None else self.builder.next_name("KSTREAM-PROCESSOR-")
+        node_name = self._processor_name(name, "KSTREAM-PROCESSOR-", where)
         node = self.builder.add(plan.Process(node_name, (self.node,), schema, where, supplier, stores, False))
         return KStream(self.builder, node, self.sources)
 
@@ -187,7 +187,7 @@ class KStream(Generic[K, V]):
         """Run a custom processor that cannot change keys. It gets and forwards `FixedKeyRecord`; see `process`."""
         where = here()
         schema = replace(self.node.schema, value=serde(value_serde, where))
-        node_name = name if name is not None else self.builder.next_name("KSTREAM-PROCESSVALUES-")
+        node_name = self._processor_name(name, "KSTREAM-PROCESSVALUES-", where)
         node = self.builder.add(plan.Process(node_name, (self.node,), schema, where, supplier, stores, True))
         return KStream(self.builder, node, self.sources)
 
@@ -441,6 +441,13 @@ class KStream(Generic[K, V]):
         return stream_join.with_stream(
             self, other, stream_joiner(joiner), windows, replace(options, name=name or options.name), kind, where
         )
+
+    def _processor_name(self, name: str | None, prefix: str, where: Where) -> str:
+        """The name given, which uses up no number, or the next generated one."""
+        if name is None:
+            return self.builder.next_name(prefix)
+        check_name(name, "name", where)
+        return name
 
     def _same_builder(self, other: Any, where: Where) -> None:
         if getattr(other, "builder", None) is not self.builder:

@@ -13,10 +13,11 @@ from ottla.client import ConfigResource, ResourceType
 from ottla.client.admin.client import Admin
 from ottla.client.admin.result import OffsetSpec, Results
 from ottla.client.producer.sync import Producer
+from ottla.flow.setting import purge_interval_ms
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.layout import COMPACTED, KEPT, Program
-from ottla.spark.streams.purge import Purge, purge_interval_ms
+from ottla.spark.streams.purge import Purge
 from ottla.spark.streams.running import prepare
 from ottla.streams import Application, StreamsBuilder
 

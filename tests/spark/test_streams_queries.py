@@ -7,6 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -83,6 +84,9 @@ def test_windows_and_sessions_are_found_by_key_and_time(app: Application) -> Non
     windows = app.store("windows")
     assert list(windows.fetch("a")) == [(Window(0, 10_000), 2), (Window(10_000, 20_000), 1)]
     assert list(windows.fetch("a", 1, 10_000)) == [(Window(10_000, 20_000), 1)]
+    at_10_s = datetime.fromtimestamp(10, UTC)
+    assert list(windows.fetch("a", at_10_s)) == [(Window(10_000, 20_000), 1)]
+    assert [key.key for key, _ in windows.fetch_all(at_10_s, at_10_s)] == ["a", "c"]
     assert dict(windows.fetch_all(0, 0)) == {
         Windowed("a", Window(0, 10_000)): 2,
         Windowed("ab", Window(0, 10_000)): 1,
@@ -105,6 +109,8 @@ def test_wrong_questions_are_told(app: Application) -> None:
         app.store("totals")
     with pytest.raises(OttlaError, match="store windows is a timestamped_window store, which has no range"):
         next(app.store("windows").range())
+    with pytest.raises(OttlaError, match=r"invalid earliest: 1\.5 \(expected ms since 1970"):
+        next(app.store("windows").fetch("a", 1.5))  # type: ignore[arg-type]
     with pytest.raises(OttlaError, match="the string serde cannot write 3"):
         app.store("counts").get(3)
 

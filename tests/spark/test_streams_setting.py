@@ -7,9 +7,10 @@ import pytest
 import ottla
 from ottla.client.admin.client import Admin
 from ottla.client.admin.result import ConfigResource, ResourceType
+from ottla.flow.setting import replication_factor
 from ottla.kernel.error import OttlaError
 from ottla.spark.streams.running import prepare
-from ottla.spark.streams.setting import replication_factor, warn_unserved
+from ottla.spark.streams.setting import warn_unserved
 from ottla.streams import Materialized, StreamsBuilder
 from ottla.streams.application import Application
 

@@ -8,6 +8,7 @@ import pytest
 
 from ottla.kernel.error import OttlaError
 from ottla.streams import (
+    Branched,
     BufferConfig,
     Consumed,
     Handlers,
@@ -19,6 +20,7 @@ from ottla.streams import (
     Processor,
     Produced,
     SessionWindows,
+    SlidingWindows,
     StreamJoined,
     StreamsBuilder,
     Suppressed,
@@ -26,6 +28,7 @@ from ottla.streams import (
     TestDriver,
     TimeWindows,
     TopologyError,
+    UnlimitedWindows,
     batch,
     col,
     log_and_continue,
@@ -37,6 +40,7 @@ from ottla.streams import (
 Build = Callable[[Any], object]
 _FIVE: Any = 5
 _TEXT: Any = "five"
+_SECOND: Any = timedelta(seconds=1)
 _WINDOWS = JoinWindows.of_time_difference_with_no_grace(10)
 _SESSIONS = SessionWindows.of_inactivity_gap_with_no_grace(10)
 _GROUPED = "a function aggregator(key, value, aggregate)"
@@ -56,6 +60,11 @@ def grouped(builder: StreamsBuilder) -> Any:
 
 def regrouped(builder: StreamsBuilder) -> Any:
     return table(builder).group_by(lambda key, value: (key, value))
+
+
+def default_of(split: Any) -> Any:
+    split.default_branch()
+    return split
 
 
 _REFUSED: dict[str, tuple[Build, str]] = {
@@ -119,7 +128,92 @@ _REFUSED: dict[str, tuple[Build, str]] = {
     "handlers": (lambda b: b.build("app", handlers=log_and_continue), "(expected Handlers)"),
     "id": (lambda b: b.build("my app"), "invalid application_id: 'my app' (expected 1 to 249 letters, digits"),
     "driver": (lambda b: TestDriver(b), "(expected Application)"),
+    "operator's name": (lambda b: stream(b).filter(max, name="x y"), "invalid name: 'x y' (expected 1 to 249 letters"),
+    "processor's name": (lambda b: stream(b).process(Processor, name="a/b"), "invalid name: 'a/b' (expected 1 to 249"),
+    "suppress's name": (lambda b: Suppressed(5, BufferConfig()).with_name(""), "invalid name: '' (expected 1 to 249"),
+    "time limit": (lambda b: Suppressed(-5, BufferConfig()), "invalid time limit: -5 ms (expected 0 or more)"),
+    "max_records": (lambda b: BufferConfig.max_records(-5), "number of records for a buffer: -5 (expected 0 or more)"),
+    "max_bytes": (lambda b: BufferConfig.max_bytes(-1), "invalid number of bytes for a buffer: -1 (expected 0 or more"),
+    "with records": (lambda b: BufferConfig.unbounded().with_max_records(-1), "number of records for a buffer: -1"),
+    "with bytes": (lambda b: BufferConfig.unbounded().with_max_bytes(-1), "number of bytes for a buffer: -1"),
+    "no size": (lambda b: stores.lru_map("x", 0), "invalid size of store x: 0 (expected at least 1)"),
+    "window size": (lambda b: TimeWindows(0, 0), "invalid window size: 0 ms (expected more than 0)"),
+    "window advance": (
+        lambda b: TimeWindows(5, 6),
+        "invalid window advance: 6 ms (expected at most the window size, 5",
+    ),
+    "window in seconds": (lambda b: TimeWindows(_SECOND, 5), "expected milliseconds as an int"),
+    "gap": (lambda b: SessionWindows(-1), "invalid inactivity gap: -1 ms (expected 0 or more)"),
+    "difference": (lambda b: SlidingWindows(-1), "invalid time difference: -1 ms (expected 0 or more)"),
+    "bounds": (lambda b: JoinWindows(4, -5), "invalid time difference: 4 ms (expected 5 or more)"),
+    "window start": (lambda b: UnlimitedWindows.of().start_on(_TEXT), "or a datetime with a time zone)"),
+    "two branches": (
+        lambda b: stream(b).split("s-").branch(max, "a").branch(min, "a"),
+        "a branch named s-a has already",
+    ),
+    "branch's number": (lambda b: stream(b).split("s-").branch(max, "2").branch(min), "a branch named s-2 has already"),
+    "late branch": (lambda b: default_of(stream(b).split("s")).branch(max), "split s has all its branches: add others"),
+    "two uses": (lambda b: Branched(function=max, consumer=max), "a branch takes function= or consumer=, not both"),
+    "dead letters": (
+        lambda b: Handlers(dead_letter_topic="a b"),
+        "invalid dead_letter_topic: 'a b' (expected 1 to 249",
+    ),
+    "fields": (lambda b: serdes.columns(["a"]), "invalid columns: ['a'] (expected a dict of names and types)"),
+    "windowed size": (lambda b: serdes.time_windowed("string", 0), "invalid window size: 0 ms (expected 1 or more)"),
+    "windowed serde": (lambda b: serdes.time_windowed("strng", 5), "unknown serde: 'strng'"),
+    "session serde": (lambda b: serdes.session_windowed(5), "invalid serde: 5"),
+    "avro": (lambda b: serdes.avro("not a schema"), "invalid Avro schema: UnknownType: not a schema"),
+    "schema id": (lambda b: serdes.avro({"type": "string"}, schema_id=_TEXT), "invalid schema_id for avro: 'five'"),
+    "message": (lambda b: serdes.protobuf(5), "invalid message: 5 (expected a class that protoc made)"),
+    "json schema": (lambda b: serdes.json_schema({"type": "strng"}), "invalid JSON Schema: "),
 }
+#: Settings that are refused when the program is built, at the line of `build`.
+_SETTINGS: dict[str, tuple[Any, str]] = {
+    "processing.guarantee": ("exactly_once", "exactly_once (expected exactly_once_v2 or at_least_once)"),
+    "replication.factor": ("two", "two (expected 1 or more, or -1 for the brokers' default)"),
+    "repartition.purge.interval.ms": (-5, "-5 (expected milliseconds, 0 or more)"),
+    "topology.optimization": (5, "5 (expected none, all or some of"),
+    "ensure.explicit.internal.resource.naming": ("ture", "ture (expected true or false)"),
+}
+
+
+@pytest.mark.parametrize("name", _SETTINGS)
+def test_a_wrong_setting_is_refused_when_the_program_is_built(name: str) -> None:
+    value, message = _SETTINGS[name]
+    builder = StreamsBuilder()
+    stream(builder).to("out")
+    with pytest.raises(TopologyError) as refused:
+        builder.build(config={name: value})
+    assert f"{name}: {message}" in str(refused.value)
+    assert __file__ in str(refused.value)
+
+
+def test_the_name_of_a_setting_is_a_str() -> None:
+    builder = StreamsBuilder()
+    stream(builder).to("out")
+    with pytest.raises(TopologyError, match=r"invalid name of a setting in config: 5 \(expected str\).*test_check"):
+        builder.build(config={_FIVE: 5})
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_a_program_needs_a_worker(workers: int) -> None:
+    builder = StreamsBuilder()
+    stream(builder).to("out")
+    with pytest.raises(OttlaError, match=rf"invalid number of workers: {workers} \(expected at least 1\)"):
+        builder.build("app").start(workers=workers)
+
+
+def test_an_answer_cannot_be_ahead_of_its_input() -> None:
+    builder = StreamsBuilder()
+    stream(builder).to("out")
+    with pytest.raises(OttlaError, match=r"invalid max_behind: -1 \(expected 0 or more\)"):
+        builder.build("app").store("counts", max_behind=-1)
+
+
+def test_a_topic_that_is_named_twice_is_one_topic() -> None:
+    builder = StreamsBuilder()
+    builder.stream(["in", "in"]).to("out")
+    assert "(topics: [in])" in builder.build().describe()
 
 
 @pytest.mark.parametrize("name", _REFUSED)

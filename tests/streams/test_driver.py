@@ -1,10 +1,23 @@
 """The driver: a program runs to its end for every record, on one thread."""
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
-from ottla.streams import Application, JoinWindows, StreamsBuilder, StreamsError, TestDriver, TimeWindows, TopologyError
+from ottla.streams import (
+    Application,
+    Handlers,
+    JoinWindows,
+    Response,
+    StreamsBuilder,
+    StreamsError,
+    TestDriver,
+    TimeWindows,
+    TopologyError,
+    UnlimitedWindows,
+)
 
 
 def word_count() -> Application:
@@ -77,3 +90,87 @@ def test_both_sides_of_an_outer_join_are_kept_by_their_own_serdes() -> None:
     (kept,) = [topic for topic in made.produced_topics() if "OUTERSHARED" in topic]
     values = [each.value for each in made.take_produced()[kept] if each.value is not None]
     assert values == [b"alone", (7).to_bytes(8, "big"), b"later"]
+
+
+_NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
+_NEW_YEAR_MS = 1_704_067_200_000
+
+
+def copying(handlers: Handlers | None = None, **options: Any) -> Application:
+    builder = StreamsBuilder()
+    builder.stream("in", **options).to("out")
+    return builder.build(key_serde="string", value_serde="string", handlers=handlers)
+
+
+def test_times_are_datetimes_with_a_zone_or_milliseconds() -> None:
+    driver = TestDriver(copying(), start=_NEW_YEAR)
+    topic = driver.input_topic("in")
+    topic.pipe("k", "v", _NEW_YEAR.astimezone(timezone(timedelta(hours=5))))
+    topic.pipe("k", "v", 5)
+    topic.pipe("k", "v")
+    driver.pipe("in", b"k", b"v", datetime(1970, 1, 1, tzinfo=UTC))
+    driver.input_topic("in", start=_NEW_YEAR + timedelta(milliseconds=7)).pipe("k", "v")
+    times = [record.timestamp for record in driver.output_topic("out").read_records()]
+    assert times == [_NEW_YEAR_MS, 5, _NEW_YEAR_MS, 0, _NEW_YEAR_MS + 7]
+    assert driver.now == _NEW_YEAR_MS
+    assert UnlimitedWindows.of().start_on(_NEW_YEAR).start_ms == _NEW_YEAR_MS
+
+
+def test_an_extractor_returns_a_datetime_or_milliseconds() -> None:
+    times: list[Any] = [_NEW_YEAR, 5, 5.0]
+    driver = TestDriver(copying(timestamp_extractor=lambda record, newest: times.pop(0)))
+    topic = driver.input_topic("in")
+    pairs: list[Any] = [("k", "v"), ["k", "v"]]
+    topic.pipe_all(pairs)
+    assert [record.timestamp for record in driver.output_topic("out").read_records()] == [_NEW_YEAR_MS, 5]
+    with pytest.raises(StreamsError, match=r"extractor of KSTREAM-SOURCE-0000000000 failed: .*invalid result: 5\.0 \("):
+        topic.pipe("k", "v")
+
+
+_WRONG: dict[str, tuple[Callable[[Any], object], str]] = {
+    "time without a zone": (
+        lambda driver: driver.input_topic("in").pipe("k", "v", datetime(2024, 1, 1)),  # noqa: DTZ001
+        "invalid timestamp: datetime.datetime(2024, 1, 1, 0, 0) (expected ms since 1970 as an int, or a datetime with",
+    ),
+    "seconds": (lambda driver: driver.input_topic("in").pipe("k", "v", 1.5), "invalid timestamp: 1.5 ("),
+    "bool": (lambda driver: driver.input_topic("in").pipe("k", "v", True), "invalid timestamp: True ("),
+    "text": (lambda driver: driver.pipe("in", b"k", b"v", "5"), "invalid timestamp: '5' ("),
+    "start": (
+        lambda driver: driver.input_topic("in", start=-1),
+        "invalid start: -1 ms since 1970 (expected 0 or more)",
+    ),
+    "driver's start": (lambda driver: TestDriver(driver.application, start=-1), "invalid start: -1 ms since 1970"),
+    "value": (lambda driver: driver.pipe("in", b"k", "v", 5), "invalid value: 'v' (expected bytes or None; "),
+    "pair": (lambda driver: driver.input_topic("in").pipe_all(["ab"]), "invalid pair: 'ab' (expected (key, value))"),
+    "headers": (
+        lambda driver: driver.input_topic("in").pipe("k", "v", 5, {"h": b"1"}),
+        "invalid headers: {'h': b'1'} (expected a tuple or list of pairs (name, bytes or None))",
+    ),
+    "header": (
+        lambda driver: driver.input_topic("in").pipe("k", "v", 5, (("h", "1"),)),
+        "invalid headers: (('h', '1'),)",
+    ),
+    "output": (lambda driver: driver.output_topic("outt"), "no sink writes topic outt (topics: out)"),
+}
+
+
+@pytest.mark.parametrize("name", _WRONG)
+def test_a_wrong_argument_of_the_driver_is_refused_at_its_line(name: str) -> None:
+    call, message = _WRONG[name]
+    with pytest.raises(TopologyError) as refused:
+        call(TestDriver(copying()))
+    assert message in str(refused.value)
+    where = refused.value.where
+    assert where is not None
+    assert (where.file, where.line - call.__code__.co_firstlineno in (0, 1)) == (__file__, True)
+
+
+def test_topics_that_only_records_name_may_be_read_before() -> None:
+    """Those of a topic extractor, of a handler of the program's own, and of dead letters."""
+    builder = StreamsBuilder()
+    builder.stream("in").to(lambda key, value, context: value)
+    driver = TestDriver(builder.build(key_serde="string", value_serde="string"))
+    assert driver.output_topic("any").is_empty
+    own = Handlers(processing=lambda context, error: Response.resume())
+    for handlers in (own, Handlers(dead_letter_topic="any")):
+        assert TestDriver(copying(handlers)).output_topic("any").is_empty

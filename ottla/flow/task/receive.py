@@ -8,6 +8,7 @@ from ottla.flow.error import StreamsError
 from ottla.flow.record import Headers, Input, Record
 from ottla.flow.serde import Serde
 from ottla.flow.topology import Extractor
+from ottla.flow.window import time_ms
 from ottla.kernel.named import NamedTuple
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class Receiver:
             received.topic, received.partition, received.offset, received.timestamp, key, value, received.headers
         )
         try:
-            timestamp = extractor(seen, newest.value)
+            timestamp = time_ms(extractor(seen, newest.value), "result")
         except Exception as error:
             message = f"the timestamp extractor of {self.context.name} failed: {type(error).__name__}: {error}"
             raise StreamsError(message) from error

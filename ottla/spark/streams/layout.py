@@ -17,16 +17,15 @@ from ottla.client.admin.result import NewTopic, OffsetSpec
 from ottla.client.producer.sync import Producer
 from ottla.flow.engine import Settings
 from ottla.flow.error import TopologyError
-from ottla.flow.handler import log_and_continue, log_and_fail
+from ottla.flow.setting import guarantee, replication_factor
 from ottla.flow.topology import Source, Subtopology, Topology
 from ottla.flow.where import Where
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import NO_UUID, TopicPartition, Uuid, uuid_text
-from ottla.spark.streams.setting import replication_factor, topic_configs
+from ottla.spark.streams.setting import topic_configs
 
 #: Internal topics keep their records' timestamps whatever the brokers' default is, as in Kafka Streams.
 COMPACTED = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
-GUARANTEES = ("exactly_once_v2", "at_least_once")
 #: Repartition topics keep their records until the program deletes them (`purge`). Disk space is freed by segment, so
 #: segments are small.
 KEPT = {
@@ -74,16 +73,12 @@ class Program:
     @property
     def creates_topics(self) -> bool:
         """Whether outputs may go to topics that are not known at the start, which the brokers may create."""
-        given = self.settings.handlers
-        handlers = (given.deserialization, given.processing, given.production)
-        # Custom handlers may write dead letters to any topic.
-        own = any(handler not in (log_and_fail, log_and_continue) for handler in handlers)
-        return own or any(not isinstance(sink.topic, str) for sink in self.topology.sinks.values())
+        return self.settings.handlers.write_any_topic or self.topology.writes_any_topic
 
     @property
     def guarantee(self) -> str:
         """`processing.guarantee`: exactly_once_v2 or at_least_once."""
-        return guarantee(self.settings)
+        return guarantee(self.settings.configs)
 
     def connection(self, **more: Any) -> dict[str, Any]:
         """The settings of a client, by Kafka's names."""
@@ -93,14 +88,6 @@ class Program:
     def changelog(self, store: str) -> str:
         """The topic that a store is restored from."""
         return f"{self.application_id}-{store}-changelog"
-
-
-def guarantee(settings: Settings) -> str:
-    """The value of `processing.guarantee`. OttlaError if it is invalid."""
-    value = settings.configs.get("processing.guarantee", GUARANTEES[0])
-    if value not in GUARANTEES:
-        raise OttlaError(f"invalid value for processing.guarantee: {value} (expected {' or '.join(GUARANTEES)})")
-    return str(value)
 
 
 def lay_out(admin: Admin, topology: Topology, settings: Settings) -> Layout:

@@ -12,28 +12,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 from ottla.client.admin.client import Admin
+from ottla.flow.setting import purge_interval_ms
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
 from ottla.spark.streams.layout import Program
 
 log = logging.getLogger(__name__)
-SETTING = "repartition.purge.interval.ms"
-INTERVAL_MS = 30_000
-
-
-def purge_interval_ms(configs: Mapping[str, Any]) -> int:
-    """The value of `repartition.purge.interval.ms`. OttlaError if it is invalid."""
-    given = configs.get(SETTING, INTERVAL_MS)
-    try:
-        interval_ms = int(given)
-    except (TypeError, ValueError):
-        interval_ms = -1
-    if interval_ms < 0 or isinstance(given, float):
-        raise OttlaError(f"invalid value for {SETTING}: {given} (expected milliseconds, 0 or more)")
-    return interval_ms
 
 
 class Purge:

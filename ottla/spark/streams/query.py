@@ -24,6 +24,7 @@ from ottla.flow.engine import Task
 from ottla.flow.make_store import bound
 from ottla.flow.record import TIME_MAX, ValueAndTimestamp, Window, Windowed
 from ottla.flow.store.spec import StoreSpec
+from ottla.flow.window import Time, time_ms
 from ottla.kernel.error import OttlaError
 from ottla.kernel.named import NamedTuple
 from ottla.spark.streams.control import Message
@@ -55,7 +56,7 @@ class StoreView:
     ReadOnlyKeyValueStore, ReadOnlyWindowStore, ReadOnlySessionStore).
 
     Reads raise NotReadable while tasks are being opened or too many records wait, and OttlaError if the store's kind
-    lacks the method. Times are ms since 1970.
+    lacks the method. Times are datetimes with a time zone, or ms since 1970.
     """
 
     def __init__(self, spec: StoreSpec, defaults: tuple[Any, Any], ask: Ask, *, is_global: bool = False) -> None:
@@ -72,7 +73,7 @@ class StoreView:
 
     # ---- key-value and versioned stores
 
-    def get(self, key: Any, as_of: int | None = None) -> Any:
+    def get(self, key: Any, as_of: Time | None = None) -> Any:
         """The value of a key, or None. `as_of`: the value that was valid at that time (versioned stores)."""
         entry = self._find(key, as_of)
         return None if entry is None else self._value(entry[2])
@@ -99,9 +100,10 @@ class StoreView:
 
     # ---- window and session stores
 
-    def fetch(self, key: Any, earliest: int = 0, latest: int = TIME_MAX) -> Iterator[tuple[Window, Any]]:
+    def fetch(self, key: Any, earliest: Time = 0, latest: Time = TIME_MAX) -> Iterator[tuple[Window, Any]]:
         """(window, value) of a key's windows that start in [earliest, latest] (sessions: overlap it), oldest first."""
         self._check_kind((*_WINDOW, "session"), "fetch")
+        earliest, latest = time_ms(earliest, "earliest"), time_ms(latest, "latest")
         name = _BY_KEY + self._bytes(key)
         tail = self._tail
         for _, entry_key, data in self._scan(name + bytes(8), name + b"\xff" * (tail + 1)):
@@ -109,21 +111,22 @@ class StoreView:
             if len(entry_key) == len(name) + tail and self._within(window := self._window(entry_key), earliest, latest):
                 yield window, self._value(data)
 
-    def fetch_all(self, earliest: int = 0, latest: int = TIME_MAX) -> Iterator[tuple[Windowed, Any]]:
+    def fetch_all(self, earliest: Time = 0, latest: Time = TIME_MAX) -> Iterator[tuple[Windowed, Any]]:
         """(windowed key, value) of all keys' windows that start in [earliest, latest] (sessions: that overlap it)."""
         self._check_kind((*_WINDOW, "session"), "fetch_all")
+        earliest, latest = time_ms(earliest, "earliest"), time_ms(latest, "latest")
         for _, entry_key, data in self._scan(_BY_KEY, _BY_TIME):
             if self._within(window := self._window(entry_key), earliest, latest):
                 yield Windowed(self._key(entry_key[1 : -self._tail]), window), self._value(data)
 
     # ---- inside
 
-    def _find(self, key: Any, as_of: int | None) -> tuple[str, bytes, bytes] | None:
+    def _find(self, key: Any, as_of: Time | None) -> tuple[str, bytes, bytes] | None:
         name = self._bytes(key)
         if self.spec.kind in _KEY_VALUE:
             return next(self._scan(name, name + b"\x00"), None)
         self._check_kind(("versioned",), "get")
-        end = b"\xff" * 8 if as_of is None else as_of.to_bytes(8, "big")
+        end = b"\xff" * 8 if as_of is None else time_ms(as_of, "as_of", 0).to_bytes(8, "big")
         size = len(name) + 8
         versions = [version for version in self._scan(name + bytes(8), name + end + b"\x00") if len(version[1]) == size]
         last = max(versions, key=lambda version: version[1], default=None)

@@ -28,6 +28,7 @@ from ottla.flow.engine import Settings
 from ottla.flow.error import StreamsError, TopologyError
 from ottla.flow.handler import ErrorResponse, State
 from ottla.flow.plan import Plan
+from ottla.flow.setting import guarantee
 from ottla.flow.topology import BY_DURATION, RESETS, Topology
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
@@ -36,7 +37,7 @@ from ottla.spark import driver
 from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
 from ottla.spark.streams.handle import Handle, OnError, OnStateChange
-from ottla.spark.streams.layout import Program, guarantee
+from ottla.spark.streams.layout import Program
 from ottla.spark.streams.place import is_connect, slots_of
 from ottla.spark.streams.real_time_plan import Projection, project
 from ottla.spark.streams.running import prepare
@@ -302,7 +303,7 @@ def _check_arguments(
 ) -> None:
     if given := next((name for name, argument in unused.items() if argument), None):
         raise OttlaError(f"{given} does not apply in real-time mode, which has no Python workers; leave it out")
-    if guarantee(settings) != "at_least_once":
+    if guarantee(settings.configs) != "at_least_once":
         raise OttlaError(
             'real-time mode processes records at least once; pass config={"processing.guarantee": "at_least_once"} to '
             "build(), or leave out real_time"

@@ -18,6 +18,7 @@ from ottla.client.admin.client import Admin
 from ottla.flow.engine import Settings
 from ottla.flow.error import StreamsError
 from ottla.flow.handler import ErrorResponse, State
+from ottla.flow.setting import guarantee, purge_interval_ms, replication_factor
 from ottla.flow.topology import Topology
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.spark import driver
@@ -25,13 +26,12 @@ from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
 from ottla.spark.streams.control import PATIENCE_S, Message, Workers
 from ottla.spark.streams.handle import Handle, OnError, OnStateChange
-from ottla.spark.streams.http import HttpServer, HttpSources
-from ottla.spark.streams.layout import Program, check_internal, check_outputs, create_topics, guarantee, lay_out
+from ottla.spark.streams.http import HttpServer, HttpSources, parse
+from ottla.spark.streams.layout import Program, check_internal, check_outputs, create_topics, lay_out
 from ottla.spark.streams.metric import prometheus
 from ottla.spark.streams.place import driver_address, ship, slots_of
-from ottla.spark.streams.purge import purge_interval_ms
 from ottla.spark.streams.query import QUERYABLE, NotReadable, StoreView
-from ottla.spark.streams.setting import replication_factor, warn_unserved
+from ottla.spark.streams.setting import warn_unserved
 
 if TYPE_CHECKING:
     import pyarrow
@@ -289,6 +289,8 @@ def start(
     for name in spark_settings or ():
         if name.startswith("spark.sql.streaming.realTimeMode"):
             raise OttlaError(f"unsupported setting {name}: for Spark's real-time mode, pass real_time=True instead")
+    if http is not None:
+        parse(http)
     program = prepare(topology, settings, bootstrap_servers, dict(client or {}), accept_changes=accept_changes)
     spark = spark or driver.session(settings.application_id, master=master, settings=spark_settings)
     ship(spark, topology, py_files)
@@ -310,7 +312,7 @@ def prepare(
 
     Fences the tasks of the last run that this one does not fence itself before it reads their partitions.
     """
-    guarantee(settings)
+    guarantee(settings.configs)
     purge_interval_ms(settings.configs)
     replicas = replication_factor(settings.configs)
     warn_unserved({name: value for name, value in settings.configs.items() if name not in serves})

@@ -14,12 +14,10 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.kernel.error import OttlaError
+from ottla.flow.setting import EXPLICIT_NAMES, GUARANTEE, OPTIMIZATION, PURGE, REPLICATION
 
 log = logging.getLogger(__name__)
-REPLICATION = "replication.factor"
 _TOPIC = "topic."
-_REPLICAS_MAX = 32_767
 #: The prefixes of Kafka Streams' client settings; here they go into `client=`.
 _CLIENTS = ("consumer.", "main.consumer.", "restore.consumer.", "global.consumer.", "producer.", "admin.")
 #: The other settings of StreamsConfig that have no effect.
@@ -43,29 +41,12 @@ _NAMES = """
     windowed.inner.class.serde windowstore.changelog.additional.retention.ms
 """
 _UNSERVED = frozenset(_NAMES.split())
-_SERVED = (
-    *("processing.guarantee", REPLICATION, "topology.optimization", "ensure.explicit.internal.resource.naming"),
-    "repartition.purge.interval.ms",
-)
+_SERVED = (GUARANTEE, REPLICATION, OPTIMIZATION, EXPLICIT_NAMES, PURGE)
 
 
 def topic_configs(configs: Mapping[str, Any]) -> dict[str, Any]:
     """The topic settings of every internal topic."""
     return {name.removeprefix(_TOPIC): value for name, value in configs.items() if name.startswith(_TOPIC)}
-
-
-def replication_factor(configs: Mapping[str, Any]) -> int:
-    """The value of `replication.factor`. OttlaError if it is invalid."""
-    given = configs.get(REPLICATION, -1)
-    try:
-        replicas = int(given)
-    except (TypeError, ValueError):
-        replicas = 0
-    if isinstance(given, (float, bool)) or not (replicas == -1 or 1 <= replicas <= _REPLICAS_MAX):
-        raise OttlaError(
-            f"invalid value for {REPLICATION}: {given} (expected 1 or more, or -1 for the brokers' default)"
-        )
-    return replicas
 
 
 def warn_unserved(configs: Mapping[str, Any]) -> None:
