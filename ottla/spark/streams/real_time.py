@@ -23,16 +23,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ottla.client.admin.client import Admin
-from ottla.client.admin.result import OffsetSpec
+from ottla.client.membership.commit import CommittedOffset
 from ottla.flow.engine import Settings
-from ottla.flow.error import StreamsError, TopologyError
+from ottla.flow.error import StreamsError
 from ottla.flow.handler import ErrorResponse, State
 from ottla.flow.plan import Plan
 from ottla.flow.setting import guarantee
-from ottla.flow.topology import BY_DURATION, RESETS, Topology
+from ottla.flow.topology import Topology
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
-from ottla.kernel.validators import duration_ms
 from ottla.spark import driver
 from ottla.spark.streams import last_run
 from ottla.spark.streams.alive import Heartbeat
@@ -41,6 +40,7 @@ from ottla.spark.streams.layout import Program
 from ottla.spark.streams.place import is_connect, slots_of
 from ottla.spark.streams.real_time_plan import Projection, project
 from ottla.spark.streams.running import prepare
+from ottla.spark.streams.start_offset import initial_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -216,38 +216,19 @@ def projected(source: DataFrame, projection: Projection) -> DataFrame:
 
 
 def start_offsets(program: Program) -> dict[TopicPartition, int]:
-    """Where each source partition starts: at the group's offset, otherwise as offset_reset says. Commits the latter, so
-    that a program that fails before its first commit starts there again.
+    """Where each source partition starts. Commits the offsets that are new, so that a program that fails before its
+    first commit starts there again.
     """
     sources, group = _sources(program), program.application_id
-    now = time.time_ns() // 1_000_000
     with Admin(program.connection()) as admin:
-
-        def offsets(at: Mapping[TopicPartition, OffsetSpec | int]) -> dict[TopicPartition, int]:
-            return {place: one.offset for place, one in admin.list_offsets(at).check().items()} if at else {}
-
-        first, last = (offsets(dict.fromkeys(sources, at)) for at in (OffsetSpec.EARLIEST, OffsetSpec.LATEST))
-        ages = {place: reset.removeprefix(BY_DURATION) for place, reset in sources.items() if reset not in RESETS}
-        recent = offsets({place: max(0, now - duration_ms(age)) for place, age in ages.items()})
-        known = {place: one.offset for place, one in admin.list_group_offsets(group, stable=True).items()}
-        starts = {place: known[place] for place in sources if first[place] <= known.get(place, -1) <= last[place]}
-        new: dict[TopicPartition, int] = {}
-        for place, reset in sources.items():
-            if place in starts:
-                continue
-            why = "no offset is committed"
-            if place in known:
-                why = f"the committed offset {known[place]} is not in the log ({first[place]} to {last[place]})"
-                log.warning("%s: %s; offset_reset applies", place, why)
-            if reset == "none":
-                raise TopologyError(
-                    f"{place}: {why}, and offset_reset is none; commit one, or set offset_reset to earliest or latest"
-                )
-            at = first[place] if reset == "earliest" else recent.get(place, -1)
-            new[place] = at if at >= 0 else last[place]
+        # Spark's consumer does not compare leader epochs, so an offset beyond the end is gone.
+        known = {
+            place: CommittedOffset(one.offset) for place, one in admin.list_group_offsets(group, stable=True).items()
+        }
+        new = initial_offsets(admin, sources, known, time.time_ns() // 1_000_000)
         if new:
             admin.alter_group_offsets(group, new).check()
-    return starts | new
+    return {place: new[place] if place in new else known[place].offset for place in sources}
 
 
 def commit_interval_ms(configs: Mapping[str, Any]) -> int:

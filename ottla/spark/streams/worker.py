@@ -19,21 +19,18 @@ import logging
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from ottla.client.admin.client import Admin
-from ottla.client.admin.result import OffsetSpec
 from ottla.client.consumer.sync import Consumer
 from ottla.client.membership.commit import CommittedOffset
 from ottla.flow.engine import GlobalTask, Task
 from ottla.flow.error import StreamsError, TopologyError
-from ottla.flow.topology import BY_DURATION
 from ottla.flow.vector.columns import Batch, objects
 from ottla.kernel.client_error import Fenced, LogTruncation
 from ottla.kernel.error import KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition
-from ottla.kernel.validators import duration_ms
 from ottla.spark.streams import last_run
 from ottla.spark.streams.control import PATIENCE_S, DriverLine, Message
 from ottla.spark.streams.last_run import Replaced
@@ -41,6 +38,7 @@ from ottla.spark.streams.layout import Program
 from ottla.spark.streams.purge import Purge
 from ottla.spark.streams.query import QUERYABLE, answer
 from ottla.spark.streams.restore import read_to
+from ottla.spark.streams.start_offset import initial_offsets
 from ottla.spark.streams.task import HostedTask
 
 log = logging.getLogger(__name__)
@@ -182,24 +180,11 @@ class TaskShare:
         consumer, plan = self._consumer, self._plan_partition
         consumer.assign([*self._readers, plan])
         consumer.seek(plan, consumer.end_offsets([plan])[plan])
-        by_reset: dict[str, list[TopicPartition]] = {}
         committed = {partition: at for task in self._tasks for partition, at in task.committed.items()}
-        gone = _gone(committed, consumer.beginning_offsets(committed), admin)
-        for partition, task in self._readers.items():
-            if partition in committed and partition not in gone:
-                consumer.seek(partition, committed[partition])
-                continue
-            by_reset.setdefault(task.plan.sources[partition], []).append(partition)
-            if partition in gone:
-                log.warning("%s: %s; offset_reset applies", partition, gone[partition])
-        for reset, partitions in by_reset.items():
-            for partition, offset in _starts(consumer, reset, partitions).items():
-                consumer.seek(partition, offset)
-        if none := by_reset.get("none"):
-            raise TopologyError(
-                f"{none[0]}: {gone.get(none[0], 'no offset is committed')}, and offset_reset is none; commit one, "
-                "or set offset_reset to earliest or latest"
-            )
+        resets = {partition: task.plan.sources[partition] for partition, task in self._readers.items()}
+        new = initial_offsets(admin, resets, committed, _now())
+        for partition in self._readers:
+            consumer.seek(partition, new[partition] if partition in new else committed[partition])
 
     def _check_run(self, batch: Batch) -> None:
         for key, value in zip(objects(batch.keys), objects(batch.values), strict=True):
@@ -271,44 +256,6 @@ class TaskShare:
             lags = {task: self._globals.lag if is_global and self._globals else self._lag(task) for task in self._tasks}
             tasks = {task.plan.id: (task.task, lag, self._reported) for task, lag in lags.items()}
             return answer(tasks, question)
-
-
-def _starts(consumer: Consumer, reset: str, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-    """The offsets at which an `offset_reset` begins; none for "none"."""
-    if reset == "none":
-        return {}
-    if reset == "earliest":
-        return consumer.beginning_offsets(partitions)
-    ends = consumer.end_offsets(partitions)
-    if reset == "latest":
-        return ends
-    since = max(0, _now() - duration_ms(reset.removeprefix(BY_DURATION)))
-    found = consumer.offsets_for_times(dict.fromkeys(partitions, since))
-    return ends | {partition: at[0] for partition, at in found.items() if at is not None}
-
-
-def _gone(
-    committed: Mapping[TopicPartition, CommittedOffset], begins: Mapping[TopicPartition, int], admin: Admin
-) -> dict[TopicPartition, str]:
-    """The partitions whose log does not have the committed offset, and why. An offset with a leader epoch that is
-    beyond the end is left to the consumer, which compares the epochs (LogTruncation).
-    """
-    unchecked = [partition for partition, at in committed.items() if at.leader_epoch is None]
-    # All records count here, also those of open transactions: a tool may have committed an offset after them.
-    ends = admin.list_offsets(dict.fromkeys(unchecked, OffsetSpec.LATEST)).check() if unchecked else {}
-    gone = {}
-    for partition, at in committed.items():
-        offset = at.offset
-        if offset < begins[partition]:
-            gone[partition] = (
-                f"records from offset {offset} to {begins[partition] - 1} were deleted before they were processed"
-            )
-        elif partition in ends and offset > ends[partition].offset:
-            end = ends[partition].offset
-            gone[partition] = (
-                f"the committed offset {offset} is beyond the end, {end}: the topic lost records or is another one"
-            )
-    return gone
 
 
 def _is_readable(task: Task, name: str) -> bool:
