@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ottla.flow import plan
-from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
 
 def explain(program: plan.Plan, lanes: Mapping[plan.Node, str]) -> str:
@@ -101,6 +101,8 @@ def _windows(windows: object) -> str:
             return f"sliding {windows.difference_ms} ms, grace {windows.grace_ms} ms"
         case SessionWindows():
             return f"sessions with gaps of {windows.gap_ms} ms, grace {windows.grace_ms} ms"
+        case Windows():
+            return f"{type(windows).__name__}, up to {windows.size_ms} ms, grace {windows.grace_ms} ms"
         case JoinWindows():
             return f"{windows.before_ms} ms before to {windows.after_ms} ms after, grace {windows.grace_ms} ms"
     return repr(windows)

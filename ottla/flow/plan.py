@@ -19,9 +19,9 @@ from ottla.flow.serde import Serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.topology import Extractor, Partitioner
 from ottla.flow.where import Where
-from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 
-AggregateWindows = TimeWindows | UnlimitedWindows | SlidingWindows | SessionWindows
+AggregateWindows = TimeWindows | UnlimitedWindows | Windows | SlidingWindows | SessionWindows
 Function = Callable[..., Any]
 #: How a function runs: per record in Python, as a column expression, or on batches of columns.
 Lane = Literal["record", "column", "batch"]

@@ -8,6 +8,8 @@ Rules (Kafka Streams):
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -136,6 +138,46 @@ class UnlimitedWindows:
 
     def windows_for(self, timestamp: int) -> list[Window]:
         return [Window(self.start_ms, TIME_MAX)] if timestamp >= self.start_ms else []
+
+
+class Windows(ABC):
+    """Windows of the program's own, for aggregates (Kafka Streams: Windows): calendar days, shifts, opening hours.
+
+        class Days(Windows):
+            size_ms = 25 * 3_600_000  # the longest day
+            grace_ms = 60_000
+
+            def windows_for(self, timestamp: int) -> list[Window]: ...
+
+    A subclass is sent to Spark's workers by cloudpickle. The start of a window must determine its end: stores and
+    written keys hold the start alone, and a reader takes `size_ms` for the size.
+    """
+
+    #: The size of the longest window.
+    size_ms: int
+    #: How long after its end a window accepts records.
+    grace_ms: int = 0
+
+    @abstractmethod
+    def windows_for(self, timestamp: int) -> Iterable[Window]:
+        """The windows of a record with this timestamp (ms since 1970), in the order of their results."""
+
+    def check(self) -> None:
+        """TopologyError if the size or the grace period is invalid."""
+        _check(getattr(self, "size_ms", None), f"size_ms of {type(self).__name__}", 1)
+        _check(self.grace_ms, f"grace_ms of {type(self).__name__}")
+
+    def checked_windows(self, timestamp: int) -> list[Window]:
+        """The result of `windows_for`, each start once. ValueError if a window is invalid."""
+        found = {}
+        for start, end in self.windows_for(timestamp):
+            if not 0 <= start < end <= start + self.size_ms:
+                raise ValueError(
+                    f"{type(self).__name__}.windows_for({timestamp}) returned a window from {start} to {end} (expected "
+                    f"a start of 0 or more, and an end 1 to {self.size_ms} ms, its size_ms, after that)"
+                )
+            found[start] = Window(start, end)
+        return list(found.values())
 
 
 @dataclass(frozen=True, slots=True)

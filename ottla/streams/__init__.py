@@ -44,7 +44,7 @@ from ottla.flow.task.receive import (
     wallclock_timestamp,
 )
 from ottla.flow.topology import Topology
-from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ottla.flow.window import JoinWindows, SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 from ottla.streams import serdes, stores
 from ottla.streams.application import Application
 from ottla.streams.builder import StreamsBuilder
@@ -115,6 +115,7 @@ __all__ = [
     "ValueAndTimestamp",
     "Window",
     "Windowed",
+    "Windows",
     "Processor",
     "Context",
     "PunctuationType",

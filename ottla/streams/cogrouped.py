@@ -12,7 +12,7 @@ from ottla.flow.record import Windowed
 from ottla.flow.serde import serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
-from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 from ottla.streams.grouped import KGroupedStream, _store_options
 from ottla.streams.option import Materialized, store_of
 from ottla.streams.stream import KStream
@@ -44,13 +44,18 @@ class CogroupedKStream(Generic[K]):
         return _table(self._pairs, initializer, None, None, name, materialized)
 
     def windowed_by(self, windows: Any) -> Any:
-        """Aggregate by key and window: TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows."""
+        """Aggregate by key and window: TimeWindows, SlidingWindows, UnlimitedWindows, SessionWindows, or a subclass of
+        Windows.
+        """
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._pairs, windows)
-        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows)):
+        if isinstance(windows, Windows):
+            windows.check()
+        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows, Windows)):
             return TimeWindowedCogroupedKStream(self._pairs, windows)
         raise TopologyError(
-            f"invalid windows: {windows!r} (expected TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows)",
+            f"invalid windows: {windows!r} (expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or "
+            "an instance of a subclass of Windows)",
             here(),
         )
 

@@ -14,7 +14,7 @@ from ottla.flow.error import TopologyError
 from ottla.flow.serde import JSON, LONG, Serde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import Where, here
-from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 from ottla.streams.function import with_key
 from ottla.streams.option import Materialized, materialized, store_of
 from ottla.streams.table import KTable
@@ -165,18 +165,25 @@ class KGroupedStream(Generic[K, V]):
     def windowed_by(self, windows: SessionWindows) -> SessionWindowedKStream[K, V]: ...
 
     @overload
-    def windowed_by(self, windows: TimeWindows | UnlimitedWindows | SlidingWindows) -> TimeWindowedKStream[K, V]: ...
+    def windowed_by(
+        self, windows: TimeWindows | UnlimitedWindows | SlidingWindows | Windows
+    ) -> TimeWindowedKStream[K, V]: ...
 
     def windowed_by(self, windows: Any) -> Any:
-        """Aggregate by key and window: TimeWindows, SlidingWindows, UnlimitedWindows or SessionWindows."""
+        """Aggregate by key and window: TimeWindows, SlidingWindows, UnlimitedWindows, SessionWindows, or a subclass of
+        Windows.
+        """
         from ottla.streams.windowed import SessionWindowedKStream, TimeWindowedKStream
 
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self, windows)
-        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows)):
+        if isinstance(windows, Windows):
+            windows.check()
+        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows, Windows)):
             return TimeWindowedKStream(self, windows)
         raise TopologyError(
-            f"invalid windows: {windows!r} (expected TimeWindows, SlidingWindows, SessionWindows or UnlimitedWindows)",
+            f"invalid windows: {windows!r} (expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or "
+            "an instance of a subclass of Windows)",
             here(),
         )
 

@@ -14,7 +14,7 @@ from ottla.flow.record import TIME_MAX, Windowed
 from ottla.flow.serde import JSON, LONG, Serde, SessionWindowedSerde, TimeWindowedSerde, serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
-from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows
+from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
 from ottla.streams.grouped import (
     BuiltInReducer,
     _reducer,
@@ -202,10 +202,18 @@ class TimeWindowedKStream(_WindowedKStream[K, V]):
     """
 
     def emit_strategy(self, strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
-        """Emit each update (the default), or one final result when a window closes (KIP-825)."""
+        """Emit each update (the default), or one final result when a window closes (KIP-825; TimeWindows and
+        SlidingWindows only).
+        """
         if strategy.on_close and isinstance(self._windows, UnlimitedWindows):
             raise TopologyError(
                 "an unlimited window never closes; on_window_close() needs TimeWindows or SlidingWindows", here()
+            )
+        if strategy.on_close and isinstance(self._windows, Windows):
+            raise TopologyError(
+                "on_window_close() needs TimeWindows or SlidingWindows; for windows of your own use "
+                "suppress(Suppressed.until_window_closes(...))",
+                here(),
             )
         return TimeWindowedKStream(self._grouped, self._windows, strategy.on_close)
 

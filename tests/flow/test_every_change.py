@@ -14,6 +14,8 @@ from ottla.streams import (
     Suppressed,
     TimeWindows,
     TopologyError,
+    Window,
+    Windows,
     left,
     right,
     value,
@@ -38,12 +40,21 @@ def table(builder: StreamsBuilder) -> Any:
     return builder.table("in", key_serde="string", value_serde="long", materialized="rows")
 
 
+class Hours(Windows):
+    size_ms = _HOUR
+
+    def windows_for(self, timestamp: int) -> list[Window]:
+        start = timestamp // _HOUR * _HOUR
+        return [Window(start, start + _HOUR)]
+
+
 #: Each program, and whether its outputs come as columns.
 _TABLES: dict[str, tuple[Build, bool]] = {
     "a Python callable": (lambda b: grouped(b).aggregate(int, lambda key, value, old: old + value), False),
     "count": (lambda b: grouped(b).count(), True),
     "sum": (lambda b: grouped(b).sum(value), True),
     "count in windows": (lambda b: grouped(b).windowed_by(TimeWindows.of(_HOUR)).count(), True),
+    "count in windows of the program's own": (lambda b: grouped(b).windowed_by(Hours()).count(), False),
     "topic as a table": (table, True),
     "stream as a table": (lambda b: stream(b).to_table(), True),
     "filter of a table": (lambda b: table(b).filter(value > 0), True),

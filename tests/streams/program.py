@@ -27,6 +27,8 @@ from ottla.streams import (
     TableJoined,
     TimeWindows,
     UnlimitedWindows,
+    Window,
+    Windows,
     stores,
 )
 from ottla.streams.cogrouped import CogroupedKStream, SessionWindowedCogroupedKStream
@@ -157,6 +159,22 @@ def _split(made: dict[str, Any], on: Any, s: Statement) -> Any:
     return branched
 
 
+class Own(Windows):
+    """Windows that begin at the multiples of `step` and are `size_ms` long, but at odd multiples half as long; there
+    are none from `closed` on.
+    """
+
+    def __init__(self, size: int, step: int, grace: int, closed: int) -> None:
+        self.size_ms, self.grace_ms = size, grace
+        self._step, self._closed = step, closed
+
+    def windows_for(self, timestamp: int) -> list[Window]:
+        starts = range(0, timestamp + 1, self._step)
+        sizes = [self.size_ms // (1 + start // self._step % 2) for start in starts]
+        found = [Window(start, start + size) for start, size in zip(starts, sizes, strict=True)]
+        return [window for window in found if timestamp < window.end and timestamp < self._closed]
+
+
 def windows(text: str) -> Any:
     kind, *numbers = text.split(":")
     values = [int(number) for number in numbers]
@@ -169,6 +187,8 @@ def windows(text: str) -> Any:
             return SessionWindows.of_inactivity_gap_and_grace(*values)
         case "unlimited":
             return UnlimitedWindows.of().start_on(values[0])
+        case "own":
+            return Own(*values)
     raise ValueError(text)
 
 

@@ -1,4 +1,4 @@
-"""Aggregates in tumbling, hopping and unlimited windows.
+"""Aggregates in tumbling, hopping and unlimited windows, and in windows of the program's own.
 
 Rules (verified with Kafka Streams 4.3):
 - Stream time is the operator's own: the newest timestamp of the records with a key that reach it.
@@ -19,11 +19,13 @@ from ottla.flow.operator.view import WindowedAggregate
 from ottla.flow.processor import Context
 from ottla.flow.record import Change, Headers, ValueAndTimestamp, Window, Windowed
 from ottla.flow.task.push import Fused, Node, Push
-from ottla.flow.window import TimeWindows, UnlimitedWindows
+from ottla.flow.window import TimeWindows, UnlimitedWindows, Windows
+
+FixedWindows = TimeWindows | UnlimitedWindows | Windows
 
 
-class WindowAggregate(WindowedAggregate[TimeWindows | UnlimitedWindows]):
-    """The table of an aggregate in tumbling, hopping or unlimited windows."""
+class WindowAggregate(WindowedAggregate[FixedWindows]):
+    """The table of an aggregate in windows that the time of a record determines."""
 
     def __call__(self) -> Fused:
         return _WindowAggregate(self)
@@ -107,15 +109,16 @@ class _WindowAggregate(Fused):
 class WindowCache:
     """Caches the last result of `windows_for`: most records have the same windows as the record before."""
 
-    def __init__(self, windows: TimeWindows | UnlimitedWindows) -> None:
-        self._windows = windows
+    def __init__(self, windows: FixedWindows) -> None:
         self._step = -1
         self._last: list[Window] = []
-        if not isinstance(windows, TimeWindows) or windows.size_ms % windows.advance_ms:
+        if isinstance(windows, Windows):
+            self.windows_for = windows.checked_windows  # type: ignore[method-assign]
+        elif not isinstance(windows, TimeWindows) or windows.size_ms % windows.advance_ms:
             # If windows do not end where others start, a record's windows also change between two starts.
             self.windows_for = windows.windows_for  # type: ignore[method-assign]
         else:
-            self._advance = windows.advance_ms
+            self._windows, self._advance = windows, windows.advance_ms
 
     def windows_for(self, timestamp: int) -> list[Window]:
         """The windows of a record with this timestamp, by ascending start."""

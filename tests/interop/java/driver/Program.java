@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.Map;
 import org.apache.kafka.common.serialization.Serdes;
 import org.apache.kafka.common.utils.Bytes;
@@ -211,6 +212,7 @@ final class Program {
             case "sliding" -> SlidingWindows.ofTimeDifferenceAndGrace(ms(parts[1]), ms(parts[2]));
             case "session" -> SessionWindows.ofInactivityGapAndGrace(ms(parts[1]), ms(parts[2]));
             case "unlimited" -> UnlimitedWindows.of().startOn(java.time.Instant.ofEpochMilli(Long.parseLong(parts[1])));
+            case "own" -> new Own(parts);
             default -> throw new IllegalArgumentException(text);
         };
         if (grouped instanceof CogroupedKStream cogrouped) {
@@ -220,6 +222,51 @@ final class Program {
         KGroupedStream stream = (KGroupedStream) grouped;
         return windows instanceof SessionWindows sessions ? stream.windowedBy(sessions)
             : windows instanceof SlidingWindows sliding ? stream.windowedBy(sliding) : stream.windowedBy((Windows) windows);
+    }
+
+    // As in tests/streams/program.py.
+    private static final class Own extends Windows<Own.Part> {
+        private final long size, step, grace, closed;
+
+        Own(String[] parts) {
+            size = Long.parseLong(parts[1]);
+            step = Long.parseLong(parts[2]);
+            grace = Long.parseLong(parts[3]);
+            closed = Long.parseLong(parts[4]);
+        }
+
+        @Override
+        public Map<Long, Part> windowsFor(long timestamp) {
+            Map<Long, Part> found = new LinkedHashMap<>();
+            for (long start = 0; start <= timestamp; start += step) {
+                long end = start + size / (1 + start / step % 2);
+                if (timestamp < end && timestamp < closed) {
+                    found.put(start, new Part(start, end));
+                }
+            }
+            return found;
+        }
+
+        @Override
+        public long size() {
+            return size;
+        }
+
+        @Override
+        public long gracePeriodMs() {
+            return grace;
+        }
+
+        static final class Part extends Window {
+            Part(long start, long end) {
+                super(start, end);
+            }
+
+            @Override
+            public boolean overlap(Window other) {
+                return startMs < other.end() && other.start() < endMs;
+            }
+        }
     }
 
     private static Suppressed suppressed(String until, String name) {
