@@ -15,6 +15,7 @@ GUARANTEE, GUARANTEES = "processing.guarantee", ("exactly_once_v2", "at_least_on
 REPLICATION = "replication.factor"
 PURGE, PURGE_MS = "repartition.purge.interval.ms", 30_000
 OPTIMIZATION, EXPLICIT_NAMES = "topology.optimization", "ensure.explicit.internal.resource.naming"
+CACHE = "statestore.cache.max.bytes"
 _REPLICAS_MAX = 32_767
 #: What `topology.optimization=all` enables. Kafka Streams' third one, merge.repartition.topics, is not implemented.
 _OPTIMIZATIONS = frozenset({"reuse.ktable.source.topics", "single.store.self.join"})
@@ -75,6 +76,15 @@ def explicit_names(configs: Mapping[str, Any], where: Where | None = None) -> bo
     if str(given).lower() not in ("true", "false"):
         raise _invalid(EXPLICIT_NAMES, given, "true or false", where)
     return str(given).lower() == "true"
+
+
+def without_cache(configs: Mapping[str, Any]) -> bool:
+    """Whether `statestore.cache.max.bytes` is 0: old values are then those of Kafka Streams without its cache.
+
+    Otherwise the old value of a change is always what was emitted before, so that an aggregate of a table subtracts
+    exactly what it added: null for an aggregate's new key, and behind suppress the value emitted last.
+    """
+    return _integer(configs.get(CACHE)) == 0
 
 
 def _integer(given: Any) -> int | None:

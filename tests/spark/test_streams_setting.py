@@ -46,10 +46,19 @@ def test_a_replication_factor_that_is_none_stops_the_start(given: object) -> Non
 
 
 def test_settings_of_kafka_streams_without_effect_are_told_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    served = {"processing.guarantee": "at_least_once", "topic.segment.ms": 1, "replication.factor": 3, "my.own": 1}
+    served: dict[str, object] = {
+        "processing.guarantee": "at_least_once",
+        "topic.segment.ms": 1,
+        "replication.factor": 3,
+        "my.own": 1,
+    }
+    served["statestore.cache.max.bytes"] = 0
     with caplog.at_level(logging.WARNING):
         warn_unserved(served)
         assert not caplog.messages
+        warn_unserved({"statestore.cache.max.bytes": 5})
+        assert caplog.messages[0].startswith("config: statestore.cache.max.bytes: no effect")
+        caplog.clear()
         warn_unserved({**served, "num.standby.replicas": 1, "consumer.fetch.min.bytes": 2, "commit.interval.ms": 1})
     assert [each.partition(": no effect")[0] for each in caplog.messages] == [
         "config: commit.interval.ms, consumer.fetch.min.bytes, num.standby.replicas"

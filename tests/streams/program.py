@@ -38,8 +38,9 @@ from ottla.streams.windowed import SessionWindowedKStream
 from tests.streams import function
 
 Statement = Mapping[str, str]
-#: What keeps emission from being throttled, in Kafka Streams' internal settings.
+#: The referee's settings: no cache, and emission that is not throttled, in Kafka Streams' internal settings.
 UNTHROTTLED = {
+    "statestore.cache.max.bytes": "0",
     "__emit.interval.ms.kstreams.windowed.aggregation__": "0",
     "__emit.interval.ms.kstreams.outer.join.spurious.results.fix__": "0",
 }

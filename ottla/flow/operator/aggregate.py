@@ -3,7 +3,7 @@
 Rules (verified with Kafka Streams 4.3):
 - Records with a null key or value are dropped. A null result deletes the key and is emitted as a tombstone.
 - The result's timestamp is the newer of the aggregate's and the record's.
-- The old value that goes downstream for a new key is the initializer's, not null (reduce: null).
+- The old value that goes downstream for a new key is null; without a cache it is the initializer's (reduce: null).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from ottla.flow.operator.view import IS_LATEST, NOT_PUT, Getter, StoreValues, View, store_getter
 from ottla.flow.processor import Context
 from ottla.flow.record import Change, Headers
+from ottla.flow.setting import without_cache
 from ottla.flow.task.push import Fused, Node, Push
 
 
@@ -43,9 +44,11 @@ class _Aggregate(Fused):
 
     def init(self, context: Context) -> None:
         self._store = StoreValues(context, self._table.store)
+        self._sends_initial = without_cache(context.app_configs)
 
     def fused(self, node: Node) -> Push:
         initializer, aggregator, send_old = self._table.initializer, self._table.aggregator, self._table.sending_old
+        send_initial = send_old and self._sends_initial
         get, put, emit, emit_at, on_error = self._store.get, self._store.put, node.emit, node.emit_at, node.on_error
 
         def push(key: Any, value: Any, timestamp: int, headers: Headers) -> None:
@@ -65,6 +68,8 @@ class _Aggregate(Fused):
                     else:
                         old = initializer()
                         new = aggregator(key, value, old)
+                        if not send_initial:
+                            old = None
                 code = put(key, new, time)
             except Exception as error:
                 on_error(key, value, timestamp, headers, error)

@@ -3,6 +3,7 @@
 Rules (verified with Kafka Streams 4.3):
 - Sessions that a record joins are removed, each with a tombstone, by end, then start; then the merged session is
   emitted.
+- The old value of a session that keeps its bounds is what was emitted before; without a cache it is null.
 - A result's timestamp is the session's end; results carry no headers.
 - A record is dropped if its merged session ends before `stream time - grace - gap`.
 """
@@ -15,6 +16,7 @@ from ottla.flow.operator.emit import EmitThrottle
 from ottla.flow.operator.view import Aggregator, SessionValues, WindowedAggregate
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import Change, Record, Window, Windowed
+from ottla.flow.setting import without_cache
 from ottla.flow.window import SessionWindows
 
 
@@ -43,6 +45,7 @@ class _SessionAggregate(Processor):
         self.context = context
         self._store = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
+        self._without_cache = without_cache(context.app_configs)
         self._clock = EmitThrottle(context, self._table.store) if self._table.on_close else None
 
     def process(self, record: Record) -> None:
@@ -62,14 +65,17 @@ class _SessionAggregate(Processor):
         if window.end < close:
             self.context.drop()
         else:
+            before = None
             if window != Window(timestamp, timestamp):
                 for session, value in merged:
                     self._store.remove(session)
                     self._forward(session, value, None)
+            elif merged and not self._without_cache:
+                before = merged[0][1]
             aggregate = self._aggregator(key, record.value, aggregate)
             session = Windowed(key, window)
             self._store.put(session, aggregate)
-            self._forward(session, None, aggregate)
+            self._forward(session, before, aggregate)
         if self._clock is not None:
             self._emit_closed(self._clock, record, close)
 

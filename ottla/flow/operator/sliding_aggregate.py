@@ -14,6 +14,7 @@ from ottla.flow.operator.emit import EmitThrottle
 from ottla.flow.operator.view import WindowedAggregate
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import Change, Record, ValueAndTimestamp, Window, Windowed
+from ottla.flow.setting import without_cache
 from ottla.flow.window import SlidingWindows
 
 
@@ -35,6 +36,7 @@ class _SlidingAggregate(Processor):
         self.context = context
         self._store = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
+        self._sends_initial = without_cache(context.app_configs)
         self._clock = EmitThrottle(context, self._table.store) if self._table.on_close else None
 
     def process(self, record: Record) -> None:
@@ -87,7 +89,7 @@ class _SlidingAggregate(Processor):
                 value = ValueAndTimestamp(left_value[0], timestamp)
             else:
                 value = ValueAndTimestamp(self._initializer(), timestamp)
-            self._update(Window(timestamp - difference, timestamp), value, record, close)
+            self._update(Window(timestamp - difference, timestamp), value, record, close, is_new=True)
         if not right_made and right_value is not None and right_value[1] > timestamp:
             self._copy_right(timestamp, right_value, record)
 
@@ -116,12 +118,12 @@ class _SlidingAggregate(Processor):
         if previous is not None and previous + 1 not in starts:
             self._open(previous + 1, record, close)
         value = combined or ValueAndTimestamp(self._initializer(), timestamp)
-        self._update(Window(0, difference), value, record, close)
+        self._update(Window(0, difference), value, record, close, is_new=combined is None)
 
     def _open(self, start: int, record: Record, close: int) -> None:
         """Create the right window of the previous record, with this record."""
         value = ValueAndTimestamp(self._initializer(), record.timestamp)
-        self._update(Window(start, start + self._difference), value, record, close)
+        self._update(Window(start, start + self._difference), value, record, close, is_new=True)
 
     def _copy_right(self, timestamp: int, value: ValueAndTimestamp, record: Record) -> None:
         """Create the record's right window from the later records' aggregate."""
@@ -129,13 +131,20 @@ class _SlidingAggregate(Processor):
         self._store.put(record.key, value, window.start)
         self._forward(record, window, None, value[0], value[1])
 
-    def _update(self, window: Window, stored: ValueAndTimestamp, record: Record, close: int) -> None:
+    def _update(
+        self, window: Window, stored: ValueAndTimestamp, record: Record, close: int, *, is_new: bool = False
+    ) -> None:
+        """Update a window, or create one (`is_new`) from the value that it starts with."""
         if window.end < close:
             self.context.drop()
             return
         old = stored[0]
         new = self._aggregator(record.key, record.value, old)
         timestamp = record.timestamp if old is None else max(record.timestamp, stored[1])
+        if is_new and not self._sends_initial:
+            # A record may begin a window twice: as the one after an earlier record, and as its own left window.
+            known = self._store.fetch_one(record.key, window.start)
+            old = None if known is None else known[0]
         self._store.put(record.key, ValueAndTimestamp(new, timestamp), window.start)
         self._forward(record, window, old, new, timestamp)
 

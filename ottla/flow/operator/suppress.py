@@ -3,7 +3,9 @@
 Rules (verified with Kafka Streams 4.3):
 - By time, a key's slot opens with its first update and is emitted when stream time exceeds that update by the limit;
   later updates replace its content. By window, the slot's time is the window's end.
-- The emitted timestamp, headers and old value are those of the last update that was held back.
+- The emitted timestamp and headers are those of the last update that was held back.
+- The emitted old value is the one that was emitted before. Without a cache it is that of the last update that was held
+  back, as Kafka Streams has it: there an aggregate downstream subtracts what it never added.
 - Tombstones of windows are never emitted.
 """
 
@@ -16,6 +18,7 @@ from ottla.flow.error import StreamsError
 from ottla.flow.operator.view import Getter, Values, View
 from ottla.flow.processor import Context, Processor
 from ottla.flow.record import Change, Input, Record, ValueAndTimestamp
+from ottla.flow.setting import without_cache
 from ottla.flow.store.buffer import SuppressBuffer
 
 
@@ -83,6 +86,7 @@ class _Suppress(Processor):
         self.context = context
         self._buffer: SuppressBuffer = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
+        self._sends_held = without_cache(context.app_configs)
         inside: Any = context
         self._task = inside.task
 
@@ -110,8 +114,11 @@ class _Suppress(Processor):
         change: Change = held.record.value
         if change.new is None and self._rule.by_window:
             return
+        record = held.record
+        if not self._sends_held:
+            record = record.with_value(Change(change.new, held.prior, change.latest))
         with _HeldRecordContext(self.context, held.context):
-            self.context.forward(held.record)
+            self.context.forward(record)
 
 
 class _HeldRecordContext:

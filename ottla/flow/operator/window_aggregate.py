@@ -5,6 +5,7 @@ Rules (verified with Kafka Streams 4.3):
 - A window accepts records while its end is after `stream time - grace`; each closed window of a record counts as a
   dropped record. Null keys are dropped, null values are aggregated.
 - The result's timestamp is the newest in the window; a null result deletes the window.
+- The old value that goes downstream for a new window is null; without a cache it is the initializer's (reduce: null).
 - Emit on close: after a record's own update, the windows that have closed are emitted by start, then key.
 """
 
@@ -18,6 +19,7 @@ from ottla.flow.operator.emit import EmitThrottle
 from ottla.flow.operator.view import WindowedAggregate
 from ottla.flow.processor import Context
 from ottla.flow.record import Change, Headers, ValueAndTimestamp, Window, Windowed
+from ottla.flow.setting import without_cache
 from ottla.flow.task.push import Fused, Node, Push
 from ottla.flow.window import TimeWindows, UnlimitedWindows, Windows
 
@@ -39,6 +41,7 @@ class _WindowAggregate(Fused):
     def init(self, context: Context) -> None:
         self._store = context.get_state_store(self._table.store)
         self._time = context.cell("stream_time")
+        self._sends_initial = without_cache(context.app_configs)
         self._clock = EmitThrottle(context, self._table.store) if self._table.on_close else None
 
     def fused(self, node: Node) -> Push:
@@ -70,7 +73,7 @@ class _WindowAggregate(Fused):
     def _updater(self, node: Node) -> Callable[[Any, Any, int, Headers, Window], None]:
         """A function that updates one window with a record."""
         initializer, aggregator, make = self._table.initializer, self._table.aggregator, tuple.__new__
-        emit, emit_at = node.emit, node.emit_at
+        emit, emit_at, send_initial = node.emit, node.emit_at, self._sends_initial
         fetch, put, quiet, send_old = (
             self._store.fetch_one, self._store.put, self._clock is not None, self._table.sending_old
         )  # fmt: skip
@@ -80,10 +83,13 @@ class _WindowAggregate(Fused):
             stored = fetch(key, start)
             old = None if stored is None else stored[0]
             if old is None:
-                old = initializer()
-            elif stored[1] > timestamp:
-                timestamp, send = stored[1], emit_at
-            new = aggregator(key, value, old)
+                before = initializer()
+                old = before if send_initial else None
+            else:
+                before = old
+                if stored[1] > timestamp:
+                    timestamp, send = stored[1], emit_at
+            new = aggregator(key, value, before)
             put(key, make(ValueAndTimestamp, (new, timestamp)), start)
             if not quiet:
                 change = Change(new, old if send_old else None)

@@ -21,10 +21,13 @@ _SLOT, _KEY = b"t", b"k"
 
 
 class HeldRecord(NamedTuple):
-    """A record that leaves a buffer, with the context in which it was put there."""
+    """A record that leaves a buffer, with the context in which it was put there. `prior`: the value before the key was
+    buffered (suppress).
+    """
 
     record: Record
     context: RecordContext
+    prior: Any = None
 
 
 class _Stored(NamedTuple):
@@ -148,7 +151,8 @@ class SuppressBuffer(Store):
             self._log(self.name, key_bytes, None, stored.timestamp)
         change = Change(self._value_of(stored.new), self._value_of(stored.old), stored.latest)
         key = self._key.deserialize(self._topic, key_bytes)
-        return HeldRecord(Record(key, change, stored.timestamp, stored.headers), _context(stored))
+        record = Record(key, change, stored.timestamp, stored.headers)
+        return HeldRecord(record, _context(stored), self._value_of(stored.prior))
 
     def prior(self, key: Any) -> tuple[bool, Any]:
         """(whether the key is held back, the value that downstream still sees)."""

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ottla.flow.setting import EXPLICIT_NAMES, GUARANTEE, OPTIMIZATION, PURGE, REPLICATION
+from ottla.flow.setting import CACHE, EXPLICIT_NAMES, GUARANTEE, OPTIMIZATION, PURGE, REPLICATION, without_cache
 
 log = logging.getLogger(__name__)
 _TOPIC = "topic."
@@ -58,7 +58,8 @@ def warn_unserved(configs: Mapping[str, Any]) -> None:
             continue
         if close := difflib.get_close_matches(name, (*_SERVED, *_UNSERVED), 1, 0.85):
             log.warning("config: %s is not a setting of Kafka Streams; did you mean %s?", name, close[0])
-    if unserved := sorted(name for name in configs if name in _UNSERVED or name.startswith(_CLIENTS)):
+    served = {CACHE} if without_cache(configs) else set()
+    if unserved := sorted(name for name in configs.keys() - served if name in _UNSERVED or name.startswith(_CLIENTS)):
         log.warning(
             "config: %s: no effect on Spark (pass client settings in client=, and serdes and handlers to build())",
             ", ".join(unserved),

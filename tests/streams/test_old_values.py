@@ -1,0 +1,116 @@
+"""An aggregate of a table subtracts exactly what it added: it equals the aggregate of the rows that the table's changes
+leave, whatever the table is.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+
+from ottla.streams import (
+    BufferConfig,
+    EmitStrategy,
+    KTable,
+    Materialized,
+    SessionWindows,
+    SlidingWindows,
+    StreamsBuilder,
+    Suppressed,
+    TestDriver,
+    TimeWindows,
+)
+
+Table = Callable[[StreamsBuilder], Any]
+_CLOSES = Suppressed.until_window_closes(BufferConfig.unbounded())
+_TUMBLING = TimeWindows.of(10).grace(5)
+_HOPPING = TimeWindows.of(10).advance_by(4).grace(5)
+_SLIDING = SlidingWindows.of_time_difference_and_grace(10, 5)
+_SESSIONS = SessionWindows.of_inactivity_gap_and_grace(5, 10)
+#: A store forgets a window at the edge of its grace period while late records may still change it, as in Kafka Streams.
+_KEPT = Materialized(retention=1_000, key_serde="string", value_serde="long")
+_LONGS = Materialized.with_("string", "long")
+
+
+def grouped(builder: StreamsBuilder, topic: str = "in") -> Any:
+    return builder.stream(topic, key_serde="string", value_serde="long").group_by_key()
+
+
+def table(builder: StreamsBuilder, topic: str = "rows") -> Any:
+    return builder.table(topic, key_serde="string", value_serde="long")
+
+
+def held(limit: int, records: int | None = None) -> Suppressed:
+    buffer = BufferConfig.unbounded() if records is None else BufferConfig.max_records(records)
+    return Suppressed.until_time_limit(limit, buffer)
+
+
+def last(key: Any, value: int | None, aggregate: int) -> int | None:
+    """An aggregator that deletes its key now and then."""
+    return None if value in (3, None) else aggregate + (value or 0)
+
+
+def windowed(builder: StreamsBuilder, windows: Any) -> Any:
+    return grouped(builder).windowed_by(windows).aggregate(lambda: 100, last, materialized=_KEPT)
+
+
+_TABLES: dict[str, Table] = {
+    "table": table,
+    "count": lambda b: grouped(b).count(),
+    "reduce": lambda b: grouped(b).reduce(max),
+    "aggregate": lambda b: grouped(b).aggregate(lambda: 100, last, materialized=_LONGS),
+    "cogroup": lambda b: (
+        grouped(b).cogroup(last).cogroup(grouped(b, "two"), last).aggregate(lambda: 100, materialized=_LONGS)
+    ),
+    "to_table": lambda b: grouped(b).stream.to_table(),
+    "tumbling": lambda b: windowed(b, _TUMBLING),
+    "hopping": lambda b: windowed(b, _HOPPING),
+    "sliding": lambda b: windowed(b, _SLIDING),
+    "sessions": lambda b: grouped(b).windowed_by(_SESSIONS).count(materialized=_KEPT),
+    "on close": lambda b: grouped(b).windowed_by(_TUMBLING).emit_strategy(EmitStrategy.on_window_close()).count(),
+    "suppressed windows": lambda b: windowed(b, _TUMBLING).suppress(_CLOSES),
+    "suppressed hopping windows": lambda b: windowed(b, _HOPPING).suppress(_CLOSES),
+    "suppressed sliding windows": lambda b: windowed(b, _SLIDING).suppress(_CLOSES),
+    "suppressed sessions": lambda b: grouped(b).windowed_by(_SESSIONS).count(materialized=_KEPT).suppress(_CLOSES),
+    "held": lambda b: table(b).suppress(held(15)),
+    "held at most two": lambda b: grouped(b).count().suppress(held(50, 2)),
+    "held twice": lambda b: table(b).suppress(held(5)).suppress(held(9)),
+    "a filter of what was held": lambda b: table(b).suppress(held(15)).filter(lambda key, value: value > 2),
+    "filter": lambda b: table(b).filter(lambda key, value: value > 2),
+    "filter of an aggregate": lambda b: grouped(b).count().filter_not(lambda key, value: value == 2),
+    "map_values": lambda b: grouped(b).count().map_values(lambda value: None if value == 2 else value * 2),
+    "join": lambda b: table(b).join(grouped(b).count(), lambda one, two: one + two),
+    "left join": lambda b: grouped(b).count().left_join(table(b), lambda one, two: one + (two or 0)),
+    "outer join": lambda b: table(b).outer_join(table(b, "two"), lambda one, two: (one or 0) + (two or 0)),
+    "join of what was held": lambda b: table(b).suppress(held(15)).join(table(b, "two"), lambda one, two: one + two),
+    "join by foreign key": lambda b: table(b).join(
+        table(b, "two"), lambda one, two: one + two, foreign_key=lambda value: "abc"[value % 3], materialized=_LONGS
+    ),
+    "aggregate of a table": lambda b: table(b).group_by(lambda key, value: (str(value % 2), value)).count(),
+}
+
+
+@pytest.mark.parametrize("name", _TABLES)
+@pytest.mark.parametrize("seed", range(3))
+def test_an_aggregate_of_a_table_has_what_its_rows_have(name: str, seed: int) -> None:
+    rng = Random(seed)
+    builder = StreamsBuilder()
+    made: KTable[Any, Any] = _TABLES[name](builder)
+    made.to_stream().to("out", value_serde="long")
+    every = made.group_by(lambda key, value: ("all", value), value_serde="long")
+    every.aggregate(
+        lambda: 0, lambda _, value, total: total + value, lambda _, value, total: total - value, materialized="total"
+    )
+    app = builder.build("app", key_serde="string", value_serde="long")
+    driver = TestDriver(app)
+    topics = sorted({"in", "rows", "two"} & {topic for each in app.topology.sources.values() for topic in each.topics})
+    out, rows, time = driver.output_topic("out"), dict[Any, int | None](), 0
+    for _ in range(150):
+        time += rng.choice((0, 1, 2, 12))
+        value = rng.choice((1, 2, 3, 4, 5, None))
+        driver.advance_wall_clock(1_001)
+        driver.input_topic(rng.choice(topics)).pipe(rng.choice("abc"), value, max(0, time - rng.choice((0, 0, 3, 8))))
+        rows |= out.read_map()
+        total = driver.state_store("total").get("all")
+        assert (0 if total is None else total.value) == sum(each for each in rows.values() if each is not None)
+    assert rows
