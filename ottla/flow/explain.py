@@ -73,8 +73,10 @@ def changes(node: plan.Node) -> str:
 
 
 def details(node: plan.Node) -> list[str]:
-    """The node's windows, stores and internal topics, a line each."""
+    """The node's times, windows, stores and internal topics, a line each."""
     lines = []
+    if isinstance(node, (plan.StreamSource, plan.TableSource, plan.GlobalSource)):
+        lines.append(f"times: {_times(node.extractor)}")
     windows = getattr(node, "windows", None)
     if windows is not None:
         lines.append(f"windows: {_windows(windows)}{', emitted on close' if getattr(node, 'on_close', False) else ''}")
@@ -89,6 +91,11 @@ def details(node: plan.Node) -> list[str]:
             f"waits {rule.wait_ms} ms {'after the window ends' if rule.by_window else 'after the first update'}"
         )
     return lines
+
+
+def _times(extractor: object) -> str:
+    """Where the times of a source's records come from."""
+    return "of the records" if extractor is None else f"by {getattr(extractor, '__name__', type(extractor).__name__)}"
 
 
 def _windows(windows: object) -> str:

@@ -19,6 +19,7 @@ from ottla.streams import (
     TopologyError,
     UnlimitedWindows,
     stores,
+    wallclock_timestamp,
 )
 
 
@@ -192,6 +193,7 @@ def test_a_plan_is_explained_and_drawn() -> None:
     text = app.explain()
     for part in (
         "stream of clicks",
+        "times: of the records",
         "emits a stream: key string, value json; partitioned by key",
         "through topic <application id>-counts-repartition",
         "windows: 300000 ms every 300000 ms, grace 60000 ms",
@@ -200,6 +202,8 @@ def test_a_plan_is_explained_and_drawn() -> None:
         "test_plan.py",
     ):
         assert part in text
+    builder.table("users", timestamp_extractor=wallclock_timestamp)
+    assert "times: by wallclock_timestamp\n" in builder.build().explain()
     drawing = ElementTree.fromstring(app.plan.svg())
     assert len(drawing.findall("{http://www.w3.org/2000/svg}g")) == len(app.plan.nodes)
 
