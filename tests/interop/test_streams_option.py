@@ -59,8 +59,10 @@ _TAKERS: dict[str, Callable[[int], Any]] = {
     "BufferConfig.max_bytes": BufferConfig.max_bytes,
     "Materialized.with_retention": Materialized.as_("counts").with_retention,
 }
-#: A limit in the past is a mistake; Kafka Streams takes it for none.
-_REFUSED_HERE = {"Suppressed.until_time_limit": [-11, -10, -1]}
+#: A negative limit is a mistake; Kafka Streams takes it for none.
+_REFUSED_HERE = dict.fromkeys(
+    ("Suppressed.until_time_limit", "BufferConfig.max_records", "BufferConfig.max_bytes"), [-11, -10, -1]
+)
 
 
 def test_kafka_streams_gives_what_the_tests_of_options_say() -> None:
