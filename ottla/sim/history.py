@@ -1,8 +1,9 @@
 """The clients' operations and results in order, in the format of Jepsen's kafka workload (EDN). Pure.
 
 Rules:
-- An operation begins with `:invoke` and ends with `:ok`, or with `:info` if its outcome is unknown; its client then
-  goes on as a new process.
+- A poll of a group's member ends when its positions are committed, not before.
+- An operation begins with `:invoke` and ends with `:ok`, or with `:info` and what is known of its result if its outcome
+  is unknown. Its client then goes on as a new process, as it does after a `:crash`: a process is one client object.
 - `:f` is `:send`, `:poll` or `:subscribe`; `:value` is a list of `[:send key value]` and `[:poll]`, which become
   `[:send key [offset value]]` and `[:poll {key [[offset value] ...]}]`. A key is a partition, a value a unique number.
   `:assign` is a read from the beginning, outside of any group.
@@ -57,12 +58,11 @@ class OperationHistory:
         """Record the operation done in the `with` block, which replaces the list's items by their results."""
         process = str(self._process(client))
         what = ":send" if isinstance(asked[0], SendOperation) else ":poll"
-        before = self._edn(asked)
-        self._add(process, ":invoke", what, before)
+        self._add(process, ":invoke", what, self._edn(asked))
         try:
             yield asked
         except BaseException:
-            self._add(process, ":info", what, before)
+            self._add(process, ":info", what, self._edn(asked))
             del self._processes[client]
             raise
         self._add(process, ":ok", what, self._edn(asked))
@@ -72,6 +72,13 @@ class OperationHistory:
         value = f"[{' '.join(map(str, keys))}]"
         for kind in (":invoke", ":ok"):
             self._add(str(self._process(client)), kind, ":subscribe", value)
+
+    def crash(self, client: str) -> None:
+        """Record that another client object takes this one's place; nothing if its last operation ended it."""
+        process = self._processes.pop(client, None)
+        if process is not None:
+            for kind in (":invoke", ":info"):
+                self._add(str(process), kind, ":crash", "nil")
 
     def read_to_the_end(self, client: str, logs: Mapping[int, Sequence[tuple[int, bytes]]]) -> None:
         """Record that a client read all logs (key -> (offset, value))."""

@@ -48,15 +48,24 @@ async def produce(
                     await _deliver(producer, ledger, burst, rng)
                     await asyncio.sleep(rng.uniform(*pause_s))
         except (KafkaError, OttlaError):
+            _start_over(ledger, name)
             await asyncio.sleep(rng.uniform(*_PAUSE_S))
+
+
+def _start_over(ledger: WorkloadLedger, name: str) -> None:
+    if ledger.history is not None:
+        ledger.history.crash(name)
 
 
 async def _deliver(producer: AsyncProducer, ledger: WorkloadLedger, burst: list[SentRecord], rng: Random) -> None:
     partition = rng.randrange(PARTITIONS)
     sends = [SendOperation(partition, each.value) for each in burst]
     with nullcontext() if ledger.history is None else ledger.history.operation(burst[0].producer, sends):
-        await _send(producer, ledger.topic, burst, partition)
-        sends[:] = [SendOperation(partition, each.value, each.offset) for each in burst]
+        try:
+            await _send(producer, ledger.topic, burst, partition)
+        finally:
+            # A burst may fail after some of its records were acknowledged.
+            sends[:] = [SendOperation(partition, each.value, each.offset) for each in burst]
 
 
 async def _send(producer: AsyncProducer, topic: str, burst: list[SentRecord], partition: int) -> None:
@@ -96,11 +105,13 @@ async def consume(name: str, group: str, servers: str, ledger: WorkloadLedger, r
                     polls = [PollOperation()]
                     with nullcontext() if ledger.history is None else ledger.history.operation(name, polls):
                         records = await consumer.poll(rng.uniform(*_PAUSE_S))
-                        polls[:] = [PollOperation(tuple((each.partition, each.offset, each.value) for each in records))]
-                    seen.extend((each.partition, each.offset, each.value) for each in records)
-                    if records:
-                        await _commit(consumer, group, ledger, {each.partition: each.offset + 1 for each in records})
+                        found = [(each.partition, each.offset, each.value) for each in records]
+                        polls[:] = [PollOperation(tuple(found))]
+                        seen.extend(found)
+                        if found:
+                            await _commit(consumer, group, ledger, {index: offset + 1 for index, offset, _ in found})
         except (KafkaError, OttlaError):
+            _start_over(ledger, name)
             await asyncio.sleep(rng.uniform(*_PAUSE_S))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,49 @@ def test_operations_are_written_in_their_order_with_what_they_were_told() -> Non
         "{:index 8, :time 9, :type :ok, :process 2, :f :assign, :value [2], :seek-to-beginning? true}",
         "{:index 9, :time 10, :type :invoke, :process 2, :f :poll, :value [[:poll]]}",
         "{:index 10, :time 11, :type :ok, :process 2, :f :poll, :value [[:poll {2 [[7 0] [8 1]]}]]}",
+    ]
+
+
+def _lost(history: OperationHistory, client: str, asked: list[Any], known: list[Any]) -> None:
+    """An operation of unknown outcome, with what is known of it."""
+    with history.operation(client, asked):
+        asked[:] = known
+        raise OSError("no answer")
+
+
+def test_an_operation_without_a_known_outcome_says_what_is_known() -> None:
+    history = OperationHistory(count().__next__)
+    sends = [SendOperation(0, b"a"), SendOperation(0, b"b")]
+    with pytest.raises(OSError):
+        _lost(history, "p0", sends, [SendOperation(0, b"a", 4), SendOperation(0, b"b")])
+    with pytest.raises(OSError):
+        _lost(history, "c0", [PollOperation()], [PollOperation(((0, 4, b"a"),))])
+    assert [line.split(", :f ")[1] for line in history.text().splitlines()] == [
+        ":send, :value [[:send 0 0] [:send 0 1]]}",
+        ":send, :value [[:send 0 [4 0]] [:send 0 1]]}",
+        ":poll, :value [[:poll]]}",
+        ":poll, :value [[:poll {0 [[4 0]]}]]}",
+    ]
+
+
+def test_a_client_that_is_replaced_crashes_once() -> None:
+    history = OperationHistory(count().__next__)
+    history.crash("c0")
+    history.subscribed("c0", [0])
+    history.crash("c0")
+    with pytest.raises(OSError), history.operation("c0", [PollOperation()]):
+        raise OSError("gone")
+    history.crash("c0")
+    history.subscribed("c0", [0])
+    assert [line.split(", :type ")[1] for line in history.text().splitlines()] == [
+        ":invoke, :process 0, :f :subscribe, :value [0]}",
+        ":ok, :process 0, :f :subscribe, :value [0]}",
+        ":invoke, :process 0, :f :crash, :value nil}",
+        ":info, :process 0, :f :crash, :value nil}",
+        ":invoke, :process 1, :f :poll, :value [[:poll]]}",
+        ":info, :process 1, :f :poll, :value [[:poll]]}",
+        ":invoke, :process 2, :f :subscribe, :value [0]}",
+        ":ok, :process 2, :f :subscribe, :value [0]}",
     ]
 
 
