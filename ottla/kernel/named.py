@@ -18,8 +18,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING or sys.version_info >= (3, 14) or sys.implementation.name != "cpython":
-    # From 3.14 on, annotations are not in the class namespace (PEP 749). The getters in C are CPython's.
+if TYPE_CHECKING or sys.implementation.name != "cpython":
+    # The getters in C are CPython's.
     from typing import NamedTuple as NamedTuple
 else:
     from _collections import _tuplegetter
@@ -38,7 +38,10 @@ else:
         made = eval(code, {"_new_tuple": _new_tuple, "__name__": owner.__module__})
         made.__name__, made.__qualname__ = "__new__", f"{owner.__qualname__}.__new__"
         made.__defaults__ = tuple(owner._field_defaults.values())
-        made.__annotations__ = owner.__annotations__
+        if annotate := getattr(owner, "__annotate__", None):
+            made.__annotate__ = annotate
+        else:
+            made.__annotations__ = owner.__annotations__
         owner.__new__ = staticmethod(made)
         return made
 
@@ -95,6 +98,15 @@ else:
     def _getnewargs(self):
         return tuple(self)
 
+    def _annotated(namespace):
+        """Return the names of a class's fields. From Python 3.14 on, a function may yield the annotations (PEP 749)."""
+        if sys.version_info >= (3, 14) and "__annotations__" not in namespace:
+            from annotationlib import Format, call_annotate_function, get_annotate_from_class_namespace
+
+            annotate = get_annotate_from_class_namespace(namespace)
+            return tuple(call_annotate_function(annotate, Format.FORWARDREF)) if annotate else ()
+        return tuple(namespace.get("__annotations__", ()))
+
     _SHARED = {
         "__slots__": (),
         "__signature__": _Signature(),
@@ -108,7 +120,7 @@ else:
 
     class _Maker(type):
         def __new__(cls, name, bases, namespace):
-            fields = tuple(namespace.get("__annotations__", ()))
+            fields = _annotated(namespace)
             defaults = {field: namespace[field] for field in fields if field in namespace}
             owners = []
             made = type(

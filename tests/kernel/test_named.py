@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import sys
 import typing
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -80,6 +81,34 @@ USES: tuple[Callable[[Any], Any], ...] = (
 @pytest.mark.parametrize("use", USES)
 def test_it_does_what_typings_does(use: Callable[[Any], Any]) -> None:
     assert use(Point) == use(TypingPoint)
+
+
+def test_cpython_makes_the_own_classes() -> None:
+    assert (named.NamedTuple is typing.NamedTuple) == (sys.implementation.name != "cpython")
+
+
+DECLARED = """
+class Declared({maker}):
+    a: {kind}
+    b: {kind} = 3
+"""
+
+
+# Without the future import, a name that is not yet there is an error before Python 3.14.
+@pytest.mark.parametrize(
+    ("future", "kind"), [(True, "int"), (True, "Later"), (False, "Later" if sys.version_info >= (3, 14) else "int")]
+)
+def test_fields_are_found_among_texts_and_among_annotations_evaluated_later(future: bool, kind: str) -> None:
+    head = "from __future__ import annotations\n" if future else ""
+    for maker in ("named.NamedTuple", "typing.NamedTuple"):
+        scope: dict[str, Any] = {"named": named, "typing": typing, "__name__": __name__}
+        exec(compile(head + DECLARED.format(maker=maker, kind=kind), "<declared>", "exec", dont_inherit=True), scope)
+        made = scope["Declared"]
+        assert [made(1), made(1, b=2), made(1), made(1)] == [(1, 3), (1, 2), (1, 3), (1, 3)]
+        assert (made._fields, made._field_defaults) == (("a", "b"), {"b": 3})
+        scope["Later"] = str
+        told = {"a": scope.get(kind, int), "b": scope.get(kind, int)}
+        assert typing.get_type_hints(made, scope) == typing.get_type_hints(made.__new__, scope) == told
 
 
 WRONG: tuple[Callable[[Any], Any], ...] = (
