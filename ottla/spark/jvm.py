@@ -121,6 +121,9 @@ def start(
     process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True)
     try:
         port, secret = _connection(process, connection_file)
+    except BaseException:
+        stop(process)
+        raise
     finally:
         logging.unlink(missing_ok=True)
         connection_file.unlink(missing_ok=True)
@@ -150,7 +153,6 @@ def _connection(process: subprocess.Popen[bytes], connection_file: Path) -> tupl
                 f"the Spark JVM exited during startup with status {process.returncode}; see its output above"
             )
         if time.monotonic() > deadline:
-            stop(process)
             raise OttlaError(f"the Spark JVM did not start within {START_TIMEOUT_S} s; check the load of the machine")
         time.sleep(0.02)
     content = connection_file.read_bytes()

@@ -198,6 +198,22 @@ def test_a_jvm_ends_with_its_process_and_leaves_nothing_behind(tmp_path: Path) -
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.parametrize(("program", "told"), [("exit 3", "with status 3"), ("exec cat", "did not start within 0.2 s")])
+def test_a_jvm_that_does_not_start_leaves_nothing_open(
+    program: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jvm, "START_TIMEOUT_S", 0.2)
+    broken = tmp_path / "java"
+    broken.write_text(f"#!/bin/sh\n{program}\n")
+    broken.chmod(0o755)
+    found = Java(broken, "21.0.1", "test")
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(OttlaError, match=told) as caught:
+        jvm.start(found, [tmp_path], spark_home=tmp_path, memory="1g", long_running=True, settings={})
+    assert caught.value
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_importing_the_package_imports_no_pyspark() -> None:
     program = "import sys, ottla.spark; print('pyspark' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
@@ -212,12 +228,16 @@ def test_the_jvm_finds_the_configuration_of_hadoop(tmp_path: Path, monkeypatch: 
         started.append(command)
         raise OSError("not started")
 
+    # A Java that brings an archive of its own classes: for another, a first process would make one.
+    found = Java(tmp_path / "bin" / "java", "21.0.1", "test")
+    (tmp_path / "lib" / "server").mkdir(parents=True)
+    (tmp_path / "lib" / "server" / "classes.jsa").touch()
     monkeypatch.setattr(subprocess, "Popen", popen)
     for given in ({}, {"HADOOP_CONF_DIR": "/etc/hadoop", "YARN_CONF_DIR": "/etc/yarn"}):
         for name, value in given.items():
             monkeypatch.setenv(name, value)
         with pytest.raises(OSError, match="not started"):
-            jvm.start(java.find(), [tmp_path], spark_home=tmp_path, memory="1g", long_running=False, settings={})
+            jvm.start(found, [tmp_path], spark_home=tmp_path, memory="1g", long_running=False, settings={})
     plain, with_hadoop = ([*command][command.index("-cp") + 1] for command in started)
     assert with_hadoop == os.pathsep.join(("/etc/hadoop", "/etc/yarn", plain))
     assert not [word for word in started[1] if "Archive" in word]

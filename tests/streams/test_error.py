@@ -1,5 +1,6 @@
 """Records that cannot be read, processed or written: fail, go on, or a dead letter (Kafka Streams 4.3, tried)."""
 
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -22,6 +23,9 @@ from ottla.streams import (
     value,
     wallclock_timestamp,
 )
+
+#: Python 3.14 says "division by zero".
+DIVIDED = b"division by zero" if sys.version_info >= (3, 14) else b"integer division or modulo by zero"
 
 
 def driver(handlers: Handlers, **options: Any) -> TestDriver:
@@ -69,11 +73,11 @@ def test_a_dead_letter_is_the_source_record_with_the_error_in_headers(processing
     ]
     assert (key, value, timestamp) == (b"k", bytes(8), 7)
     told = {name.removeprefix("__streams.errors."): content for name, content in headers.items()}
-    assert (told.pop("stacktrace") or b"").endswith(b"ZeroDivisionError: integer division or modulo by zero\n")
+    assert (told.pop("stacktrace") or b"").endswith(b"ZeroDivisionError: " + DIVIDED + b"\n")
     assert told == {
         "mine": b"1",
         "exception": b"builtins.ZeroDivisionError",
-        "message": b"integer division or modulo by zero",
+        "message": DIVIDED,
         "topic": b"in",
         "partition": b"0",
         "offset": b"0",
