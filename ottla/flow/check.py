@@ -9,12 +9,13 @@ from __future__ import annotations
 import collections.abc
 import inspect
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
 from datetime import timedelta
-from functools import wraps
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any, Literal, TypeVar
 
@@ -28,6 +29,14 @@ from ottla.kernel.topic_name import is_legal_name
 T = TypeVar("T", bound=Callable[..., Any])
 _WORDS = {Expression: "a column expression", BatchFunction: "a batch function", timedelta: "a timedelta",
           re.Pattern: "a compiled pattern"}  # fmt: skip
+
+if sys.version_info >= (3, 14):
+    # Annotations are evaluated when they are asked for (PEP 749), and may name what only type checkers import.
+    from annotationlib import Format
+
+    _signature = partial(inspect.signature, annotation_format=Format.FORWARDREF)
+else:
+    _signature = inspect.signature
 
 
 def checked(target: T) -> T:
@@ -48,7 +57,7 @@ def checked(target: T) -> T:
 def takes(function: Callable[..., Any], count: int) -> bool:
     """Whether the function can be called with `count` positional arguments; True if it does not tell."""
     try:
-        inspect.signature(function).bind(*range(count))
+        _signature(function).bind(*range(count))
     except TypeError:
         return False
     except ValueError:  # some builtins have no signature
@@ -61,7 +70,7 @@ def named(value: Any) -> str:
     if not callable(value) or isinstance(value, BatchFunction):
         return shown(value)
     try:
-        return f"{getattr(value, '__name__', type(value).__name__)}{inspect.signature(value)}"
+        return f"{getattr(value, '__name__', type(value).__name__)}{_signature(value)}"
     except (TypeError, ValueError):
         return shown(value)
 

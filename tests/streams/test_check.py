@@ -1,5 +1,6 @@
 """Arguments that a call of the DSL does not take: refused at that line, with what is expected."""
 
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -282,6 +283,23 @@ def test_functions_that_do_not_tell_their_arguments_are_taken() -> None:
     made: KStream[Any, Any] = stream(builder).map_values(str).peek(print).filter(max)
     counted: KTable[Any, Any] = made.group_by_key().windowed_by(TimeWindows.of(5)).aggregate(dict, lambda *each: each)
     assert repr(counted) == "<KTable KSTREAM-AGGREGATE-0000000005>"
+
+
+#: Before Python 3.14, such an annotation has to be a text.
+ANNOTATED = f"""
+{"" if sys.version_info >= (3, 14) else "from __future__ import annotations"}
+def is_large(order: Order) -> bool:
+    return order > 1
+"""
+
+
+def test_functions_may_have_annotations_that_only_type_checkers_import() -> None:
+    scope: dict[str, Any] = {}
+    exec(compile(ANNOTATED, "<program>", "exec", dont_inherit=True), scope)
+    builder = StreamsBuilder()
+    stream(builder).map_values(scope["is_large"]).to("out")
+    with pytest.raises(TopologyError, match=r"invalid predicate for KStream\.filter: is_large\(order: '?Order'?\)"):
+        stream(StreamsBuilder()).filter(scope["is_large"])
 
 
 def test_an_int_stands_for_a_float() -> None:
