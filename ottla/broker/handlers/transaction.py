@@ -48,7 +48,7 @@ _OFFSETS_BY_ID_FROM = 6
 _COMMIT_TIMEOUT_SECONDS = 5.0
 
 
-#: Error of a question to a transaction coordinator -> the error for a group member, as in Apache Kafka.
+#: Error of the check of a transaction -> the error for a group member, as in Apache Kafka.
 _GROUP_ERRORS = {
     ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -256,7 +256,7 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
             node.transactions.pass_verified(group.partition, *producer, answer, implicit=implicit)
             _commit_offsets(call, request, group, later)
         except KafkaError as error:
-            later.resolve(_guarded_error_response(call, request, _GROUP_ERRORS.get(error.code, error.code)))
+            later.resolve(_guarded_error_response(call, request, error.code))
 
     if token is None:
         verified({})
@@ -271,7 +271,7 @@ def txn_offset_commit(call: Call, request: TxnOffsetCommitRequest) -> Reply:
 def _guarded_error_response(call: Call, request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
     if code is ErrorCode.TRANSACTION_ABORTABLE and call.version < _OFFSETS_ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
-    return _offsets_error_response(call, request, code)
+    return _offsets_error_response(call, request, _GROUP_ERRORS.get(code, code))
 
 
 def _commit_offsets(call: Call, request: TxnOffsetCommitRequest, group: GroupDriver, later: Later) -> None:
