@@ -108,11 +108,11 @@ def test_a_broker_shows_all_of_its_settings() -> None:
 
 
 def test_an_internal_setting_is_shown_if_it_was_set() -> None:
-    given = {"controller.performance.sample.period.ms": "5"}
+    given = {"controller.performance.sample.period.ms": "5000"}
     found = _by_name(describe_broker(ServerSettings.parse(_FILE | given), _Image(), "1"))  # type: ignore[arg-type]
     internal = {name for name in found if "performance" in name}
     assert internal == set(given)
-    image: Any = _Image(topic_t={"internal.segment.bytes": "9"})
+    image: Any = _Image(topic_t={"internal.segment.bytes": "2000000"})
     assert ["internal.segment.bytes" in _by_name(describe_topic(_server(), image, each)) for each in "tu"] == [
         True,
         False,
