@@ -381,8 +381,7 @@ class Leadership:
         # The topic was deleted in the meantime.
         for log, error in results:
             if error is None:
-                log.adopt()
-                self._store.delete(log.tp)
+                self._delete_log(log.tp, log.adopt())
 
     def _finish_creation(self, creation: _TopicCreation) -> None:
         topic = creation.topic

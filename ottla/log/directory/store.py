@@ -181,10 +181,7 @@ class Store(Directories):
 
     def delete(self, tp: TopicPartition, now_ms: int | None = None) -> None:
         """Delete a log: from the store at once, its files after `file.delete.delay.ms`."""
-        log = self._logs.pop(tp, None)
-        if log is None:
-            return
-        home = self._home.pop(tp)
+        log, home = self._logs.pop(tp), self._home.pop(tp)
         for points in (home.points, home.starts, home.watermarks):
             points.pop(tp, None)
         now_ms = self._now_ms if now_ms is None else now_ms
