@@ -1,0 +1,176 @@
+"""What a client may not know of: topics that it asks for by id, and groups of streams that speak of hidden topics."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.handlers.streams_group import streams_group_heartbeat
+from ottla.group.streams.heartbeat import StreamsHeartbeat
+from ottla.kernel.error import ErrorCode, KafkaError
+from ottla.kernel.ids import NO_UUID, Uuid
+from ottla.wire.api import ApiKey
+from ottla.wire.api import streams_group_describe as described
+from ottla.wire.api import streams_group_heartbeat as heartbeat
+from ottla.wire.api.describe_topic_partitions import (
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+)
+from ottla.wire.api.metadata import MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from tests.broker.guard_scene import Scene
+
+_DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_THERE, _HIDDEN, _UNKNOWN = (Uuid(each * 16) for each in (b"1", b"2", b"3"))
+
+
+def test_a_topic_that_is_asked_for_by_id_keeps_its_name_to_itself() -> None:
+    scene = Scene(ApiKey.METADATA, 12, "DESCRIBE TOPIC hidden", response=MetadataResponse())
+    scene.request.topics = [MetadataRequestTopic(topic_id=each, name=None) for each in (_THERE, _HIDDEN, _UNKNOWN)]
+    scene.request.topics.append(MetadataRequestTopic(topic_id=NO_UUID, name="x"))
+    told = scene.ask()
+    # Unknown ids are no secret: the handler says that they are unknown.
+    assert [each.topic_id for each in scene.passed[0].topics] == [_THERE, _UNKNOWN, NO_UUID]
+    assert [(each.error_code, each.name, each.topic_id) for each in told.topics] == [(_DENIED, None, _HIDDEN)]
+    assert scene.authorizer.questions[:2] == ["DESCRIBE TOPIC there", "DESCRIBE TOPIC hidden"]
+
+
+def test_the_operations_on_a_topic_without_a_name_are_not_told() -> None:
+    named, nameless = MetadataResponseTopic(name="there"), MetadataResponseTopic(name=None, topic_id=_UNKNOWN)
+    scene = Scene(ApiKey.METADATA, 12, response=MetadataResponse(topics=[named, nameless]))
+    for wanted in (False, True):
+        scene.request.include_topic_authorized_operations = wanted
+        scene.ask()
+        assert (named.topic_authorized_operations == 1005) is wanted
+        assert nameless.topic_authorized_operations == MetadataResponseTopic().topic_authorized_operations
+
+
+def _partitions(names: list[str], *denied: str) -> tuple[list[str], dict[str, int]]:
+    """What the handler was asked for, and name -> code of what the client is told."""
+    response = DescribeTopicPartitionsResponse(topics=[DescribeTopicPartitionsResponseTopic(name="there")])
+    scene = Scene(ApiKey.DESCRIBE_TOPIC_PARTITIONS, None, *denied, response=response)
+    scene.request.topics = [type(scene.request.topics[0])(name=each) for each in names]
+    told = scene.ask()
+    assert all(each.topic_authorized_operations == 1005 for each in told.topics if not each.error_code)
+    passed = [each.name for each in scene.passed[0].topics] if scene.passed else []
+    return passed, {each.name: each.error_code for each in told.topics}
+
+
+def test_partitions_are_described_of_what_may_be_described() -> None:
+    assert _partitions(["there", "b"]) == (["there", "b"], {"there": 0})
+    assert _partitions(["there", "b"], "DESCRIBE TOPIC b") == (["there"], {"there": 0, "b": _DENIED})
+    assert _partitions(["b"], "DESCRIBE TOPIC b") == ([], {"b": _DENIED})
+    # No names ask for every topic, and of these nothing hidden is told.
+    assert _partitions([]) == (["there"], {"there": 0})
+    assert _partitions([], "DESCRIBE TOPIC there") == ([], {})
+
+
+def _group(**subtopology: Any) -> described.DescribedGroup:
+    made = described.DescribedGroup(group_id="g", members=[described.Member(member_id="m")])
+    made.topology = described.Topology(epoch=1, subtopologies=[described.Subtopology(**subtopology)])
+    return made
+
+
+_NAMED = [described.TopicInfo(name="secret")]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"source_topics": ["open", "secret"]},
+        {"repartition_sink_topics": ["secret"]},
+        {"state_changelog_topics": _NAMED},
+        {"repartition_source_topics": _NAMED},
+    ],
+    ids=lambda where: next(iter(where)),
+)
+def test_a_streams_group_whose_topology_names_a_hidden_topic_is_hidden(where: dict[str, Any]) -> None:
+    for denied in ((), ("DESCRIBE TOPIC secret",)):
+        response = described.StreamsGroupDescribeResponse(groups=[_group(**where)])
+        (told,) = Scene(ApiKey.STREAMS_GROUP_DESCRIBE, None, *denied, response=response).ask().groups
+        assert (told.error_code, len(told.members), told.topology is None, bool(told.error_message)) == (
+            (_DENIED, 0, True, True) if denied else (0, 1, False, False)
+        )
+
+
+def test_a_group_without_a_topology_is_shown() -> None:
+    for topology in (None, described.Topology(epoch=1, subtopologies=None)):
+        group = described.DescribedGroup(group_id="g", topology=topology)
+        response = described.StreamsGroupDescribeResponse(groups=[group])
+        (told,) = Scene(ApiKey.STREAMS_GROUP_DESCRIBE, None, "DESCRIBE TOPIC secret", response=response).ask().groups
+        assert told.error_code == 0
+
+
+# ---- the names in a topology
+
+
+class _Groups:
+    """The group coordinators; what they are asked is answered by the test."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.made: list[Any] = []
+        self.internal_topics = SimpleNamespace(make=lambda *given: self.made.append(given))
+
+    def driver_of(self, group_id: str) -> Any:
+        assert group_id == "g"
+        return SimpleNamespace(ask=lambda request, version, done, **client: self.asked.append((request, client, done)))
+
+    def heartbeat(self, monkeypatch: pytest.MonkeyPatch, **subtopology: Any) -> Any:
+        monkeypatch.setattr("ottla.broker.handlers.streams_group.check_enabled", lambda node, kind: None)
+        call: Any = SimpleNamespace(
+            node=SimpleNamespace(groups=self), version=0, client_id="c", client_host="/h", principal="User:p"
+        )
+        topology = heartbeat.Topology(epoch=1, subtopologies=[heartbeat.Subtopology(**subtopology)])
+        return streams_group_heartbeat(call, heartbeat.StreamsGroupHeartbeatRequest(group_id="g", topology=topology))
+
+
+@pytest.mark.parametrize(
+    "field", ["source_topics", "repartition_sink_topics", "repartition_source_topics", "state_changelog_topics"]
+)
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "__consumer_offsets",
+            "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology is prohibited.",
+        ),
+        (
+            "__transaction_state",
+            "Use of Kafka internal topics __transaction_state in a Kafka Streams topology is prohibited.",
+        ),
+        ("no such", "Topic names no such are not valid topic names."),
+    ],
+)
+def test_a_topology_with_a_name_that_cannot_be_is_refused(
+    field: str, name: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = _Groups()
+    named: Any = (
+        [name, "fine"]
+        if field.endswith("s") and field in ("source_topics", "repartition_sink_topics")
+        else [heartbeat.TopicInfo(name=name)]
+    )
+    with pytest.raises(KafkaError) as refused:
+        groups.heartbeat(monkeypatch, **{field: named})
+    assert (refused.value.code, refused.value.message) == (ErrorCode.STREAMS_INVALID_TOPOLOGY, words)
+    assert groups.asked == []
+
+
+def test_a_heartbeat_whose_group_lacks_topics_is_answered_when_they_were_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = _Groups()
+    response = heartbeat.StreamsGroupHeartbeatResponse()
+    replies = [groups.heartbeat(monkeypatch, source_topics=["fine"]) for _ in range(3)]
+    assert groups.asked[0][1] == {"client_id": "c", "client_host": "/h", "principal": "User:p"}
+    first, second, third = (done for _, _, done in groups.asked)
+    first(StreamsHeartbeat(response, ()))
+    assert replies[0].value is response and groups.made == []
+    error = KafkaError(ErrorCode.NOT_COORDINATOR)
+    second(error)
+    assert replies[1].value is error
+    third(StreamsHeartbeat(response, ("missing",)))  # type: ignore[arg-type]
+    ((missing, answer, done),) = groups.made
+    assert (missing, answer, replies[2].resolved) == (("missing",), response, False)
+    done()
+    assert replies[2].value is response
