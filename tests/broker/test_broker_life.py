@@ -46,9 +46,11 @@ class _Scene:
         )
         self.store = store
         controllers: Any = SimpleNamespace(ask_for_lifecycle=lambda request, done: self.asked.append((request, done)))
+        runtime: Any = self
+        quorum: Any = self.quorum
         self.life = BrokerLife(
-            self,  # type: ignore[arg-type]
-            self.quorum,
+            runtime,
+            quorum,
             controllers,
             store,
             list,

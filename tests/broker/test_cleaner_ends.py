@@ -23,7 +23,8 @@ class _Log:
         self.tp, self.log, self.path, self.closed, self.generation = _TP, self, "/a/t-0", False, 4
         self.settings = SimpleNamespace(cleanup_policy={"compact"})
         self.recovery_point, self.active = (9 if flushed else 8), SimpleNamespace(base_offset=9)
-        self.being_cleaned, self.cleaner_offset = False, None
+        self.being_cleaned = False
+        self.cleaner_offset: int | None = None
 
 
 class _Scene:
@@ -42,11 +43,10 @@ class _Scene:
             log_cleaner_io_buffer_size=4 << 20,
             log_cleaner_io_buffer_load_factor=0.9,
         )
-        timer = SimpleNamespace(cancel=lambda: None)
         runtime: Any = SimpleNamespace(
             settings=settings,
             clock=SimpleNamespace(now_ms=lambda: 77),
-            loop=SimpleNamespace(call_later=lambda seconds, do: self.told.append(("again in", seconds)) or timer),
+            loop=self,
             pool=self,
             disk="disk",
         )
@@ -66,14 +66,14 @@ class _Scene:
             "job",
             SimpleNamespace(plan=lambda *given, **more: SimpleNamespace(generation=4, given=given, more=more)),
         )
-        self.cleaner = cleaner.Cleaner(
-            runtime,
-            store,
-            {("t", 0): log},
-            flusher,
-            Any,
-            lambda: SimpleNamespace(start=self._start),  # type: ignore[arg-type, dict-item, return-value]
-        )
+        hosted: Any = {("t", 0): log}
+        unused: Any = None
+        worker: Any = SimpleNamespace(start=self._start)
+        self.cleaner = cleaner.Cleaner(runtime, store, hosted, flusher, unused, lambda: worker)
+
+    def call_later(self, seconds: float, do: Any) -> Any:
+        self.told.append(("again in", seconds))
+        return SimpleNamespace(cancel=lambda: None)
 
     def _start(self, job: Any, rate: float, before: Any, run: Any) -> None:
         self.told.append((rate, before, job.given[1:], job.more))
@@ -122,6 +122,7 @@ def test_a_result_about_a_log_that_was_changed_meanwhile_does_not_count(
     scene = _Scene(log, monkeypatch)
     scene.look()
     setattr(log, changed, True if changed == "closed" else 5)
+    scene.cleaner._hosted = {}
     scene.told.clear()
     scene.runs[0].on_end({"end_offset": 8, "read": 100, "written": 50})
     assert log.cleaner_offset is None and "write t-0" not in scene.told
@@ -174,7 +175,7 @@ def test_what_a_process_left_and_cannot_be_removed_is_told(
 def test_a_worker_whose_first_step_fails_says_so_and_starts_no_process(error: Exception | None) -> None:
     told: list[Any] = []
     worker = ProcessWorker(SimpleNamespace(call_soon_threadsafe=lambda do: do()), Any)  # type: ignore[arg-type]
-    worker._run_job = lambda job, rate, listener: {"end_offset": job}  # type: ignore[assignment, method-assign, return-value]
+    worker._run_job = lambda job, rate, listener: {"end_offset": job}  # type: ignore[assignment, method-assign]
 
     def before() -> None:
         if error is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.handlers.streams_group import streams_group_heartbeat
-from ottla.group.streams.heartbeat import StreamsHeartbeat
+from ottla.group.event import StreamsHeartbeat
 from ottla.kernel.error import ErrorCode, KafkaError
 from ottla.kernel.ids import NO_UUID, Uuid
 from ottla.wire.api import ApiKey

@@ -54,8 +54,9 @@ class _Scene:
             suspect=lambda path, error: self.told.append(("suspect", path, error)),
         )
         self.hosted: dict[Any, Any] = {}
+        unused: Any = None
         self.leadership = Leadership(
-            runtime, store, Any, Any, log_dirs, Any,
+            runtime, store, unused, unused, log_dirs, unused,
             hosted=self.hosted, partitions={}, on_led=print, on_resigned=print, on_readable=print,
         )  # fmt: skip
         self.leadership._may_create = lambda tp, known: True  # type: ignore[method-assign]

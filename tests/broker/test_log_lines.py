@@ -172,17 +172,18 @@ def test_a_request_has_lines_as_the_level_says_and_none_with_secrets(
 
 
 def test_slow_requests_and_spans_need_the_times_of_requests_too() -> None:
-    log, told = RequestLog(), list[Any]()
+    told: list[Any] = []
+    log: Any = RequestLog()
     assert not log.wanted
     given = ("call", "times", "handler", "request", "reply", "slot")
-    log.slow = SimpleNamespace(answered=lambda *what: told.append(what))  # type: ignore[assignment]
+    log.slow = SimpleNamespace(answered=lambda *what: told.append(what))
     log.look()
     assert log.wanted
-    log.answered(*given)  # type: ignore[arg-type]
-    log.slow, log.spans = None, SimpleNamespace(answered=lambda *what: told.append(what))  # type: ignore[assignment]
+    log.answered(*given)
+    log.slow, log.spans = None, SimpleNamespace(answered=lambda *what: told.append(what))
     log.look()
     assert log.wanted
-    log.answered(*given)  # type: ignore[arg-type]
+    log.answered(*given)
     call, times, handler, request, reply, slot = given
     assert told == [(call, handler, times, request, reply, slot), (call, handler, request, reply, slot)]
     log.spans = None

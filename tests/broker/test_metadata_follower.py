@@ -146,7 +146,8 @@ class _Quorum:
             network=network,
             receive=self.told.append,
         )
-        self.log: Any = object.__new__(MetadataLog)
+        log: Any = object.__new__(MetadataLog)
+        self.log = log
         self.log.raft = raft
         self.log._settings = SimpleNamespace(controller_quorum_request_timeout_ms=2500, node_id=1)
         self.log._loop = self

@@ -27,14 +27,16 @@ class _Controller:
         self.answer, self.calls = answer, list[tuple[Any, Any]]()
         handler = SimpleNamespace(function=self._handle, error_response=self._failed)
         self.guarded: list[Any] = []
-        dispatch = SimpleNamespace(
-            handlers={ApiKey.CREATE_TOPICS: handler}, guarded=lambda each: self.guarded.append(each) or each
-        )
+        dispatch = SimpleNamespace(handlers={ApiKey.CREATE_TOPICS: handler}, guarded=self._guard)
         node = SimpleNamespace(
             controller_dispatch=dispatch, settings=SimpleNamespace(unstable_api_versions_enable=unstable)
         )
         connection = SimpleNamespace(peer=("203.0.113.1", 9), principal="User:broker")
         self.call: Any = SimpleNamespace(node=node, connection=connection)
+
+    def _guard(self, handler: Any) -> Any:
+        self.guarded.append(handler)
+        return handler
 
     def _handle(self, call: Any, request: Any) -> Any:
         self.calls.append((call, request))

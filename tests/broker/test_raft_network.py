@@ -123,10 +123,11 @@ def test_a_received_request_is_answered_by_its_ticket_or_dropped_with_its_client
     scene.network.answer(two.ticket, "the second")
     assert (first.resolved, second.value) == (False, "the second")
     # The client's next request does not take the place of this one; its end does.
-    first.superseded(1)
+    superseded: Any = first.superseded
+    superseded(1)
     assert len(scene.events) == 2
-    first.superseded(NO_REQUEST)
-    first.superseded(NO_REQUEST)
+    superseded(NO_REQUEST)
+    superseded(NO_REQUEST)
     assert scene.events[2:] == [RequestDropped(one.ticket)]
     scene.network.answer(one.ticket, "too late")
     assert not first.resolved

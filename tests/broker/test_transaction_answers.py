@@ -60,9 +60,9 @@ class _Node:
         done(self.code)
 
     def _verify(self, *given: Any) -> None:
-        *given, done = given
-        self.told.append(("verify", *given))
-        done({tp: ErrorCode.TRANSACTION_ABORTABLE if tp.partition else NONE for tp in given[-1]})
+        *asked, done = given
+        self.told.append(("verify", *asked))
+        done({tp: ErrorCode.TRANSACTION_ABORTABLE if tp.partition else NONE for tp in asked[-1]})
 
     def _guard(self, what: str, *given: Any, **more: Any) -> Any:
         self.told.append((what, given, more))

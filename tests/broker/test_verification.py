@@ -229,7 +229,7 @@ class _Leader:
                 self.ongoing and (producer_id, epoch) in ((7, 2), (7, 3))
             ),
             check_epoch=self._check_epoch,
-            verify_from=lambda *given: self.noted.append(given) or "token",
+            verify_from=self._verify_from,
             is_verifying=lambda producer_id, token: token == "token",
         )
         self.partition: Any = SimpleNamespace(tp=_T0, log=SimpleNamespace(producers=producers))
@@ -243,6 +243,10 @@ class _Leader:
     def _check_epoch(self, producer_id: int, epoch: int) -> None:
         if epoch < self.current:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH)
+
+    def _verify_from(self, *given: Any) -> str:
+        self.noted.append(given)
+        return "token"
 
     def prepare(self, epoch: int = 3, *, implicit: bool = False) -> object:
         return TransactionCoordinators.prepare(self.node, self.partition, 7, epoch, sequence=5, implicit=implicit)
