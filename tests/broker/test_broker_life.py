@@ -273,3 +273,24 @@ def test_nothing_is_sent_after_the_end() -> None:
     assert timer.cancelled
     scene.life.directory_failed(Uuid(bytes([5] * 16)))
     assert scene.asked == [] and all(each.cancelled for each in scene.timers)
+
+
+@pytest.mark.parametrize("error", [None, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too slow")])
+def test_a_failed_directory_that_no_controller_hears_of_ends_the_node_with_the_reason(error: KafkaError | None) -> None:
+    scene = _Scene()
+    scene.run()
+    scene.life.directory_failed(Uuid(bytes([5] * 16)))
+    if error is not None:
+        scene.answer(error)
+    while scene.life.state == LifeState.RUNNING:
+        scene.wait()
+    ((what, why),) = scene.told
+    reason = "no controller was told in time that log directory BQUFBQUFBQUFBQUFBQUFBQ is offline"
+    assert (what, why) == ("failed", reason if error is None else f"{reason}: REQUEST_TIMED_OUT: too slow")
+
+
+def test_a_life_that_never_began_may_end() -> None:
+    scene = _Scene()
+    scene.life.close()
+    scene.life.begin()
+    assert (scene.asked, scene.timers, scene.life.state) == ([], [], LifeState.NOT_RUNNING)
