@@ -1,0 +1,231 @@
+"""Directories and files that fail while a node starts or moves on: what goes on, and what is left behind."""
+
+import errno
+import random
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
+from ottla.kernel.ids import TopicPartition, Uuid
+from ottla.log import checkpoint
+from ottla.log.directory.store import Store
+from ottla.log.log import Log, LogSettings
+from ottla.log.segment.index import OffsetIndex
+from ottla.log.segment.segment import Segment
+from ottla.log.validate import only_batch
+from ottla.sim.disk import SimDisk
+from ottla.wire.batch import build
+
+_ID, _OTHER = (Uuid(bytes(15) + bytes([number])) for number in (9, 10))
+_FULL = OSError(errno.ENOSPC, "no space left on device")
+
+
+def _disk(**clusters: str) -> SimDisk:
+    disk = SimDisk(random.Random(5))
+    for name, cluster in clusters.items():
+        disk.make_directory(f"/{name}")
+        properties = {"version": "1", "node.id": "1", "cluster.id": cluster, "directory.id": name}
+        checkpoint.write_properties(disk, f"/{name}/meta.properties", properties)
+    return disk
+
+
+def _take(disk: SimDisk, *dirs: str) -> Store:
+    settings = LogSettings(segment_index_bytes=1200)
+    return Store.take(disk, list(dirs), settings_of=lambda _: settings, node_id=1)
+
+
+def _open(disk: SimDisk, *dirs: str) -> Store:
+    store = _take(disk, *dirs)
+    store.load(1000)
+    return store
+
+
+def _write(store: Store, topic: str, count: int = 1) -> Log:
+    log = store.create(topic, _ID, 0)
+    for _ in range(count):
+        log.append(build([(1, b"k", b"v", [])]), leader_epoch=2, now_ms=1)
+    return log
+
+
+def test_directories_of_two_clusters_stop_the_start_in_words() -> None:
+    with pytest.raises(
+        OttlaError, match=r"^the log directories belong to two clusters: /a to one, /b to two; remove one of them"
+    ):
+        _take(_disk(a="one", b="two"), "/a", "/b")
+
+
+def test_a_start_without_any_directory_that_works_says_why() -> None:
+    disk = _disk(a="one", b="one")
+    disk.break_directory("/a")
+    disk.break_directory("/b")
+    with pytest.raises(OttlaError, match=r"^all log directories failed: .+; .+"):
+        _take(disk, "/a", "/b")
+
+
+@pytest.mark.parametrize("where", ["checkpoints", "logs"])
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_directory_that_fails_while_its_logs_are_opened_leaves_the_others(
+    where: str, threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = _disk(a="one", b="one")
+    store = _open(disk, "/a", "/b")
+    lies_in = {topic: _write(store, topic).path.split("/")[1] for topic in "tuvw"}
+    assert set(lies_in.values()) == {"a", "b"}
+    store.abandon()
+    failing = "ottla.log.directory.store.read_checkpoints" if where == "checkpoints" else "ottla.log.log.Log.open"
+    read = checkpoint.read_offsets if where == "checkpoints" else Log.open
+
+    def fails(disk: Any, at: Any, *given: Any, **more: Any) -> Any:
+        if "/b" in (at if isinstance(at, str) else at.path):
+            raise OSError(errno.EIO, "Input/output error")
+        return None if where == "checkpoints" else read(disk, at, *given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(failing, fails)
+    store = _take(disk, "/a", "/b")
+    with ThreadPoolExecutor(2) as pool:
+        store.load(1000, pool=pool if threads else None)
+    assert set(store.failed_directories) == {"/b"} and store.directories == ["/a"]
+    assert {tp.topic for tp in store.logs()} == {topic for topic, place in lies_in.items() if place == "a"}
+    store.abandon()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_of_two_logs_of_one_partition_the_shorter_goes_aside(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _disk(a="one", b="one")
+    for place, count in (("/a", 2), ("/b", 1)):
+        store = _open(disk, place)
+        _write(store, "t", count)
+        store.abandon()
+    rename = disk.rename
+
+    def renamed(source: str, target: str) -> None:
+        if fails and source == "/b/t-0":
+            raise OSError(errno.EIO, "Input/output error")
+        rename(source, target)
+
+    monkeypatch.setattr(disk, "rename", renamed)
+    store = _open(disk, "/a", "/b")
+    log = store.get(TopicPartition("t", 0))
+    assert log is not None and (log.path, log.end_offset) == ("/a/t-0", 2)
+    assert set(store.failed_directories) == ({"/b"} if fails else set())
+    assert [name.endswith("-stray") for name in disk.list("/b") if name.startswith("t-0")] == [not fails]
+    store.abandon()
+
+
+def test_the_log_of_another_topic_of_that_name_is_not_given_out() -> None:
+    store = _open(_disk(a="one"), "/a")
+    log = _write(store, "t")
+    assert store.create("t", _ID, 0) is log
+    with pytest.raises(KafkaError) as refused:
+        store.create("t", _OTHER, 0)
+    assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+    store.abandon()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("version: 1\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n", "is not version 0 or has no topic_id"),
+        ("version: 0\n", "is not version 0 or has no topic_id"),
+        ("version: 0\ntopic_id: x\n", "/a/partition.metadata: "),
+    ],
+)
+def test_a_topic_id_that_cannot_be_read_is_corrupt(text: str, words: str) -> None:
+    disk = _disk(a="one")
+    file = disk.open("/a/partition.metadata", create=True)
+    file.write(text.encode(), 0)
+    with pytest.raises(checkpoint.CorruptCheckpoint, match=words):
+        checkpoint.read_topic_id(disk, "/a")
+
+
+def test_epochs_that_cannot_be_read_are_corrupt() -> None:
+    disk = _disk(a="one")
+    assert checkpoint.read_epochs(disk, "/a/leader-epoch-checkpoint") is None
+    file = disk.open("/a/leader-epoch-checkpoint", create=True)
+    file.write(b"0\n1\n3 x\n", 0)
+    with pytest.raises(checkpoint.CorruptCheckpoint):
+        checkpoint.read_epochs(disk, "/a/leader-epoch-checkpoint")
+    file.write(b"0\n1\n3 7\n", 0)
+    assert checkpoint.read_epochs(disk, "/a/leader-epoch-checkpoint") == [(3, 7)]
+
+
+# ---- a new segment on a disk that refuses it
+
+
+def test_a_segment_that_cannot_be_begun_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log goes on in the old segment, and its offsets would pass the base offset of a file that stayed."""
+    disk = _disk(a="one")
+    store = _open(disk, "/a")
+    log = _write(store, "t", 3)
+
+    def fails(index: OffsetIndex) -> None:
+        raise _FULL
+
+    with monkeypatch.context() as patch:
+        patch.setattr(OffsetIndex, "reset", fails)
+        with pytest.raises(OSError, match="no space"):
+            log.roll(1000)
+    assert [name for name in disk.list(log.path) if name.startswith("00000000000000000003")] == []
+    assert len(log.segments) == 1
+    log.append(build([(1, b"k", b"v", [])]), leader_epoch=2, now_ms=1)
+    log.roll(1000)
+    assert [each.base_offset for each in log.segments] == [0, 4]
+    store.abandon()
+
+
+def test_a_segment_begins_empty_over_a_file_that_a_crash_left() -> None:
+    disk = _disk(a="one")
+    disk.open("/a/00000000000000000007.log", create=True).write(b"left over", 0)
+    segment = Segment.create(disk, "/a", 7, LogSettings(segment_index_bytes=1200), 1)
+    assert (segment.file.size(), segment.size) == (0, 0)
+
+
+def test_a_log_that_cannot_begin_again_is_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _disk(a="one")
+    store = _open(disk, "/a")
+    log = _write(store, "t", 3)
+    before = sorted(disk.list(log.path))
+
+    def fails(log: Log, offset: int) -> None:
+        raise _FULL
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ottla.log.retention._lower_checkpoints", fails)
+        with pytest.raises(OSError, match="no space"):
+            log.restart_at(9, 1000)
+    assert (sorted(disk.list(log.path)), log.start_offset, log.end_offset) == (before, 0, 3)
+    log.restart_at(9, 1000)
+    assert (log.start_offset, log.end_offset, len(log.segments)) == (9, 9, 1)
+    store.abandon()
+
+
+# ---- what a client may send
+
+
+@pytest.mark.parametrize(
+    ("data", "size", "code"),
+    [
+        (bytes(60), 60, ErrorCode.CORRUPT_MESSAGE),
+        (bytes(20), 13, ErrorCode.CORRUPT_MESSAGE),
+        (bytes(16) + b"\x03" + bytes(60), 70, ErrorCode.CORRUPT_MESSAGE),
+        (bytes(16) + b"\x02" + bytes(60), 78, ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_a_batch_whose_length_cannot_be_is_refused(data: bytes, size: int, code: ErrorCode) -> None:
+    if size == 60:
+        assert only_batch(data, size) is data, "too short for a header of this magic, which is refused by that"
+        return
+    with pytest.raises(KafkaError) as refused:
+        only_batch(data, size)
+    assert refused.value.code is code
+
+
+def test_of_a_batch_and_what_follows_it_only_the_batch_is_taken() -> None:
+    batch = build([(1, b"k", b"v", [])])
+    assert bytes(only_batch(batch, len(batch))) == batch
+    for rest in (b"x", batch[:11], batch[:-1]):
+        assert bytes(only_batch(batch + rest, len(batch))) == batch
+    with pytest.raises(KafkaError, match="the data has more than one batch, expected one"):
+        only_batch(batch + batch, len(batch))
