@@ -178,12 +178,7 @@ def test_refusals_have_apache_s_details() -> None:
         told = _refused(ApiKey.FIND_COORDINATOR, group, version)
         for each in told.coordinators if version == 4 else (told,):
             assert (each.node_id, each.port, each.error_code) == (-1, -1, group)
-        for key_type in range(4):
-            told = _refused(ApiKey.FIND_COORDINATOR, group, version, key_type=key_type)
-            for each in told.coordinators if version == 4 else (told,):
-                # From version 4 on only the refusal of a share coordinator has words.
-                words = key_type == 2 or version == 3
-                assert each.error_message == ("Group authorization failed." if words else None)
+            assert each.error_message == "Group authorization failed."
     assert [_refused(ApiKey.JOIN_GROUP, group, version).protocol_name for version in (6, 7)] == ["", None]
     told = _refused(ApiKey.CREATE_TOPICS, topic)
     assert [(each.error_message, each.configs) for each in told.topics] == [("Authorization failed.", [])] * 2

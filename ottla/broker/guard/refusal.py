@@ -21,8 +21,6 @@ from ottla.wire.api.list_partition_reassignments import (
 
 _CODES = frozenset(CODES.values())
 _NO_PROTOCOL_FROM = 7
-_BATCHED_FROM = 4
-_SHARE = 2
 #: APIs whose denial has the error code's standard message.
 _WITH_MESSAGE = {
     ApiKey.DESCRIBE_PRODUCERS,
@@ -57,12 +55,6 @@ def _delete_records(request: Any, version: int, error: KafkaError, response: Any
     for topic in response.topics:
         for partition in topic.partitions:
             partition.low_watermark = -1
-
-
-def _find_coordinator(request: Any, version: int, error: KafkaError, response: Any) -> None:
-    if request.key_type == _SHARE:
-        for coordinator in response.coordinators if version >= _BATCHED_FROM else (response,):
-            coordinator.error_message = standard(error.code)
 
 
 def _join_group(request: Any, version: int, error: KafkaError, response: Any) -> None:
@@ -123,7 +115,6 @@ def _reassigned(request: Any, version: int, error: KafkaError, response: Any) ->
 
 _SHAPES: dict[int, Callable[[Any, int, KafkaError, Any], None]] = {
     ApiKey.DELETE_RECORDS: _delete_records,
-    ApiKey.FIND_COORDINATOR: _find_coordinator,
     ApiKey.JOIN_GROUP: _join_group,
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.ALTER_REPLICA_LOG_DIRS: _log_dirs,
