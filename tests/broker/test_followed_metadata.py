@@ -12,6 +12,9 @@ from ottla.broker.coordinators.group_driver import GroupDriver
 from ottla.broker.metadata.topic_view import TopicStep
 from ottla.broker.partitions.replication import Replication
 from ottla.group.event import TopicsChanged
+from ottla.kernel.ids import Uuid
+
+_OLD, _BRIEF = Uuid(b"1" * 16), Uuid(b"2" * 16)
 
 
 def _broker(broker_id: int, epoch: int, *, active: bool = True) -> Any:
@@ -47,8 +50,8 @@ def test_a_group_coordinator_hears_of_topics_that_changed_while_it_was_loaded(
     driver.missed = []
     if missed:
         driver.missed += [
-            TopicStep(["new", "brief"], ["grown"], [("old", b"1")], []),
-            TopicStep([], ["grown", "new"], [("brief", b"2")], []),
+            TopicStep(["new", "brief"], ["grown"], [("old", _OLD)], []),
+            TopicStep([], ["grown", "new"], [("brief", _BRIEF)], []),
         ]
     driver.begin()
     assert steps[:2] == ["settings", "loaded"]
@@ -60,5 +63,5 @@ def test_a_group_coordinator_hears_of_topics_that_changed_while_it_was_loaded(
         [],
         ["new", "grown"],
     )
-    assert list(deleted.deleted) == [("old", b"1"), ("brief", b"2")]
+    assert list(deleted.deleted) == [("old", _OLD), ("brief", _BRIEF)]
     assert driver.missed == []

@@ -191,10 +191,10 @@ def test_a_request_names_its_group_and_member(node: _Node, group: Any, member: A
         (share_fetch, fetch.ShareFetchRequest(group_id=group, member_id=member, share_session_epoch=FINAL_EPOCH)),
     ):
         if words is None:
-            assert handler(node.call, request).resolved  # type: ignore[arg-type, operator, union-attr]
+            assert handler(node.call, request).resolved  # type: ignore[arg-type]
             continue
         with pytest.raises(KafkaError) as refused:
-            handler(node.call, request)  # type: ignore[arg-type, operator]
+            handler(node.call, request)  # type: ignore[arg-type]
         assert (refused.value.code, refused.value.message) == (INVALID, words)
 
 
