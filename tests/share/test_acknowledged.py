@@ -38,7 +38,7 @@ class _Node:
             ),
             find=lambda key: leader if key.partition == 0 else None,
             end_session=lambda session: self.told.append(("end", session is self.session)),
-            settings_of=lambda group: SimpleNamespace(share_record_lock_duration_ms=777),
+            settings_of={"g": SimpleNamespace(share_record_lock_duration_ms=777)}.__getitem__,
         )
         self.quotas = SimpleNamespace(active=False, shared=self._shared)
         node = SimpleNamespace(
@@ -182,7 +182,6 @@ def test_a_last_request_ends_its_session_after_it_is_stored(node: _Node) -> None
         ("g", "", "Invalid member id in the request."),
         ("g", "m" * 37, "Invalid member id in the request."),
         ("g", "m" * 36, None),
-        ("", "m", None),
     ],
 )
 def test_a_request_names_its_group_and_member(node: _Node, group: Any, member: Any, words: str | None) -> None:
