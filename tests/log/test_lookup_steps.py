@@ -131,3 +131,22 @@ def test_the_end_of_what_was_read_is_behind_its_last_batch(log: Log) -> None:
     piece = log.read(0, 3 * size, end_offset=3)
     log.restart_at(7, _NOW)
     assert end_of(log, piece) == 7, "the segment is gone"
+
+
+def test_a_look_up_after_a_truncation_finds_what_came_in_the_place_of_the_old_records(log: Log) -> None:
+    log.settings = LogSettings(segment_index_bytes=1200, index_interval_bytes=1)
+    for number in range(12):
+        _append(log, 100 + 10 * number)
+    assert log.active.time_index.last == (210, 11)
+    log.truncate(4, _NOW)
+    assert log.active.time_index.last[1] < 4, "an entry of a dropped record would lead look-ups past the new ones"
+    for timestamp in (131, 132, 250):
+        _append(log, timestamp)
+    assert [_found(log, each) for each in (120, 131, 132, 140, 250)] == [
+        (120, 2, 3),
+        (131, 4, 3),
+        (132, 5, 3),
+        (250, 6, 3),
+        (250, 6, 3),
+    ]
+    assert finish(max_timestamp(log)) == (250, 6, 3)
