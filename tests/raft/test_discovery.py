@@ -115,7 +115,7 @@ def test_a_message_that_uses_up_the_epochs_is_of_a_broken_node() -> None:
         (Follower, 2, ErrorCode.INVALID_VOTER_KEY, LeaderSeen(5, 2, (_AT[2],)), False, []),
         (Follower, 2, ErrorCode.INVALID_REQUEST, LeaderSeen(5, 2, (_AT[2],)), False, []),
         (Follower, 2, ErrorCode.OFFSET_OUT_OF_RANGE, LeaderSeen(5, 2, (_AT[2],)), None, []),
-        # Whoever looks for the leader finds it, and takes the content of the same response.
+        # A node that looks for the leader finds it, and takes the content of the same response.
         (None, NO_NODE, NONE, LeaderSeen(5, 2, (_AT[2],)), None, [(5, 2, (_AT[2],))]),
         (None, NO_NODE, ErrorCode.BROKER_NOT_AVAILABLE, LeaderSeen(5, 2, (_AT[2],)), True, [(5, 2, (_AT[2],))]),
         (None, NO_NODE, ErrorCode.BROKER_NOT_AVAILABLE, LeaderSeen(5, NO_NODE, _NOWHERE), False, []),

@@ -38,7 +38,7 @@ class _Node:
             ),
             find=lambda key: leader if key.partition == 0 else None,
             end_session=lambda session: self.told.append(("end", session is self.session)),
-            settings_of={"g": SimpleNamespace(share_record_lock_duration_ms=777)}.__getitem__,
+            settings_of=self._settings_of,
         )
         self.quotas = SimpleNamespace(active=False, shared=self._shared)
         node = SimpleNamespace(
@@ -53,6 +53,10 @@ class _Node:
             log_dirs=SimpleNamespace(guarding=lambda log: nullcontext()),
         )
         self.call: Any = SimpleNamespace(node=node, version=2, connection="connection", user="ann", client_id="c")
+
+    def _settings_of(self, group: str) -> Any:
+        assert group == "g"
+        return SimpleNamespace(share_record_lock_duration_ms=777)
 
     def _shared(self, *given: Any) -> int:
         self.told.append(given)

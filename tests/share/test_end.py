@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import ottla
+from ottla.broker.share.partitions import Shares
 from ottla.broker.share.persister import Persister
+from ottla.settings.server.settings import ServerSettings
 from ottla.wire.api.find_coordinator import FindCoordinatorRequest
 from ottla.wire.api.share_group_describe import ShareGroupDescribeRequest
 from ottla.wire.api.share_group_heartbeat import ShareGroupHeartbeatRequest
 from tests.broker.wire_client import WireClient
+from tests.controller.scene import SETTINGS
 from tests.share.member import ACCEPT, Member, create, outcomes, produce, set_group
 
 
@@ -79,3 +83,18 @@ def test_a_member_that_leaves_while_its_join_is_held_is_answered_and_gone(
     assert [client.receive(76, 1).error_code for _ in range(2)] == [0, 0]
     _replay(node, initialize, held)
     assert [each.members for each in client.ask(ShareGroupDescribeRequest(group_ids=[group]), 1).groups] == [[]]
+
+
+def test_the_settings_of_a_group_stay_no_longer_than_its_sessions() -> None:
+    """The answers to a last request, and to one whose connection is gone, are made after the end of the session."""
+    image = SimpleNamespace(config=lambda kind, name: {"share.record.lock.duration.ms": "20000"})
+    runtime: Any = SimpleNamespace(image=image, settings=ServerSettings.parse(SETTINGS))
+    unused: Any = None
+    shares = Shares(runtime, unused, unused, unused)
+    session = shares.sessions.begin(("g", "m"), [], "connection", 10)
+    settings = shares.settings_of("g")
+    assert settings.share_record_lock_duration_ms == 20_000
+    assert shares.settings_of("g") is settings, "they are not resolved for every request"
+    shares.end_session(session)
+    assert shares.settings_of("g").share_record_lock_duration_ms == 20_000
+    assert shares._settings == {}

@@ -42,7 +42,7 @@ class Shares:
         #: Returns the access to the share coordinators, which the first call creates.
         self.persister = persister
         self._leaders: dict[share_state.SharePartitionKey, share_leader.ShareLeader] = {}
-        #: Group id -> settings; resolved on demand, cleared when settings change.
+        #: Group with sessions -> settings; resolved on demand, cleared when settings change.
         self._settings: dict[str, GroupSettings] = {}
 
     @cached_property
@@ -55,7 +55,10 @@ class Shares:
         settings = self._settings.get(group_id)
         if settings is None:
             overrides = self.runtime.image.config(GROUP, group_id)
-            settings = self._settings[group_id] = GroupSettings.resolve(overrides, self.runtime.settings)
+            settings = GroupSettings.resolve(overrides, self.runtime.settings)
+            if self.sessions.of_group(group_id):
+                # Requests are also answered after their session has ended; these settings would then stay forever.
+                self._settings[group_id] = settings
         return settings
 
     def find(self, key: share_state.SharePartitionKey) -> share_leader.ShareLeader | None:
