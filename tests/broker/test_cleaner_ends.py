@@ -185,6 +185,15 @@ def test_a_worker_whose_first_step_fails_says_so_and_starts_no_process(error: Ex
     assert told == [{"error": str(error), "corrupt": False} if error else {"end_offset": 8}]
 
 
+def test_a_worker_that_was_stopped_starts_no_process_and_tells_nothing() -> None:
+    told: list[Any] = []
+    unused: Any = None
+    worker = ProcessWorker(SimpleNamespace(call_soon_threadsafe=lambda do: do()), unused)  # type: ignore[arg-type]
+    worker.stop()
+    worker._run(unused, 5.0, lambda: None, SimpleNamespace(on_end=told.append))  # type: ignore[arg-type]
+    assert (told, worker._process) == ([], None)
+
+
 @pytest.mark.parametrize("how", ["closed", "no move", "another move", "no replica"])
 def test_a_move_whose_replica_has_gone_is_dropped_and_one_that_is_over_left_alone(how: str) -> None:
     dropped: list[TopicPartition] = []

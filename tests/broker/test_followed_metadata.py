@@ -10,6 +10,7 @@ import pytest
 from ottla.broker.coordinators.driver import Driver
 from ottla.broker.coordinators.group_driver import GroupDriver
 from ottla.broker.metadata.topic_view import TopicStep
+from ottla.broker.partitions.fetcher import ReplicaFetcher
 from ottla.broker.partitions.replication import Replication
 from ottla.group.event import TopicsChanged
 from ottla.kernel.ids import Uuid
@@ -34,6 +35,16 @@ def test_in_sync_replicas_are_brokers_that_are_active_now() -> None:
     assert (known, told) == ({1: 10, 2: 21}, ["fetcher", "check"])
     node.follow_brokers(image, SimpleNamespace(brokers=image.brokers))
     assert told == ["fetcher", "check"], "nothing has changed"
+
+
+@pytest.mark.parametrize(
+    ("peer", "now", "closes"), [(None, "there", False), ("there", "there", False), ("there", "elsewhere", True)]
+)
+def test_a_fetcher_leaves_its_leader_at_another_address(peer: str | None, now: str, closes: bool) -> None:
+    told: list[str] = []
+    fetcher: Any = SimpleNamespace(_peer=peer, _find_peer=lambda: now, _disconnect=lambda: told.append("disconnect"))
+    ReplicaFetcher.brokers_changed(fetcher)
+    assert told == (["disconnect"] if closes else [])
 
 
 @pytest.mark.parametrize("missed", [False, True])

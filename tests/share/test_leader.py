@@ -172,6 +172,14 @@ def test_a_share_partition_begins_with_what_was_stored() -> None:
     assert node.leader.ready().next_fetch_offset >= 9
 
 
+def test_stored_batches_have_their_place_and_their_count() -> None:
+    node = _Node()
+    # From 4 to 6 archived, from 7 to 8 available after a first delivery.
+    node.open(4, (4, 6, 4, 1), (7, 8, 0, 1))
+    acquired = node.acquire()
+    assert [tuple(each) for each in acquired] == [(7, 8, 2), (9, 9, 1)]
+
+
 def test_nothing_is_woken_for_an_empty_share_partition() -> None:
     node = _Node()
     node.open(10)
@@ -199,7 +207,7 @@ def test_a_state_that_cannot_be_read_is_told_in_a_members_words_and_read_anew(sa
 
 
 @pytest.mark.parametrize("reset", ["earliest", "EARLIEST", "latest", "by_duration:PT5S"])
-def test_a_new_group_begins_where_it_is_told_to(reset: str) -> None:
+def test_a_new_group_begins_where_it_is_told_to(reset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     node = _Node(share_auto_offset_reset=reset)
     node.open(-1)
     if reset.lower() == "earliest":
@@ -210,7 +218,10 @@ def test_a_new_group_begins_where_it_is_told_to(reset: str) -> None:
     if reset == "latest":
         assert node.leader.ready().next_fetch_offset == 10
         return
-    ((_, done),) = node.looks
+    ((work, done),) = node.looks
+    # Five seconds ago, below the high watermark.
+    monkeypatch.setattr("ottla.broker.share.partition.offset_for_timestamp", lambda *given: iter([given]))
+    assert next(work) == (node.partition.log, 995_000, 10)
     done((999_000, 6, 3))
     assert node.leader.ready().next_fetch_offset == 6
 
@@ -239,6 +250,14 @@ def test_what_ends_before_it_was_loaded_stays_ended() -> None:
     node.leader.close()
     node.turns.pop()()
     assert node.asked == []
+    node = _Node()
+    node.leader.settings_changed()
+    node.leader.open()
+    node.turns.pop()()
+    node.leader.close()
+    node.told.clear()
+    node.asked.pop()[-1](KafkaError(ErrorCode.NOT_COORDINATOR))
+    assert node.told == [] and node.code() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_a_lock_that_runs_out_is_stored_and_its_records_come_again() -> None:
