@@ -236,6 +236,19 @@ def test_what_ends_the_wait_of_a_consumer_that_sends_the_next_request(key: ApiKe
     assert values(part) == ([] if ends else [b"one"])
 
 
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_a_full_fetch_ends_the_session_that_it_names(epoch: int) -> None:
+    pair = Pair()
+    follower = Follower(pair)
+    follower.told(at(0))
+    sessions, first = pair.scene.node.replication.sessions, follower.session_id
+    assert len(sessions) == 1 and first
+    follower.epoch = epoch
+    follower.told(at(0))
+    assert follower.session_id != first
+    assert len(sessions) == (1 if epoch == 0 else 0)
+
+
 def test_sessions_are_bounded_and_of_one_broker() -> None:
     pair = Pair()
     for _ in range(100):
