@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import ottla
+from ottla.broker.dispatch import token_check
 from ottla.client import Admin, AuthenticationFailed, ConfigResource, ResourceType
 from ottla.kernel.error import ErrorCode, OttlaError
 from ottla.security.sasl import bearer
@@ -344,3 +345,15 @@ def test_a_listener_may_begin_to_take_tokens_while_it_serves(key_file: Path) -> 
         name = "listener.name.sasl_plaintext.sasl.enabled.mechanisms"
         admin.alter_configs({ConfigResource(ResourceType.BROKER, "1"): {name: "OAUTHBEARER"}})
         await_outcome(node, PROVIDER.token(), b"")
+
+
+@pytest.mark.parametrize("missing", ["jwt", "cryptography"])
+def test_a_node_without_the_packages_for_signed_tokens_says_how_to_get_them(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_check, "find_spec", lambda name: None if name == missing else name)
+    with (
+        pytest.raises(OttlaError, match=r"^OAUTHBEARER needs PyJWT to check signatures: pip install 'ottla\[oauth\]'$"),
+        ottla.Node(settings=signed("file:/none")),
+    ):
+        pass

@@ -176,3 +176,13 @@ def test_an_address_with_a_password_is_refused_and_not_told() -> None:
     ):
         pass
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("path", [[1], [1, 2], [1, 2, 2], [1, 2, 2, 1]], ids=len)
+def test_a_number_where_a_message_is_expected_is_no_otlp(path: list[int]) -> None:
+    """ResourceMetrics, ScopeMetrics, Metric and its name, each in turn."""
+    data = bytes([path[-1] << 3, 7])
+    for number in reversed(path[:-1]):
+        data = bytes([number << 3 | 2, len(data)]) + data
+    with pytest.raises(NotOtlp, match="a number where bytes are expected"):
+        list(read_points(data))

@@ -10,6 +10,7 @@ import pytest
 from ottla.kernel.error import ErrorCode, KafkaError, OttlaError
 from ottla.kernel.ids import TopicPartition, Uuid
 from ottla.log import checkpoint
+from ottla.log.directory import closing
 from ottla.log.directory.store import Store
 from ottla.log.log import Log, LogSettings
 from ottla.log.segment.index import OffsetIndex
@@ -229,3 +230,19 @@ def test_of_a_batch_and_what_follows_it_only_the_batch_is_taken() -> None:
         assert bytes(only_batch(batch + rest, len(batch))) == batch
     with pytest.raises(KafkaError, match="the data has more than one batch, expected one"):
         only_batch(batch + batch, len(batch))
+
+
+@pytest.mark.parametrize("many", [2, 100])
+def test_a_stop_closes_the_files_of_all_logs(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that starts and stops nodes would run out of descriptors."""
+    monkeypatch.setattr(closing, "VOLUME_SYNC_LOGS_MIN", many)
+    store, closed, close = _open(_disk(a="one"), "/a"), set[Segment](), Segment.close
+    segments = {segment for topic in "tuv" for segment in _write(store, topic).segments}
+
+    def noted(segment: Segment) -> None:
+        closed.add(segment)
+        close(segment)
+
+    monkeypatch.setattr(Segment, "close", noted)
+    store.close()
+    assert closed == segments
