@@ -190,7 +190,7 @@ def test_a_worker_that_was_stopped_starts_no_process_and_tells_nothing() -> None
     unused: Any = None
     worker = ProcessWorker(SimpleNamespace(call_soon_threadsafe=lambda do: do()), unused)  # type: ignore[arg-type]
     worker.stop()
-    worker._run(unused, 5.0, lambda: None, SimpleNamespace(on_end=told.append))  # type: ignore[arg-type]
+    worker._run(unused, 5.0, lambda: None, SimpleNamespace(on_end=told.append))
     assert (told, worker._process) == ([], None)
 
 
