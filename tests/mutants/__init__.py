@@ -26,7 +26,7 @@ tests that run its line: `tests/mutants/lines.py` makes that map. Measures:
   upper bound. Of 22: 15 caught (one by a hang), four not caught (three are caught since), three change nothing.
 - Seed 20261301 (60 under broker, controller, coordinator, log, metadata, raft and replica), on a busy machine, with at
   most 40 quick tests and those of 15 seconds more. The map had only the tests of broker, controller, log, raft, replica
-  and world. Of 60: 49 caught, two not caught by these but by `tests/share` and `tests/metadata`, five not caught (all
-  are caught since), four change nothing that can be seen (one of them was in code without effect, which is gone).
+  and world. Of 60: 49 caught, one not caught by these but by `tests/metadata`, six not caught (all are caught since),
+  four change nothing that can be seen (one of them was in code without effect, which is gone).
 - Seed 20261302 (24 under the same packages, in the same way): 17 caught, seven not caught (all are caught since).
 """
