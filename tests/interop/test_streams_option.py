@@ -60,9 +60,10 @@ _TAKERS: dict[str, Callable[[int], Any]] = {
     "Materialized.with_retention": Materialized.as_("counts").with_retention,
 }
 #: A negative limit is a mistake; Kafka Streams takes it for none.
-_REFUSED_HERE = dict.fromkeys(
-    ("Suppressed.until_time_limit", "BufferConfig.max_records", "BufferConfig.max_bytes"), [-11, -10, -1]
-)
+_REFUSED_HERE = {
+    name: [-11, -10, -1]
+    for name in ("Suppressed.until_time_limit", "BufferConfig.max_records", "BufferConfig.max_bytes")
+}
 
 
 def test_kafka_streams_gives_what_the_tests_of_options_say() -> None:
