@@ -10,6 +10,8 @@ import pytest
 from tests.tidy.source import ROOT
 
 _MINORS = (11, 12, 13)
+#: `.ci/newest` runs it.
+_NEWEST = 14
 
 
 @pytest.fixture
@@ -60,9 +62,11 @@ def test_a_version_is_found_where_pyenv_keeps_it(machine: Path) -> None:
 
 
 def test_the_versions_that_take_turns_are_told_to_users() -> None:
-    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     turns = (ROOT / ".ci" / "python").read_text()
     assert f"versions=({' '.join(f'3.{minor}' for minor in _MINORS)})" in turns
-    for minor in _MINORS:
-        assert f"Programming Language :: Python :: 3.{minor}" in classifiers
-    assert sys.version_info[1] in (*_MINORS, 14)
+    assert [word.rpartition(".")[2] for word in project["classifiers"] if " :: 3." in word] == [
+        str(minor) for minor in (*_MINORS, _NEWEST)
+    ]
+    assert project["requires-python"] == f">=3.{_MINORS[0]},<3.{_NEWEST + 1}"
+    assert sys.version_info[1] in (*_MINORS, _NEWEST)
