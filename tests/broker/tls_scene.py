@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +71,4 @@ def signed(
 
 
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-#: A certificate that ended in the past: openssl before 3.4 knows no dates here, and later versions refuse days below 0.
-EXPIRED = (
-    ("-not_before", "20200101000000Z", "-not_after", "20200102000000Z")
-    if "-not_after" in subprocess.run(("openssl", "x509", "-help"), capture_output=True, text=True, check=True).stderr
-    else ("-days", "-1")
-)
+EXPIRED = certificate.EXPIRED

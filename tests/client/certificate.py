@@ -48,6 +48,12 @@ def make(directory: Path) -> Certificates:
 
 _NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 _DAYS = ("-days", "30")
+#: A certificate that ended in the past: openssl before 3.4 knows no dates here, and later versions refuse days below 0.
+EXPIRED = (
+    ("-not_before", "20200101000000Z", "-not_after", "20200102000000Z")
+    if "-not_after" in subprocess.run(("openssl", "x509", "-help"), capture_output=True, text=True, check=True).stderr
+    else ("-days", "-1")
+)
 
 
 def keytool(directory: Path, *words: str) -> None:

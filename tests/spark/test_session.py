@@ -210,7 +210,7 @@ def test_a_jvm_that_does_not_start_leaves_nothing_open(
     before = os.listdir("/proc/self/fd")
     with pytest.raises(OttlaError, match=told) as caught:
         jvm.start(found, [tmp_path], spark_home=tmp_path, memory="1g", long_running=True, settings={})
-    assert caught.value
+    assert caught.type is OttlaError
     assert os.listdir("/proc/self/fd") == before
 
 
