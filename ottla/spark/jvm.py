@@ -10,7 +10,8 @@ Rules:
 
 A JVM for short work compiles lightly (C1), collects serially, and maps a class archive (CDS) from an earlier run
 instead of loading classes again, which is a third of a start's CPU time. The first JVM writes the archive when it
-ends, under another name; the next start renames it into place.
+ends, under another name; the next start renames it into place. The archives of the last few pairs of a Java and a
+class path are kept.
 """
 
 import hashlib
@@ -21,6 +22,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +31,8 @@ from ottla.spark import cache
 from ottla.spark.java import Java
 
 START_TIMEOUT_S = 120
+#: An archive takes up to 200 MB.
+_ARCHIVES_MAX = 4
 STOP_TIMEOUT_S = 20
 
 #: A class archive works only with the collector it was made with. Java's own log is disabled: it would list each class
@@ -182,10 +186,27 @@ def _archive(java: Java, class_path: str) -> Iterator[str]:
             leftover.rename(archive)
     base = _base(java, directory, name)
     if archive.exists():
+        # Its time of use; the archive may be one that this user may only read.
+        with suppress(OSError):
+            os.utime(archive)
         yield f"-XX:SharedArchiveFile={os.pathsep.join((*base, str(archive)))}"
     else:
+        # Another process may remove them, too.
+        with suppress(FileNotFoundError):
+            _remove_unused(directory, name)
         yield from (f"-XX:SharedArchiveFile={path}" for path in base)
         yield f"-XX:ArchiveClassesAtExit={directory / f'{name}.{os.getpid()}.new'}"
+
+
+def _remove_unused(directory: Path, name: str) -> None:
+    """Remove the archives that were used longest ago, to make room for `name`. A JVM that runs keeps what it mapped."""
+    archives: dict[str, list[Path]] = {}
+    for path in sorted(directory.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True):
+        archives.setdefault(path.name.split(".")[0], []).append(path)
+    archives.pop(name, None)
+    for paths in [*archives.values()][_ARCHIVES_MAX - 1 :]:
+        for path in paths:
+            path.unlink(missing_ok=True)
 
 
 def _base(java: Java, directory: Path, name: str) -> list[str]:

@@ -241,3 +241,29 @@ def test_the_jvm_finds_the_configuration_of_hadoop(tmp_path: Path, monkeypatch: 
     plain, with_hadoop = ([*command][command.index("-cp") + 1] for command in started)
     assert with_hadoop == os.pathsep.join(("/etc/hadoop", "/etc/yarn", plain))
     assert not [word for word in started[1] if "Archive" in word]
+
+
+def test_the_class_archives_that_were_used_longest_ago_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def popen(*_: Any, **more: Any) -> None:
+        raise OSError("not started")
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    directory = tmp_path / "cache" / "ottla" / "classes"
+    directory.mkdir(parents=True)
+    for age in range(6):
+        for kind in ("jsa", "base.jsa"):
+            path = directory / f"archive{age}.{kind}"
+            path.touch()
+            # Java's own part is written once; only the other one is touched at each use.
+            used = 1_000_000 - 10 * age if kind == "jsa" else 1000
+            os.utime(path, (used, used))
+    found = Java(tmp_path / "bin" / "java", "21.0.1", "test")
+    (tmp_path / "lib" / "server").mkdir(parents=True)
+    (tmp_path / "lib" / "server" / "classes.jsa").touch()
+    with pytest.raises(OSError, match="not started"):
+        jvm.start(found, [tmp_path], spark_home=tmp_path, memory="1g", long_running=False, settings={})
+    kept = [f"archive{age}.{kind}" for age in range(3) for kind in ("base.jsa", "jsa")]
+    assert sorted(os.listdir(directory)) == kept
