@@ -121,7 +121,8 @@ def get(app: Application, path: str) -> tuple[int, Any]:
         with urllib.request.urlopen(f"http://{app.http}{path}", timeout=WAIT_S) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def test_stores_answer_over_http(app: Application) -> None:
