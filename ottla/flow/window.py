@@ -51,11 +51,16 @@ def time_ms(time: Time, what: str = "timestamp", least: int | None = None) -> in
     return value
 
 
-def _check(value: Any, what: str, least: int = 0) -> None:
-    """Check a field of windows, which is in ms."""
+def _field_ms(value: Any, what: str, least: int = 0) -> int:
+    """A field of windows, which must be in ms."""
     if isinstance(value, timedelta):
         raise TopologyError(f"invalid {what}: {value!r} (expected milliseconds as an int)", here())
-    if ms(value, what) < least:
+    return ms(value, what, least)
+
+
+def _check(value: Any, what: str, least: int = 0) -> None:
+    """Check a field of windows."""
+    if _field_ms(value, what) < least:
         raise TopologyError(f"invalid {what}: {value} ms (expected more than 0)", here())
 
 
@@ -235,7 +240,8 @@ class JoinWindows:
     grace_ms: int = 0
 
     def __post_init__(self) -> None:
-        ms(self.before_ms, "time difference", -ms(self.after_ms, "time difference", -TIME_MAX))
+        what = "time difference"
+        _field_ms(self.before_ms, what, -_field_ms(self.after_ms, what, -TIME_MAX))
         _check(self.grace_ms, "grace period")
 
     @classmethod

@@ -147,6 +147,8 @@ _REFUSED: dict[str, tuple[Build, str]] = {
     "gap": (lambda b: SessionWindows(-1), "invalid inactivity gap: -1 ms (expected 0 or more)"),
     "difference": (lambda b: SlidingWindows(-1), "invalid time difference: -1 ms (expected 0 or more)"),
     "bounds": (lambda b: JoinWindows(4, -5), "invalid time difference: 4 ms (expected 5 or more)"),
+    "join window in seconds": (lambda b: JoinWindows(_SECOND, 5), "expected milliseconds as an int"),
+    "join window to seconds": (lambda b: JoinWindows(5, _SECOND), "expected milliseconds as an int"),
     "window start": (lambda b: UnlimitedWindows.of().start_on(_TEXT), "or a datetime with a time zone)"),
     "two branches": (
         lambda b: stream(b).split("s-").branch(max, "a").branch(min, "a"),
