@@ -31,9 +31,9 @@ from ottla.spark import cache
 from ottla.spark.java import Java
 
 START_TIMEOUT_S = 120
+STOP_TIMEOUT_S = 20
 #: An archive takes up to 200 MB.
 _ARCHIVES_MAX = 4
-STOP_TIMEOUT_S = 20
 
 #: A class archive works only with the collector it was made with. Java's own log is disabled: it would list each class
 #: that cannot be archived. It does not contain fatal errors.

@@ -12,8 +12,8 @@ from ottla.flow.record import Windowed
 from ottla.flow.serde import serde
 from ottla.flow.store.spec import StoreSpec
 from ottla.flow.where import here
-from ottla.flow.window import SessionWindows, SlidingWindows, TimeWindows, UnlimitedWindows, Windows
-from ottla.streams.grouped import KGroupedStream, _store_options
+from ottla.flow.window import SessionWindows
+from ottla.streams.grouped import KGroupedStream, _store_options, check_windows
 from ottla.streams.option import Materialized, store_of
 from ottla.streams.stream import KStream
 from ottla.streams.table import KTable
@@ -49,15 +49,8 @@ class CogroupedKStream(Generic[K]):
         """
         if isinstance(windows, SessionWindows):
             return SessionWindowedCogroupedKStream(self._pairs, windows)
-        if isinstance(windows, Windows):
-            windows.check()
-        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows, Windows)):
-            return TimeWindowedCogroupedKStream(self._pairs, windows)
-        raise TopologyError(
-            f"invalid windows: {windows!r} (expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or "
-            "an instance of a subclass of Windows)",
-            here(),
-        )
+        check_windows(windows)
+        return TimeWindowedCogroupedKStream(self._pairs, windows)
 
 
 @checked

@@ -177,15 +177,8 @@ class KGroupedStream(Generic[K, V]):
 
         if isinstance(windows, SessionWindows):
             return SessionWindowedKStream(self, windows)
-        if isinstance(windows, Windows):
-            windows.check()
-        if isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows, Windows)):
-            return TimeWindowedKStream(self, windows)
-        raise TopologyError(
-            f"invalid windows: {windows!r} (expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or "
-            "an instance of a subclass of Windows)",
-            here(),
-        )
+        check_windows(windows)
+        return TimeWindowedKStream(self, windows)
 
     def source(self, store: str, where: Where) -> KStream[K, V]:
         """The stream to aggregate, repartitioned if needed. All aggregates of a named group share its topic."""
@@ -219,6 +212,18 @@ class KGroupedStream(Generic[K, V]):
         )
         queryable = store if store_options.store_name is not None else None
         return KTable(self.builder, self.builder.add(node), stream.sources, queryable)
+
+
+def check_windows(windows: Any) -> None:
+    """TopologyError unless these are windows, other than sessions, for an aggregate."""
+    if isinstance(windows, Windows):
+        windows.check()
+    elif not isinstance(windows, (TimeWindows, UnlimitedWindows, SlidingWindows)):
+        raise TopologyError(
+            f"invalid windows: {windows!r} (expected TimeWindows, SlidingWindows, SessionWindows, UnlimitedWindows or "
+            "an instance of a subclass of Windows)",
+            here(),
+        )
 
 
 def _store_options(given: Materialized | str | StoreSpec | None) -> Materialized:

@@ -141,7 +141,7 @@ class _SlidingAggregate(Processor):
         old = stored[0]
         new = self._aggregator(record.key, record.value, old)
         timestamp = record.timestamp if old is None else max(record.timestamp, stored[1])
-        if is_new and not self._sends_initial:
+        if is_new and self._table.sending_old and not self._sends_initial:
             # A record may begin a window twice: as the one after an earlier record, and as its own left window.
             known = self._store.fetch_one(record.key, window.start)
             old = None if known is None else known[0]

@@ -110,15 +110,12 @@ class _Suppress(Processor):
         return (records is not None and len(self._buffer) > records) or (size is not None and self._buffer.size > size)
 
     def _emit(self) -> None:
-        held = self._buffer.pop()
+        held = self._buffer.pop(last_old=self._sends_held)
         change: Change = held.record.value
         if change.new is None and self._rule.by_window:
             return
-        record = held.record
-        if not self._sends_held:
-            record = record.with_value(Change(change.new, held.prior, change.latest))
         with _HeldRecordContext(self.context, held.context):
-            self.context.forward(record)
+            self.context.forward(held.record)
 
 
 class _HeldRecordContext:

@@ -21,13 +21,10 @@ _SLOT, _KEY = b"t", b"k"
 
 
 class HeldRecord(NamedTuple):
-    """A record that leaves a buffer, with the context in which it was put there. `prior`: the value before the key was
-    buffered (suppress).
-    """
+    """A record that leaves a buffer, with the context in which it was put there."""
 
     record: Record
     context: RecordContext
-    prior: Any = None
 
 
 class _Stored(NamedTuple):
@@ -134,8 +131,11 @@ class SuppressBuffer(Store):
         entry_key = self._first_slot()
         return None if entry_key is None else int.from_bytes(entry_key[1:9], "big")
 
-    def pop(self) -> HeldRecord:
-        """Remove and return the content of the first slot. LookupError if the buffer is empty."""
+    def pop(self, *, last_old: bool) -> HeldRecord:
+        """Remove and return the content of the first slot. LookupError if the buffer is empty.
+
+        The change's old value is what downstream still sees, or with `last_old` that of the last update.
+        """
         entry_key = self._first_slot()
         data = None if entry_key is None else self.entries.get(entry_key)
         if entry_key is None or data is None:
@@ -149,10 +149,10 @@ class SuppressBuffer(Store):
         stored = _unpack(data)
         if self._log is not None:
             self._log(self.name, key_bytes, None, stored.timestamp)
-        change = Change(self._value_of(stored.new), self._value_of(stored.old), stored.latest)
+        old = stored.old if last_old else stored.prior
+        change = Change(self._value_of(stored.new), self._value_of(old), stored.latest)
         key = self._key.deserialize(self._topic, key_bytes)
-        record = Record(key, change, stored.timestamp, stored.headers)
-        return HeldRecord(record, _context(stored), self._value_of(stored.prior))
+        return HeldRecord(Record(key, change, stored.timestamp, stored.headers), _context(stored))
 
     def prior(self, key: Any) -> tuple[bool, Any]:
         """(whether the key is held back, the value that downstream still sees)."""
