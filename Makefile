@@ -54,7 +54,8 @@ help:
 	@echo 'make scenes         text scenes of the quorum, controller, replicas and transactions (REWRITE=1 rewrites their'
 	@echo '                    traces), and random histories of the quorum (SEEDS=200)'
 	@echo 'make world          nodes and clients on simulated hosts; links and clocks fail'
-	@echo '                    (SEEDS=50 FIRST=1 PROFILE=replicated; JOBS=2 in parallel, RESUME=1 continues)'
+	@echo '                    (SEEDS=50 FIRST=1 PROFILE=replicated; JOBS=2 in parallel; RESUME=1 continues, RESUME=any'
+	@echo '                    also leaves out what ran at other commits)'
 	@echo 'make crash          kill a node under load again and again (KILLS=100 SEED=1; JOBS=2 in parallel, RESUME=1 continues)'
 	@echo 'make streams-kills  kill Streams programs and the node under them (KILLS=100 SEED=1; NODES=3: a cluster; RESUME=1)'
 	@echo 'make chaos          three nodes as processes: cut off, killed, paused, disks full (needs root;'
@@ -210,7 +211,7 @@ scenes: $(VENV)/.dev
 	@$(PY) -m tests.raft.random_history --seeds 1-$(SEEDS)
 
 world: $(VENV)/.dev
-	@$(PY) -m tests.world --profile $(or $(PROFILE),alone) --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(if $(RESUME),--resume --once) --jobs $(JOBS) $(ARGS)
+	@$(PY) -m tests.world --profile $(or $(PROFILE),alone) --seeds $(if $(filter-out file,$(origin SEEDS)),$(SEEDS),50) --first $(or $(FIRST),1) $(if $(RESUME),--resume $(if $(filter any,$(RESUME)),any,here) --once) --jobs $(JOBS) $(ARGS)
 
 # It uses network namespaces and needs root, iproute2, nftables and libfaketime. NODES=apache runs the same against
 # Apache Kafka, HISTORY=file.edn writes all operations in the format of Jepsen's kafka workload, BROKEN=name plants a

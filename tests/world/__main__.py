@@ -3,8 +3,8 @@
     python -m tests.world --profile replicated --seeds 50 [--first 1] [--once] [--resume] [--jobs 2]
 
 A line a seed: its trace, what was acknowledged, which faults there were. A broken promise is raised with its seed.
-`--once` runs each seed once. `--jobs` runs that many seeds at a time. `--resume` leaves out the seeds
-that ran at this commit before: they are noted, one after the other, in build/world/PROFILE-COMMIT.txt.
+`--once` runs each seed once. `--jobs` runs that many seeds at a time. `--resume` notes each seed, and leaves out those
+that ran at this commit before; `--resume any` also those of other commits (`tests/world/ran.py`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from itertools import repeat
-from pathlib import Path
 
 from ottla.kernel.named import NamedTuple
 from tests import evidence
+from tests.world import ran
 from tests.world.profile import PROFILES
-
-_RAN = Path(__file__).parent.parent.parent / "build" / "world"
 
 
 class Played(NamedTuple):
@@ -47,7 +45,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--first", type=int, default=1)
     parser.add_argument("--once", action="store_true", help="run each seed once; print the traces")
-    parser.add_argument("--resume", action="store_true", help="leave out what ran at this commit; note what runs")
+    parser.add_argument(
+        "--resume", nargs="?", const="here", choices=("here", "any"), help="leave out what ran; note what runs"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="how many seeds run at a time")
     asked = parser.parse_args()
     # Clients that cannot reach a killed node say so; here that is no news.
@@ -56,14 +56,12 @@ def main() -> int:
     gc.set_threshold(50_000, 20, 100)
     began = time.monotonic()
     seeds = list(range(asked.first, asked.first + asked.seeds))
-    ran = _RAN
+    commit = evidence.commit() if asked.resume else ""
     if asked.resume:
-        ran = _RAN / f"{asked.profile}-{evidence.commit()}.txt"
-        ran.parent.mkdir(parents=True, exist_ok=True)
-        known = ran.read_text().split("\n") if ran.exists() else []
-        before = {int(line.split()[0]) for line in known if line}
-        seeds = [each for each in seeds if each not in before]
-        print(f"{asked.profile}: {len(before)} seeds ran at this commit before, {len(seeds)} are left", flush=True)
+        before = ran.ran(asked.profile) if asked.resume == "any" else ran.ran_at(asked.profile, commit)
+        left = [each for each in seeds if each not in before]
+        print(f"{asked.profile}: {len(seeds) - len(left)} seeds ran before, {len(left)} are left", flush=True)
+        seeds = left
     other = None if asked.once else _other(asked.profile, asked.first, asked.seeds, asked.jobs)
     played = []
     for history in _play_all(asked.profile, seeds, asked.jobs):
@@ -72,8 +70,10 @@ def main() -> int:
         what = ", ".join(f"{kind} {count}" for kind, count in sorted(history.faults.items()))
         print(f"{history.seed} {history.trace} {history.acknowledged} acknowledged; {what}", flush=True)
         if asked.resume:
-            with ran.open("a") as file:
-                file.write(f"{history.seed} {history.trace} {history.acknowledged} {count}\n")
+            simulated_s = history.simulated_us // 1_000_000
+            ran.note(
+                asked.profile, commit, ran.Note(history.seed, history.trace, history.acknowledged, count, simulated_s)
+            )
     if other is not None:
         lines = [f"{each.seed} {each.trace}" for each in played]
         told = [" ".join(line.split()[:2]) for line in other.communicate()[0].splitlines() if "; " in line]
