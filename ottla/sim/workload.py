@@ -30,14 +30,24 @@ Seconds = tuple[float, float]
 
 
 async def produce(
-    name: str, servers: str, ledger: WorkloadLedger, rng: Random, going: Going, pause_s: Seconds = _PAUSE_S
+    name: str,
+    servers: str,
+    ledger: WorkloadLedger,
+    rng: Random,
+    going: Going,
+    pause_s: Seconds = _PAUSE_S,
+    compression_type: str = "none",
 ) -> None:
     """Send bursts of numbered records as an idempotent producer while `going`, with a pause after each burst."""
     number = 0
     while going():
         try:
             async with AsyncProducer(
-                servers, delivery_timeout_ms=_DELIVERY_MS, request_timeout_ms=_REQUEST_MS, max_block_ms=_DELIVERY_MS
+                servers,
+                delivery_timeout_ms=_DELIVERY_MS,
+                request_timeout_ms=_REQUEST_MS,
+                max_block_ms=_DELIVERY_MS,
+                compression_type=compression_type,
             ) as producer:
                 while going():
                     burst = []
@@ -83,7 +93,15 @@ async def _send(producer: AsyncProducer, topic: str, burst: list[SentRecord], pa
         raise failed
 
 
-async def consume(name: str, group: str, servers: str, ledger: WorkloadLedger, rng: Random, going: Going) -> None:
+async def consume(
+    name: str,
+    group: str,
+    servers: str,
+    ledger: WorkloadLedger,
+    rng: Random,
+    going: Going,
+    group_protocol: str = "classic",
+) -> None:
     """Consume as a member of a group while `going`, and commit after each poll."""
     seen = ledger.seen.setdefault(name, [])
     while going():
@@ -91,6 +109,7 @@ async def consume(name: str, group: str, servers: str, ledger: WorkloadLedger, r
             async with AsyncConsumer(
                 servers,
                 group_id=group,
+                group_protocol=group_protocol,
                 auto_offset_reset="earliest",
                 enable_auto_commit=False,
                 request_timeout_ms=_REQUEST_MS,

@@ -102,9 +102,13 @@ class ClusterHistory(History):
         commits = admin.run(read_commits(servers, "group", _TOPIC), limit_ms=_CALM_MS)
         check(self.ledgers[0], logs, commits)
         self.world.run_for(_SETTLE_MS)
+        # A record that is under way to some nodes is no difference.
+        assert self.world.run_until(self._agree, limit_ms=_SETTLE_MS), "the nodes know different metadata"
+
+    def _agree(self) -> bool:
         images = [each.running.quorum.image for each in self.nodes if each.running is not None]
         assert len(images) == len(self.nodes)
-        assert all(image == images[0] for image in images), "the nodes know different metadata"
+        return all(image == images[0] for image in images)
 
 
 def run_cluster_history(seed: int, voters: int = 1) -> ClusterHistory:

@@ -6,6 +6,7 @@ Rules:
 - The kinds of faults are dealt like cards: each comes once before any comes again. A fault waits until a node runs that
   it can break.
 - The faults go on until there have been enough of everything (`ENOUGH`): so every history counts.
+- Each history has other settings (`tests/world/dealt.py`), and clients with other codecs and group protocols.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ottla.kernel.named import NamedTuple
 from ottla.sim.node import NodeHost
 from ottla.sim.workload import consume, produce
 from tests.world.cluster import servers_of
+from tests.world.dealt import dealt
 from tests.world.history import _CALM_MS, _TOPIC
 from tests.world.replicated import _REPLICATED, ReplicatedHistory
 
@@ -51,7 +53,7 @@ class TenMinutesHistory(ReplicatedHistory):
     """Three nodes that are both, for ten minutes."""
 
     def __init__(self, seed: int, enough: Counts = ENOUGH) -> None:
-        super().__init__(seed, power=True, settings=_SETTINGS, voters=3)
+        super().__init__(seed, power=True, settings=_SETTINGS | dealt(seed), voters=3)
         self.enough = enough
         self.faults_ms = _FAULTS_MS
         self._dealt: list[Callable[[NodeHost], None]] = []
@@ -65,11 +67,12 @@ class TenMinutesHistory(ReplicatedHistory):
         servers, [ledger] = servers_of(self.brokers), self.ledgers
         hosts[3].run(self._create(servers), limit_ms=_CALM_MS)
         self._first_epoch = self._epoch
+        dealt = Random(f"{self.world.seed} clients")
         for host in hosts[:2]:
-            rng = Random(f"{self.world.seed} {host.name}")
-            self._start(host, produce(host.name, servers, ledger, rng, lambda: self.going, _PAUSE_S))
-        rng = Random(f"{self.world.seed} consumer")
-        self._start(hosts[2], consume("consumer", "group", servers, ledger, rng, lambda: self.going))
+            rng, codec = Random(f"{self.world.seed} {host.name}"), dealt.choice(("none", "gzip", "snappy"))
+            self._start(host, produce(host.name, servers, ledger, rng, lambda: self.going, _PAUSE_S, codec))
+        rng, protocol = Random(f"{self.world.seed} consumer"), dealt.choice(("classic", "consumer"))
+        self._start(hosts[2], consume("consumer", "group", servers, ledger, rng, lambda: self.going, protocol))
 
     @property
     def _epoch(self) -> int:

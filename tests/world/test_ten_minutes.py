@@ -8,7 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
+from ottla.settings.server.settings import ServerSettings
+from ottla.settings.server.single_node import single_node
 from ottla.sim.node import NodeHost
+from tests.world.dealt import dealt
 from tests.world.ten_minutes import Counts, TenMinutesHistory
 
 
@@ -53,3 +56,12 @@ def test_seeds_have_the_same_histories_in_several_processes() -> None:
     )
     assert len(one) == 3
     assert one[:2] == two[:2]
+
+
+def test_a_seed_deals_settings_that_nodes_take() -> None:
+    hands = [dealt(seed) for seed in range(200)]
+    assert hands == [dealt(seed) for seed in range(200)]
+    values = {name: {hand[name] for hand in hands if name in hand} for name in hands[0].keys() | hands[1].keys()}
+    assert all(len(found) > 1 for found in values.values()), "a setting has one value in all histories"
+    for hand in hands:
+        ServerSettings.parse(single_node("data", "127.0.0.1", 0, 0) | hand)
