@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.apache.kafka.common.utils.Exit;
 
 /**
@@ -18,7 +19,9 @@ import org.apache.kafka.common.utils.Exit;
  * stdout and stderr. A tool that exits is left standing in its thread: what comes after exit must not run.
  */
 public final class Tools {
-    private static final long SECONDS_MAX = 60;
+    /** The tools' own clients give up after 60 seconds, and say why. */
+    private static final long SECONDS_MAX = 120;
+    private static final int NO_END = -2;
 
     public static void main(String[] ignored) throws Exception {
         DataInputStream in = new DataInputStream(System.in);
@@ -78,7 +81,15 @@ public final class Tools {
         });
         thread.setDaemon(true);
         thread.start();
-        int status = code.get(SECONDS_MAX, TimeUnit.SECONDS);
+        int status;
+        try {
+            status = code.get(SECONDS_MAX, TimeUnit.SECONDS);
+        } catch (TimeoutException late) {
+            status = NO_END;
+            System.err.println("no end within " + SECONDS_MAX + " s:");
+            for (StackTraceElement each : thread.getStackTrace())
+                System.err.println("\tat " + each);
+        }
         for (Thread hook : hooks) {
             hook.setDaemon(true);
             hook.start();
