@@ -3,7 +3,7 @@
 from ottla.log.cleaning.transaction import CleanedTransactions
 from ottla.wire.batch import HEADER_BYTES, NewRecord, build, header_at
 from ottla.wire.codec import Codec
-from tests.log.compaction import NOW_MS, batches, compact, end, open_log, put, transaction
+from tests.log.compaction import NOW_MS, batches, compact, end, open_log, pairs, put, transaction
 
 
 def test_an_emptied_batch_keeps_what_it_says_of_its_producer() -> None:
@@ -45,3 +45,22 @@ def test_an_emptied_marker_says_nothing_of_a_transaction() -> None:
     assert transactions.ended(emptied, data[:HEADER_BYTES]) == (True, None)
     # The marker that is still whole has its batch.
     assert transactions.ended(header._replace(base_offset=2), data) == (False, None)
+
+
+def test_a_key_deleted_by_a_transaction_stays_deleted_when_the_producer_once_aborted() -> None:
+    """The aborted transaction is cleaned before; the next pass begins behind its marker."""
+    log = open_log()
+    put(log, ("a", "old"))
+    transaction(log, 7, ("b", "1"))
+    end(log, 7, commit=False)
+    log.roll(NOW_MS)
+    compact(log)
+    transaction(log, 7, ("a", None), sequence=1)
+    end(log, 7, commit=True)
+    log.roll(NOW_MS)
+    compact(log)
+    assert pairs(log) == [(3, "a", None)]
+    put(log, ("c", "1"))
+    log.roll(NOW_MS)
+    compact(log, NOW_MS + 5000)
+    assert pairs(log) == [(5, "c", "1")]

@@ -124,7 +124,8 @@ class Cleaning:
 
     def _read_keys(self) -> None:
         job, latest = self._job, self._latest
-        transactions = CleanedTransactions(job.aborted)
+        # Without those that ended before: their markers are not read here, and they would seem to go on.
+        transactions = CleanedTransactions(each for each in job.aborted if each.last_offset >= job.first_dirty_offset)
         slot = max(
             (slot for slot, source in enumerate(job.sources) if source.base_offset <= job.first_dirty_offset), default=0
         )
