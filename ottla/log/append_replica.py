@@ -54,6 +54,9 @@ def append_as_follower(log: "Log", data: Buffer, leader_epoch: int, now_ms: int)
     segment = log.active
     if segment.roll_due(size, last.last_offset, max_timestamp, now_ms, log.settings):
         segment = log.roll(now_ms, first.base_offset)
+    if any(header.is_control for _, header in batches):
+        # Nothing may fail once a marker is in the log, so read the file now.
+        segment.transaction_index.entries()
     start = segment.size
     segment.file.write(view[:size], start)
     segment.modified_ms = now_ms

@@ -258,7 +258,7 @@ class Log:
         marker = None
         if producer_id >= 0:
             if attributes & CONTROL:
-                marker = check_marker(self.producers, data, producer_id, fields[10], transaction_version)
+                marker = check_marker(self.producers, self.active, data, producer_id, fields[10], transaction_version)
             else:
                 duplicate = self._check_sequence(fields, from_client)
                 if duplicate is not None:

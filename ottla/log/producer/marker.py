@@ -47,11 +47,13 @@ def read_marker(data: Buffer, header: BatchHeader) -> Marker | None:
 
 
 def check_marker(
-    producers: Producers, data: Buffer, producer_id: int, epoch: int, transaction_version: int
+    producers: Producers, segment: Segment, data: Buffer, producer_id: int, epoch: int, transaction_version: int
 ) -> Marker | None:
     """The marker in `data`. Raises KafkaError if it may not be appended."""
     marker = read_marker(data, header_at(data))
     if marker is not None:
+        # Nothing may fail once the marker is in the log, so read the file now.
+        segment.transaction_index.entries()
         producers.check_marker(producer_id, epoch, marker.coordinator_epoch, transaction_version)
     return marker
 

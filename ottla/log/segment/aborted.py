@@ -5,6 +5,9 @@ An entry is 34 bytes: int16 version 0, int64 producer id, first offset, last off
 Rules:
 - The file exists only if there was an entry.
 - Entries are in the order of their markers, so their last offsets rise.
+- Entries live in memory, like those of the other indexes; the file is written when the segment is rolled or closed. An
+  append cannot fail: its marker is in the log already, so the transaction has ended. After a crash recovery rebuilds
+  the index.
 """
 
 import struct
@@ -26,14 +29,16 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """The index and its file. `Segment` creates it. Entries are written at once, since aborts are rare."""
+    """The index and its file. `Segment` creates it."""
 
-    __slots__ = ("_disk", "_entries", "path")
+    __slots__ = ("_disk", "_entries", "_written", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
         self._entries: list[AbortedTransaction] | None = None
+        #: The number of entries in the file.
+        self._written = 0
 
     @property
     def exists(self) -> bool:
@@ -42,16 +47,24 @@ class TransactionIndex:
     def entries(self) -> list[AbortedTransaction]:
         if self._entries is None:
             self._entries = read_entries(self._disk, self.path)
+            self._written = len(self._entries)
         return self._entries
 
     def append(self, transaction: AbortedTransaction) -> None:
-        entries = self.entries()
+        self.entries().append(transaction)
+
+    def finish(self) -> None:
+        """Write the entries that the file lacks, when the segment stops growing, perhaps for a time."""
+        entries = self._entries or []
+        if len(entries) == self._written:
+            return
         file = self._disk.open(self.path, create=True)
         try:
-            file.write(_ENTRY.pack(0, *transaction), len(entries) * ENTRY_BYTES)
+            data = b"".join(_ENTRY.pack(0, *entry) for entry in entries[self._written :])
+            file.write(data, self._written * ENTRY_BYTES)
         finally:
             file.close()
-        entries.append(transaction)
+        self._written = len(entries)
 
     def collect(self, start: int, end: int, transactions: list[AbortedTransaction]) -> bool:
         """Add the transactions that overlap [start, end) to `found`. True if later segments have none."""
@@ -68,13 +81,16 @@ class TransactionIndex:
         kept = [entry for entry in entries if entry.last_offset < offset]
         if len(kept) < len(entries):
             self._entries = kept
-            file = self._disk.open(self.path, create=True)
-            try:
-                file.truncate(len(kept) * ENTRY_BYTES)
-            finally:
-                file.close()
+            if self._written > len(kept):
+                self._written = len(kept)
+                file = self._disk.open(self.path)
+                try:
+                    file.truncate(len(kept) * ENTRY_BYTES)
+                finally:
+                    file.close()
 
     def reset(self) -> None:
+        self._written = 0
         self._entries = []
         if self._disk.exists(self.path):
             file = self._disk.open(self.path)

@@ -353,6 +353,7 @@ class Segment:
         self.time_index.append(*self.max_timestamp_and_offset)
         self.offset_index.finish()
         self.time_index.finish()
+        self.transaction_index.finish()
         self._repair_end()
 
     def truncate(self, offset: int) -> int:
