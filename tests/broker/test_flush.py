@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from ottla.broker.partitions.flush import Flusher
+from ottla.log.checkpoint import CLEAN_SHUTDOWN
 from ottla.log.log import Log, LogSettings
 from ottla.sim.disk import SimDisk
 from ottla.wire.batch import build
+from tests.broker.disk_scene import Scene
 
 _NOW_MS = 1_700_000_000_000
 
@@ -97,3 +99,16 @@ def test_who_comes_in_the_same_turn_shares_an_fsync(scene: _Scene) -> None:
     scene.sync()
     assert scene.done == ["first", "second"]
     assert not scene.pool.due
+
+
+def test_a_node_that_a_failed_sync_ends_leaves_its_directory_to_be_checked() -> None:
+    """The syncs of its stop succeed, since the kernel reports a failed one once."""
+    scene = Scene()
+    scene.create()
+    _, in_a = scene.in_b()
+    scene.machine.disk.syncs_to_fail = 1
+    with pytest.raises(AssertionError, match="/a, which holds the metadata log, has failed"):
+        scene.write(in_a, b"lost")
+    scene.machine.stop()
+    clean = {path for path in ("/a", "/b") if scene.machine.disk.exists(f"{path}/{CLEAN_SHUTDOWN}")}
+    assert clean == {"/b"}

@@ -375,6 +375,8 @@ class LogDirs:
         if path not in store.directories:
             return
         if path == self._quorum.directory:
+            # A failed fsync is reported once: those of the stop may succeed without writing what was lost.
+            store.distrust(path, error)
             self._runtime.on_failure(f"the log directory {path}, which holds the metadata log, has failed: {error}")
             return
         _log.critical("the log directory %s has failed; its partitions are offline: %s", path, error)

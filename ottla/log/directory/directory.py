@@ -43,6 +43,7 @@ class Directory:
         "cleaner_offsets",
         "cluster_id",
         "directory_id",
+        "distrust",
         "failure",
         "lock",
         "lowered",
@@ -60,6 +61,8 @@ class Directory:
         self.directory_id = ""
         #: Why the directory is offline; None while it works.
         self.failure: OSError | None = None
+        #: Why `close` must not call the directory clean, although it is online; None while nothing speaks against it.
+        self.distrust: OSError | None = None
         #: Was the last shutdown clean?
         self.clean = False
         self.points: dict[TopicPartition, int] = {}

@@ -208,6 +208,10 @@ class Store(Directories):
         self._pending_removals = [entry for entry in self._pending_removals if not entry[1].startswith(f"{path}/")]
         return lost
 
+    def distrust(self, path: str, error: OSError) -> None:
+        """Have the next start check the logs of a directory, however the node stops: its disk has failed."""
+        self._directory(path).distrust = error
+
     # ---- moves between directories (KIP-113)
 
     def future(self, tp: TopicPartition) -> tuple[Log, str] | None:
@@ -339,6 +343,8 @@ class Store(Directories):
         """Write the checkpoints and the marker, unless a log of the directory could not be closed."""
         what = directory.path
         try:
+            if directory.distrust is not None:
+                raise directory.distrust
             if failed is not None:
                 what = failed[0].path
                 raise failed[1]
