@@ -1,12 +1,13 @@
 """Commits of one group that are under way together: the last one that began is what stays. Without a socket."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
 
-from ottla.client import OttlaError, TopicPartition
+from ottla.client import Consumer, OttlaError, TopicPartition
 from ottla.client.connection.cluster import Cluster
 from ottla.client.connection.connection import BrokerConnection
 from ottla.client.membership.classic import ClassicGroupMember
@@ -135,3 +136,25 @@ def test_a_commit_that_did_not_reach_the_coordinator_does_not_follow_a_later_one
             await first
 
     played(play)
+
+
+def test_a_commit_that_is_not_waited_for_has_the_positions_at_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop may come to it only after the program's next poll."""
+    consumer = Consumer[bytes, bytes]("127.0.0.1:1", group_id="g", enable_auto_commit=False)
+    committed: list[object] = []
+
+    async def commit(offsets: object, _: int) -> None:
+        committed.append(offsets)
+
+    monkeypatch.setattr(consumer._async, "_commit", commit)
+    consumer.assign([ONE])
+    state = consumer._async._positions[ONE]
+    state.seek(5)
+    polled, over = threading.Event(), threading.Event()
+    consumer._thread.loop.call_soon_threadsafe(polled.wait, 30)
+    consumer.commit_async(told=lambda _: over.set())
+    state.seek(9)
+    polled.set()
+    assert over.wait(30)
+    assert committed == [{ONE: (5, -1, "")}]
+    consumer.close()

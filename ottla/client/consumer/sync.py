@@ -319,11 +319,14 @@ class Consumer(Generic[K, V]):
         self._thread.run(self._async.commit(offsets))
 
     def commit_async(self, offsets: Offsets | None = None, told: Callable[[Failure], Any] | None = None) -> None:
-        """Commit as `commit` does, without waiting.
+        """Commit as `commit` does, without waiting: by default the positions at this call.
 
         `told(error)` is called on the client's loop when the commit ends, with None on success. Without `told`, a
         failure is logged.
         """
+        if offsets is None:
+            # Not on the loop, which may run after the program's next poll has moved the positions on.
+            offsets = self._async.next_offsets()
         self._thread.submit(self._async.commit_and_report(offsets, told))
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset | None]:
