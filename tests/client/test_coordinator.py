@@ -106,6 +106,7 @@ def test_a_poll_that_waits_looks_again_when_there_is_something_to_see(ends: str)
         position = 0 if ends != "no position yet" else None
         consumer: Any = SimpleNamespace(
             _waiting=None,
+            _group=None,
             _positions={"t-0": SimpleNamespace(position=position)},
             settings=SimpleNamespace(retry_backoff_ms=1),
         )

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from ottla.client import AsyncConsumer, AsyncShareConsumer
 from ottla.client.membership.group import Group
 from ottla.kernel.client_error import NotReachable
 from ottla.kernel.error import ErrorCode, KafkaError
@@ -90,3 +91,30 @@ def test_a_member_that_does_not_poll_leaves() -> None:
     group.run()
     assert group.reasons == ["no poll for max.poll.interval.ms"]
     assert not group.pauses
+
+
+def test_a_member_whose_poll_waits_stays_however_long_that_takes() -> None:
+    group = Beating([None, None])
+    with group.poll_waits():
+        group.polled_at_ms -= 60_001
+        group.run()
+    assert (group.reasons, group.pauses) == ([], [PAUSE_MS, PAUSE_MS])
+    # Its program may take as long again for what the poll returns.
+    group.outcomes, group._closed = [None], False
+    group.run()
+    assert group.reasons == []
+
+
+@pytest.mark.parametrize("kind", [AsyncConsumer, AsyncShareConsumer])
+def test_a_poll_says_to_its_group_that_it_waits(kind: Any) -> None:
+    async def run() -> None:
+        group = Beating([None])
+        consumer: Any = SimpleNamespace(_waiting=None, _positions={}, _group=group)
+        waiting = asyncio.ensure_future(kind._wait(consumer, 600_000, None))
+        await asyncio.sleep(0)
+        assert group._poll_waits
+        kind.something_to_do(consumer)
+        await asyncio.wait_for(waiting, 20)
+        assert not group._poll_waits
+
+    asyncio.run(run())

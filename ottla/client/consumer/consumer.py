@@ -13,6 +13,7 @@ import asyncio
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast
 
@@ -291,7 +292,8 @@ class AsyncConsumer(CommitCalls, PositionCalls, RecordCalls, SubscriptionCalls, 
         pause_ms = left_ms
         if any(state.position is None for state in self._positions.values()):
             pause_ms = min(left_ms, self.settings.retry_backoff_ms)
-        await asyncio.wait(waits, timeout=pause_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        with nullcontext() if self._group is None else self._group.poll_waits():
+            await asyncio.wait(waits, timeout=pause_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
         self._waiting = None
 
     def something_to_do(self) -> None:

@@ -3,7 +3,8 @@
 Rules:
 - Heartbeats run in the background. Partitions are assigned and revoked only in `poll`, at the program's own pace.
 - A member that was removed first gives up its partitions in a poll, then joins again.
-- A consumer that does not poll for `max.poll.interval.ms` leaves, and joins again at its next poll.
+- A consumer that does not poll for `max.poll.interval.ms` leaves, and joins again at its next poll. A poll that waits
+  for records counts as polling all the time.
 - A coordinator that has moved is looked up again; `Cluster` logs that once.
 """
 
@@ -12,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from ottla.client.connection.clock import now_ms
@@ -74,6 +76,7 @@ class Group(ABC):
         #: Error for the next poll to raise, such as fenced or not authorised.
         self.error: KafkaError | None = None
         self.polled_at_ms = now_ms()
+        self._poll_waits = False
         self._cluster = cluster
         self._settings = settings
         self._owner = owner
@@ -120,6 +123,16 @@ class Group(ABC):
 
     def _set_identity(self, member_id: str, generation: int) -> None:
         self._identity = (member_id, generation, self._settings.group_instance_id)
+
+    @contextmanager
+    def poll_waits(self) -> Iterator[None]:
+        """Context manager for a poll that waits: the program is alive, however long that takes."""
+        self._poll_waits = True
+        try:
+            yield
+        finally:
+            self._poll_waits = False
+            self.polled_at_ms = now_ms()
 
     # ---- coordinator
 
@@ -253,7 +266,7 @@ class Group(ABC):
     async def _run_heartbeats(self) -> None:
         while not self._closed:
             pause_ms = self._pause_ms()
-            if now_ms() - self.polled_at_ms > self._settings.max_poll_interval_ms:
+            if not self._poll_waits and now_ms() - self.polled_at_ms > self._settings.max_poll_interval_ms:
                 _log.warning(
                     "no poll for max.poll.interval.ms=%d: leaving group %s; poll more often, or process fewer records",
                     self._settings.max_poll_interval_ms,

@@ -20,7 +20,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Unpack, cast
 
@@ -316,7 +316,8 @@ class AsyncShareConsumer(Generic[K, V]):
         waits: set[asyncio.Future[Any]] = {self._waiting}
         if joining is not None:
             waits.add(joining)
-        await asyncio.wait(waits, timeout=left_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+        with nullcontext() if self._group is None else self._group.poll_waits():
+            await asyncio.wait(waits, timeout=left_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
         self._waiting = None
 
     # ---- called by the group
